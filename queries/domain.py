@@ -1,0 +1,327 @@
+"""Domains: the declared attributes of a table and the cells that their values fall into.
+
+An attribute has *base cells* (numbers 0, 1, … in declared order), then, where declared, one cell for
+empty values (``missing``) and one for undeclared ones (``other``). A domain is declared, never read off
+the records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
+
+from queries.errors import DomainError, ScopeError
+
+__all__ = [
+    "Attribute",
+    "CategoricalAttribute",
+    "CategoricalValue",
+    "Domain",
+    "IntegerAttribute",
+    "NumericAttribute",
+    "canonical_text",
+    "nearest",
+]
+
+CategoricalValue: TypeAlias = str | int | bool
+
+_LARGEST_INTEGER = 2**53  # so that every boundary of a cell is exact in float64
+_MOST_CELLS = 1_000_000
+
+
+def canonical_text(value: CategoricalValue) -> str:
+    """Return the text under which a categorical value is matched: ``3`` and ``"3"`` are one value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """Return a hint such as ``; did you mean 'age'?`` or an empty text when nothing is near."""
+    import difflib  # late: only needed once something is wrong
+
+    found = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if not found:
+        folded = [candidate for candidate in names if candidate.casefold() == name.casefold()]
+        found = folded[:1]
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """What the three kinds of attribute share: a name and the two optional cells."""
+
+    name: str
+    missing: bool = field(default=False, kw_only=True)
+    other: bool = field(default=False, kw_only=True)
+
+    def _check(self) -> None:
+        name = self.name
+        if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
+            raise DomainError(f"an attribute needs a printable name without spaces around it, got {name!r}")
+        for label, flag in (("missing", self.missing), ("other", self.other)):
+            if not isinstance(flag, bool):
+                raise DomainError(f"attribute {name!r}: {label} must be true or false, got {flag!r}")
+
+    @property
+    def base_size(self) -> int:
+        raise TypeError("a kind of attribute defines its base cells")
+
+    @property
+    def size(self) -> int:
+        """Number of cells, the ``missing`` and ``other`` cells included."""
+        return self.base_size + self.missing + self.other
+
+    @property
+    def missing_code(self) -> int | None:
+        """The cell of empty values, or None where none is declared."""
+        return self.base_size if self.missing else None
+
+    @property
+    def other_code(self) -> int | None:
+        """The cell of undeclared or malformed values, or None where none is declared."""
+        return self.base_size + self.missing if self.other else None
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerAttribute(_Cells):
+    """Whole numbers from ``minimum`` to ``maximum`` in cells of ``width``; others are clipped to the ends.
+
+    The last cell is narrower where ``width`` does not divide the range.
+    """
+
+    minimum: int
+    maximum: int
+    width: int = 1
+
+    def __post_init__(self) -> None:
+        self._check()
+        for label, value in (("min", self.minimum), ("max", self.maximum), ("width", self.width)):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise DomainError(f"attribute {self.name!r}: {label} must be a whole number, got {value!r}")
+            if abs(value) > _LARGEST_INTEGER:
+                raise DomainError(f"attribute {self.name!r}: {label} must be within ±2^53, got {value}")
+        if self.minimum > self.maximum:
+            raise DomainError(
+                f"attribute {self.name!r}: min must not exceed max, "
+                f"got min={self.minimum}, max={self.maximum}"
+            )
+        if self.width < 1:
+            raise DomainError(f"attribute {self.name!r}: width must be at least 1, got width={self.width}")
+        if self.base_size > _MOST_CELLS:
+            raise DomainError(
+                f"attribute {self.name!r}: at most {_MOST_CELLS:,} cells, got {self.base_size:,}; "
+                "choose a larger width"
+            )
+
+    @property
+    def base_size(self) -> int:
+        """Number of cells without ``missing`` and ``other``."""
+        return (self.maximum - self.minimum) // self.width + 1
+
+    @property
+    def boundaries(self) -> tuple[int, ...]:
+        """Half-open cell boundaries, ``base_size + 1`` of them: value v fills [v, v + 1)."""
+        starts = range(self.minimum, self.maximum + 1, self.width)
+        return (*starts, self.maximum + 1)
+
+    def label(self, code: int) -> str:
+        """Return the text of a cell, such as ``30`` or ``30..34``."""
+        special = _special_label(self, code)
+        if special is not None:
+            return special
+        low = self.minimum + code * self.width
+        high = min(low + self.width - 1, self.maximum)
+        return str(low) if low == high else f"{low}..{high}"
+
+
+@dataclass(frozen=True, slots=True)
+class NumericAttribute(_Cells):
+    """Real numbers in half-open cells between ``edges``; the last cell is closed, others are clipped."""
+
+    edges: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        self._check()
+        edges = tuple(self.edges)
+        if len(edges) < 2:
+            raise DomainError(
+                f"attribute {self.name!r}: edges must list at least 2 numbers, got {len(edges)}"
+            )
+        for edge in edges:
+            if isinstance(edge, bool) or not isinstance(edge, int | float) or not math.isfinite(edge):
+                raise DomainError(f"attribute {self.name!r}: edges must be finite numbers, got {edge!r}")
+        for low, high in pairwise(edges):
+            if not float(low) < float(high):
+                raise DomainError(
+                    f"attribute {self.name!r}: edges must increase or cells overlap, got {low!r}, {high!r}"
+                )
+        if len(edges) - 1 > _MOST_CELLS:
+            raise DomainError(
+                f"attribute {self.name!r}: at most {_MOST_CELLS:,} cells, got {len(edges) - 1:,}"
+            )
+        object.__setattr__(self, "edges", tuple(float(edge) for edge in edges))
+
+    @property
+    def base_size(self) -> int:
+        """Number of cells without ``missing`` and ``other``."""
+        return len(self.edges) - 1
+
+    @property
+    def boundaries(self) -> tuple[float, ...]:
+        """Half-open cell boundaries, ``base_size + 1`` of them."""
+        return self.edges
+
+    def label(self, code: int) -> str:
+        """Return the text of a cell, such as ``[10000, 25000)``."""
+        special = _special_label(self, code)
+        if special is not None:
+            return special
+        close = "]" if code == self.base_size - 1 else ")"
+        return f"[{self.edges[code]:g}, {self.edges[code + 1]:g}{close}"
+
+
+@dataclass(frozen=True, slots=True)
+class CategoricalAttribute(_Cells):
+    """Declared values, one cell each; the text ``3`` and the integer 3 are one value."""
+
+    values: tuple[CategoricalValue, ...]
+
+    def __post_init__(self) -> None:
+        self._check()
+        values = tuple(self.values)
+        if not values:
+            raise DomainError(f"attribute {self.name!r}: values must list at least one value, got none")
+        for value in values:
+            if not isinstance(value, str | int):
+                raise DomainError(
+                    f"attribute {self.name!r}: values must be strings, integers or booleans, got {value!r}"
+                )
+            if isinstance(value, str) and not _is_encodable(value):
+                raise DomainError(
+                    f"attribute {self.name!r}: values must be valid Unicode text, got {value!a}"
+                )
+            if value == "":
+                raise DomainError(
+                    f"attribute {self.name!r}: an empty text is no value; declare missing = true instead"
+                )
+        texts = [canonical_text(value) for value in values]
+        if len(set(texts)) != len(texts):
+            twice = next(text for text in texts if texts.count(text) > 1)
+            raise DomainError(f"attribute {self.name!r}: values must differ, got {twice!r} more than once")
+        if len(values) > _MOST_CELLS:
+            raise DomainError(f"attribute {self.name!r}: at most {_MOST_CELLS:,} values, got {len(values):,}")
+        object.__setattr__(self, "values", values)
+
+    @property
+    def base_size(self) -> int:
+        """Number of declared values."""
+        return len(self.values)
+
+    def label(self, code: int) -> str:
+        """Return the text of a cell: the value as it is matched in text."""
+        special = _special_label(self, code)
+        return canonical_text(self.values[code]) if special is None else special
+
+
+def _is_encodable(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+Attribute: TypeAlias = IntegerAttribute | NumericAttribute | CategoricalAttribute
+
+
+def _special_label(attribute: Attribute, code: int) -> str | None:
+    if not 0 <= code < attribute.size:
+        raise ScopeError(f"attribute {attribute.name!r} has cells 0..{attribute.size - 1}, got code={code}")
+    if code == attribute.missing_code:
+        return "(missing)"
+    if code == attribute.other_code:
+        return "(other)"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The declared attributes of one table, in order.
+
+    Args:
+        attributes: at least one, with different names.
+        name: the table's name, used in ``FROM`` and in reports.
+
+    Attributes:
+        names: attribute names in declared order.
+        shape: number of cells per attribute, in declared order.
+    """
+
+    attributes: tuple[Attribute, ...]
+    name: str = "records"
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _positions: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        attributes = tuple(self.attributes)
+        names = tuple(attribute.name for attribute in attributes)
+        object.__setattr__(self, "attributes", attributes)
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "shape", tuple(attribute.size for attribute in attributes))
+        object.__setattr__(self, "_positions", {name: position for position, name in enumerate(names)})
+        if not self.attributes:
+            raise DomainError("a domain needs at least one attribute, got none")
+        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
+            raise DomainError(f"a domain needs a printable name, got name={self.name!r}")
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DomainError(f"attribute names must differ, got {twice!r} more than once")
+
+    @property
+    def size(self) -> int:
+        """Number of cells of the whole domain, an exact Python integer."""
+        return math.prod(self.shape)
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._positions
+
+    def __getitem__(self, name: str) -> Attribute:
+        return self.attributes[self.index(name)]
+
+    def index(self, name: str) -> int:
+        """Return the position of an attribute.
+
+        Raises:
+            ScopeError: the domain has no such attribute.
+        """
+        try:
+            return self._positions[name]
+        except KeyError:
+            hint = nearest(name, self.names)
+            raise ScopeError(f"expected an attribute of {self.name!r}, got {name!r}{hint}") from None
+
+    def scope(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the names in declared order, each once.
+
+        Raises:
+            ScopeError: a name is unknown or given twice.
+        """
+        positions = sorted(self.index(name) for name in names)
+        if len(set(positions)) != len(positions):
+            raise ScopeError(f"expected each attribute once, got {list(names)}")
+        return tuple(self.attributes[position].name for position in positions)
+
+    def scope_shape(self, scope: Sequence[str]) -> tuple[int, ...]:
+        """Return the number of cells per attribute of a scope."""
+        return tuple(self[name].size for name in scope)
+
+    def scope_size(self, scope: Sequence[str]) -> int:
+        """Return the number of cells of a scope, an exact Python integer."""
+        return math.prod(self.scope_shape(scope))

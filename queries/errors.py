@@ -1,0 +1,65 @@
+"""Errors of the ``queries`` package.
+
+    QueriesError
+    ├── DomainError (ValueError)      an attribute or a domain that cannot be
+    ├── SchemaError (ValueError)      a schema file that does not describe a domain
+    ├── RecordsError (ValueError)     a table without the declared columns
+    ├── ScopeError (ValueError)       arrays or scopes that do not fit each other
+    └── QueryError (ValueError)       a question that is refused; has ``code`` and ``position``
+
+Every message says what was expected, what came and what to do next. No message depends on a record:
+these errors are raised from declarations and questions only.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DomainError",
+    "QueriesError",
+    "QueryError",
+    "RecordsError",
+    "SchemaError",
+    "ScopeError",
+]
+
+
+class QueriesError(Exception):
+    """Base of all errors of this package."""
+
+
+class DomainError(QueriesError, ValueError):
+    """An attribute or a domain that cannot be."""
+
+
+class SchemaError(QueriesError, ValueError):
+    """A schema file that does not describe a domain."""
+
+
+class RecordsError(QueriesError, ValueError):
+    """A table that lacks a declared column."""
+
+
+class ScopeError(QueriesError, ValueError):
+    """Arrays, scopes or domains that do not fit each other."""
+
+
+class QueryError(QueriesError, ValueError):
+    """A question that is refused.
+
+    Args:
+        message: what was expected, what came, what to do next.
+        code: one of ``syntax``, ``unsupported``, ``unknown_attribute``, ``unknown_value``,
+            ``wrong_kind``, ``empty_range``, ``too_long``, ``too_large``, ``bad_request``.
+        position: a character offset into the text (from 0), or a path such as ``where.age.between``
+            into a structured question; None where there is none.
+    """
+
+    def __init__(self, message: str, *, code: str, position: int | str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.position = position
+
+    def to_dict(self) -> dict[str, str | int | None]:
+        """Return the error object of the answer format: code, message and position."""
+        return {"code": self.code, "message": self.message, "position": self.position}

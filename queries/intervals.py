@@ -1,0 +1,208 @@
+"""What one comparison means on one attribute: cells, or half-open intervals of values.
+
+Every refusal of a value is worded here: its message names what is declared, what came and what is near.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+from queries.domain import (
+    Attribute,
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    canonical_text,
+    nearest,
+)
+from queries.errors import QueryError
+from queries.predicates import Atom, Between, Comparison, IsIn, IsMissing, IsOther, Position, Scalar
+
+__all__ = ["categorical_cells", "intervals", "resolve_attribute", "special_cell"]
+
+OrderedAttribute: TypeAlias = IntegerAttribute | NumericAttribute
+
+
+def resolve_attribute(name: str, domain: Domain, position: Position, *, any_case: bool = False) -> str:
+    """Return the declared attribute that a name stands for.
+
+    Args:
+        name: the name that came.
+        domain: the declared attributes.
+        position: where it came from, for the message.
+        any_case: also accept the one attribute that differs in upper and lower case only.
+
+    Raises:
+        QueryError: no attribute, or several, answer to the name.
+    """
+    if name in domain:
+        return name
+    folded = [known for known in domain.names if known.casefold() == name.casefold()]
+    if any_case and len(folded) == 1:
+        return folded[0]
+    listed = ", ".join(domain.names[:20]) + (", …" if len(domain) > 20 else "")
+    raise QueryError(
+        f"unknown attribute {_shown(name)}; declared are {listed}{nearest(name, domain.names)}",
+        code="unknown_attribute",
+        position=position,
+    )
+
+
+def special_cell(attribute: Attribute, atom: IsMissing | IsOther) -> int:
+    """Return the cell of empty or of undeclared values.
+
+    Raises:
+        QueryError: the attribute declares no such cell.
+    """
+    missing = isinstance(atom, IsMissing)
+    code = attribute.missing_code if missing else attribute.other_code
+    if code is None:
+        flag, values = ("missing", "empty") if missing else ("other", "undeclared")
+        raise QueryError(
+            f"attribute {attribute.name!r} declares no cell for {values} values ({flag} = true)",
+            code="unknown_value",
+            position=atom.position,
+        )
+    return code
+
+
+def categorical_cells(attribute: CategoricalAttribute, atom: Atom) -> list[int]:
+    """Return the cells of the declared values that a comparison names.
+
+    Raises:
+        QueryError: a value is not declared, or the comparison needs an order.
+    """
+    if isinstance(atom, Comparison) and atom.operator in ("eq", "ne"):
+        return [_categorical_cell(attribute, atom.value, atom.position)]
+    if isinstance(atom, IsIn):
+        return [_categorical_cell(attribute, value, atom.position) for value in atom.values]
+    raise QueryError(
+        f"attribute {attribute.name!r} is categorical and has no order; use =, <> or IN",
+        code="wrong_kind",
+        position=atom.position,
+    )
+
+
+def _categorical_cell(attribute: CategoricalAttribute, value: Scalar, position: Position) -> int:
+    text = _value_text(value)
+    texts = [canonical_text(declared) for declared in attribute.values]
+    if text in texts:
+        return texts.index(text)
+    listed = ", ".join(_shown(declared) for declared in attribute.values[:12])
+    listed += ", …" if len(texts) > 12 else ""
+    raise QueryError(
+        f"attribute {attribute.name!r} has the values {listed}; got {_shown(value)}{nearest(text, texts)}",
+        code="unknown_value",
+        position=position,
+    )
+
+
+def _value_text(value: Scalar) -> str:
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return canonical_text(value)
+
+
+def intervals(attribute: OrderedAttribute, atom: Atom) -> tuple[tuple[float, float], ...]:
+    """Return the half-open intervals of values where a comparison holds, within the declared range.
+
+    The whole number v fills [v, v + 1), so that on both kinds a range is a union of such intervals.
+
+    Raises:
+        QueryError: a value is no finite number, or the range is empty or outside the declared ends.
+    """
+    if isinstance(atom, IsMissing | IsOther):
+        return ()
+    if isinstance(atom, IsIn):
+        return tuple(_point(attribute, value, atom.position) for value in atom.values)
+    if isinstance(atom, Between):
+        low = _number(attribute, atom.low, atom.position)
+        high = _number(attribute, atom.high, atom.position)
+        if low > high:
+            raise QueryError(
+                f"an empty range: BETWEEN needs its smaller end first, got {_shown(low)} and {_shown(high)}",
+                code="empty_range",
+                position=atom.position,
+            )
+        return (_clipped(attribute, _at_least(attribute, low), _above(attribute, high), atom),)
+    if atom.operator in ("eq", "ne"):
+        low, high = _point(attribute, atom.value, atom.position)
+        start, end = float(attribute.boundaries[0]), float(attribute.boundaries[-1])
+        return ((low, high),) if atom.operator == "eq" else ((start, low), (high, end))
+    value = _number(attribute, atom.value, atom.position)
+    end = _at_least(attribute, value) if atom.operator in ("ge", "lt") else _above(attribute, value)
+    low, high = (end, math.inf) if atom.operator in ("ge", "gt") else (-math.inf, end)
+    return (_clipped(attribute, low, high, atom),)
+
+
+def _at_least(attribute: Attribute, value: float) -> float:
+    return float(math.ceil(value)) if isinstance(attribute, IntegerAttribute) else value
+
+
+def _above(attribute: Attribute, value: float) -> float:
+    return float(math.floor(value) + 1) if isinstance(attribute, IntegerAttribute) else value
+
+
+def _number(attribute: Attribute, value: Scalar, position: Position) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise QueryError(
+            f"attribute {attribute.name!r} holds numbers; got {_shown(value)}",
+            code="wrong_kind",
+            position=position,
+        )
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise QueryError(
+            f"attribute {attribute.name!r} needs a finite number, got {_shown(number)}",
+            code="wrong_kind",
+            position=position,
+        )
+    return number
+
+
+def _point(attribute: OrderedAttribute, value: Scalar, position: Position) -> tuple[float, float]:
+    number = _number(attribute, value, position)
+    if isinstance(attribute, NumericAttribute):
+        low, high = attribute.edges[0], attribute.edges[1]
+        raise QueryError(
+            f"attribute {attribute.name!r} is numeric: a single number has no width; ask for a range, "
+            f"such as {attribute.name} >= {low:g} AND {attribute.name} < {high:g}",
+            code="wrong_kind",
+            position=position,
+        )
+    if number != math.floor(number) or not attribute.minimum <= number <= attribute.maximum:
+        raise QueryError(
+            f"attribute {attribute.name!r} holds whole numbers from {attribute.minimum} to "
+            f"{attribute.maximum}; got {_shown(value)}",
+            code="unknown_value",
+            position=position,
+        )
+    return number, number + 1
+
+
+def _clipped(
+    attribute: OrderedAttribute, low: float, high: float, atom: Comparison | Between
+) -> tuple[float, float]:
+    start, end = float(attribute.boundaries[0]), float(attribute.boundaries[-1])
+    clipped = (max(low, start), min(high, end))
+    if clipped[0] >= clipped[1]:
+        last = attribute.maximum if isinstance(attribute, IntegerAttribute) else attribute.edges[-1]
+        raise QueryError(
+            f"an empty range: attribute {attribute.name!r} goes from {_shown(attribute.boundaries[0])} to "
+            f"{_shown(last)} (values outside count as these ends)",
+            code="empty_range",
+            position=atom.position,
+        )
+    return clipped
+
+
+def _shown(value: Scalar) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = repr(value) if isinstance(value, str) else canonical_text(value)
+    return text if len(text) <= 60 else text[:57] + "…'"

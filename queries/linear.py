@@ -1,0 +1,284 @@
+"""Linear (counting) queries: a weight in [0, 1] for each cell of a scope.
+
+The answer on a table is the sum over its records of the weight of the record's cell. Weights are whole
+multiples of 2^-20, so that an answer on integer counts is an exact integer in units of 2^-20 records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.domain import Domain
+from queries.errors import ScopeError
+from queries.marginal import Marginal
+
+__all__ = ["UNITS", "Factor", "LinearQuery"]
+
+UNITS = 2**20  # units per record: the grid of weights and answers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factor:
+    """Weights over some attributes of a query's scope.
+
+    Args:
+        scope: attribute names in declared order; empty for a constant.
+        weights: int64, one axis per attribute of ``scope``, units of 2^-20, each in 0..2^20;
+            kept as a read-only copy.
+
+    Raises:
+        ScopeError: the weights are not integers in 0..2^20.
+    """
+
+    scope: tuple[str, ...]
+    weights: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.weights)
+        if not np.issubdtype(given.dtype, np.integer) or given.ndim != len(self.scope):
+            raise ScopeError(
+                f"expected integer weights with {len(self.scope)} axes, got {given.ndim} of {given.dtype}"
+            )
+        weights = np.array(given, dtype=np.int64)
+        if weights.size and (int(weights.min()) < 0 or int(weights.max()) > UNITS):
+            raise ScopeError(f"expected weights in 0..{UNITS}, got {weights.min()}..{weights.max()}")
+        weights.flags.writeable = False
+        object.__setattr__(self, "scope", tuple(self.scope))
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def is_indicator(self) -> bool:
+        """True when every weight is 0 or 1 record."""
+        return bool(np.all((self.weights == 0) | (self.weights == UNITS)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One factor inside the query's bounding box, where it is not constantly one record."""
+
+    shape: tuple[int, ...]  # ready to broadcast over the box
+    weights: NDArray[np.int64]
+    fractional: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearQuery:
+    """A counting query as a product of factors over disjoint sets of attributes.
+
+    One factor per attribute is the product form; one factor over everything is the dense form. Factors
+    that are constantly one record leave the scope; a query that is zero everywhere has an empty scope.
+
+    Args:
+        domain: the table's domain.
+        factors: at most one of them may hold weights other than 0 and one record, so that a cell's
+            weight is never the product of two rounded numbers.
+        aligned: False when a range cut a cell and took its fraction.
+
+    Attributes:
+        scope: the attributes that the answer depends on, in declared order.
+
+    Raises:
+        ScopeError: factors overlap, do not fit the domain, or two of them hold fractions.
+    """
+
+    domain: Domain
+    factors: tuple[Factor, ...]
+    aligned: bool = True
+    scope: tuple[str, ...] = field(init=False)
+    box: tuple[slice, ...] = field(init=False, repr=False)
+    _parts: tuple[_Part, ...] = field(init=False, repr=False)
+    _constant: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        named = [name for factor in self.factors for name in factor.scope]
+        self.domain.scope(named)
+        for factor in self.factors:
+            shape = self.domain.scope_shape(factor.scope)
+            if factor.weights.shape != shape or self.domain.scope(factor.scope) != factor.scope:
+                raise ScopeError(
+                    f"expected weights of shape {shape} over {list(factor.scope)} in declared order, "
+                    f"got {factor.weights.shape}"
+                )
+        if sum(not factor.is_indicator for factor in self.factors) > 1:
+            raise ScopeError("expected fractions in one factor at most; multiply the factors before rounding")
+        constant, factors = _normalise(self.factors)
+        factors = tuple(sorted(factors, key=lambda factor: self.domain.index(factor.scope[0])))
+        scope = self.domain.scope([name for factor in factors for name in factor.scope])
+        box, parts = _bounding_box(scope, factors)
+        for name, value in (("factors", factors), ("scope", scope), ("box", box)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_parts", parts)
+        object.__setattr__(self, "_constant", constant)
+
+    @classmethod
+    def everything(cls, domain: Domain) -> LinearQuery:
+        """Return the query that counts every record."""
+        return cls(domain, ())
+
+    @classmethod
+    def cells(cls, domain: Domain, ranges: Mapping[str, tuple[int, int]]) -> LinearQuery:
+        """Return the query that counts the records inside a box.
+
+        Args:
+            domain: the table's domain.
+            ranges: first and last cell (inclusive) per attribute.
+
+        Raises:
+            ScopeError: an attribute is unknown or a range is empty or outside the attribute.
+        """
+        factors = []
+        for name, (low, high) in ranges.items():
+            size = domain[name].size
+            if not 0 <= low <= high < size:
+                raise ScopeError(f"attribute {name!r} has cells 0..{size - 1}, got the range {low}..{high}")
+            weights = np.zeros(size, dtype=np.int64)
+            weights[low : high + 1] = UNITS
+            factors.append(Factor((name,), weights))
+        return cls(domain, tuple(factors))
+
+    @property
+    def is_box(self) -> bool:
+        """True when the weights are one record inside ``box`` and zero outside."""
+        return not self._parts and self._constant == UNITS
+
+    def answer(self, marginal: Marginal) -> int:
+        """Return the exact answer on integer counts.
+
+        Args:
+            marginal: records per cell over a scope that contains this query's.
+
+        Returns:
+            The answer in units of 2^-20 records.
+        """
+        counts = marginal if marginal.scope == self.scope else marginal.project(self.scope)
+        total = counts.counts[self.box]
+        scale = self._constant
+        for part in self._parts:
+            weights = part.weights if part.fractional else part.weights // UNITS
+            scale = 1 if part.fractional else scale
+            total = total * weights.reshape(part.shape)
+        return int(total.sum(dtype=np.int64)) * scale
+
+    def evaluate(self, values: NDArray[np.float64]) -> float:
+        """Return the answer on real-valued counts.
+
+        Args:
+            values: float64, records per cell over exactly this query's scope.
+
+        Returns:
+            The answer in records.
+        """
+        total = values[self.box]
+        for part in self._parts:
+            total = total * (part.weights.reshape(part.shape) / UNITS)
+        return float(total.sum()) * (self._constant / UNITS)
+
+    def weights(self) -> NDArray[np.int64]:
+        """Return the weights over the whole scope: int64, units of 2^-20 records per cell."""
+        shape = self.domain.scope_shape(self.scope)
+        weights = np.zeros(shape, dtype=np.int64)
+        inside = np.full(weights[self.box].shape, self._constant, dtype=np.int64)
+        for part in self._parts:
+            inside = inside * part.weights.reshape(part.shape) // UNITS
+        weights[self.box] = inside
+        return weights
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical form: runs ``[start, stop, weight]`` of non-zero weights per factor."""
+        factors = [[list(factor.scope), _runs(factor.weights)] for factor in self.factors]
+        form: dict[str, Any] = {"factors": factors}
+        if self._constant != UNITS:
+            form["constant"] = self._constant
+        if not self.aligned:
+            form["aligned"] = False
+        return form
+
+    @classmethod
+    def from_dict(cls, domain: Domain, form: Mapping[str, Any]) -> LinearQuery:
+        """Return the query of a canonical form."""
+        factors = []
+        for scope, runs in form["factors"]:
+            weights = np.zeros(domain.scope_size(scope), dtype=np.int64)
+            for start, stop, weight in runs:
+                weights[start:stop] = weight
+            factors.append(Factor(tuple(scope), weights.reshape(domain.scope_shape(scope))))
+        if "constant" in form:
+            factors.append(Factor((), np.array(form["constant"], dtype=np.int64)))
+        return cls(domain, tuple(factors), aligned=bool(form.get("aligned", True)))
+
+    def key(self) -> bytes:
+        """Return 32 bytes that are equal exactly for queries with equal weights (SHA-256)."""
+        text = json.dumps(self.to_dict(), separators=(",", ":"))
+        return hashlib.sha256(text.encode()).digest()
+
+    def describe(self) -> str:
+        """Return the query in words, such as ``age 30 to 39 and sex Female``."""
+        if self._constant == 0:
+            return "nobody"
+        if not self.factors:
+            return "everybody"
+        return " and ".join(_describe(self.domain, factor) for factor in self.factors)
+
+
+def _normalise(factors: Sequence[Factor]) -> tuple[int, tuple[Factor, ...]]:
+    """Return a constant weight and the factors that are not constant."""
+    constant = UNITS
+    kept = []
+    for factor in factors:
+        first = int(factor.weights.flat[0])
+        if np.any(factor.weights != first):
+            kept.append(factor)
+        elif first != UNITS:
+            constant = constant * first // UNITS  # at most one factor is fractional, so this is exact
+    if constant == 0:
+        return 0, ()
+    return constant, tuple(kept)
+
+
+def _bounding_box(
+    scope: tuple[str, ...], factors: Sequence[Factor]
+) -> tuple[tuple[slice, ...], tuple[_Part, ...]]:
+    """Return the smallest box that holds all non-zero weights, and what is not constantly one in it."""
+    slices: dict[str, slice] = {}
+    parts = []
+    for factor in factors:
+        nonzero = np.nonzero(factor.weights)
+        local = tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in nonzero)
+        slices.update(zip(factor.scope, local, strict=True))
+        weights = factor.weights[local]
+        if np.any(weights != UNITS):
+            lengths = dict(zip(factor.scope, weights.shape, strict=True))
+            shape = tuple(lengths.get(name, 1) for name in scope)
+            parts.append(_Part(shape, weights, fractional=not factor.is_indicator))
+    return tuple(slices[name] for name in scope), tuple(parts)
+
+
+def _runs(weights: NDArray[np.int64]) -> list[list[int]]:
+    flat = weights.reshape(-1)
+    changes = np.flatnonzero(np.diff(flat)) + 1
+    starts = [0, *changes.tolist()]
+    stops = [*changes.tolist(), flat.size]
+    return [[start, stop, int(flat[start])] for start, stop in zip(starts, stops, strict=True) if flat[start]]
+
+
+def _describe(domain: Domain, factor: Factor) -> str:
+    if len(factor.scope) != 1:
+        return f"a condition on {', '.join(factor.scope)}"
+    attribute = domain[factor.scope[0]]
+    pieces = []
+    for start, stop, weight in _runs(factor.weights):
+        text = attribute.label(start)
+        if stop - start > 1:
+            text += f" to {attribute.label(stop - 1)}"
+        if weight != UNITS:
+            text += f" (x {weight / UNITS:.3g})"
+        pieces.append(text)
+    shown = pieces if len(pieces) <= 6 else [*pieces[:5], f"{len(pieces) - 5} more"]
+    return f"{attribute.name} {', '.join(shown)}"

@@ -1,0 +1,324 @@
+"""Records and codes: the values of a pandas table, and the numbers of the cells that they fall into.
+
+A record is kept or dropped by its own values alone, whatever the other records hold:
+
+* an empty value (None, NaN, NaT, the empty text) goes to the ``missing`` cell; without one its record is
+  dropped;
+* a malformed or undeclared value goes to the ``other`` cell; without one its record is dropped;
+* a number outside the declared ends is clipped to them.
+
+A text is read as a number by one grammar (ASCII digits, sign, point, exponent, spaces around), so that a
+value means the same in a CSV file, a Parquet file and a table in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.domain import (
+    Attribute,
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    canonical_text,
+    nearest,
+)
+from queries.errors import RecordsError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CodedRecords", "decode_records", "encode_records", "encode_value"]
+
+DROPPED = -1  # the code of a value that drops its record
+
+_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
+_WHOLE = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*")
+_LONGEST_NUMBER = 400  # characters; longer texts are malformed
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CodedRecords:
+    """The cell numbers of each kept record.
+
+    Args:
+        domain: the table's domain.
+        columns: one unsigned integer array per attribute, in declared order, all of one length:
+            the cell of each record.
+    """
+
+    domain: Domain
+    columns: tuple[NDArray[np.unsignedinteger[Any]], ...]
+
+    def __post_init__(self) -> None:
+        lengths = {len(column) for column in self.columns}
+        if len(self.columns) != len(self.domain) or len(lengths) > 1:
+            raise RecordsError(
+                f"expected {len(self.domain)} columns of one length, got {len(self.columns)} columns"
+            )
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __repr__(self) -> str:
+        return f"CodedRecords({self.domain.name!r}, records not shown)"
+
+
+def encode_records(frame: pd.DataFrame, domain: Domain) -> CodedRecords:
+    """Return the cells of every record that is not dropped, in the table's order.
+
+    Columns that the domain does not name are ignored.
+
+    Raises:
+        RecordsError: a declared column is absent or stands there twice.
+    """
+    columns = list(frame.columns)
+    for name in domain.names:
+        if columns.count(name) != 1:
+            came = "it twice" if name in columns else f"{_listed(columns)}{nearest(name, _texts(columns))}"
+            raise RecordsError(f"expected one column {name!r} in the table, got {came}")
+    codes = [_encode_column(attribute, frame[attribute.name]) for attribute in domain]
+    kept = np.ones(len(frame), dtype=bool)
+    for column in codes:
+        kept &= column != DROPPED
+    return CodedRecords(
+        domain,
+        tuple(
+            column[kept].astype(np.min_scalar_type(attribute.size - 1))
+            for attribute, column in zip(domain, codes, strict=True)
+        ),
+    )
+
+
+def encode_value(attribute: Attribute, value: object) -> int:
+    """Return the cell of one value, or -1 where it drops its record."""
+    if _is_empty(value):
+        return DROPPED if attribute.missing_code is None else attribute.missing_code
+    code = _ENCODERS[type(attribute)](attribute, value)
+    if code is None:
+        return DROPPED if attribute.other_code is None else attribute.other_code
+    return code
+
+
+def decode_records(records: CodedRecords, generator: np.random.Generator) -> pd.DataFrame:
+    """Return a table with one value per cell number.
+
+    A cell that holds several numbers gives one of them, evenly drawn; ``missing`` gives an empty value
+    and ``other`` the text ``(other)``.
+
+    Args:
+        records: cells per record.
+        generator: draws the place inside a cell; nothing private depends on it.
+    """
+    import pandas as pd  # late: only where tables are handled
+
+    return pd.DataFrame(
+        {
+            attribute.name: _decode_column(attribute, column.astype(np.int64), generator)
+            for attribute, column in zip(records.domain, records.columns, strict=True)
+        }
+    )
+
+
+# --- one value -------------------------------------------------------------------------------------------
+
+
+def _is_empty(value: object) -> bool:
+    if value is None or value == "":
+        return True
+    try:
+        return bool(value != value)  # noqa: PLR0124 - NaN and NaT differ from themselves
+    except (TypeError, ValueError):  # pandas.NA refuses to be a truth value; so do arrays
+        return type(value).__name__ == "NAType"
+
+
+def _as_number(value: object) -> int | float | None:
+    """Return a finite number, or None where the value is not one."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        number = float(value)
+    else:
+        text = value if isinstance(value, str) else str(value)
+        if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+            return None
+        if _WHOLE.fullmatch(text):
+            return int(text)
+        number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _encode_integer(attribute: IntegerAttribute, value: object) -> int | None:
+    number = _as_number(value)
+    if number is None or number != int(number):
+        return None
+    clipped = min(max(int(number), attribute.minimum), attribute.maximum)
+    return (clipped - attribute.minimum) // attribute.width
+
+
+def _encode_numeric(attribute: NumericAttribute, value: object) -> int | None:
+    number = _as_number(value)
+    if number is None:
+        return None
+    clipped = min(max(number, attribute.edges[0]), attribute.edges[-1])
+    return int(_numeric_cells(attribute, np.array([clipped], dtype=np.float64))[0])
+
+
+def _encode_categorical(attribute: CategoricalAttribute, value: object) -> int | None:
+    if isinstance(value, bool | np.bool_):
+        return _boolean_cell(attribute, "true" if value else "false", declared=str | bool)
+    if isinstance(value, float | np.floating):
+        value = repr(float(value) + 0.0)  # -0.0 and 0.0 are one value
+    text = value if isinstance(value, str) else str(value)
+    for code, candidate in enumerate(attribute.values):
+        if not isinstance(candidate, bool) and canonical_text(candidate) == text:
+            return code
+    code_of_boolean = _boolean_cell(attribute, text, declared=bool)
+    return _whole_cell(attribute, text) if code_of_boolean is None else code_of_boolean
+
+
+def _boolean_cell(attribute: CategoricalAttribute, text: str, *, declared: Any) -> int | None:
+    """Return the cell of true or false, written in any case."""
+    folded = text.casefold()
+    for code, candidate in enumerate(attribute.values):
+        if isinstance(candidate, declared) and canonical_text(candidate).casefold() == folded:
+            return code
+    return None
+
+
+def _whole_cell(attribute: CategoricalAttribute, text: str) -> int | None:
+    """Return the cell of a declared integer that is written otherwise, such as ``3.0`` or ``03``."""
+    number = _as_number(text)
+    if number is None or number != int(number):
+        return None
+    for code, candidate in enumerate(attribute.values):
+        if isinstance(candidate, int) and not isinstance(candidate, bool) and candidate == number:
+            return code
+    return None
+
+
+_ENCODERS: dict[type, Callable[[Any, object], int | None]] = {
+    IntegerAttribute: _encode_integer,
+    NumericAttribute: _encode_numeric,
+    CategoricalAttribute: _encode_categorical,
+}
+
+
+# --- one column ------------------------------------------------------------------------------------------
+
+
+def _encode_column(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.int64]:
+    """Return the cell of each value of a column; equal to ``encode_value`` value by value."""
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and not isinstance(attribute, CategoricalAttribute):
+        if dtype.kind == "f":
+            return _encode_floats(attribute, column.to_numpy(dtype=np.float64))
+        if dtype.kind == "i":
+            return _encode_integers(attribute, column.to_numpy(dtype=np.int64))
+    if isinstance(dtype, np.dtype) and dtype.kind == "O":
+        return _encode_objects(attribute, column)
+    # One kind of value throughout, so equal values encode equally: encode each distinct one once.
+    positions, distinct = column.factorize()
+    table = [encode_value(attribute, value) for value in distinct]
+    table.append(encode_value(attribute, None))  # position -1: empty
+    codes: NDArray[np.int64] = np.array(table, dtype=np.int64)[positions]
+    return codes
+
+
+def _encode_objects(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.int64]:
+    # True, 1 and 1.0 are equal and hash alike: keyed by type, no record changes another one's cell.
+    known: dict[tuple[type, object], int] = {}
+    codes = np.empty(len(column), dtype=np.int64)
+    for row, value in enumerate(column.array):
+        try:
+            key = (type(value), value)
+            code = known.get(key)
+        except TypeError:  # a list or another value without a hash
+            code = encode_value(attribute, repr(value))
+        else:
+            if code is None:
+                code = known[key] = encode_value(attribute, value)
+        codes[row] = code
+    return codes
+
+
+def _encode_integers(
+    attribute: IntegerAttribute | NumericAttribute, values: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    if isinstance(attribute, NumericAttribute):
+        return _numeric_cells(attribute, values.astype(np.float64))
+    clipped = np.clip(values, attribute.minimum, attribute.maximum)
+    return (clipped - attribute.minimum) // attribute.width
+
+
+def _encode_floats(
+    attribute: IntegerAttribute | NumericAttribute, values: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    valid = np.isfinite(values)
+    if isinstance(attribute, IntegerAttribute):
+        valid &= values == np.floor(values)
+        usable = np.clip(np.where(valid, values, attribute.minimum), attribute.minimum, attribute.maximum)
+        codes = (usable.astype(np.int64) - attribute.minimum) // attribute.width
+    else:
+        codes = _numeric_cells(attribute, np.where(valid, values, attribute.edges[0]))
+    codes[~valid] = DROPPED if attribute.other_code is None else attribute.other_code
+    codes[np.isnan(values)] = DROPPED if attribute.missing_code is None else attribute.missing_code
+    return codes
+
+
+def _numeric_cells(attribute: NumericAttribute, values: NDArray[np.float64]) -> NDArray[np.int64]:
+    cells = np.searchsorted(np.array(attribute.edges), values, side="right") - 1
+    return np.clip(cells, 0, attribute.base_size - 1).astype(np.int64)
+
+
+def _decode_column(
+    attribute: Attribute, codes: NDArray[np.int64], generator: np.random.Generator
+) -> pd.Series[Any]:
+    import pandas as pd  # late: only where tables are handled
+
+    if isinstance(attribute, CategoricalAttribute):
+        values: list[Any] = [*attribute.values, *([None] if attribute.missing else [])]
+        values += [attribute.label(attribute.size - 1)] if attribute.other else []
+        return pd.Series(np.array(values, dtype=object)[codes]).infer_objects()
+    cells = np.minimum(codes, attribute.base_size - 1)
+    low = np.array(attribute.boundaries[:-1])[cells]
+    high = np.array(attribute.boundaries[1:])[cells]
+    if isinstance(attribute, IntegerAttribute):
+        drawn = pd.Series(generator.integers(low, high), dtype="Int64" if attribute.missing else "int64")
+    else:
+        drawn = pd.Series(_rounded(low + (high - low) * generator.random(len(codes)), low, high))
+    if attribute.other:
+        drawn = drawn.astype(object)
+        drawn[codes == attribute.other_code] = attribute.label(attribute.size - 1)
+    if attribute.missing:
+        drawn[codes == attribute.missing_code] = None
+    return drawn
+
+
+def _rounded(
+    values: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Round each number to a thousandth of its cell's width, keeping it inside its half-open cell."""
+    digits = 3 - np.floor(np.log10(high - low))
+    scale = 10.0 ** np.clip(digits, -300, 300)
+    rounded = np.floor(values * scale) / scale
+    return np.where((rounded >= low) & (rounded < high), rounded, low)
+
+
+def _texts(columns: list[Any]) -> list[str]:
+    return [column for column in columns if isinstance(column, str)]
+
+
+def _listed(columns: list[Any]) -> str:
+    shown = ", ".join(repr(column) for column in columns[:12])
+    return f"columns {shown}{', …' if len(columns) > 12 else ''}" if columns else "no columns"

@@ -1,0 +1,192 @@
+"""Segments: the pieces into which comparisons cut cells, and the linear query of a predicate.
+
+A predicate is constant on a segment, so a cell's weight is the share of the cell where it holds, with
+values taken as evenly spread inside a cell and, across attributes, independently. Cells that no
+comparison cuts get a weight of exactly 0 or 1.
+
+Empty values follow SQL: a comparison with one is neither true nor false, and only what is true is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.errors import QueryError
+from queries.intervals import categorical_cells, intervals, resolve_attribute, special_cell
+from queries.linear import UNITS, Factor, LinearQuery
+from queries.predicates import (
+    And,
+    Atom,
+    Comparison,
+    IsMissing,
+    IsOther,
+    Not,
+    Or,
+    Predicate,
+    atoms_of,
+    connected_terms,
+    push_negations,
+)
+
+__all__ = ["count_where"]
+
+_LARGEST_FACTOR = 2**22  # cells of the weights of one condition that joins several attributes
+
+
+def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
+    """Return the query that counts the records where the predicate holds.
+
+    Raises:
+        QueryError: a name or value is not declared, a value is of the wrong kind, a range is empty, or a
+            condition joins so many attributes that its weights would not fit.
+    """
+    literal = push_negations(predicate, negated=False)
+    terms = literal.children if isinstance(literal, And) else (literal,)
+    groups = [_evaluate(members, domain) for members in connected_terms(terms)]
+    whole = [group for group in groups if group.is_indicator]
+    cut = [group for group in groups if not group.is_indicator]
+    if len(cut) > 1:
+        cut = [_product(cut, domain)]
+    factors = tuple(
+        Factor(group.scope, np.rint(group.weights * UNITS).astype(np.int64)) for group in (*whole, *cut)
+    )
+    return LinearQuery(domain, factors, aligned=not cut)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighted:
+    """The share of each cell of a scope where a condition holds, in [0, 1]."""
+
+    scope: tuple[str, ...]
+    weights: NDArray[np.float64]
+
+    @property
+    def is_indicator(self) -> bool:
+        return bool(np.all((self.weights == 0.0) | (self.weights == 1.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Segments:
+    """The pieces of one attribute's cells; the ``missing`` and ``other`` cells come last."""
+
+    attribute: Attribute
+    starts: NDArray[np.float64]  # of the pieces of ordered cells; empty for categorical attributes
+    cells: NDArray[np.int64]  # first piece of each cell
+    shares: NDArray[np.float64]  # the piece's share of its cell
+
+    @property
+    def count(self) -> int:
+        return len(self.shares)
+
+
+@dataclass(frozen=True, slots=True)
+class _Truth:
+    """Where a condition is true and where it is false; where neither, it is unknown."""
+
+    true: NDArray[np.bool_]
+    false: NDArray[np.bool_]
+
+
+def _evaluate(terms: Sequence[Predicate], domain: Domain) -> _Weighted:
+    atoms = [atom for term in terms for atom in atoms_of(term)]
+    for atom in atoms:
+        resolve_attribute(atom.attribute, domain, atom.position)
+    scope = domain.scope(sorted({atom.attribute for atom in atoms}))
+    _check_size(domain.scope_size(scope), scope)
+    segments = [_cut(domain[name], [atom for atom in atoms if atom.attribute == name]) for name in scope]
+    _check_size(math.prod(piece.count for piece in segments), scope)
+    axes = {name: axis for axis, name in enumerate(scope)}
+    truth = _holds(And(tuple(terms)), segments, axes)
+    weights = np.broadcast_to(truth.true, tuple(piece.count for piece in segments)).astype(np.float64)
+    for axis, piece in enumerate(segments):
+        shape = [-1 if other == axis else 1 for other in range(len(segments))]
+        weights = np.add.reduceat(weights * piece.shares.reshape(shape), piece.cells, axis=axis)
+    # Shares of one cell sum to 1 but for rounding; a cell that holds throughout must weigh exactly 1.
+    weights[np.abs(weights - 1.0) < 1e-12] = 1.0
+    return _Weighted(scope, weights)
+
+
+def _product(groups: Sequence[_Weighted], domain: Domain) -> _Weighted:
+    """Multiply groups before rounding, so that a cell's weight is rounded once."""
+    scope = domain.scope([name for group in groups for name in group.scope])
+    _check_size(domain.scope_size(scope), scope)
+    weights = np.ones((1,) * len(scope))
+    for group in groups:
+        lengths = dict(zip(group.scope, group.weights.shape, strict=True))
+        weights = weights * group.weights.reshape([lengths.get(name, 1) for name in scope])
+    return _Weighted(scope, weights)
+
+
+def _check_size(cells: int, scope: Sequence[str]) -> None:
+    if cells > _LARGEST_FACTOR:
+        raise QueryError(
+            f"a condition that joins {', '.join(scope)} would need {cells:,} weights, at most "
+            f"{_LARGEST_FACTOR:,} fit; ask about fewer attributes at once or use whole cells",
+            code="too_large",
+        )
+
+
+def _cut(attribute: Attribute, atoms: Sequence[Atom]) -> _Segments:
+    """Cut the cells of an attribute wherever one of its comparisons changes."""
+    special = attribute.size - attribute.base_size
+    if isinstance(attribute, CategoricalAttribute):
+        return _Segments(attribute, np.empty(0), np.arange(attribute.size), np.ones(attribute.size))
+    boundaries = np.array(attribute.boundaries, dtype=np.float64)
+    inner = [end for atom in atoms for interval in intervals(attribute, atom) for end in interval]
+    inside = [end for end in inner if boundaries[0] < end < boundaries[-1]]
+    points = np.unique(np.concatenate([boundaries, np.array(inside, dtype=np.float64)]))
+    starts, lengths = points[:-1], np.diff(points)
+    cells = np.searchsorted(points, boundaries[:-1])
+    owner = np.searchsorted(boundaries, starts, side="right") - 1
+    shares = np.concatenate([lengths / np.diff(boundaries)[owner], np.ones(special)])
+    cells = np.concatenate([cells, len(starts) + np.arange(special)])
+    return _Segments(attribute, starts, cells, shares)
+
+
+def _holds(predicate: Predicate, segments: Sequence[_Segments], axes: dict[str, int]) -> _Truth:
+    if isinstance(predicate, And | Or):
+        # Kleene's logic: AND is false where some child is false, OR true where some child is true.
+        truths = [_holds(child, segments, axes) for child in predicate.children]
+        conjunction = isinstance(predicate, And)
+        shape = (1,) * len(segments)
+        every = np.full(shape, True)
+        some = np.full(shape, False)
+        for truth in truths:
+            positive, negative = (truth.true, truth.false) if conjunction else (truth.false, truth.true)
+            every, some = every & positive, some | negative
+        return _Truth(every, some) if conjunction else _Truth(some, every)
+    if isinstance(predicate, Not):
+        inner = _holds(predicate.child, segments, axes)
+        return _Truth(inner.false, inner.true)
+    axis = axes[predicate.attribute]
+    truth = _atom_truth(predicate, segments[axis])
+    shape = tuple(-1 if other == axis else 1 for other in range(len(segments)))
+    return _Truth(truth.true.reshape(shape), truth.false.reshape(shape))
+
+
+def _atom_truth(atom: Atom, segments: _Segments) -> _Truth:
+    attribute = segments.attribute
+    base = segments.count - (attribute.size - attribute.base_size)
+    true = np.zeros(segments.count, dtype=bool)
+    known = np.zeros(segments.count, dtype=bool)
+    if isinstance(atom, IsMissing | IsOther):
+        known[:] = True
+        true[special_cell(attribute, atom) - attribute.size] = True  # special cells come last
+    elif isinstance(attribute, CategoricalAttribute):
+        known[:base] = True
+        if attribute.other_code is not None:
+            known[attribute.other_code] = True  # an undeclared value differs from every declared one
+        true[categorical_cells(attribute, atom)] = True
+        if isinstance(atom, Comparison) and atom.operator == "ne":
+            true = known & ~true
+    else:
+        known[:base] = True
+        for low, high in intervals(attribute, atom):
+            true[:base] |= (segments.starts >= low) & (segments.starts < high)
+    return _Truth(true, known & ~true)
