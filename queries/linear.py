@@ -33,12 +33,16 @@ class Factor:
         weights: int64, one axis per attribute of ``scope``, units of 2^-20, each in 0..2^20;
             kept as a read-only copy.
 
+    Attributes:
+        is_indicator: every weight is 0 or one record.
+
     Raises:
         ScopeError: the weights are not integers in 0..2^20.
     """
 
     scope: tuple[str, ...]
     weights: NDArray[np.int64]
+    is_indicator: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         given = np.asarray(self.weights)
@@ -52,11 +56,7 @@ class Factor:
         weights.flags.writeable = False
         object.__setattr__(self, "scope", tuple(self.scope))
         object.__setattr__(self, "weights", weights)
-
-    @property
-    def is_indicator(self) -> bool:
-        """True when every weight is 0 or 1 record."""
-        return bool(np.all((self.weights == 0) | (self.weights == UNITS)))
+        object.__setattr__(self, "is_indicator", bool(np.all((weights == 0) | (weights == UNITS))))
 
 
 @dataclass(frozen=True, slots=True)

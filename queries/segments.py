@@ -9,6 +9,7 @@ Empty values follow SQL: a comparison with one is neither true nor false, and on
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,10 +80,15 @@ class _Segments:
     starts: NDArray[np.float64]  # of the pieces of ordered cells; empty for categorical attributes
     cells: NDArray[np.int64]  # first piece of each cell
     shares: NDArray[np.float64]  # the piece's share of its cell
+    boundaries: frozenset[float]  # of the cells
 
     @property
     def count(self) -> int:
         return len(self.shares)
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.shares) == len(self.cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,8 @@ def _evaluate(terms: Sequence[Predicate], domain: Domain) -> _Weighted:
     truth = _holds(And(tuple(terms)), segments, axes)
     weights = np.broadcast_to(truth.true, tuple(piece.count for piece in segments)).astype(np.float64)
     for axis, piece in enumerate(segments):
+        if piece.is_whole:
+            continue
         shape = [-1 if other == axis else 1 for other in range(len(segments))]
         weights = np.add.reduceat(weights * piece.shares.reshape(shape), piece.cells, axis=axis)
     # Shares of one cell sum to 1 but for rounding; a cell that holds throughout must weigh exactly 1.
@@ -134,19 +142,37 @@ def _check_size(cells: int, scope: Sequence[str]) -> None:
 
 def _cut(attribute: Attribute, atoms: Sequence[Atom]) -> _Segments:
     """Cut the cells of an attribute wherever one of its comparisons changes."""
-    special = attribute.size - attribute.base_size
+    whole = _whole_cells(attribute)
     if isinstance(attribute, CategoricalAttribute):
-        return _Segments(attribute, np.empty(0), np.arange(attribute.size), np.ones(attribute.size))
+        return whole
+    ends = {end for atom in atoms for interval in intervals(attribute, atom) for end in interval}
+    if ends <= whole.boundaries:
+        return whole
     boundaries = np.array(attribute.boundaries, dtype=np.float64)
-    inner = [end for atom in atoms for interval in intervals(attribute, atom) for end in interval]
-    inside = [end for end in inner if boundaries[0] < end < boundaries[-1]]
-    points = np.unique(np.concatenate([boundaries, np.array(inside, dtype=np.float64)]))
-    starts, lengths = points[:-1], np.diff(points)
-    cells = np.searchsorted(points, boundaries[:-1])
+    points = np.array(sorted(whole.boundaries | ends), dtype=np.float64)
+    starts = points[:-1]
     owner = np.searchsorted(boundaries, starts, side="right") - 1
-    shares = np.concatenate([lengths / np.diff(boundaries)[owner], np.ones(special)])
-    cells = np.concatenate([cells, len(starts) + np.arange(special)])
-    return _Segments(attribute, starts, cells, shares)
+    special = attribute.size - attribute.base_size
+    return _Segments(
+        attribute,
+        starts,
+        np.concatenate([np.searchsorted(points, boundaries[:-1]), len(starts) + np.arange(special)]),
+        np.concatenate([np.diff(points) / np.diff(boundaries)[owner], np.ones(special)]),
+        whole.boundaries,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _whole_cells(attribute: Attribute) -> _Segments:
+    """Return the segments of an attribute that no comparison cuts: its cells."""
+    boundaries = () if isinstance(attribute, CategoricalAttribute) else attribute.boundaries
+    return _Segments(
+        attribute,
+        np.array(boundaries[:-1], dtype=np.float64),
+        np.arange(attribute.size),
+        np.ones(attribute.size),
+        frozenset(float(boundary) for boundary in boundaries),
+    )
 
 
 def _holds(predicate: Predicate, segments: Sequence[_Segments], axes: dict[str, int]) -> _Truth:

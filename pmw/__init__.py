@@ -1,0 +1,102 @@
+"""Private answers over a sensitive table: online private multiplicative weights.
+
+``open_session`` opens a session over a table with a fixed privacy budget; it answers counting queries
+without end, each with an error bar, and exports a synthetic table at any time.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pmw.answers import Answer, Source, Spent
+    from pmw.data import CsvDialect, TableFile
+    from pmw.errors import (
+        BudgetError,
+        BudgetExhaustedError,
+        DataError,
+        NoiseError,
+        PMWError,
+        ReleaseError,
+        SessionCorruptError,
+        SessionError,
+        SessionExistsError,
+        SessionLockedError,
+        StoreError,
+    )
+    from pmw.policy import Opening, Options, UpdateRule
+    from pmw.privacy import Budget, Composition, NeighboringRelation
+    from pmw.release import RowPlan
+    from pmw.session import Session, open_session, resume_session
+    from pmw.sparse_vector import NoiseKind, Sides
+    from pmw.status import Status
+
+__all__ = [
+    "Answer",
+    "Budget",
+    "BudgetError",
+    "BudgetExhaustedError",
+    "Composition",
+    "CsvDialect",
+    "DataError",
+    "NeighboringRelation",
+    "NoiseError",
+    "NoiseKind",
+    "open_session",
+    "Opening",
+    "Options",
+    "PMWError",
+    "ReleaseError",
+    "resume_session",
+    "RowPlan",
+    "Session",
+    "SessionCorruptError",
+    "SessionError",
+    "SessionExistsError",
+    "SessionLockedError",
+    "Sides",
+    "Source",
+    "Spent",
+    "Status",
+    "StoreError",
+    "TableFile",
+    "UpdateRule",
+]
+
+# Where each public name lives. They are imported on first use, so that the command line answers --help
+# without loading numerical libraries.
+_HOMES = {
+    "answers": ("Answer", "Source", "Spent"),
+    "data": ("CsvDialect", "TableFile"),
+    "errors": (
+        "BudgetError",
+        "BudgetExhaustedError",
+        "DataError",
+        "NoiseError",
+        "PMWError",
+        "ReleaseError",
+        "SessionCorruptError",
+        "SessionError",
+        "SessionExistsError",
+        "SessionLockedError",
+        "StoreError",
+    ),
+    "policy": ("Opening", "Options", "UpdateRule"),
+    "privacy": ("Budget", "Composition", "NeighboringRelation"),
+    "release": ("RowPlan",),
+    "session": ("Session", "open_session", "resume_session"),
+    "sparse_vector": ("NoiseKind", "Sides"),
+    "status": ("Status",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'pmw' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"pmw.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

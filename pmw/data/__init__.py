@@ -1,0 +1,19 @@
+"""True data: the count source and its implementations."""
+
+from __future__ import annotations
+
+from pmw.data.files import CsvDialect, read_file
+from pmw.data.memory import MemorySource
+from pmw.data.source import CountSource
+from pmw.data.tables import Table, TableFile, as_source, as_table_file
+
+__all__ = [
+    "CountSource",
+    "CsvDialect",
+    "MemorySource",
+    "Table",
+    "TableFile",
+    "as_source",
+    "as_table_file",
+    "read_file",
+]

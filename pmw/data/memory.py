@@ -1,0 +1,118 @@
+"""Tables in memory: small cell numbers per record, counted by ``bincount``."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.errors import DataError
+from queries.domain import Domain
+from queries.errors import RecordsError
+from queries.marginal import Marginal
+from queries.records import CodedRecords, encode_records
+from queries.schema import format_schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MemorySource"]
+
+_MOST_CACHED_CELLS = 2**24
+_LARGEST_SCOPE = 2**28  # cells of one marginal
+
+
+class MemorySource:
+    """A table of cell numbers in memory.
+
+    Marginals that were counted are kept, so that asking again about a scope reads no record.
+
+    Args:
+        records: the cells of each kept record.
+
+    Privacy: holds true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
+    """
+
+    __slots__ = ("_cached", "_cached_cells", "_records")
+
+    def __init__(self, records: CodedRecords) -> None:
+        self._records = records
+        self._cached: OrderedDict[tuple[str, ...], Marginal] = OrderedDict()
+        self._cached_cells = 0
+
+    @classmethod
+    def from_frame(cls, frame: pd.DataFrame, domain: Domain) -> MemorySource:
+        """Return the source of a pandas table.
+
+        Raises:
+            DataError: a declared column is absent.
+        """
+        try:
+            return cls(encode_records(frame, domain))
+        except RecordsError as error:
+            raise DataError(str(error)) from None
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+        return self._records.domain
+
+    def counts(self, scope: Sequence[str]) -> Marginal:
+        """Return the exact records per cell over a scope.
+
+        Privacy: exact and secret; see ``CountSource.counts``.
+
+        Raises:
+            DataError: the scope has more cells than fit in memory.
+        """
+        wanted = self.domain.scope(scope)
+        marginal = self._cached.get(wanted)
+        if marginal is None:
+            marginal = self._count(wanted)
+            self._remember(marginal)
+        else:
+            self._cached.move_to_end(wanted)
+        return marginal
+
+    def fingerprint(self, key: bytes) -> bytes:
+        """Return 32 bytes that tell this table from others to whoever knows the key (secret).
+
+        HMAC-SHA-256 of the declared domain and the cells of each record, in order.
+        """
+        digest = hmac.new(key, format_schema(self.domain).encode(), hashlib.sha256)
+        for column in self._records.columns:
+            digest.update(len(column).to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(column).view(np.uint8).data)
+        return digest.digest()
+
+    def _count(self, scope: tuple[str, ...]) -> Marginal:
+        size = self.domain.scope_size(scope)
+        if size > _LARGEST_SCOPE:
+            raise DataError(
+                f"a question over {', '.join(scope)} spans {size:,} cells; at most {_LARGEST_SCOPE:,} fit"
+            )
+        cells = np.zeros(len(self._records), dtype=np.int64)
+        for name in scope:
+            position = self.domain.index(name)
+            cells *= self.domain.shape[position]
+            cells += self._records.columns[position]
+        counts: NDArray[np.int64] = np.bincount(cells, minlength=size).astype(np.int64)
+        return Marginal(self.domain, scope, counts.reshape(self.domain.scope_shape(scope)))
+
+    def _remember(self, marginal: Marginal) -> None:
+        self._cached[marginal.scope] = marginal
+        self._cached_cells += marginal.counts.size
+        while self._cached_cells > _MOST_CACHED_CELLS and len(self._cached) > 1:
+            _, oldest = self._cached.popitem(last=False)
+            self._cached_cells -= oldest.counts.size
+
+    def __repr__(self) -> str:
+        return f"MemorySource({self.domain.name!r}, records not shown)"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise DataError("a sensitive table cannot be copied or pickled")

@@ -1,0 +1,29 @@
+"""The count source: the only holder of true counts, and the one method by which they leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from queries.domain import Domain
+from queries.marginal import Marginal
+
+__all__ = ["CountSource"]
+
+
+class CountSource(Protocol):
+    """A sensitive table. A search for ``.counts(`` shows every place that costs privacy."""
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+
+    def counts(self, scope: Sequence[str]) -> Marginal:
+        """Return the exact records per cell over a scope, in declared order.
+
+        Privacy: exact and secret. One person's records change the counts by at most
+            ``records_per_person`` in L1 under add/remove, by twice that under replace-one.
+        """
+
+    def fingerprint(self, key: bytes) -> bytes:
+        """Return 32 bytes that tell this table from others to whoever knows the key (secret)."""

@@ -1,0 +1,257 @@
+"""The engine: questions into durable answers.
+
+Every batch that draws noise is recorded before and after: an intent with 32 fresh bytes, then its outcome.
+Whatever happens in between, the file's rows say what to do: an intent without an outcome is drawn again from
+its recorded bytes, so that it has the outcome it would have had.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pmw.answers import Answer
+from pmw.data import CountSource, Table, TableFile, as_source
+from pmw.encoding import dumps, proposal_form, read_proposal
+from pmw.errors import DataError, SessionCorruptError
+from pmw.journal import (
+    answer_row,
+    duals_of,
+    load_contract,
+    load_secret,
+    load_state,
+    opening_outcome,
+    read_answer,
+    secret_facts,
+    test_outcome,
+)
+from pmw.mechanism import (
+    Proposal,
+    TestDraws,
+    answers_of,
+    draw_opening,
+    draw_tests,
+    opening_entries,
+    propose,
+    released_total,
+    settle,
+    test_entries,
+)
+from pmw.planning import choose_filter, plan_query_test
+from pmw.policy import Contract, Options
+from pmw.randomness import BitSource, fresh_seed, repeatable_seed
+from pmw.state import PublicState, SecretState
+from pmw.store import IntentRow, Outcome, SessionStore
+from queries.errors import QueryError
+from queries.linear import LinearQuery
+
+__all__ = ["Ask", "Engine", "next_seed"]
+
+_BATCH = 256  # questions per intent
+_SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question on its way.
+
+    Args:
+        query: what is asked.
+        key: the query's key.
+        request_id: marks the request for safe retries; None for none.
+        fresh: answer anew even where the same question was answered before.
+    """
+
+    query: LinearQuery
+    key: bytes
+    request_id: str | None = None
+    fresh: bool = False
+
+
+def next_seed(options: Options, number: int) -> bytes:
+    """Return the bytes for an intent: fresh ones, or repeatable ones where the options ask for them."""
+    return fresh_seed() if options.seed is None else repeatable_seed(options.seed, number)
+
+
+class Engine:
+    """Answers questions over one table, with one session file as its memory.
+
+    Public and secret state are replaced together, after their rows are durable.
+
+    Args:
+        store: the session file.
+        data: the table, or None to read it from where the session remembers it, when first needed.
+
+    Raises:
+        SessionCorruptError: the file's rows contradict each other.
+        DataError: an interrupted batch needs the table, and it cannot be read or differs.
+    """
+
+    _state: PublicState
+    _secret: SecretState
+    _interrupted: bool  # rows may be ahead of the states: load before going on
+
+    def __init__(self, store: SessionStore, data: Table | None) -> None:
+        self._store = store
+        self._data = data
+        self._source: CountSource | None = None
+        self._intents = 0
+        self._load()
+        self._snapshot_version = self._state.version
+
+    @property
+    def state(self) -> PublicState:
+        """What may be published."""
+        return self._state
+
+    def answer(self, asks: Sequence[Ask]) -> list[Answer]:
+        """Answer questions in order, each durable before this returns.
+
+        A question that was answered before gets the same answer, unless it is asked afresh.
+
+        Raises:
+            QueryError: a request's mark was used for another question; nothing is answered then.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        answers: dict[int, Answer] = {}
+        waiting: list[int] = []
+        first: dict[bytes, int] = {}  # where a question stands first among those that wait
+        repeats: dict[int, int] = {}
+        for place, ask in enumerate(asks):
+            stored = self._stored_answer(ask)
+            if stored is not None:
+                answers[place] = stored
+            elif ask.key in first and ask.request_id is None and not ask.fresh:
+                repeats[place] = first[ask.key]
+            else:
+                first.setdefault(ask.key, place)
+                waiting.append(place)
+        repeated = len(asks) - len(waiting)
+        while waiting:
+            batch = self._answer_batch([asks[place] for place in waiting[:_BATCH]])
+            answers.update(zip(waiting, batch, strict=False))
+            waiting = waiting[len(batch) :]
+        answers.update((place, answers[original]) for place, original in repeats.items())
+        if repeated:
+            self._store.finish(None, Outcome(asked=repeated))
+        return [answers[place] for place in range(len(asks))]
+
+    def save_snapshot(self) -> None:
+        """Keep the model as a cache in the file, where it is newer than the one there."""
+        if self._state.version > self._snapshot_version and not self._interrupted:
+            self._store.save_snapshot(self._state.version, duals_of(self._state))
+            self._snapshot_version = self._state.version
+
+    def _stored_answer(self, ask: Ask) -> Answer | None:
+        row = None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
+        if row is not None and row.query_key != ask.key:
+            raise QueryError(
+                f"request_id {ask.request_id!r} was used for another question; choose a new one",
+                code="bad_request",
+                position="request_id",
+            )
+        if row is None and not ask.fresh:
+            row = self._store.newest_answer(ask.key)
+        return None if row is None else read_answer(row, ask.query, self._state)
+
+    # --- one batch ------------------------------------------------------------------------------------------
+
+    def _answer_batch(self, asks: Sequence[Ask]) -> tuple[Answer, ...]:
+        """Answer questions up to and including the first positive, durably."""
+        if self._interrupted:
+            self._load()
+        proposal = propose(self._state, [ask.query for ask in asks])
+        requests = [ask.request_id for ask in asks]
+        if not proposal.requests:
+            answers = answers_of(proposal, TestDraws((), None), self._state, self._state.ledger)
+            self._store.finish(None, _with_answers(Outcome(), proposal, requests, answers))
+            return answers
+        self._table(self._state.contract)  # that it cannot be read is found out before anything is drawn
+        form = {**proposal_form(proposal), "request_ids": requests}
+        self._intents += 1
+        seed = next_seed(self._state.contract.options, self._intents)
+        self._interrupted = True
+        intent = self._store.begin("tests", dumps(form), seed)
+        return self._carry_out(intent, proposal, requests, seed)
+
+    def _carry_out(
+        self, intent: int, proposal: Proposal, requests: Sequence[str | None], seed: bytes
+    ) -> tuple[Answer, ...]:
+        """Draw a recorded batch, make its outcome durable, and only then correct the model."""
+        state = self._state
+        if state.plan is None:
+            raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
+        source = self._table(state.contract)
+        draws, secret = draw_tests(proposal, state.plan.vector, self._secret, source, BitSource(seed))
+        entries = test_entries(proposal, draws, state)
+        ledger = state.ledger
+        for entry in entries:
+            ledger = ledger.charge(entry.charge)
+        answers = answers_of(proposal, draws, state, ledger)
+        outcome = _with_answers(test_outcome(entries, proposal, draws, state), proposal, requests, answers)
+        self._store.finish(intent, replace(outcome, secrets=secret_facts(secret)))
+        self._secret = secret
+        self._state = settle(state, proposal, draws, ledger)
+        self._interrupted = False
+        if self._state.version >= self._snapshot_version + _SNAPSHOT_EVERY:
+            self.save_snapshot()
+        return answers
+
+    # --- loading and recovery -------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        """Read the state from the file, finishing first what was interrupted."""
+        self._interrupted = True
+        intent = self._store.pending()
+        if intent is not None and intent.kind == "opening":
+            self._finish_opening(intent)
+            intent = None
+        self._state = load_state(self._store)
+        self._secret = load_secret(self._store)
+        self._snapshot_version = self._state.version
+        if intent is not None:
+            form = json.loads(intent.proposal)
+            proposal = read_proposal(self._state.domain, form)
+            self._carry_out(intent.id, proposal, form["request_ids"], intent.seed)
+        self._interrupted = False
+
+    def _finish_opening(self, intent: IntentRow) -> None:
+        contract, plan = load_contract(self._store)
+        draws = draw_opening(plan, self._table(contract), BitSource(intent.seed))
+        entries = opening_entries(plan, contract.options)
+        ledger = choose_filter(contract.domain, contract.budget, contract.options)
+        for entry in entries:
+            ledger = ledger.charge(entry.charge)
+        total = released_total(plan, draws).value
+        test = plan_query_test(contract.domain, ledger, total, contract.options)
+        self._store.finish(intent.id, opening_outcome(entries, plan, draws, test))
+
+    def _table(self, contract: Contract) -> CountSource:
+        """Return the count source, read on first use and checked against the session's fingerprint."""
+        if self._source is None:
+            source = as_source(self._remembered_table(), contract.domain)
+            key, expected = self._store.secret("fingerprint_key"), self._store.secret("fingerprint")
+            if key is None or expected is None or not hmac.compare_digest(source.fingerprint(key), expected):
+                raise DataError("the table differs from the one that the session was opened on")
+            self._source = source
+        return self._source
+
+    def _remembered_table(self) -> Table:
+        if self._data is not None:
+            return self._data
+        form = json.loads(self._store.meta("data") or "null")
+        if form is None:
+            raise DataError("the session was opened on a table in memory; give that table to resume it")
+        return TableFile.from_dict(form)
+
+
+def _with_answers(
+    outcome: Outcome, proposal: Proposal, requests: Sequence[str | None], answers: Sequence[Answer]
+) -> Outcome:
+    rows = [
+        answer_row(answer, query, request)
+        for answer, query, request in zip(answers, proposal.queries, requests, strict=False)
+    ]
+    return replace(outcome, answers=rows, asked=len(rows))

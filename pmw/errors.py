@@ -1,0 +1,77 @@
+"""Errors of the ``pmw`` package.
+
+    PMWError
+    ├── BudgetError (ValueError)            a budget, scale or option that cannot be
+    ├── BudgetExhaustedError (RuntimeError) a charge that no longer fits under the cap
+    ├── NoiseError (ValueError)             a noise scale or a source of bits that is not allowed
+    ├── DataError (ValueError)              a table that cannot be read or is not the session's
+    ├── SessionError (RuntimeError)         a session that cannot be opened, asked or copied
+    │   ├── SessionExistsError              opening over an existing session
+    │   ├── SessionLockedError              another process holds the session
+    │   └── SessionCorruptError             a file that is no session, or a damaged or newer one
+    ├── StoreError (OSError)                the session file could not be written
+    └── ReleaseError (ValueError)           an export that cannot be written
+
+Whether and how an error is raised depends on questions, parameters and public state, never on records;
+texts of drivers and engines are replaced by our own.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetError",
+    "BudgetExhaustedError",
+    "DataError",
+    "NoiseError",
+    "PMWError",
+    "ReleaseError",
+    "SessionCorruptError",
+    "SessionError",
+    "SessionExistsError",
+    "SessionLockedError",
+    "StoreError",
+]
+
+
+class PMWError(Exception):
+    """Base of all errors of this package."""
+
+
+class BudgetError(PMWError, ValueError):
+    """A budget, a scale or an option that cannot be."""
+
+
+class BudgetExhaustedError(PMWError, RuntimeError):
+    """A charge that no longer fits under the cap."""
+
+
+class NoiseError(PMWError, ValueError):
+    """A noise scale or a source of bits that is not allowed here."""
+
+
+class DataError(PMWError, ValueError):
+    """A table that cannot be read, or that is not the session's table."""
+
+
+class SessionError(PMWError, RuntimeError):
+    """A session that cannot be opened, asked or copied."""
+
+
+class SessionExistsError(SessionError):
+    """Opening over an existing session."""
+
+
+class SessionLockedError(SessionError):
+    """Another process holds the session."""
+
+
+class SessionCorruptError(SessionError):
+    """A file that is no session, or that is damaged or of a newer version."""
+
+
+class StoreError(PMWError, OSError):
+    """The session file could not be written; nothing was released."""
+
+
+class ReleaseError(PMWError, ValueError):
+    """An export that cannot be written."""

@@ -1,0 +1,44 @@
+"""The session lock: one writing process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO
+
+from pmw.errors import SessionLockedError, StoreError
+
+__all__ = ["SessionLock"]
+
+
+class SessionLock:
+    """Holds a session for one writing process: an advisory lock that dies with the process.
+
+    Raises:
+        SessionLockedError: another process holds it.
+        StoreError: the lock file cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        lock_path = path.with_name(path.name + "-lock")
+        self._file: IO[bytes] | None = None
+        try:
+            descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreError(f"{lock_path}: the lock file cannot be made: {error.strerror}") from None
+        file = os.fdopen(descriptor, "r+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise SessionLockedError(
+                f"{path}: another process is using the session; wait for it to end, then try again"
+            ) from None
+        self._file = file
+
+    def release(self) -> None:
+        """Let another process have the session."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,229 @@
+"""Privacy parameters: budgets, neighbours, charges, and the conversion between zCDP and (epsilon, delta).
+
+Everything here is exact: parameters are fractions, and the one formula with logarithms is evaluated to 60
+digits and rounded down.
+"""
+
+from __future__ import annotations
+
+import decimal
+import enum
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeAlias
+
+from pmw.errors import BudgetError
+
+__all__ = [
+    "Budget",
+    "Charge",
+    "Composition",
+    "NeighboringRelation",
+    "Number",
+    "as_fraction",
+    "gaussian_charge",
+    "pure_charge",
+    "round_up",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]
+
+Number: TypeAlias = int | float | str | Fraction | Decimal
+
+RHO_GRID = 2**60  # charges in rho are rounded up to multiples of 1/RHO_GRID, totals down
+_DIGITS = 60
+
+
+class NeighboringRelation(enum.Enum):
+    """Which two tables must be indistinguishable.
+
+    ``ADD_REMOVE``: one person's records (at most ``records_per_person``) are added or removed.
+    ``REPLACE_ONE``: as many records of one person are replaced by others; the row count is public.
+    """
+
+    ADD_REMOVE = "add_remove"
+    REPLACE_ONE = "replace_one"
+
+
+class Composition(enum.Enum):
+    """How charges add up: ``PURE`` sums epsilons, ``ZCDP`` sums rhos and pays delta once."""
+
+    PURE = "pure"
+    ZCDP = "zcdp"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The guarantee fixed at opening: (epsilon, delta)-differential privacy, as exact fractions.
+
+    Args:
+        epsilon: positive and finite.
+        delta: at least 0 and below 1.
+
+    Raises:
+        BudgetError: a parameter is out of range.
+    """
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        epsilon, delta = self.epsilon, self.delta
+        if epsilon <= 0:
+            raise BudgetError(f"expected epsilon > 0, got epsilon={float(epsilon):g}")
+        if epsilon > 1000:
+            raise BudgetError(f"expected epsilon of at most 1000, got epsilon={float(epsilon):g}")
+        if not 0 <= delta < 1:
+            raise BudgetError(f"expected 0 <= delta < 1, got delta={float(delta):g}")
+        if 0 < delta < Fraction(1, 10**300):
+            raise BudgetError("expected delta = 0 or delta >= 1e-300")
+
+    @classmethod
+    def of(cls, epsilon: Number, delta: Number = 0) -> Budget:
+        """Return the budget of two numbers as they are written; ``0.1`` is 1/10.
+
+        Raises:
+            BudgetError: a parameter is no number or out of range.
+        """
+        return cls(as_fraction(epsilon, "epsilon"), as_fraction(delta, "delta"))
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """The price of one event under both ways of adding up.
+
+    Args:
+        epsilon: the event is epsilon-DP; None where it is not pure.
+        rho: the event is rho-zCDP.
+    """
+
+    epsilon: Fraction | None
+    rho: Fraction
+
+    def __add__(self, other: Charge) -> Charge:
+        if self.epsilon is None or other.epsilon is None:
+            return Charge(None, self.rho + other.rho)
+        return Charge(self.epsilon + other.epsilon, self.rho + other.rho)
+
+
+NOTHING = Charge(Fraction(0), Fraction(0))
+
+
+def as_fraction(value: Number, name: str) -> Fraction:
+    """Return the number as it is written: ``0.1`` becomes 1/10, not the nearest binary number.
+
+    Raises:
+        BudgetError: the value is not a finite number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction | Decimal):
+        raise BudgetError(f"expected a number for {name}, got {value!r}")
+    try:
+        return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        raise BudgetError(f"expected a finite number for {name}, got {value!r}") from None
+
+
+def round_up(value: Fraction, grid: int) -> Fraction:
+    """Return the smallest multiple of 1/grid that is not below the value."""
+    return Fraction(math.ceil(value * grid), grid)
+
+
+def pure_charge(epsilon: Fraction) -> Charge:
+    """Return the price of an epsilon-DP event: epsilon, and rho = epsilon^2/2 rounded up.
+
+    Source: Bun and Steinke (2016), Proposition 1.4.
+    """
+    return Charge(epsilon, round_up(epsilon * epsilon / 2, RHO_GRID))
+
+
+def gaussian_charge(l2_squared: Fraction, sigma: Fraction) -> Charge:
+    """Return the price of (discrete) Gaussian noise: rho = l2^2/(2 sigma^2) rounded up, not pure.
+
+    Args:
+        l2_squared: squared L2 sensitivity, in squared units of the noise.
+        sigma: parameter of the discrete Gaussian, in the same units; integer-valued statistics only.
+
+    Source: Canonne, Kamath and Steinke (2020, arXiv v5), Theorem 4, for one integer coordinate; coordinates
+        have independent noise, so their Rényi divergences add (Bun and Steinke 2016, Lemma 1.7).
+    """
+    return Charge(None, round_up(l2_squared / (2 * sigma * sigma), RHO_GRID))
+
+
+def zcdp_rho(budget: Budget) -> Fraction:
+    """Return the largest rho, rounded down, whose tight conversion gives (epsilon, delta).
+
+    For every alpha > 1, rho-zCDP implies (epsilon, delta)-DP where
+    ``ln delta = (alpha-1)(alpha rho - epsilon) + alpha ln(1-1/alpha) - ln(alpha-1)``. Solved for rho this
+    is a lower bound at each alpha; the best alpha is searched in floating point, and the bound at that
+    alpha is evaluated to 60 digits and rounded down to a multiple of 2^-60, so it holds whatever alpha is.
+
+    Raises:
+        BudgetError: delta is 0, or the budget is too small to hold any rho.
+
+    Source: Canonne, Kamath and Steinke (2020, arXiv v5), Proposition 12 and Corollary 13; the conversion of
+        Bun and Steinke (2016), Proposition 1.3, is weaker.
+    """
+    if budget.delta == 0:
+        raise BudgetError("expected delta > 0 for zCDP, got delta=0")
+    alpha = _best_alpha(float(budget.epsilon), math.log(budget.delta))
+    with decimal.localcontext() as context:
+        context.prec = _DIGITS
+        rho = _rho_at(_decimal(budget.epsilon), _decimal(budget.delta).ln(), Decimal(alpha))
+        safe = rho * (1 - Decimal(10) ** (10 - _DIGITS))  # covers the rounding of 60-digit arithmetic
+        floor = int((safe * RHO_GRID).to_integral_value(decimal.ROUND_FLOOR))
+    if floor <= 0:
+        raise BudgetError(
+            f"epsilon={float(budget.epsilon):g} with delta={float(budget.delta):g} holds no zCDP budget"
+        )
+    return Fraction(floor, RHO_GRID)
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """Return the epsilon that rho-zCDP gives at delta, in floating point, for display.
+
+    Source: Canonne, Kamath and Steinke (2020, arXiv v5), Proposition 12 and Corollary 13.
+    """
+    if rho <= 0:
+        return 0.0
+
+    def epsilon_at(log_excess: float) -> float:
+        excess = math.exp(log_excess)  # alpha - 1
+        alpha = 1 + excess
+        return alpha * rho - (math.log(delta) + math.log(excess) - alpha * math.log1p(-1 / alpha)) / excess
+
+    return max(0.0, epsilon_at(_minimise(epsilon_at, -12.0, 60.0)))
+
+
+def _best_alpha(epsilon: float, log_delta: float) -> float:
+    def negated(log_excess: float) -> float:
+        excess = math.exp(log_excess)
+        alpha = 1 + excess
+        return -(epsilon + (log_delta + math.log(excess) - alpha * math.log1p(-1 / alpha)) / excess) / alpha
+
+    return 1 + math.exp(_minimise(negated, -12.0, 60.0))
+
+
+def _minimise(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return a point near the minimum: a grid to find the basin, then golden-section search."""
+    grid = [low + (high - low) * step / 400 for step in range(401)]
+    values = [function(point) for point in grid]
+    best = min(range(401), key=values.__getitem__)
+    left, right = grid[max(best - 1, 0)], grid[min(best + 1, 400)]
+    ratio = (math.sqrt(5) - 1) / 2
+    for _ in range(80):
+        one, two = right - ratio * (right - left), left + ratio * (right - left)
+        left, right = (left, two) if function(one) < function(two) else (one, right)
+    return (left + right) / 2
+
+
+def _rho_at(epsilon: Decimal, log_delta: Decimal, alpha: Decimal) -> Decimal:
+    excess = alpha - 1
+    bracket = log_delta + excess.ln() - alpha * (excess / alpha).ln()
+    return (epsilon + bracket / excess) / alpha
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)

@@ -1,0 +1,291 @@
+"""Sessions: one dialogue between a table and its analysts.
+
+A session opens, asks, resumes and exports; it composes the rooms above and decides nothing about privacy
+itself. In memory or in a file it behaves alike: both keep their journal in SQLite.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pmw.answers import Answer
+from pmw.data import Table, TableFile, as_source, as_table_file
+from pmw.engine import Ask, Engine, next_seed
+from pmw.errors import BudgetError, NoiseError, SessionError
+from pmw.journal import first_facts, load_state
+from pmw.locking import SessionLock
+from pmw.model import check_dense_size
+from pmw.planning import choose_filter, plan_opening
+from pmw.policy import Contract, Options
+from pmw.privacy import Budget, NeighboringRelation, Number
+from pmw.randomness import fresh_seed
+from pmw.release import RowPlan, export_csv, synthetic_frame
+from pmw.state import PublicState
+from pmw.status import Status, status_of
+from pmw.store import SessionStore
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.linear import LinearQuery
+from queries.parsing import Question, parse_where
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Asked", "Session", "open_session", "read_session", "remembered_table", "resume_session"]
+
+Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question
+
+
+def open_session(
+    data: Table,
+    domain: Domain,
+    *,
+    epsilon: Number,
+    delta: Number = 0,
+    path: str | Path | None = None,
+    options: Options | None = None,
+) -> Session:
+    """Open a session over a sensitive table and buy its opening measurements.
+
+    Args:
+        data: a pandas table, or a CSV or Parquet file.
+        domain: the declared attributes; other columns are ignored.
+        epsilon: of the guarantee; positive.
+        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, buys much accuracy.
+        path: the session file to make; None keeps the session in memory.
+        options: further choices.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the domain is too large for the model.
+        DataError: the table cannot be read or lacks a declared column.
+        NoiseError: repeatable noise is asked for in a session file.
+        SessionExistsError: the file exists.
+        StoreError: the file cannot be written.
+
+    Privacy: everything that the session ever releases is (epsilon, delta)-differentially private for the
+        neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
+        ``options.seed`` makes it repeatable, which a session in a file refuses.
+    """
+    budget = Budget.of(epsilon, delta)
+    chosen = options or Options()
+    check_dense_size(domain)
+    _check_options(domain, chosen, in_file=path is not None)
+    ledger = choose_filter(domain, budget, chosen)
+    contract = Contract(domain, budget, replace(chosen, composition=ledger.composition))
+    plan = plan_opening(domain, ledger, contract.options)
+    target = None if path is None else Path(path)
+    lock = None if target is None else SessionLock(target)
+    try:
+        source = as_source(data, domain)
+        file = as_table_file(data)
+        key = fresh_seed()
+        facts = first_facts(
+            contract, plan, (key, source.fingerprint(key)), None if file is None else file.to_dict()
+        )
+        store = SessionStore.create(target, "opening", "{}", next_seed(chosen, 0), facts)
+        return Session(store, lock, source)
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+
+
+def resume_session(path: str | Path, data: Table | None = None) -> Session:
+    """Go on with the session in a file, finishing first what a crash interrupted.
+
+    Args:
+        path: the session file.
+        data: the table, where it is not (or no longer) at the place that the session remembers. It is read
+            when the first test needs it.
+
+    Raises:
+        SessionCorruptError: the file is no session, or damaged, or made by a newer version.
+        SessionLockedError: another process is using it.
+        DataError: an interrupted batch needs the table, and it cannot be read or differs.
+    """
+    target = Path(path)
+    SessionStore.open(target).close()  # says what is wrong before a lock file is made
+    lock = SessionLock(target)
+    try:
+        return Session(SessionStore.open(target), lock, data)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def read_session(path: str | Path) -> tuple[PublicState, Status]:
+    """Return the public state and status of a session in a file, while others may be using it.
+
+    Raises:
+        SessionCorruptError: the file is no session, or its opening was never finished.
+    """
+    store = SessionStore.open(Path(path))
+    try:
+        state = load_state(store)
+        return state, status_of(state, store.asked())
+    finally:
+        store.close()
+
+
+def remembered_table(path: str | Path) -> TableFile | None:
+    """Return where a session's table was when it opened, or None for a table in memory."""
+    store = SessionStore.open(Path(path))
+    try:
+        form = json.loads(store.meta("data") or "null")
+        return None if form is None else TableFile.from_dict(form)
+    finally:
+        store.close()
+
+
+def _check_options(domain: Domain, options: Options, *, in_file: bool) -> None:
+    if options.seed is not None and in_file:
+        raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
+    if options.neighboring_relation is NeighboringRelation.ADD_REMOVE:
+        return
+    for attribute in domain:
+        if not (attribute.missing and attribute.other):
+            raise BudgetError(
+                f"under replace-one no record may be dropped, but attribute {attribute.name!r} drops "
+                "records with empty or undeclared values; declare missing = true and other = true"
+            )
+
+
+class Session:
+    """A dialogue over one sensitive table. Made by ``open_session`` and ``resume_session``.
+
+    A live session cannot be copied, pickled or used in a forked process: two of them would spend one budget
+    twice. Threads may share it and take turns. Used with ``with``, it closes at the end.
+    """
+
+    def __init__(self, store: SessionStore, lock: SessionLock | None, data: Table | None) -> None:
+        self._turn = threading.RLock()
+        self._process = os.getpid()
+        self._store: SessionStore | None = store
+        self._lock = lock
+        self._engine = Engine(store, data)
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+        return self._engine.state.domain
+
+    @property
+    def state(self) -> PublicState:
+        """Everything about the session that may be published."""
+        return self._engine.state
+
+    def ask(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Answer:
+        """Answer one question.
+
+        Args:
+            question: a where-text, a structured condition, or a query.
+            fresh: answer anew even where the same question was answered before.
+            request_id: marks this request for safe retries; the same mark gets the same answer.
+
+        Raises:
+            QueryError: the question is refused; nothing is spent.
+            StoreError: the answer could not be made durable; nothing was released.
+        """
+        with self._turn:
+            self._open_store()
+            return self._engine.answer([self._ask(question, fresh, request_id)])[0]
+
+    def ask_all(self, questions: Iterable[Asked], *, fresh: bool = False) -> list[Answer]:
+        """Answer questions in order.
+
+        Raises:
+            QueryError: a question is refused; none is answered then, and nothing is spent.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        with self._turn:
+            self._open_store()
+            return self._engine.answer([self._ask(question, fresh, None) for question in questions])
+
+    def status(self) -> Status:
+        """Return where the session stands."""
+        with self._turn:
+            return status_of(self.state, self._open_store().asked())
+
+    def synthetic_records(
+        self, rows: int | None = None, *, seed: int | None = None, independent: bool = False
+    ) -> pd.DataFrame:
+        """Return a synthetic table drawn from the model; free.
+
+        Args:
+            rows: number of rows; None for the session's total, rounded.
+            seed: repeats a drawing; None draws anew.
+            independent: independent draws instead of systematic rounding.
+
+        Raises:
+            ReleaseError: the number of rows is out of range.
+        """
+        return synthetic_frame(self.state, RowPlan(rows, independent, seed))
+
+    def export(self, path: str | Path, plan: RowPlan | None = None, *, force: bool = False) -> dict[str, Any]:
+        """Write a synthetic table as CSV with a manifest beside it, and return the manifest; free.
+
+        Raises:
+            ReleaseError: a file exists and ``force`` is not given, or cannot be written.
+        """
+        return export_csv(self.state, Path(path), plan or RowPlan(), force=force)
+
+    def close(self) -> None:
+        """Let go of the session file; ``resume_session`` goes on with it."""
+        with self._turn:
+            if self._store is None or os.getpid() != self._process:
+                return
+            try:
+                self._engine.save_snapshot()
+            finally:
+                self._store.close()
+                self._store = None
+                if self._lock is not None:
+                    self._lock.release()
+
+    def _ask(self, question: Asked, fresh: bool, request_id: str | None) -> Ask:
+        if isinstance(question, Question):
+            request_id = question.request_id or request_id
+            query = question.query
+        elif isinstance(question, LinearQuery):
+            query = question
+        else:
+            query = parse_where(question, self.domain)
+        if query.domain != self.domain:
+            raise QueryError("the query was made for another domain", code="bad_request")
+        return Ask(query, query.key(), request_id, fresh)
+
+    def _open_store(self) -> SessionStore:
+        if os.getpid() != self._process:
+            raise SessionError("a session cannot be used in a forked process; resume it there instead")
+        if self._store is None:
+            raise SessionError("the session was closed; resume it to go on")
+        return self._store
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = self.state
+        budget = state.contract.budget
+        return (
+            f"Session({state.domain.name!r}, {state.domain.size:,} cells, epsilon={float(budget.epsilon):g}, "
+            f"delta={float(budget.delta):g}, spent {state.ledger.share:.1%}, version {state.version})"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise SessionError("a live session cannot be copied or pickled; resume it from its file instead")

@@ -1,0 +1,91 @@
+"""AboveThreshold: find the first value above a threshold, then halt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.errors import BudgetError
+from pmw.privacy import Number, as_fraction
+from pmw.randomness import BitSource
+from pmw.sparse_vector.threshold_test import (
+    NoiseKind,
+    NoisyThreshold,
+    Outcome,
+    Sides,
+    ThresholdTest,
+    require_integers,
+)
+
+__all__ = ["AboveThreshold"]
+
+
+@dataclass(frozen=True, slots=True)
+class AboveThreshold:
+    """Test values one after the other until the first that passes.
+
+    Args:
+        test: the noisy comparison.
+
+    Privacy: epsilon-DP with epsilon = Delta/b1 + m Delta/b, however many values are tested.
+
+    Source: Dwork and Roth (2014), Algorithm 1 and Theorem 3.23, with Lap(2/epsilon) and Lap(4/epsilon).
+    """
+
+    test: ThresholdTest
+
+    @classmethod
+    def textbook(cls, *, epsilon: Number, sensitivity: int = 1) -> AboveThreshold:
+        """Return the algorithm with the textbook's scales: Laplace at 2/epsilon and 4/epsilon."""
+        price = as_fraction(epsilon, "epsilon")
+        if price <= 0:
+            raise BudgetError(f"expected epsilon > 0, got epsilon={float(price):g}")
+        scale = Fraction(2 * sensitivity) / price
+        test = ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, sensitivity, False, scale, 2 * scale)
+        return cls(test)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What one run costs."""
+        return self.test.threshold_price + self.test.positive_price
+
+    def open(self, bits: BitSource) -> NoisyThreshold:
+        """Draw the secret threshold noise."""
+        return self.test.draw_threshold(bits)
+
+    def step(
+        self, noisy: NoisyThreshold | None, value: int, threshold: int, bits: BitSource
+    ) -> tuple[NoisyThreshold | None, Outcome]:
+        """Test one value; after a positive the state is None and no further value is accepted.
+
+        Raises:
+            BudgetError: the run has halted, or the value is not an integer.
+        """
+        state, outcomes = self.scan(noisy, np.array([value]), np.array([threshold]), bits)
+        return state, Outcome(outcomes[0])
+
+    def scan(
+        self,
+        noisy: NoisyThreshold | None,
+        values: NDArray[np.int64],
+        thresholds: NDArray[np.int64],
+        bits: BitSource,
+    ) -> tuple[NoisyThreshold | None, NDArray[np.int8]]:
+        """Test values in order, up to and including the first positive.
+
+        Returns:
+            The state after it (None once halted), and the outcomes so far: int8, shape (m,), m <= n.
+
+        Raises:
+            BudgetError: the run has halted, or a value is not an integer.
+        """
+        if noisy is None:
+            raise BudgetError("expected a running AboveThreshold, but it halted at its positive")
+        outcomes = self.test.compare(noisy, require_integers(values), require_integers(thresholds), bits)
+        positives = np.flatnonzero(outcomes)
+        if len(positives):
+            return None, outcomes[: positives[0] + 1]
+        return noisy, outcomes

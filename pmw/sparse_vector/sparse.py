@@ -1,0 +1,151 @@
+"""Sparse: find up to c values above a threshold."""
+
+from __future__ import annotations
+
+import decimal
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.errors import BudgetError
+from pmw.privacy import NOTHING, Budget, Charge, Composition, Number, pure_charge, round_up
+from pmw.randomness import BitSource
+from pmw.sparse_vector.above_threshold import AboveThreshold
+from pmw.sparse_vector.threshold_test import NoiseKind, NoisyThreshold, Outcome, Sides, ThresholdTest
+
+__all__ = ["Sparse", "SparseState", "textbook_sigma"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SparseState:
+    """Where a run stands. The threshold noise is secret; the number of positives is public.
+
+    Args:
+        noisy: the noise of the open round; None where the next test must draw it first.
+        positives: positives so far.
+    """
+
+    noisy: NoisyThreshold | None
+    positives: int
+
+    def __repr__(self) -> str:
+        return f"SparseState(positives={self.positives}, noise secret)"
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """Test values until ``update_limit`` of them passed.
+
+    Args:
+        test: the noisy comparison.
+        update_limit: c, the number of positives after which it halts; exactly c are answered, not c + 1.
+        redraw: draw new threshold noise after each positive (c rounds of AboveThreshold), or keep one draw.
+
+    Raises:
+        BudgetError: ``update_limit`` is less than 1.
+
+    Privacy: redrawn, c events of (Delta/b1 + m Delta/b)-DP; not redrawn, one event of
+        (Delta/b1 + c m Delta/b)-DP.
+
+    Source: Dwork and Roth (2014), Algorithm 2 and Theorem 3.25 (redrawn); Lyu, Su and Li (2017), Algorithm 7
+        (not redrawn).
+    """
+
+    test: ThresholdTest
+    update_limit: int
+    redraw: bool
+
+    def __post_init__(self) -> None:
+        if self.update_limit < 1:
+            raise BudgetError(f"expected an update limit of at least 1, got {self.update_limit}")
+
+    @classmethod
+    def textbook(
+        cls, *, epsilon: Number, delta: Number = 0, update_limit: int, sensitivity: int = 1
+    ) -> Sparse:
+        """Return the algorithm with the textbook's scales: Lap(sigma) redrawn and Lap(2 sigma).
+
+        sigma = 2c/epsilon for delta = 0, else sqrt(32 c ln(1/delta))/epsilon, rounded up.
+        """
+        scale = sensitivity * textbook_sigma(Budget.of(epsilon, delta), update_limit)
+        test = ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, sensitivity, False, scale, 2 * scale)
+        return cls(test, update_limit, redraw=True)
+
+    @property
+    def round_epsilon(self) -> Fraction:
+        """Epsilon of one redrawn round."""
+        return AboveThreshold(self.test).epsilon
+
+    @property
+    def total_epsilon(self) -> Fraction:
+        """Epsilon of the whole run when epsilons add."""
+        draws = self.update_limit if self.redraw else 1
+        return draws * self.test.threshold_price + self.update_limit * self.test.positive_price
+
+    def charges(self, composition: Composition) -> tuple[Charge, Charge]:
+        """Return what is charged when threshold noise is drawn, and at each positive.
+
+        A redrawn round is charged whole when it opens. A run that is not redrawn is one event: under zCDP
+        it is charged whole when it opens, and never as separate squares, which would undercharge it up to
+        c-fold; when epsilons add, it pays for the threshold at opening and for each positive as it comes.
+        """
+        if self.redraw:
+            return pure_charge(self.round_epsilon), NOTHING
+        if composition is Composition.ZCDP:
+            return pure_charge(self.total_epsilon), NOTHING
+        return pure_charge(self.test.threshold_price), pure_charge(self.test.positive_price)
+
+    def open(self, bits: BitSource) -> SparseState:
+        """Draw the secret threshold noise of the first round."""
+        return SparseState(self.test.draw_threshold(bits), 0)
+
+    def step(
+        self, state: SparseState, value: int, threshold: int, bits: BitSource
+    ) -> tuple[SparseState, Outcome]:
+        """Test one value.
+
+        Raises:
+            BudgetError: the run has halted, or the value is not an integer.
+        """
+        state, outcomes = self.scan(state, np.array([value]), np.array([threshold]), bits)
+        return state, Outcome(outcomes[0])
+
+    def scan(
+        self,
+        state: SparseState,
+        values: NDArray[np.int64],
+        thresholds: NDArray[np.int64],
+        bits: BitSource,
+    ) -> tuple[SparseState, NDArray[np.int8]]:
+        """Test values in order, up to and including the first positive, after which the caller may react.
+
+        Returns:
+            The state after it, and the outcomes so far: int8, shape (m,), m <= n.
+
+        Raises:
+            BudgetError: the run has halted, or a value is not an integer.
+        """
+        if state.positives >= self.update_limit:
+            raise BudgetError(f"expected a running Sparse, but it halted after {self.update_limit} positives")
+        noisy = self.test.draw_threshold(bits) if state.noisy is None else state.noisy
+        after, outcomes = AboveThreshold(self.test).scan(noisy, values, thresholds, bits)
+        if after is not None:
+            return SparseState(noisy, state.positives), outcomes
+        return SparseState(None if self.redraw else noisy, state.positives + 1), outcomes
+
+
+def textbook_sigma(budget: Budget, update_limit: int) -> Fraction:
+    """Return sigma(epsilon): 2c/epsilon, or sqrt(32 c ln(1/delta))/epsilon rounded up to a millionth.
+
+    Source: Dwork and Roth (2014), Algorithm 2.
+    """
+    if budget.delta == 0:
+        return 2 * update_limit / budget.epsilon
+    with decimal.localcontext() as context:
+        context.prec = 40
+        log = -(Decimal(budget.delta.numerator) / Decimal(budget.delta.denominator)).ln()
+        root = Fraction((32 * update_limit * log).sqrt())
+    return round_up(root / budget.epsilon + Fraction(1, 10**30), 10**6)

@@ -1,0 +1,197 @@
+"""The noisy comparison that all sparse vector algorithms share: is value + noise >= threshold + noise?
+
+Values, thresholds and noise are integers. For neighbouring tables, with Delta the sensitivity, rho the
+threshold noise at scale b1 and nu the fresh noise at scale b of each test:
+
+    Pr[outcomes | D] = sum_z Pr[rho = z] prod_below Pr[value + nu < T + z] prod_above Pr[value + nu >= T + z]
+
+Shifting z by Delta costs e^(Delta/b1) once and makes every "below" at least as likely; an "above" moves by
+the shift and by its own value, 2 Delta in general (e^(2 Delta/b)) and Delta when all values move the same
+way. Both need only f(z) <= e^(Delta/b1) f(z + Delta) and S(y) <= e^(d/b) S(y + d), which hold for two-sided
+and for one-sided (exponential) noise alike.
+
+Source: Lyu, Su and Li (2017), equation (5), Algorithm 7 and Section 4.3 (monotone queries); for exponential
+noise, Liu et al. (2024, PVLDB 18). Two thresholds are derived in ``docs/algorithm.md`` and enumerated in the
+tests.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.errors import BudgetError
+from pmw.noise import DiscreteLaplace, Distribution, Geometric
+from pmw.randomness import BitSource
+
+__all__ = ["NoiseKind", "NoisyThreshold", "Outcome", "Sides", "ThresholdTest", "require_integers"]
+
+
+class NoiseKind(enum.Enum):
+    """The law of threshold and test noise."""
+
+    EXPONENTIAL = "exponential"
+    LAPLACE = "laplace"
+
+
+class Sides(enum.Enum):
+    """What is compared.
+
+    ``ONE_SIDED``: value + nu >= T + rho.
+    ``TWO_SIDED``: |value| + nu >= T + rho, the noise outside the absolute value.
+    ``TWO_THRESHOLDS``: value + nu >= T + rho and -value + nu' >= T + rho' with separately drawn rho, rho'.
+    """
+
+    ONE_SIDED = "one-sided"
+    TWO_SIDED = "two-sided"
+    TWO_THRESHOLDS = "two-thresholds"
+
+
+class Outcome(enum.IntEnum):
+    """What a test says; ``ABOVE_NEGATED`` occurs with two thresholds only, where -value passed."""
+
+    ABOVE_NEGATED = -1
+    BELOW = 0
+    ABOVE = 1
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NoisyThreshold:
+    """The secret threshold noise of one round; never shown, kept until the round closes.
+
+    Args:
+        upper: added to the threshold of value.
+        lower: added to the threshold of -value; None unless there are two thresholds.
+    """
+
+    upper: int
+    lower: int | None = None
+
+    def __repr__(self) -> str:
+        return "NoisyThreshold(secret)"
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdTest:
+    """Scales and sides of the comparison, and what they cost.
+
+    Args:
+        noise: law of both noises.
+        sides: what is compared.
+        sensitivity: the most that one value changes between neighbouring tables, in units of the values.
+        monotone: all values move the same way between neighbours (counts under add/remove). It halves
+            the price of a positive; it is wrong under replace-one and for absolute values.
+        threshold_scale: b1, in units of the values.
+        query_scale: b, in units of the values.
+
+    Raises:
+        BudgetError: a parameter is out of range, or ``monotone`` cannot hold for these sides.
+
+    Privacy: with at most c positives and one threshold draw, (Delta/b1 + c m Delta/b)-DP with m = 1 if
+        monotone, else 2, for any number of adaptively chosen tests.
+    """
+
+    noise: NoiseKind
+    sides: Sides
+    sensitivity: int
+    monotone: bool
+    threshold_scale: Fraction
+    query_scale: Fraction
+
+    def __post_init__(self) -> None:
+        if self.sensitivity < 1:
+            raise BudgetError(f"expected a sensitivity of at least 1, got {self.sensitivity}")
+        if self.sides is Sides.TWO_SIDED and self.monotone:
+            raise BudgetError("an absolute value is not monotone; charge it at the general rate")
+        if self.sides is Sides.TWO_THRESHOLDS and not self.monotone:
+            raise BudgetError("two thresholds need monotone values: signed counts under add/remove")
+        self.threshold_noise, self.query_noise  # noqa: B018 - both check their scale
+
+    @property
+    def threshold_noise(self) -> Distribution:
+        """The law of rho."""
+        return _law(self.noise, self.threshold_scale)
+
+    @property
+    def query_noise(self) -> Distribution:
+        """The law of nu."""
+        return _law(self.noise, self.query_scale)
+
+    @property
+    def threshold_price(self) -> Fraction:
+        """Epsilon of one threshold draw: Delta/b1; two thresholds pay it once, for only one is shifted."""
+        return self.sensitivity / self.threshold_scale
+
+    @property
+    def positive_price(self) -> Fraction:
+        """Epsilon of one positive: Delta/b if monotone, else 2 Delta/b."""
+        return (1 if self.monotone else 2) * self.sensitivity / self.query_scale
+
+    def negative_margin(self, confidence: float) -> float:
+        """Return how far above its threshold a value may lie that was found below, in units.
+
+        With exponential noise nu >= 0, so value < T + rho for every negative of a round at once, and
+        rho <= b1 ln(k/beta) with k thresholds. With Laplace noise this holds for each negative by itself:
+        b1 ln(k/beta) + b ln(1/beta), each tail taking half of beta.
+        """
+        beta = 1 - confidence
+        draws = 2 if self.sides is Sides.TWO_THRESHOLDS else 1
+        kept = float(self.threshold_scale) * max(0.0, math.log(draws / beta))
+        if self.noise is NoiseKind.EXPONENTIAL:
+            return kept
+        return kept + float(self.query_scale) * max(0.0, -math.log(beta))
+
+    def draw_threshold(self, bits: BitSource) -> NoisyThreshold:
+        """Draw the threshold noise of a round: one number, or two with two thresholds."""
+        upper = self.threshold_noise.sample(bits)
+        if self.sides is not Sides.TWO_THRESHOLDS:
+            return NoisyThreshold(upper)
+        return NoisyThreshold(upper, self.threshold_noise.sample(bits))
+
+    def compare(
+        self,
+        noisy: NoisyThreshold,
+        values: NDArray[np.int64],
+        thresholds: NDArray[np.int64],
+        bits: BitSource,
+    ) -> NDArray[np.int8]:
+        """Return the outcome of each test, with fresh noise each: int8, shape (n,), values of Outcome.
+
+        Both comparisons of a pair always run, so the time taken does not tell which one passed.
+
+        Args:
+            noisy: the round's threshold noise.
+            values: int64, shape (n,).
+            thresholds: int64, shape (n,), public.
+            bits: source of the noise.
+        """
+        limits = thresholds + noisy.upper
+        if self.sides is Sides.TWO_THRESHOLDS:
+            nu = self.query_noise.sample_array(bits, 2 * len(values)).reshape(2, -1)
+            above = values + nu[0] >= limits
+            negated = -values + nu[1] >= thresholds + (noisy.lower or 0)
+            return np.where(above, Outcome.ABOVE, np.where(negated, Outcome.ABOVE_NEGATED, 0)).astype(np.int8)
+        compared = np.abs(values) if self.sides is Sides.TWO_SIDED else values
+        above = compared + self.query_noise.sample_array(bits, len(values)) >= limits
+        return above.astype(np.int8)
+
+
+def require_integers(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the values as int64.
+
+    Raises:
+        BudgetError: a value is not an integer; floating-point statistics have no exact sensitivity.
+    """
+    array = np.asarray(values)
+    if not np.issubdtype(array.dtype, np.integer):
+        raise BudgetError(f"expected integer values on a grid, got dtype={array.dtype}")
+    return array.astype(np.int64)
+
+
+def _law(noise: NoiseKind, scale: Fraction) -> Distribution:
+    return Geometric(scale) if noise is NoiseKind.EXPONENTIAL else DiscreteLaplace(scale)

@@ -1,0 +1,63 @@
+"""Status: where a session stands, for custodians and analysts alike."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pmw.state import PublicState
+
+__all__ = ["Status", "status_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Public facts about a session.
+
+    Args:
+        budget_share: part of the cap that was spent, in [0, 1].
+        epsilon_cap: epsilon of the guarantee.
+        delta: delta of the guarantee.
+        positives_used: positives of the sparse vector so far.
+        positives_limit: positives that it may have.
+        queries_answered: questions answered, repeated ones included.
+        total: released number of records.
+        version: of the model.
+        model_cells: cells of the domain.
+        seeded: the noise can be repeated by anybody: no privacy.
+    """
+
+    budget_share: float
+    epsilon_cap: float
+    delta: float
+    positives_used: int
+    positives_limit: int
+    queries_answered: int
+    total: float
+    version: int
+    model_cells: int
+    seeded: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        form = asdict(self)
+        if not self.seeded:
+            del form["seeded"]
+        return form
+
+
+def status_of(state: PublicState, queries_answered: int) -> Status:
+    """Return the status of a public state."""
+    budget = state.contract.budget
+    return Status(
+        budget_share=state.ledger.share,
+        epsilon_cap=float(budget.epsilon),
+        delta=float(budget.delta),
+        positives_used=state.positives_used,
+        positives_limit=state.positives_limit,
+        queries_answered=queries_answered,
+        total=round(state.total.value, 3),
+        version=state.version,
+        model_cells=state.domain.size,
+        seeded=state.contract.seeded,
+    )
