@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.mechanism import Proposal, TestRequest
+from pmw.mechanism import Proposal, QueryRequest
 from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement
 from pmw.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.policy import Contract, Opening, OpeningPlan, Options, QueryTestPlan, UpdateRule
@@ -38,9 +38,9 @@ __all__ = [
     "read_opening_plan",
     "read_proposal",
     "read_query",
-    "read_test_plan",
+    "read_plan",
     "read_units",
-    "test_plan_form",
+    "plan_form",
     "units_bytes",
 ]
 
@@ -132,7 +132,7 @@ def read_opening_plan(form: dict[str, Any]) -> OpeningPlan:
     )
 
 
-def test_plan_form(plan: QueryTestPlan | None) -> dict[str, Any] | None:
+def plan_form(plan: QueryTestPlan | None) -> dict[str, Any] | None:
     """Return the form of a sparse vector plan."""
     if plan is None:
         return None
@@ -152,7 +152,7 @@ def test_plan_form(plan: QueryTestPlan | None) -> dict[str, Any] | None:
     }
 
 
-def read_test_plan(form: dict[str, Any] | None) -> QueryTestPlan | None:
+def read_plan(form: dict[str, Any] | None) -> QueryTestPlan | None:
     """Return the sparse vector plan of a form."""
     if form is None:
         return None
@@ -215,7 +215,7 @@ def read_proposal(domain: Domain, form: dict[str, Any]) -> Proposal:
     numbers = zip(form["places"], form["model_units"], form["thresholds"], strict=True)
     return Proposal(
         queries,
-        tuple(TestRequest(queries[place], units, threshold) for place, units, threshold in numbers),
+        tuple(QueryRequest(queries[place], units, threshold) for place, units, threshold in numbers),
         tuple(form["places"]),
         form["positives"],
         form["opens_round"],

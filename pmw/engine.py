@@ -18,6 +18,7 @@ from pmw.encoding import dumps, proposal_form, read_proposal
 from pmw.errors import DataError, SessionCorruptError
 from pmw.journal import (
     answer_row,
+    batch_outcome,
     duals_of,
     load_contract,
     load_secret,
@@ -25,19 +26,18 @@ from pmw.journal import (
     opening_outcome,
     read_answer,
     secret_facts,
-    test_outcome,
 )
 from pmw.mechanism import (
+    BatchDraws,
     Proposal,
-    TestDraws,
     answers_of,
+    batch_entries,
     draw_opening,
     draw_tests,
     opening_entries,
     propose,
     released_total,
     settle,
-    test_entries,
 )
 from pmw.planning import choose_filter, plan_query_test
 from pmw.policy import Contract, Options
@@ -165,7 +165,7 @@ class Engine:
         proposal = propose(self._state, [ask.query for ask in asks])
         requests = [ask.request_id for ask in asks]
         if not proposal.requests:
-            answers = answers_of(proposal, TestDraws((), None), self._state, self._state.ledger)
+            answers = answers_of(proposal, BatchDraws((), None), self._state, self._state.ledger)
             self._store.finish(None, _with_answers(Outcome(), proposal, requests, answers))
             return answers
         self._table(self._state.contract)  # that it cannot be read is found out before anything is drawn
@@ -185,12 +185,12 @@ class Engine:
             raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
         source = self._table(state.contract)
         draws, secret = draw_tests(proposal, state.plan.vector, self._secret, source, BitSource(seed))
-        entries = test_entries(proposal, draws, state)
+        entries = batch_entries(proposal, draws, state)
         ledger = state.ledger
         for entry in entries:
             ledger = ledger.charge(entry.charge)
         answers = answers_of(proposal, draws, state, ledger)
-        outcome = _with_answers(test_outcome(entries, proposal, draws, state), proposal, requests, answers)
+        outcome = _with_answers(batch_outcome(entries, proposal, draws, state), proposal, requests, answers)
         self._store.finish(intent, replace(outcome, secrets=secret_facts(secret)))
         self._secret = secret
         self._state = settle(state, proposal, draws, ledger)

@@ -68,11 +68,11 @@ def untested_answer(state: PublicState, query: LinearQuery, spent: Spent) -> Ans
     Where released numbers cover it, the interval follows from their noise and from how far the model is from
     them; otherwise nothing is promised.
     """
-    count = state.model.answer(query)
     if not query.scope:
-        weight = count / state.total.value
+        weight = query.evaluate(np.ones(()))
         width = weight * (state.total.deviation * _quantile(state) + _total_misfit(state))
-        return _answer(state, query, count, width, Source.SYNTHETIC, spent)
+        return _answer(state, query, weight * state.total.value, width, Source.SYNTHETIC, spent)
+    count = state.model.answer(query)
     covering = state.covering(query)
     if covering is None:
         return _answer(state, query, count, None, Source.EXHAUSTED, spent)

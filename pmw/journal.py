@@ -18,22 +18,22 @@ from pmw.encoding import (
     dumps,
     noise_form,
     opening_plan_form,
+    plan_form,
     read_charge,
     read_contract,
     read_marginal,
     read_opening_plan,
+    read_plan,
     read_query,
-    read_test_plan,
     read_units,
-    test_plan_form,
     units_bytes,
 )
 from pmw.errors import SessionCorruptError
 from pmw.mechanism import (
+    BatchDraws,
     LedgerEntry,
     OpeningDraws,
     Proposal,
-    TestDraws,
     correct,
     settle_opening,
 )
@@ -56,7 +56,7 @@ __all__ = [
     "opening_outcome",
     "read_answer",
     "secret_facts",
-    "test_outcome",
+    "batch_outcome",
 ]
 
 
@@ -98,13 +98,11 @@ def opening_outcome(
             for marginal in draws.marginals
         ),
     ]
-    return Outcome(
-        ledger=ledger_rows(entries), measurements=rows, meta={"test_plan": dumps(test_plan_form(test))}
-    )
+    return Outcome(ledger=ledger_rows(entries), measurements=rows, meta={"test_plan": dumps(plan_form(test))})
 
 
-def test_outcome(
-    entries: Sequence[LedgerEntry], proposal: Proposal, draws: TestDraws, state: PublicState
+def batch_outcome(
+    entries: Sequence[LedgerEntry], proposal: Proposal, draws: BatchDraws, state: PublicState
 ) -> Outcome:
     """Return the rows of a batch's charges and of the measurement that it bought, if any."""
     rows = []
@@ -190,7 +188,7 @@ def load_state(store: SessionStore) -> PublicState:
         measured = [_read_measured(contract, row) for row in rows if row.kind == "query"]
     except (ValueError, KeyError, TypeError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-    state = settle_opening(contract, plan, draws, ledger, read_test_plan(_fact(store, "test_plan")))
+    state = settle_opening(contract, plan, draws, ledger, read_plan(_fact(store, "test_plan")))
     state = _from_snapshot(state, measured, store)
     for measurement in measured[len(state.measured) :]:
         state = correct(state, measurement)

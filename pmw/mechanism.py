@@ -43,8 +43,8 @@ __all__ = [
     "LedgerEntry",
     "OpeningDraws",
     "Proposal",
-    "TestDraws",
-    "TestRequest",
+    "BatchDraws",
+    "QueryRequest",
     "answers_of",
     "correct",
     "draw_opening",
@@ -54,7 +54,7 @@ __all__ = [
     "released_total",
     "settle",
     "settle_opening",
-    "test_entries",
+    "batch_entries",
 ]
 
 
@@ -165,7 +165,7 @@ def released_total(plan: OpeningPlan, draws: OpeningDraws) -> Total:
 
 
 @dataclass(frozen=True, slots=True)
-class TestRequest:
+class QueryRequest:
     """One question to be tested, with the public numbers it is tested against.
 
     Args:
@@ -193,7 +193,7 @@ class Proposal:
     """
 
     queries: tuple[LinearQuery, ...]
-    requests: tuple[TestRequest, ...]
+    requests: tuple[QueryRequest, ...]
     places: tuple[int, ...]
     positives: int
     opens_round: bool
@@ -201,7 +201,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class TestDraws:
+class BatchDraws:
     """What the tests of a batch released.
 
     Args:
@@ -222,7 +222,7 @@ def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
         for place, query in enumerate(queries):
             if state.positives_used < plan.update_limit and not is_covered(state, query):
                 units = round(state.model.answer(query) * UNITS)
-                requests.append(TestRequest(query, units, plan.threshold))
+                requests.append(QueryRequest(query, units, plan.threshold))
                 places.append(place)
     return Proposal(
         tuple(queries),
@@ -241,7 +241,7 @@ def _reservation(state: PublicState, vector: NumericSparse) -> Charge:
 
 def draw_tests(
     proposal: Proposal, vector: NumericSparse, secret: SecretState, source: CountSource, bits: BitSource
-) -> tuple[TestDraws, SecretState]:
+) -> tuple[BatchDraws, SecretState]:
     """Return the outcomes of a batch's tests, up to and including the first positive.
 
     Privacy: one step of the sparse vector, and one value with fresh noise at a positive. The statistic
@@ -258,10 +258,10 @@ def draw_tests(
     released = None if error is None else error + proposal.requests[len(outcomes) - 1].model_units
     # A round that closes takes its threshold noise with it.
     kept = after.noisy if after.positives < vector.sparse.update_limit else None
-    return TestDraws(tuple(int(outcome) for outcome in outcomes), released), SecretState(kept)
+    return BatchDraws(tuple(int(outcome) for outcome in outcomes), released), SecretState(kept)
 
 
-def test_entries(proposal: Proposal, draws: TestDraws, state: PublicState) -> tuple[LedgerEntry, ...]:
+def batch_entries(proposal: Proposal, draws: BatchDraws, state: PublicState) -> tuple[LedgerEntry, ...]:
     """Return what a batch charges."""
     if state.plan is None or not proposal.requests:
         return ()
@@ -278,7 +278,7 @@ def test_entries(proposal: Proposal, draws: TestDraws, state: PublicState) -> tu
 
 
 def answers_of(
-    proposal: Proposal, draws: TestDraws, state: PublicState, ledger: PrivacyFilter
+    proposal: Proposal, draws: BatchDraws, state: PublicState, ledger: PrivacyFilter
 ) -> tuple[Answer, ...]:
     """Return the answers of a batch, in order, up to and including its first positive.
 
@@ -306,7 +306,7 @@ def answers_of(
     return tuple(answers)
 
 
-def settle(state: PublicState, proposal: Proposal, draws: TestDraws, ledger: PrivacyFilter) -> PublicState:
+def settle(state: PublicState, proposal: Proposal, draws: BatchDraws, ledger: PrivacyFilter) -> PublicState:
     """Return the public state after a batch, with the model corrected at a positive."""
     plan = state.plan
     if plan is None or not proposal.requests:

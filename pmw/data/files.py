@@ -32,12 +32,13 @@ _LONGEST_LINE = 2**20  # bytes; a longer line is malformed
 _CHUNK = 50  # vectors of 2,048 rows at a time
 _PARQUET = (".parquet", ".pq")
 
-# Every line as one field: its separator and its text for NULL are control characters.
+# Every line as one field: the separator and the text for NULL are sequences that no text holds.
 _LINES = """
     SELECT rtrim(line, chr(13)) AS line FROM read_csv(
-        $path, auto_detect = false, header = true, delim = '\x1f', quote = '', escape = '', comment = '',
-        columns = {'line': 'VARCHAR'}, ignore_errors = true, strict_mode = false, null_padding = false,
-        nullstr = '\x1e\x1e\x1e', max_line_size = 1048576, new_line = '\\n')
+        $path, auto_detect = false, header = true, delim = '\x1c\x1d\x1e\x1f', quote = '',
+        escape = '', comment = '', columns = {'line': 'VARCHAR'}, ignore_errors = true,
+        strict_mode = false, null_padding = false, nullstr = '\x1f\x1e\x1d\x1c',
+        max_line_size = 1048576, new_line = '\\n')
 """
 
 

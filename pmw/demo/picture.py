@@ -42,10 +42,22 @@ def draw_errors(path: Path, scores: Scores, baseline: Baseline) -> None:
     right.set(xlabel="error, % of all records", ylabel="% of questions with a smaller error", xscale="log")
     right.set_xlim(left=1e-3)
     right.set_title("Error over all questions", loc="left")
-    for axes in (left, right):
+    left.set_yticks(
+        [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if _inside(left, tick)]
+    )
+    for axes, axis in ((left, left.yaxis), (right, right.xaxis)):
         _tidy(axes)
-        axes.legend(frameon=False, fontsize=8)
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(lambda value, _: "")
+    figure.legend(
+        *left.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=9
+    )
     _save(plot, figure, path)
+
+
+def _inside(axes: Any, tick: float) -> bool:
+    low, high = axes.get_ylim()
+    return bool(low <= tick <= high)
 
 
 def draw_promises(path: Path, answers: Sequence[Answer], state: PublicState) -> None:

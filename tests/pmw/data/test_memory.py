@@ -1,0 +1,95 @@
+"""Tables in memory."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pmw.data import MemorySource, TableFile, as_source, as_table_file
+from pmw.errors import DataError
+from queries import CategoricalAttribute, Domain, IntegerAttribute
+
+
+def test_counts_are_those_of_the_records(domain: Domain, frame: pd.DataFrame) -> None:
+    source = MemorySource.from_frame(frame, domain)
+    counted = source.counts(("sex", "member"))
+    kept = frame[frame["region"].notna()]  # an undeclared region goes to ``other``
+    for place, sex in enumerate(("Female", "Male")):
+        for other, member in enumerate((True, False)):
+            expected = int(((kept["sex"] == sex) & (kept["member"] == member)).sum())
+            assert counted.counts[place, other] == expected
+    assert counted.counts.dtype == np.int64
+    assert source.counts(("member", "sex")).scope == ("sex", "member")
+    assert source.counts(()).total == len(frame)
+
+
+def test_counting_again_reads_no_record(domain: Domain, frame: pd.DataFrame) -> None:
+    source = MemorySource.from_frame(frame, domain)
+    assert source.counts(("age",)) is source.counts(("age",))
+
+
+def test_the_memory_for_counts_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, domain: Domain, frame: pd.DataFrame
+) -> None:
+    monkeypatch.setattr("pmw.data.memory._MOST_CACHED_CELLS", 12)
+    source = MemorySource.from_frame(frame, domain)
+    first = source.counts(("age",))
+    source.counts(("region",))
+    assert source.counts(("age",)) is not first
+    assert np.array_equal(source.counts(("age",)).counts, first.counts)
+
+
+def test_a_fingerprint_tells_tables_keys_and_domains_apart(domain: Domain, frame: pd.DataFrame) -> None:
+    source = MemorySource.from_frame(frame, domain)
+    other = MemorySource.from_frame(frame.iloc[1:], domain)
+    renamed = MemorySource.from_frame(frame, Domain(domain.attributes, name="others"))
+    prints = {
+        source.fingerprint(b"a"),
+        source.fingerprint(b"b"),
+        other.fingerprint(b"a"),
+        renamed.fingerprint(b"a"),
+    }
+    assert len(prints) == 4
+    assert MemorySource.from_frame(frame, domain).fingerprint(b"a") == source.fingerprint(b"a")
+
+
+def test_a_source_shows_nothing_and_cannot_be_copied(domain: Domain, frame: pd.DataFrame) -> None:
+    source = MemorySource.from_frame(frame, domain)
+    assert repr(source) == "MemorySource('people', records not shown)"
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(DataError, match="cannot be copied"):
+            attempt(source)
+
+
+def test_a_marginal_that_does_not_fit_in_memory_is_refused() -> None:
+    wide = Domain(tuple(IntegerAttribute(f"a{place}", 0, 9999) for place in range(3)))
+    source = MemorySource.from_frame(pd.DataFrame({"a0": [1], "a1": [2], "a2": [3]}), wide)
+    with pytest.raises(DataError, match="spans 1,000,000,000,000 cells"):
+        source.counts(wide.names)
+
+
+def test_a_table_is_a_frame_a_file_or_a_source(domain: Domain, frame: pd.DataFrame) -> None:
+    source = as_source(frame, domain)
+    assert as_source(source, domain) is source
+    assert as_table_file(frame) is None
+    assert as_table_file("people.csv") == TableFile(as_table_file("people.csv").path)  # type: ignore[union-attr]
+    with pytest.raises(DataError, match="expected a pandas table or a file name, got list"):
+        as_source([1, 2], domain)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="expected one column 'age' in the table"):
+        as_source(frame.drop(columns="age"), domain)
+
+
+def test_a_file_remembers_where_it_is_and_how_it_is_written() -> None:
+    file = TableFile.from_dict(TableFile("people.csv").to_dict())  # type: ignore[arg-type]
+    assert file.path.is_absolute()
+    assert file.dialect.delimiter == ","
+    assert TableFile.from_dict(file.to_dict()) == file
+
+
+def test_an_attribute_with_one_value_counts() -> None:
+    single = Domain((CategoricalAttribute("only", ("x",)),))
+    assert MemorySource.from_frame(pd.DataFrame({"only": ["x", "x", "y"]}), single).counts(()).total == 2

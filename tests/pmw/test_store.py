@@ -1,0 +1,222 @@
+"""The session file: durable rows, wiped secrets, own words for every failure."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmw.errors import SessionCorruptError, SessionExistsError, SessionLockedError, StoreError
+from pmw.locking import SessionLock
+from pmw.store import (
+    FORMAT_VERSION,
+    LedgerRow,
+    MeasurementRow,
+    Outcome,
+    SessionStore,
+    StoredAnswer,
+)
+
+ANSWER = StoredAnswer("r1", b"k" * 32, "{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
+FULL = Outcome(
+    ledger=[LedgerRow("total", "records", "1/100", "1/20000"), LedgerRow("value", "q", None, "1/7")],
+    measurements=[MeasurementRow("total", "[]", b"\x01" * 8, "{}")],
+    answers=[ANSWER],
+    asked=4,
+    meta={"contract": '"c"'},
+    secrets={"threshold": b"[1,2]"},
+)
+
+
+def create(path: Path | None) -> SessionStore:
+    return SessionStore.create(path, "opening", "{}", b"s" * 32, Outcome(meta={"contract": '"a"'}))
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
+    return create(None if request.param == "memory" else tmp_path / "s.pmw")
+
+
+def test_a_session_begins_with_its_opening_intent(store: SessionStore) -> None:
+    pending = store.pending()
+    assert pending is not None
+    assert (pending.kind, pending.proposal, pending.seed) == ("opening", "{}", b"s" * 32)
+    assert store.meta("contract") == '"a"'
+    assert store.asked() == 0
+
+
+def test_an_outcome_is_read_back_as_it_was_written(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    assert store.pending() is None
+    assert store.ledger() == FULL.ledger
+    assert store.measurements() == FULL.measurements
+    assert store.answer_to_request("r1") == ANSWER
+    assert store.newest_answer(b"k" * 32) == ANSWER
+    assert store.asked() == 4
+    assert store.secret("threshold") == b"[1,2]"
+    assert [store.meta("absent"), store.secret("absent"), store.answer_to_request("r2")] == [None] * 3
+
+
+def test_the_newest_answer_to_a_question_is_given(store: SessionStore) -> None:
+    newer = StoredAnswer(None, b"k" * 32, "{}", 13.0, None, 0.95, "exhausted", 4, 0.5)
+    store.finish(1, FULL)
+    store.finish(None, Outcome(answers=[newer]))
+    assert store.newest_answer(b"k" * 32) == newer
+
+
+def test_a_secret_is_wiped(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    store.finish(None, Outcome(secrets={"threshold": None}))
+    assert store.secret("threshold") is None
+
+
+def test_an_outcome_is_written_whole_or_not_at_all(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    intent = store.begin("tests", "{}", b"t" * 32)
+    twice = Outcome(ledger=FULL.ledger, answers=[ANSWER], asked=1, secrets={"threshold": None})
+    with pytest.raises(StoreError, match="nothing was released"):
+        store.finish(intent, twice)  # the request's mark is taken
+    assert len(store.ledger()) == 2
+    assert store.asked() == 4
+    assert store.secret("threshold") == b"[1,2]"
+    pending = store.pending()
+    assert pending is not None
+    assert pending.seed == b"t" * 32
+
+
+def test_a_snapshot_is_kept_and_checked(store: SessionStore) -> None:
+    assert store.snapshot() is None
+    store.save_snapshot(3, np.array([1.5, -2.25]))
+    store.save_snapshot(5, np.array([0.5]))
+    found = store.snapshot()
+    assert found is not None
+    assert (found[0], found[1].tolist()) == (5, [0.5])
+
+
+def test_a_damaged_snapshot_is_ignored(tmp_path: Path) -> None:
+    store = create(tmp_path / "s.pmw")
+    store.save_snapshot(3, np.array([1.5]))
+    with sqlite3.connect(tmp_path / "s.pmw") as connection:
+        connection.execute("UPDATE snapshots SET version = 4")
+    connection.close()
+    assert store.snapshot() is None
+
+
+def test_the_bytes_of_an_intent_are_gone_from_the_file_after_its_outcome(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    store = create(path)
+    store.finish(1, Outcome())
+    seed = os.urandom(32)
+    intent = store.begin("tests", "{}", seed)
+    assert seed in path.read_bytes() + (tmp_path / "s.pmw-wal").read_bytes()
+    store.finish(intent, Outcome())
+    store.close()
+    assert not (tmp_path / "s.pmw-wal").exists()
+    assert seed not in path.read_bytes()
+
+
+def test_a_session_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    create(tmp_path / "s.pmw")
+    SessionLock(tmp_path / "s.pmw").release()
+    for path in tmp_path.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
+
+
+def test_the_file_is_made_durable_at_every_commit(tmp_path: Path) -> None:
+    store = create(tmp_path / "s.pmw")
+    settings = {
+        name: store._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "secure_delete")
+    }
+    assert settings == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1}
+
+
+def test_opening_over_a_session_is_refused(tmp_path: Path) -> None:
+    create(tmp_path / "s.pmw").close()
+    with pytest.raises(SessionExistsError, match="exists; choose another name"):
+        create(tmp_path / "s.pmw")
+
+
+def test_opening_over_any_other_file_is_refused_and_leaves_it_alone(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    path.write_text("my thesis")
+    with pytest.raises(SessionExistsError):
+        create(path)
+    assert path.read_text() == "my thesis"
+
+
+def test_an_opening_that_was_killed_before_its_first_commit_can_be_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    path.touch()
+    create(path).close()
+    assert SessionStore.open(path).pending() is not None
+
+
+def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    with pytest.raises(SessionCorruptError, match="expected a session file, found none"):
+        SessionStore.open(path)
+    path.write_bytes(b"not a database, by any means" * 100)
+    with pytest.raises(SessionCorruptError, match="no session file, or it is damaged"):
+        SessionStore.open(path)
+    path.unlink()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    with pytest.raises(SessionCorruptError, match="another kind of file"):
+        SessionStore.open(path)
+
+
+def test_a_newer_format_is_refused_politely(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    create(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+    connection.close()
+    with pytest.raises(SessionCorruptError, match="a session of format 2; this program reads up to 1"):
+        SessionStore.open(path)
+
+
+def test_a_folder_that_is_not_there_is_told_in_our_words(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="the session file cannot be made: No such file or directory"):
+        create(tmp_path / "absent" / "s.pmw")
+    with pytest.raises(StoreError, match="the lock file cannot be made"):
+        SessionLock(tmp_path / "absent" / "s.pmw")
+
+
+def test_a_full_disk_is_told_in_our_words_and_loses_nothing(tmp_path: Path) -> None:
+    store = create(tmp_path / "s.pmw")
+    store.finish(1, FULL)
+    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    big = Outcome(meta={"x": "y" * 1_000_000}, ledger=FULL.ledger)
+    with pytest.raises(StoreError, match="cannot be read or written; nothing was released") as caught:
+        store.finish(None, big)
+    assert "database or disk" not in str(caught.value)
+    store._connection.execute("PRAGMA max_page_count = 1000000")
+    assert len(store.ledger()) == 2
+    store.finish(None, big)
+    assert len(store.ledger()) == 4
+
+
+def test_one_process_at_a_time_holds_a_session(tmp_path: Path) -> None:
+    lock = SessionLock(tmp_path / "s.pmw")
+    with pytest.raises(SessionLockedError, match="another process is using the session"):
+        SessionLock(tmp_path / "s.pmw")
+    lock.release()
+    lock.release()
+    SessionLock(tmp_path / "s.pmw").release()
+
+
+def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
+    store = create(tmp_path / "s.pmw")
+    store.finish(1, FULL)
+    store._connection.execute("BEGIN IMMEDIATE")
+    reader = SessionStore.open(tmp_path / "s.pmw")
+    assert reader.ledger() == FULL.ledger
+    reader.close()
+    store._connection.execute("ROLLBACK")

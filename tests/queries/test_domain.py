@@ -1,0 +1,266 @@
+"""Attributes and domains: their cells, labels and refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    Domain,
+    DomainError,
+    IntegerAttribute,
+    NumericAttribute,
+    ScopeError,
+    parse_where,
+)
+from queries.domain import canonical_text, nearest
+
+LAW = settings(max_examples=100, deadline=None)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "size"),
+    [
+        (IntegerAttribute("a", 17, 90), 74),
+        (IntegerAttribute("a", 5, 5), 1),
+        (IntegerAttribute("a", 0, 99, 10), 10),
+        (IntegerAttribute("a", 0, 100, 10), 11),
+        (IntegerAttribute("a", -3, 3, 100), 1),
+        (NumericAttribute("a", (0, 0.5, 2)), 2),
+        (CategoricalAttribute("a", ("x", 3, True)), 3),
+    ],
+)
+def test_special_cells_come_after_the_base_cells(attribute: Attribute, size: int) -> None:
+    assert (attribute.base_size, attribute.size) == (size, size)
+    assert (attribute.missing_code, attribute.other_code) == (None, None)
+    missing = dataclasses.replace(attribute, missing=True)
+    assert (missing.size, missing.missing_code, missing.other_code) == (size + 1, size, None)
+    other = dataclasses.replace(attribute, other=True)
+    assert (other.size, other.missing_code, other.other_code) == (size + 1, None, size)
+    both = dataclasses.replace(attribute, missing=True, other=True)
+    assert (both.size, both.missing_code, both.other_code) == (size + 2, size, size + 1)
+
+
+@LAW
+@given(st.integers(-50, 50), st.integers(0, 60), st.integers(1, 9))
+def test_integer_cells_cover_every_value_once(minimum: int, extent: int, width: int) -> None:
+    attribute = IntegerAttribute("a", minimum, minimum + extent, width)
+    ends = attribute.boundaries
+    cells = [range(low, high) for low, high in pairwise(ends)]
+    assert len(cells) == attribute.base_size
+    assert [value for cell in cells for value in cell] == list(range(minimum, minimum + extent + 1))
+    assert {len(cell) for cell in cells[:-1]} <= {width}
+    assert 1 <= len(cells[-1]) <= width
+
+
+@pytest.mark.parametrize(
+    ("attribute", "labels"),
+    [
+        (IntegerAttribute("a", 8, 9, missing=True, other=True), ["8", "9", "(missing)", "(other)"]),
+        (IntegerAttribute("a", 0, 6, 3), ["0..2", "3..5", "6"]),
+        (IntegerAttribute("a", -4, 0, 3), ["-4..-2", "-1..0"]),
+        (NumericAttribute("a", (0, 0.5, 10000), other=True), ["[0, 0.5)", "[0.5, 10000]", "(other)"]),
+        (CategoricalAttribute("a", ("x", 3, True, False)), ["x", "3", "true", "false"]),
+    ],
+)
+def test_labels_name_the_cells(attribute: Attribute, labels: list[str]) -> None:
+    assert [attribute.label(code) for code in range(attribute.size)] == labels
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        NumericAttribute("a", (1_000_000, 1_000_001, 1_000_002, 1_000_003)),
+        NumericAttribute("a", (0.1, 0.1000001, 0.1000002, 0.1000003)),
+        CategoricalAttribute("a", tuple(range(20)), missing=True, other=True),
+    ],
+)
+def test_labels_of_different_cells_differ(attribute: Attribute) -> None:
+    labels = [attribute.label(code) for code in range(attribute.size)]
+    assert len(set(labels)) == attribute.size
+
+
+@pytest.mark.parametrize("code", [-1, 3])
+def test_a_label_outside_the_cells_is_refused(code: int) -> None:
+    with pytest.raises(ScopeError, match=rf"'a' has cells 0\.\.2, got code={code}"):
+        IntegerAttribute("a", 0, 1, missing=True).label(code)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: IntegerAttribute("", 0, 1), "needs a printable name without spaces around it, got ''"),
+        (lambda: IntegerAttribute(" a", 0, 1), "got ' a'"),
+        (lambda: IntegerAttribute("a\n", 0, 1), r"got 'a\n'"),
+        (lambda: IntegerAttribute("\ud800", 0, 1), r"got '\ud800'"),
+        (lambda: IntegerAttribute("a", 2, 1), "min must not exceed max, got min=2, max=1"),
+        (lambda: IntegerAttribute("a", 0, 1, 0), "width must be at least 1, got width=0"),
+        (lambda: IntegerAttribute("a", True, 1), "min must be a whole number, got True"),
+        (lambda: IntegerAttribute("a", 2**53, 2**53), "min must be within ±"),
+        (lambda: IntegerAttribute("a", 2**53 - 9, 2**53), "max must be within ±"),
+        (lambda: IntegerAttribute("a", 0, 10**5000), "max must be within ±"),
+        (
+            lambda: IntegerAttribute("a", 0, 1_000_000),
+            "at most 1,000,000 cells, got 1,000,001; choose a larger",
+        ),
+        (lambda: NumericAttribute("a", (1,)), "edges must list at least 2 numbers, got 1"),
+        (lambda: NumericAttribute("a", (0, 2, 2)), "edges must increase or cells overlap, got 2, 2"),
+        (lambda: NumericAttribute("a", (0, 2, 1)), "edges must increase or cells overlap, got 2, 1"),
+        (lambda: NumericAttribute("a", (0, float("nan"))), "edges must be finite numbers, got nan"),
+        (lambda: NumericAttribute("a", (0, float("inf"))), "edges must be finite numbers, got inf"),
+        (lambda: NumericAttribute("a", (False, 1)), "edges must be finite numbers, got False"),
+        (lambda: NumericAttribute("a", (0, 10**400)), "edges must be finite numbers"),
+        (lambda: NumericAttribute("a", (2**53, 2**53 + 1)), "edges must increase"),
+        (lambda: NumericAttribute("a", (-1.7e308, 1.7e308)), "edges"),
+        (lambda: CategoricalAttribute("a", ()), "values must list at least one value, got none"),
+        (lambda: CategoricalAttribute("a", ("x", "x")), "values must differ, got 'x' more than once"),
+        (lambda: CategoricalAttribute("a", (3, "3")), "values must differ, got '3' more than once"),
+        (lambda: CategoricalAttribute("a", (True, "true")), "values must differ, got 'true' more than once"),
+        (lambda: CategoricalAttribute("a", ("x", "")), "an empty text is no value; declare missing = true"),
+        (lambda: CategoricalAttribute("a", ("\ud800",)), r"must be valid Unicode text, got '\ud800'"),
+    ],
+)
+def test_an_attribute_that_cannot_be_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(DomainError) as caught:
+        make()
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [(1.5, "strings, integers or booleans, got 1.5"), (None, "booleans, got None")]
+)
+def test_a_value_of_another_type_is_refused(value: object, message: str) -> None:
+    with pytest.raises(DomainError, match=message):
+        CategoricalAttribute("a", (value,))  # type: ignore[arg-type]
+
+
+def test_a_flag_must_be_true_or_false() -> None:
+    with pytest.raises(DomainError, match="'a': missing must be true or false, got 1"):
+        IntegerAttribute("a", 0, 1, missing=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        IntegerAttribute("a", 2**53 - 2, 2**53 - 1),
+        IntegerAttribute("a", 1 - 2**53, 2 - 2**53),
+        IntegerAttribute("a", 2**53 - 1, 2**53 - 1),
+    ],
+)
+def test_cells_at_the_largest_integers_are_told_apart(attribute: IntegerAttribute) -> None:
+    domain = Domain((attribute,))
+    query = parse_where({"a": {"ge": attribute.maximum}}, domain)
+    assert query.aligned
+    assert query.describe() == ("everybody" if attribute.size == 1 else f"a {attribute.maximum}")
+
+
+def test_declared_values_are_kept_as_they_were_given() -> None:
+    attribute = CategoricalAttribute("a", ("x", 3, True, " padded ", "ß"))
+    assert attribute.values == ("x", 3, True, " padded ", "ß")
+    assert [type(value) for value in attribute.values] == [str, int, bool, str, str]
+
+
+def test_true_and_one_are_different_declarations() -> None:
+    numbers, booleans = CategoricalAttribute("a", (1, 0)), CategoricalAttribute("a", (True, False))
+    assert numbers != booleans
+    assert Domain((numbers,)) != Domain((booleans,))
+
+
+@pytest.mark.parametrize(
+    ("special", "flags"),
+    [("(missing)", {"missing": True}), ("(other)", {"other": True})],
+)
+def test_a_value_that_reads_like_a_special_cell_is_refused(special: str, flags: dict[str, bool]) -> None:
+    with pytest.raises(DomainError) as caught:
+        CategoricalAttribute("a", ("x", special), **flags)
+    assert repr(special) in str(caught.value)
+
+
+def test_an_attribute_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        IntegerAttribute("a", 0, 1).minimum = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("3", "3"), (3, "3"), (-3, "-3"), (True, "true"), (False, "false"), (" x", " x")]
+)
+def test_a_value_is_matched_by_its_text(value: str | int | bool, text: str) -> None:
+    assert canonical_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("agee", "; did you mean 'age'?"), ("AGE", "; did you mean 'age'?"), ("zzz", ""), ("", "")],
+)
+def test_a_near_name_is_hinted_at(name: str, hint: str) -> None:
+    assert nearest(name, ("age", "sex")) == hint
+
+
+def test_a_domain_keeps_names_and_shape_in_declared_order(people: Domain) -> None:
+    assert people.names[:3] == ("age", "sex", "income")
+    assert people.shape == (75, 3, 3, 16, 10, 2, 2)
+    assert [attribute.name for attribute in people] == list(people.names)
+    assert len(people) == 7
+    assert "age" in people
+    assert "AGE" not in people
+    assert people["income"].size == 3
+    assert people.index("income") == 2
+
+
+def test_the_size_of_a_domain_is_exact_beyond_machine_integers() -> None:
+    domain = Domain(tuple(IntegerAttribute(f"a{number}", 0, 999) for number in range(10)))
+    assert domain.size == 10**30
+    assert domain.scope_size(domain.names[:7]) == 10**21
+    assert domain.scope_size(()) == 1
+
+
+def test_a_scope_is_put_in_declared_order(people: Domain) -> None:
+    assert people.scope(["income", "age"]) == ("age", "income")
+    assert people.scope([]) == ()
+    assert people.scope_shape(("age", "income")) == (75, 3)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["age", "age"], r"expected each attribute once, got \['age', 'age'\]"),
+        (["agee"], "expected an attribute of 'people', got 'agee'; did you mean 'age'"),
+    ],
+)
+def test_a_scope_that_names_too_much_is_refused(people: Domain, names: list[str], message: str) -> None:
+    with pytest.raises(ScopeError, match=message):
+        people.scope(names)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "name", "message"),
+    [
+        ((), "t", "at least one attribute, got none"),
+        ((IntegerAttribute("a", 0, 1),), "", "a domain needs a printable name, got name=''"),
+        ((IntegerAttribute("a", 0, 1),), "t\n", "a domain needs a printable name"),
+        (
+            (IntegerAttribute("a", 0, 1), IntegerAttribute("a", 0, 2)),
+            "t",
+            "names must differ, got 'a' more than",
+        ),
+    ],
+)
+def test_a_domain_that_cannot_be_is_refused(
+    attributes: tuple[Attribute, ...], name: str, message: str
+) -> None:
+    with pytest.raises(DomainError, match=message):
+        Domain(attributes, name=name)
+
+
+def test_equal_declarations_are_equal_domains(people: Domain) -> None:
+    again = Domain(tuple(people), name="people")
+    assert again == people
+    assert hash(again) == hash(people)
+    assert Domain(tuple(people), name="others") != people

@@ -1,0 +1,25 @@
+"""The tree of errors, and what a refused question carries."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from queries import DomainError, QueriesError, QueryError, RecordsError, SchemaError, ScopeError
+
+LEAVES = [DomainError, SchemaError, RecordsError, ScopeError, QueryError]
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_each_error_belongs_to_the_package_and_is_a_value_error(leaf: type[Exception]) -> None:
+    assert issubclass(leaf, QueriesError)
+    assert issubclass(leaf, ValueError)
+
+
+@pytest.mark.parametrize("position", [None, 0, 17, "where.age.between"])
+def test_a_refusal_carries_its_code_message_and_position(position: int | str | None) -> None:
+    error = QueryError("expected a value", code="syntax", position=position)
+    assert str(error) == error.message == "expected a value"
+    assert error.to_dict() == {"code": "syntax", "message": "expected a value", "position": position}
+    assert json.loads(json.dumps(error.to_dict())) == error.to_dict()

@@ -1,0 +1,357 @@
+"""Linear queries: exact answers, canonical forms and keys."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from queries import (
+    UNITS,
+    CategoricalAttribute,
+    Domain,
+    Factor,
+    Histogram,
+    IntegerAttribute,
+    LinearQuery,
+    NumericAttribute,
+    ScopeError,
+    parse_where,
+)
+
+LAW = settings(max_examples=100, deadline=None)
+Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
+Domains: TypeAlias = st.SearchStrategy[Domain]
+FullWeights: TypeAlias = Callable[[LinearQuery], NDArray[np.int64]]
+
+INDICATOR = st.sampled_from([0, UNITS])
+FRACTION = st.integers(0, UNITS) | INDICATOR
+
+
+@pytest.fixture(scope="module")
+def domain() -> Domain:
+    return Domain(
+        (
+            CategoricalAttribute("a", ("x", "y")),
+            CategoricalAttribute("b", ("x", "y", "z")),
+            IntegerAttribute("c", 0, 9, 2),
+        )
+    )
+
+
+@st.composite
+def _factors(
+    draw: st.DrawFn, domain: Domain, *, dense: bool = True, share: bool = True
+) -> tuple[Factor, ...]:
+    """Draw factors over disjoint sets of attributes, at most one of them with fractions."""
+    order = draw(st.permutations(domain.names))
+    ends = sorted(draw(st.sets(st.integers(0, len(order))))) if dense else range(len(order) + 1)
+    groups = [domain.scope(order[low:high]) for low, high in pairwise(ends)]
+    fractional = draw(st.integers(0, len(groups))) if share else len(groups)
+    factors = []
+    for number, group in enumerate(groups):
+        size = domain.scope_size(group)
+        weights = st.lists(FRACTION if number == fractional else INDICATOR, min_size=size, max_size=size)
+        factors.append(Factor(group, np.array(draw(weights)).reshape(domain.scope_shape(group))))
+    return tuple(factors)
+
+
+def _by_hand(domain: Domain, factors: tuple[Factor, ...]) -> NDArray[np.int64]:
+    """Return the weight of every cell of the domain, multiplied one by one."""
+    weights = np.zeros(domain.shape, dtype=np.int64)
+    for cell in np.ndindex(domain.shape):
+        share = Fraction(1)
+        for factor in factors:
+            local = tuple(cell[domain.index(name)] for name in factor.scope)
+            share *= Fraction(int(factor.weights[local]), UNITS)
+        assert (share * UNITS).denominator == 1
+        weights[cell] = int(share * UNITS)
+    return weights
+
+
+@LAW
+@given(data=st.data())
+def test_the_answer_is_the_sum_of_weights_times_counts(
+    data: st.DataObject, small_domains: Domains, counts_over: Counts
+) -> None:
+    histogram = data.draw(small_domains.flatmap(counts_over))
+    factors = data.draw(_factors(histogram.domain))
+    query = LinearQuery(histogram.domain, factors)
+    expected = int((_by_hand(histogram.domain, factors) * histogram.counts).sum())
+    assert query.answer(histogram) == expected
+    assert query.answer(histogram.project(query.scope)) == expected
+
+
+@LAW
+@given(data=st.data())
+def test_a_query_holds_the_weights_of_its_factors(
+    data: st.DataObject, small_domains: Domains, full_weights: FullWeights
+) -> None:
+    domain = data.draw(small_domains)
+    factors = data.draw(_factors(domain))
+    query = LinearQuery(domain, factors)
+    np.testing.assert_array_equal(full_weights(query), _by_hand(domain, factors))
+    assert query.weights().shape == domain.scope_shape(query.scope)
+
+
+@LAW
+@given(data=st.data())
+def test_an_answer_on_real_counts_is_the_answer_in_records(
+    data: st.DataObject, small_domains: Domains, counts_over: Counts
+) -> None:
+    histogram = data.draw(small_domains.flatmap(counts_over))
+    query = LinearQuery(histogram.domain, data.draw(_factors(histogram.domain)))
+    marginal = histogram.project(query.scope)
+    real = query.evaluate(marginal.counts.astype(np.float64))
+    assert math.isclose(real, query.answer(marginal) / UNITS, rel_tol=1e-12, abs_tol=1e-12)
+
+
+@LAW
+@given(data=st.data())
+def test_the_scope_is_what_the_weights_depend_on(data: st.DataObject, small_domains: Domains) -> None:
+    domain = data.draw(small_domains)
+    factors = data.draw(_factors(domain, dense=False))
+    weights = _by_hand(domain, factors)
+    firsts = [np.take(weights, [0], axis=axis) for axis in range(len(domain))]
+    depends = tuple(
+        name for name, first in zip(domain.names, firsts, strict=True) if np.any(weights != first)
+    )
+    assert LinearQuery(domain, factors).scope == depends
+
+
+@LAW
+@given(data=st.data())
+def test_the_canonical_form_gives_the_query_back(data: st.DataObject, small_domains: Domains) -> None:
+    domain = data.draw(small_domains)
+    query = LinearQuery(domain, data.draw(_factors(domain)), aligned=data.draw(st.booleans()))
+    again = LinearQuery.from_dict(domain, json.loads(json.dumps(query.to_dict())))
+    assert (again.scope, again.aligned, again.box) == (query.scope, query.aligned, query.box)
+    np.testing.assert_array_equal(again.weights(), query.weights())
+    assert again.to_dict() == query.to_dict()
+    assert again.key() == query.key()
+    assert again.describe() == query.describe()
+
+
+@LAW
+@given(data=st.data())
+def test_keys_are_equal_exactly_where_weights_are(data: st.DataObject, small_domains: Domains) -> None:
+    domain = data.draw(small_domains)
+    product_form = _factors(domain, dense=False, share=False)
+    ours, theirs = data.draw(product_form), data.draw(product_form)
+    same = np.array_equal(_by_hand(domain, ours), _by_hand(domain, theirs))
+    assert (LinearQuery(domain, ours).key() == LinearQuery(domain, theirs).key()) == same
+
+
+@LAW
+@given(data=st.data())
+def test_the_order_of_factors_changes_nothing(data: st.DataObject, small_domains: Domains) -> None:
+    domain = data.draw(small_domains)
+    factors = data.draw(_factors(domain))
+    shuffled = tuple(data.draw(st.permutations(factors)))
+    assert LinearQuery(domain, factors).to_dict() == LinearQuery(domain, shuffled).to_dict()
+
+
+@LAW
+@given(data=st.data())
+def test_a_dense_factor_that_is_a_product_has_the_key_of_the_product(
+    data: st.DataObject, small_domains: Domains
+) -> None:
+    domain = data.draw(small_domains)
+    factors = data.draw(_factors(domain, dense=False))
+    product = LinearQuery(domain, factors)
+    dense = LinearQuery(domain, (Factor(domain.names, _by_hand(domain, factors)),))
+    assert dense.scope == product.scope
+    assert dense.key() == product.key()
+
+
+def test_a_share_of_a_list_has_one_key_however_it_is_split(domain: Domain) -> None:
+    share = Factor((), np.array(UNITS // 2))
+    split = LinearQuery(domain, (share, Factor(("b",), np.array([0, UNITS, UNITS]))), aligned=False)
+    joined = LinearQuery(domain, (Factor(("b",), np.array([0, UNITS // 2, UNITS // 2])),), aligned=False)
+    np.testing.assert_array_equal(split.weights(), joined.weights())
+    assert split.key() == joined.key()
+
+
+def test_an_attribute_that_a_dense_factor_ignores_leaves_the_scope(domain: Domain) -> None:
+    query = LinearQuery(domain, (Factor(("a", "b"), np.outer([0, UNITS], [1, 1, 1])),))
+    assert query.scope == ("a",)
+    assert query.describe() == "a y"
+
+
+def test_one_question_in_two_wordings_has_one_key(domain: Domain) -> None:
+    plain = parse_where("a = 'x' AND b = 'y'", domain)
+    doubled = parse_where("(a = 'x' AND b = 'y') OR (a = 'x' AND b = 'y')", domain)
+    assert doubled.key() == plain.key()
+    widened = parse_where("(a = 'x' AND b = 'y') OR (a = 'x' AND b <> 'y')", domain)
+    assert widened.key() == parse_where("a = 'x'", domain).key()
+
+
+def test_a_question_that_nobody_meets_has_one_key(domain: Domain) -> None:
+    whole = parse_where("a = 'x' AND a = 'y'", domain)
+    cut = parse_where("a = 'x' AND a = 'y' AND c < 3", domain)
+    assert whole.describe() == cut.describe() == "nobody"
+    assert cut.aligned
+    assert cut.key() == whole.key()
+
+
+def test_a_key_has_32_bytes_and_does_not_change_from_version_to_version(domain: Domain) -> None:
+    assert len(LinearQuery.everything(domain).key()) == 32
+    assert LinearQuery.everything(domain).key().hex()[:16] == "14bbef792bdc5b64"
+
+
+def test_everything_counts_every_record(domain: Domain) -> None:
+    query = LinearQuery.everything(domain)
+    counts = np.arange(30).reshape(domain.shape)
+    assert query.answer(Histogram(domain, counts)) == 435 * UNITS
+    assert (query.scope, query.is_box, query.describe()) == ((), True, "everybody")
+    assert query.to_dict() == {"factors": []}
+
+
+def test_a_box_counts_the_records_inside_it(domain: Domain) -> None:
+    query = LinearQuery.cells(domain, {"c": (1, 3), "a": (0, 0)})
+    counts = np.arange(30).reshape(domain.shape)
+    assert query.answer(Histogram(domain, counts)) == int(counts[0, :, 1:4].sum()) * UNITS
+    assert query.scope == ("a", "c")
+    assert query.box == (slice(0, 1), slice(1, 4))
+    assert query.is_box
+    assert query.aligned
+
+
+def test_a_range_over_all_cells_leaves_the_scope(domain: Domain) -> None:
+    assert LinearQuery.cells(domain, {"a": (0, 0), "b": (0, 2)}).scope == ("a",)
+
+
+def test_a_list_of_values_is_no_box(domain: Domain) -> None:
+    query = parse_where("b IN ('x', 'z')", domain)
+    assert not query.is_box
+    assert query.weights().tolist() == [UNITS, 0, UNITS]
+    assert query.to_dict() == {"factors": [[["b"], [[0, 1, UNITS], [2, 3, UNITS]]]]}
+
+
+def test_a_constant_share_scales_every_record(domain: Domain) -> None:
+    query = LinearQuery(domain, (Factor((), np.array(UNITS // 4)),), aligned=False)
+    counts = np.arange(30).reshape(domain.shape)
+    assert query.answer(Histogram(domain, counts)) == 435 * UNITS // 4
+    assert query.evaluate(np.array(100.0)) == 25.0
+    assert (query.scope, query.is_box) == ((), False)
+    assert query.to_dict() == {"factors": [], "constant": UNITS // 4, "aligned": False}
+
+
+def test_answers_beyond_32_bits_are_exact(domain: Domain) -> None:
+    counts = np.full(domain.shape, 10**10 + 1)
+    query = LinearQuery(domain, (Factor(("a",), np.array([UNITS - 1, 0])),), aligned=False)
+    assert query.answer(Histogram(domain, counts)) == 15 * (10**10 + 1) * (UNITS - 1)
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("", "everybody"),
+        ("a = 'x' AND a = 'y'", "nobody"),
+        ("a = 'x'", "a x"),
+        ("b IN ('x', 'y')", "b x to y"),
+        ("b <> 'y'", "b x, z"),
+        ("c BETWEEN 2 AND 5", "c 2..3 to 4..5"),
+        ("c < 3", "c 0..1, 2..3 (x 0.5)"),
+        ("c < 4 AND b = 'z'", "b z and c 0..1 to 2..3"),
+        ("a = 'x' OR b = 'z'", "a condition on a, b"),
+    ],
+)
+def test_a_query_is_described_in_words(domain: Domain, where: str, words: str) -> None:
+    assert parse_where(where, domain).describe() == words
+
+
+def test_a_long_list_is_described_in_short() -> None:
+    domain = Domain((IntegerAttribute("n", 0, 99),))
+    query = parse_where({"n": {"in": list(range(0, 40, 2))}}, domain)
+    assert query.describe() == "n 0, 2, 4, 6, 8, 15 more"
+
+
+def test_half_of_everybody_is_not_described_as_everybody() -> None:
+    domain = Domain((NumericAttribute("x", (0, 10)),))
+    assert parse_where("x < 5", domain).describe() != "everybody"
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ({"b": (2, 1)}, r"attribute 'b' has cells 0\.\.2, got the range 2\.\.1"),
+        ({"b": (0, 3)}, r"got the range 0\.\.3"),
+        ({"b": (-1, 0)}, r"got the range -1\.\.0"),
+        ({"d": (0, 0)}, "expected an attribute of 'records', got 'd'"),
+    ],
+)
+def test_a_box_outside_the_domain_is_refused(
+    domain: Domain, ranges: dict[str, tuple[int, int]], message: str
+) -> None:
+    with pytest.raises(ScopeError, match=message):
+        LinearQuery.cells(domain, ranges)
+
+
+@pytest.mark.parametrize(
+    ("scope", "weights", "message"),
+    [
+        (("a",), np.array([0.0, 1.0]), "expected integer weights with 1 axes, got 1 of float64"),
+        (("a",), np.array([True, False]), "expected integer weights with 1 axes, got 1 of bool"),
+        (("a",), np.array([[0, 1]]), "expected integer weights with 1 axes, got 2"),
+        (("a",), np.array([-1, 0]), r"expected weights in 0\.\.1048576, got -1\.\.0"),
+        (("a",), np.array([0, UNITS + 1]), r"got 0\.\.1048577"),
+        (("a",), np.array([0, 2**64 - 1], dtype=np.uint64), r"expected weights in 0\.\.1048576"),
+    ],
+)
+def test_weights_off_the_grid_are_refused(
+    scope: tuple[str, ...], weights: NDArray[np.int64], message: str
+) -> None:
+    with pytest.raises(ScopeError, match=message):
+        Factor(scope, weights)
+
+
+def _ones(*scope: str, shape: tuple[int, ...]) -> Factor:
+    return Factor(scope, np.full(shape, UNITS))
+
+
+def _half(name: str, size: int) -> Factor:
+    return Factor((name,), np.arange(1, size + 1) * (UNITS // 8))
+
+
+@pytest.mark.parametrize(
+    ("factors", "message"),
+    [
+        ((_ones("a", shape=(2,)), _ones("a", "b", shape=(2, 3))), "expected each attribute once"),
+        ((_ones("b", "a", shape=(3, 2)),), "in declared order"),
+        ((_ones("a", shape=(3,)),), r"expected weights of shape \(2,\) over \['a'\]"),
+        ((_ones("d", shape=(3,)),), "expected an attribute of 'records', got 'd'"),
+        ((_half("a", 2), _half("b", 3)), "expected fractions in one factor at most; multiply the factors"),
+        ((_half("a", 2), Factor((), np.array(5))), "expected fractions in one factor at most"),
+    ],
+)
+def test_factors_that_do_not_fit_are_refused(
+    domain: Domain, factors: tuple[Factor, ...], message: str
+) -> None:
+    with pytest.raises(ScopeError, match=message):
+        LinearQuery(domain, factors)
+
+
+def test_a_marginal_without_the_scope_is_refused(domain: Domain) -> None:
+    marginal = Histogram(domain, np.ones(domain.shape, dtype=np.int64)).project(["b"])
+    with pytest.raises(ScopeError, match=r"expected attributes among \['b'\], got \['a'\]"):
+        LinearQuery.cells(domain, {"a": (0, 0)}).answer(marginal)
+
+
+def test_weights_are_a_read_only_copy() -> None:
+    weights = np.array([0, UNITS])
+    factor = Factor(("a",), weights)
+    weights[0] = UNITS
+    assert factor.weights.tolist() == [0, UNITS]
+    assert factor.is_indicator
+    with pytest.raises(ValueError, match="read-only"):
+        factor.weights[0] = UNITS

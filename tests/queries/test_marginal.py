@@ -1,0 +1,181 @@
+"""Marginals: projecting, expanding and restricting counts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from queries import CategoricalAttribute, Domain, Histogram, Marginal, ScopeError
+
+LAW = settings(max_examples=100, deadline=None)
+Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
+
+
+@pytest.fixture
+def table(people: Domain) -> Marginal:
+    return Marginal(people, ("sex", "income"), np.arange(9).reshape(3, 3))
+
+
+def _part(data: st.DataObject, names: tuple[str, ...]) -> list[str]:
+    return data.draw(st.lists(st.sampled_from(names), unique=True) if names else st.just([]))
+
+
+@LAW
+@given(data=st.data())
+def test_projecting_keeps_the_total(
+    data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts
+) -> None:
+    histogram = data.draw(small_domains.flatmap(counts_over))
+    projected = histogram.project(_part(data, histogram.scope))
+    assert projected.total == histogram.total == int(histogram.counts.sum())
+    assert histogram.project([]).counts.shape == ()
+
+
+@LAW
+@given(data=st.data())
+def test_projecting_in_two_steps_is_projecting_once(
+    data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts
+) -> None:
+    histogram = data.draw(small_domains.flatmap(counts_over))
+    wide = histogram.project(_part(data, histogram.scope))
+    narrow = _part(data, wide.scope)
+    twice, once = wide.project(narrow), histogram.project(narrow)
+    assert twice.scope == once.scope == histogram.domain.scope(narrow)
+    np.testing.assert_array_equal(twice.counts, once.counts)
+
+
+@LAW
+@given(data=st.data())
+def test_a_projected_count_sums_the_cells_above_it(
+    data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts
+) -> None:
+    histogram = data.draw(small_domains.flatmap(counts_over))
+    domain, kept = histogram.domain, histogram.project(_part(data, histogram.scope))
+    axes = [domain.index(name) for name in kept.scope]
+    expected: dict[tuple[int, ...], int] = dict.fromkeys(np.ndindex(kept.counts.shape), 0)
+    for cell in itertools.product(*(range(size) for size in domain.shape)):
+        expected[tuple(cell[axis] for axis in axes)] += int(histogram.counts[cell])
+    assert {cell: int(kept.counts[cell]) for cell in expected} == expected
+
+
+@LAW
+@given(data=st.data())
+def test_expanding_then_projecting_multiplies_by_the_cells_added(
+    data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts
+) -> None:
+    histogram = data.draw(small_domains.flatmap(counts_over))
+    marginal = histogram.project(_part(data, histogram.scope))
+    wider = histogram.domain.scope([*{*marginal.scope, *_part(data, histogram.scope)}])
+    added = histogram.domain.scope_size(wider) // histogram.domain.scope_size(marginal.scope)
+    back = marginal.expand(wider).project(marginal.scope)
+    np.testing.assert_array_equal(back.counts, marginal.counts * added)
+
+
+@LAW
+@given(data=st.data())
+def test_restricting_takes_a_slice(
+    data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts
+) -> None:
+    histogram = data.draw(small_domains.flatmap(counts_over))
+    domain = histogram.domain
+    names = domain.scope(_part(data, domain.names))
+    cells = {name: data.draw(st.integers(0, domain[name].size - 1)) for name in names}
+    restricted = histogram.restrict(cells)
+    expected: NDArray[np.int64] = histogram.counts
+    for name in reversed(names):
+        expected = np.take(expected, cells[name], axis=domain.index(name))
+    assert restricted.scope == tuple(name for name in domain.names if name not in cells)
+    np.testing.assert_array_equal(restricted.counts, expected)
+
+
+@LAW
+@given(data=st.data())
+def test_restrictions_to_every_cell_add_up(
+    data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts
+) -> None:
+    histogram = data.draw(small_domains.flatmap(counts_over))
+    name = data.draw(st.sampled_from(histogram.scope))
+    parts = [histogram.restrict({name: cell}).total for cell in range(histogram.domain[name].size)]
+    assert parts == histogram.project([name]).counts.tolist()
+
+
+def test_counts_are_a_read_only_copy(people: Domain) -> None:
+    given_counts = np.array([1, 2, 3])
+    marginal = Marginal(people, ("sex",), given_counts)
+    given_counts[0] = 99
+    assert marginal.counts.tolist() == [1, 2, 3]
+    assert marginal.counts.dtype == np.int64
+    with pytest.raises(ValueError, match="read-only"):
+        marginal.counts[0] = 5
+    with pytest.raises(ValueError, match="read-only"):
+        marginal.expand(("sex", "income")).counts[0] = 5
+
+
+def test_a_histogram_is_the_marginal_of_the_full_scope() -> None:
+    domain = Domain((CategoricalAttribute("a", (0, 1)), CategoricalAttribute("b", (0, 1))))
+    histogram = Histogram(domain, np.array([[1, 2], [3, 4]]))
+    assert isinstance(histogram, Marginal)
+    assert histogram.scope == ("a", "b")
+    assert histogram.total == 10
+    with pytest.raises(ScopeError, match=r"expected counts of shape \(2, 2\)"):
+        Histogram(domain, np.array([1, 2]))
+
+
+def test_projecting_names_in_any_order_gives_the_declared_order(table: Marginal) -> None:
+    assert table.project(["income", "sex"]).scope == ("sex", "income")
+    np.testing.assert_array_equal(table.project(["income", "sex"]).counts, table.counts)
+
+
+def test_counts_may_be_negative_and_of_any_integer_type(people: Domain) -> None:
+    marginal = Marginal(people, ("sex",), np.array([-1, 2, 3], dtype=np.int8))
+    assert marginal.total == 4
+    assert marginal.counts.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("scope", "counts", "message"),
+    [
+        (("income", "sex"), np.zeros((3, 3), dtype=int), "expected a scope in declared order"),
+        (("sex", "sex"), np.zeros((3, 3), dtype=int), "expected each attribute once"),
+        (("sexx",), np.zeros(3, dtype=int), "did you mean 'sex'"),
+        (("sex",), np.zeros(2, dtype=int), r"expected counts of shape \(3,\) over \['sex'\], got \(2,\)"),
+        (("sex",), np.zeros((3, 1), dtype=int), r"got \(3, 1\)"),
+        (("sex",), np.zeros(3), "expected integer counts, got dtype=float64"),
+        (("sex",), np.zeros(3, dtype=bool), "expected integer counts, got dtype=bool"),
+        (("sex",), np.full(3, 2**63, dtype=np.uint64), "counts"),
+        ((), np.zeros(1, dtype=int), r"expected counts of shape \(\)"),
+    ],
+)
+def test_counts_that_do_not_fit_the_scope_are_refused(
+    people: Domain, scope: tuple[str, ...], counts: NDArray[np.int64], message: str
+) -> None:
+    with pytest.raises(ScopeError, match=message):
+        Marginal(people, scope, counts)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            lambda table: table.project(["age"]),
+            r"expected attributes among \['sex', 'income'\], got \['age'\]",
+        ),
+        (lambda table: table.project(["sex", "sex"]), "expected each attribute once"),
+        (lambda table: table.expand(["sex", "age"]), "expected a scope that contains"),
+        (lambda table: table.restrict({"age": 0}), r"expected attributes among \['sex', 'income'\]"),
+        (lambda table: table.restrict({"sex": 3}), r"attribute 'sex' has cells 0\.\.2, got 3"),
+        (lambda table: table.restrict({"sex": -1}), r"attribute 'sex' has cells 0\.\.2, got -1"),
+    ],
+)
+def test_a_step_outside_the_scope_is_refused(
+    table: Marginal, wrong: Callable[[Marginal], Marginal], message: str
+) -> None:
+    with pytest.raises(ScopeError, match=message):
+        wrong(table)

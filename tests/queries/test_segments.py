@@ -1,0 +1,400 @@
+"""The weights of a predicate, against every value of every cell tried one by one."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import time
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from queries import (
+    UNITS,
+    Attribute,
+    CategoricalAttribute,
+    Domain,
+    Histogram,
+    IntegerAttribute,
+    LinearQuery,
+    NumericAttribute,
+    QueryError,
+    parse_where,
+)
+from queries.predicates import (
+    And,
+    Atom,
+    Between,
+    Comparison,
+    IsIn,
+    IsMissing,
+    IsOther,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Scalar,
+    atoms_of,
+)
+from queries.segments import count_where
+
+LAW = settings(max_examples=120, deadline=None)
+FullWeights: TypeAlias = Callable[[LinearQuery], NDArray[np.int64]]
+Truth: TypeAlias = bool | None
+Value: TypeAlias = Fraction | str | None  # None is an empty value, OTHER an undeclared one
+
+OTHER = "an undeclared value"
+GRID = Fraction(1, 2)  # every number in a comparison of a numeric attribute lies on this grid
+COMPARE: dict[Operator, Callable[[Fraction, Fraction], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+FLAGS = st.fixed_dictionaries({"missing": st.booleans(), "other": st.booleans()})
+INTEGERS = st.builds(
+    lambda low, extent, width, flags: IntegerAttribute("n", low, low + extent, width, **flags),
+    st.integers(-5, 5),
+    st.integers(0, 11),
+    st.integers(1, 5),
+    FLAGS,
+)
+NUMBERS = st.builds(
+    lambda edges, flags: NumericAttribute("x", tuple(sorted(edges)), **flags),
+    st.sets(st.integers(-3, 5), min_size=2, max_size=5),
+    FLAGS,
+)
+CATEGORIES = st.builds(
+    lambda size, flags: CategoricalAttribute("c", ("u", "v", "w")[:size], **flags), st.integers(1, 3), FLAGS
+)
+DOMAINS = st.builds(
+    lambda some: Domain(tuple(some)),
+    st.tuples(INTEGERS, NUMBERS, CATEGORIES)
+    .flatmap(st.permutations)
+    .flatmap(lambda every: st.integers(1, 3).map(lambda count: every[:count])),
+)
+
+
+# --- the meaning, worked value by value --------------------------------------------------------------------
+
+
+def _values_by_cell(attribute: Attribute) -> list[list[Value]]:
+    """Return values that stand for each cell, all of one weight inside a cell."""
+    cells: list[list[Value]] = []
+    if isinstance(attribute, IntegerAttribute):
+        numbers = range(attribute.minimum, attribute.maximum + 1)
+        for start in range(0, len(numbers), attribute.width):
+            cells.append([Fraction(number) for number in numbers[start : start + attribute.width]])
+    elif isinstance(attribute, NumericAttribute):
+        for low, high in itertools.pairwise(map(Fraction, attribute.edges)):
+            cells.append([low + GRID * (2 * step + 1) / 2 for step in range(int((high - low) / GRID))])
+    else:
+        cells.extend([str(value)] for value in attribute.values)
+    cells.extend([[None]] if attribute.missing else [])
+    cells.extend([[OTHER]] if attribute.other else [])
+    return cells
+
+
+def _compared(atom: Atom, value: Value) -> Truth:
+    """Return what SQL says of one comparison: None where it is unknown."""
+    if isinstance(atom, IsMissing | IsOther):
+        return value is None if isinstance(atom, IsMissing) else value == OTHER
+    if value is None:
+        return None
+    if atom.attribute == "c":
+        return _same_category(atom, value)
+    # An undeclared number is not known to lie anywhere.
+    return _in_order(atom, value) if isinstance(value, Fraction) else None
+
+
+def _same_category(atom: Comparison | Between | IsIn, value: Value) -> bool:
+    """Return whether a category is meant; an undeclared one differs from every declared one."""
+    assert not isinstance(atom, Between)
+    if isinstance(atom, IsIn):
+        return value in atom.values
+    return (value == atom.value) == (atom.operator == "eq")
+
+
+def _in_order(atom: Comparison | Between | IsIn, value: Fraction) -> bool:
+    if isinstance(atom, Comparison):
+        return COMPARE[atom.operator](value, Fraction(atom.value))
+    if isinstance(atom, Between):
+        return Fraction(atom.low) <= value <= Fraction(atom.high)
+    return value in {Fraction(member) for member in atom.values}
+
+
+def _joined(truths: Iterable[Truth], decisive: bool) -> Truth:
+    found = set(truths)
+    return decisive if decisive in found else None if None in found else not decisive
+
+
+def _holds(predicate: Predicate, values: dict[str, Value]) -> Truth:
+    if isinstance(predicate, Not):
+        inner = _holds(predicate.child, values)
+        return None if inner is None else not inner
+    if isinstance(predicate, And):
+        return _joined([_holds(child, values) for child in predicate.children], decisive=False)
+    if isinstance(predicate, Or):
+        return _joined([_holds(child, values) for child in predicate.children], decisive=True)
+    return _compared(predicate, values[predicate.attribute])
+
+
+def _shares(predicate: Predicate, domain: Domain) -> dict[tuple[int, ...], Fraction]:
+    """Return the share of each cell of the domain where the predicate is true."""
+    shares = {}
+    by_cell = [_values_by_cell(attribute) for attribute in domain]
+    for cell in np.ndindex(domain.shape):
+        choices = [values[code] for values, code in zip(by_cell, cell, strict=True)]
+        points = list(itertools.product(*choices))
+        true = sum(_holds(predicate, dict(zip(domain.names, point, strict=True))) is True for point in points)
+        shares[cell] = Fraction(true, len(points))
+    return shares
+
+
+# --- random questions --------------------------------------------------------------------------------------
+
+
+def _numeric_atoms(attribute: IntegerAttribute | NumericAttribute) -> st.SearchStrategy[Atom]:
+    name, integer = attribute.name, isinstance(attribute, IntegerAttribute)
+    low, high = int(attribute.boundaries[0]), int(attribute.boundaries[-1])
+    numbers = st.integers(2 * low - 2, 2 * high + 2).map(lambda twice: twice / 2)
+    ordered = st.sampled_from(["lt", "le", "gt", "ge"])
+    kinds: list[st.SearchStrategy[Atom]] = [
+        st.builds(Comparison, st.just(name), ordered, numbers),
+        st.lists(numbers, min_size=2, max_size=2).map(lambda ends: Between(name, min(ends), max(ends))),
+    ]
+    if integer:
+        points = st.integers(low, high - 1)
+        kinds.append(st.builds(Comparison, st.just(name), st.sampled_from(["eq", "ne"]), points))
+        kinds.append(st.lists(points, min_size=1, max_size=4).map(lambda values: IsIn(name, tuple(values))))
+    return st.one_of(kinds).filter(lambda atom: _is_satisfied(atom, attribute))
+
+
+def _is_satisfied(atom: Atom, attribute: Attribute) -> bool:
+    """Return whether some value meets the comparison: an empty range is refused, not answered."""
+    if isinstance(atom, Comparison) and atom.operator == "ne":
+        return True
+    return any(_compared(atom, value) for cell in _values_by_cell(attribute) for value in cell)
+
+
+def _atoms(attribute: Attribute) -> st.SearchStrategy[Atom]:
+    special: list[Atom] = [IsMissing(attribute.name)] if attribute.missing else []
+    special += [IsOther(attribute.name)] if attribute.other else []
+    if isinstance(attribute, CategoricalAttribute):
+        values = st.sampled_from(attribute.values)
+        equal = st.builds(Comparison, st.just("c"), st.sampled_from(["eq", "ne"]), values)
+        listed = st.lists(values, min_size=1, max_size=3).map(lambda several: IsIn("c", tuple(several)))
+        usual: st.SearchStrategy[Atom] = equal | listed
+    else:
+        usual = _numeric_atoms(attribute)
+    return usual | st.sampled_from(special) if special else usual
+
+
+def _predicates(domain: Domain) -> st.SearchStrategy[Predicate]:
+    def grown(children: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
+        several = st.lists(children, min_size=1, max_size=3).map(tuple)
+        return st.one_of(several.map(And), several.map(Or), children.map(Not))
+
+    atoms: st.SearchStrategy[Predicate] = st.one_of([_atoms(attribute) for attribute in domain])
+    return st.recursive(atoms, grown, max_leaves=6)
+
+
+# --- the laws ----------------------------------------------------------------------------------------------
+
+
+@LAW
+@given(data=st.data())
+def test_a_weight_is_the_share_of_the_cell_where_the_condition_is_true(
+    data: st.DataObject, full_weights: FullWeights
+) -> None:
+    domain = data.draw(DOMAINS)
+    predicate = data.draw(_predicates(domain))
+    query = count_where(predicate, domain)
+    shares = _shares(predicate, domain)
+    weights = full_weights(query)
+    assert {cell: int(weights[cell]) for cell in shares} == {
+        cell: round(share * UNITS) for cell, share in shares.items()
+    }
+    assert set(query.scope) <= {atom.attribute for atom in atoms_of(predicate)}
+
+
+@LAW
+@given(data=st.data())
+def test_an_aligned_question_takes_whole_cells_only(data: st.DataObject) -> None:
+    domain = data.draw(DOMAINS)
+    predicate = data.draw(_predicates(domain))
+    shares = set(_shares(predicate, domain).values())
+    assume(shares != {Fraction(0)})
+    assert count_where(predicate, domain).aligned == (shares <= {Fraction(0), Fraction(1)})
+
+
+@LAW
+@given(data=st.data())
+def test_a_condition_and_its_negation_never_count_one_record_twice(
+    data: st.DataObject, full_weights: FullWeights
+) -> None:
+    domain = data.draw(DOMAINS)
+    predicate = data.draw(_predicates(domain))
+    both = full_weights(count_where(predicate, domain)) + full_weights(count_where(Not(predicate), domain))
+    assert int(both.max()) <= UNITS + 1  # each is rounded once
+    known = all(isinstance(atom, IsMissing | IsOther) for atom in atoms_of(predicate)) or not any(
+        attribute.missing or attribute.other for attribute in domain
+    )
+    if known:
+        assert int(both.min()) >= UNITS - 1
+
+
+# --- examples worked by hand -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table() -> Domain:
+    return Domain(
+        (
+            IntegerAttribute("age", 0, 29, 10, missing=True, other=True),
+            NumericAttribute("income", (0, 100, 400)),
+            CategoricalAttribute("sex", ("f", "m"), missing=True, other=True),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "shares"),
+    [
+        ("age >= 10", [0, 1, 1, 0, 0]),
+        ("age < 13", [1, 0.3, 0, 0, 0]),
+        ("age = 13", [0, 0.1, 0, 0, 0]),
+        ("age <> 13", [1, 0.9, 1, 0, 0]),
+        ("age IN (13, 14, 13, 29)", [0, 0.2, 0.1, 0, 0]),
+        ("age BETWEEN 5 AND 24", [0.5, 1, 0.5, 0, 0]),
+        ("NOT age BETWEEN 5 AND 24", [0.5, 0, 0.5, 0, 0]),
+        ("age < 13 OR age >= 13", [1, 1, 1, 0, 0]),
+        ("age < 13 AND age >= 13", [0, 0, 0, 0, 0]),
+        ("age < 13 AND age >= 12", [0, 0.1, 0, 0, 0]),
+        ("age IS NULL", [0, 0, 0, 1, 0]),
+        ("age IS NOT NULL", [1, 1, 1, 0, 1]),
+        ("age >= 10 OR age IS NULL", [0, 1, 1, 1, 0]),
+        ("income < 50", [0.5, 0]),
+        ("income >= 100", [0, 1]),
+        ("income < 200 AND income >= 50", [0.5, 1 / 3]),
+        ("sex = 'f'", [1, 0, 0, 0]),
+        ("sex <> 'f'", [0, 1, 0, 1]),
+        ("NOT sex = 'f'", [0, 1, 0, 1]),
+        ("sex NOT IN ('f', 'm')", [0, 0, 0, 1]),
+        ("sex IS NULL", [0, 0, 1, 0]),
+    ],
+)
+def test_the_share_of_each_cell_is_as_worked_by_hand(table: Domain, where: str, shares: list[float]) -> None:
+    query = parse_where(where, table)
+    weights = query.weights() if query.scope else np.full(len(shares), query.answer(_one(table)))
+    assert weights.tolist() == [round(share * UNITS) for share in shares]
+    assert query.aligned == all(share in (0, 1) for share in shares)
+
+
+def _one(domain: Domain) -> Histogram:
+    counts = np.zeros(domain.shape, dtype=np.int64)
+    counts.flat[0] = 1
+    return Histogram(domain, counts)
+
+
+def test_undeclared_values_are_counted_by_a_structured_question_only(table: Domain) -> None:
+    assert parse_where({"age": {"is_other": True}}, table).weights().tolist() == [0, 0, 0, 0, UNITS]
+    assert parse_where({"sex": {"is_other": False}}, table).weights().tolist() == [UNITS] * 3 + [0]
+
+
+def test_two_cut_cells_multiply_before_they_are_rounded(table: Domain) -> None:
+    query = parse_where("age < 3 AND income < 300", table)
+    assert not query.aligned
+    assert query.weights()[0].tolist() == [round(0.3 * UNITS), round(0.2 * UNITS)]
+    thirds = Domain(tuple(NumericAttribute(name, (0, 3)) for name in "ab"))
+    assert parse_where("a < 1 AND b < 1", thirds).answer(_one(thirds)) == round(Fraction(UNITS, 9))
+
+
+def test_an_or_over_two_attributes_joins_their_cells(table: Domain) -> None:
+    query = parse_where("age < 10 OR sex = 'm'", table)
+    assert query.scope == ("age", "sex")
+    assert query.aligned
+    expected = np.zeros((5, 4), dtype=np.int64)
+    expected[0, :] = UNITS
+    expected[:, 1] = UNITS
+    np.testing.assert_array_equal(query.weights(), expected)
+
+
+def test_independent_terms_stay_factors(table: Domain) -> None:
+    query = parse_where("age < 10 AND sex = 'm' AND income >= 100", table)
+    assert [factor.scope for factor in query.factors] == [("age",), ("income",), ("sex",)]
+    assert query.is_box
+
+
+@pytest.mark.parametrize("empty", ["", "  \n", {}])
+def test_an_empty_condition_counts_everybody(table: Domain, empty: str | dict[str, object]) -> None:
+    query = parse_where(empty, table)
+    assert (query.scope, query.aligned, query.describe()) == ((), True, "everybody")
+
+
+def test_a_range_over_all_values_still_leaves_out_empty_ones(table: Domain) -> None:
+    assert parse_where("age >= 0", table).weights().tolist() == [UNITS, UNITS, UNITS, 0, 0]
+    assert parse_where("income >= 0", table).describe() == "everybody"
+
+
+def test_thirds_of_a_cell_add_up_to_a_whole_one() -> None:
+    domain = Domain((NumericAttribute("x", (0, 1)),))
+    query = parse_where("x < 0.1 OR x BETWEEN 0.1 AND 0.7 OR x >= 0.7", domain)
+    assert query.aligned
+    assert query.answer(_one(domain)) == UNITS
+
+
+def test_declarations_that_look_alike_are_not_mixed_up() -> None:
+    numbers = Domain((CategoricalAttribute("flag", (1, 0)),))
+    booleans = Domain((CategoricalAttribute("flag", (True, False)),))
+    assert parse_where("flag = 1", numbers).weights().tolist() == [UNITS, 0]
+    assert parse_where("flag = TRUE", booleans).weights().tolist() == [UNITS, 0]
+    with pytest.raises(QueryError, match="has the values true, false; got 1"):
+        parse_where("flag = 1", booleans)
+
+
+def test_whole_numbers_beyond_float_precision_are_told_apart() -> None:
+    domain = Domain((IntegerAttribute("n", 2**53 - 4, 2**53 - 1),))
+    assert parse_where({"n": {"eq": 2**53 - 1}}, domain).weights().tolist() == [0, 0, 0, UNITS]
+    with pytest.raises(QueryError, match="whole numbers from"):
+        parse_where({"n": {"eq": 2**53 + 1}}, domain)
+
+
+def test_a_condition_that_joins_too_many_cells_is_refused() -> None:
+    domain = Domain(tuple(IntegerAttribute(name, 0, 999) for name in "abc"))
+    assert parse_where("a < 5 AND b < 5 AND c < 5", domain).is_box
+    with pytest.raises(QueryError, match=r"joins a, b, c would need 1,000,000,000 weights") as caught:
+        parse_where("a < 5 OR b < 5 OR c < 5", domain)
+    assert caught.value.code == "too_large"
+
+
+def test_shares_that_multiply_over_too_many_cells_are_refused() -> None:
+    domain = Domain(tuple(IntegerAttribute(name, 0, 9999, 2) for name in "ab"))
+    with pytest.raises(QueryError, match="joins a, b would need 25,000,000 weights") as caught:
+        parse_where("a < 5 AND b < 5", domain)
+    assert caught.value.code == "too_large"
+
+
+@pytest.mark.parametrize("value", [3, 2.5, "u"])
+def test_a_name_that_is_not_declared_is_refused(value: Scalar) -> None:
+    domain = Domain((CategoricalAttribute("c", ("u",)),))
+    with pytest.raises(QueryError, match="unknown attribute 'd'") as caught:
+        count_where(Comparison("d", "eq", value, position=9), domain)
+    assert (caught.value.code, caught.value.position) == ("unknown_attribute", 9)
+
+
+def test_many_comparisons_of_a_long_attribute_are_quick() -> None:
+    domain = Domain((IntegerAttribute("n", 0, 499_999),))
+    parse_where("n > 5", domain)
+    start = time.process_time()
+    parse_where(" OR ".join(f"n > {number}" for number in range(40)), domain)
+    assert time.process_time() - start < 1.2
