@@ -8,7 +8,10 @@ from fractions import Fraction
 from pmw.errors import BudgetError, BudgetExhaustedError
 from pmw.privacy import Budget, Charge, Composition, zcdp_rho
 
-__all__ = ["PrivacyFilter", "open_filter"]
+__all__ = [
+    "open_filter",
+    "PrivacyFilter",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,11 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Answer", "Source", "Spent"]
+__all__ = [
+    "Answer",
+    "Source",
+    "Spent",
+]
 
 
 class Source(enum.Enum):
@@ -89,5 +93,5 @@ class Answer:
             low, high = self.interval
             text += f", between {low:,.0f} and {high:,.0f} at {self.confidence:.0%} confidence"
         if not self.aligned:
-            text += ", with fractions of cells"
+            text += "; cells that the condition cuts are taken as evenly filled"
         return text

@@ -22,11 +22,11 @@ from pmw.errors import BudgetError
 from pmw.sparse_vector import NoiseKind, Outcome, Sides, Sparse, ThresholdTest
 
 __all__ = [
-    "OutputLaw",
     "ComparisonTables",
     "neighbor_patterns",
     "output_law",
     "output_law_of",
+    "OutputLaw",
     "renyi_divergence",
     "tables_of",
     "worst_log_ratio",

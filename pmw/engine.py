@@ -47,7 +47,11 @@ from pmw.store import IntentRow, Outcome, SessionStore
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 
-__all__ = ["Ask", "Engine", "next_seed"]
+__all__ = [
+    "Ask",
+    "Engine",
+    "next_seed",
+]
 
 _BATCH = 256  # questions per intent
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
@@ -115,18 +119,26 @@ class Engine:
             QueryError: a request's mark was used for another question; nothing is answered then.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
+        if self._interrupted:
+            self._load()  # first, so that what it finishes is found among the stored answers
         answers: dict[int, Answer] = {}
         waiting: list[int] = []
-        first: dict[bytes, int] = {}  # where a question stands first among those that wait
+        first: dict[bytes | str, int] = {}  # where a question, or a mark, stands first among those that wait
         repeats: dict[int, int] = {}
         for place, ask in enumerate(asks):
             stored = self._stored_answer(ask)
+            earlier = first.get(ask.key if ask.request_id is None else ask.request_id)
             if stored is not None:
                 answers[place] = stored
-            elif ask.key in first and ask.request_id is None and not ask.fresh:
-                repeats[place] = first[ask.key]
+            elif earlier is not None and ask.request_id is not None:
+                _require_same(ask, asks[earlier].key)
+                repeats[place] = earlier
+            elif earlier is not None and not ask.fresh:
+                repeats[place] = earlier
             else:
                 first.setdefault(ask.key, place)
+                if ask.request_id is not None:
+                    first[ask.request_id] = place
                 waiting.append(place)
         repeated = len(asks) - len(waiting)
         while waiting:
@@ -146,12 +158,8 @@ class Engine:
 
     def _stored_answer(self, ask: Ask) -> Answer | None:
         row = None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
-        if row is not None and row.query_key != ask.key:
-            raise QueryError(
-                f"request_id {ask.request_id!r} was used for another question; choose a new one",
-                code="bad_request",
-                position="request_id",
-            )
+        if row is not None:
+            _require_same(ask, row.query_key)
         if row is None and not ask.fresh:
             row = self._store.newest_answer(ask.key)
         return None if row is None else read_answer(row, ask.query, self._state)
@@ -160,8 +168,6 @@ class Engine:
 
     def _answer_batch(self, asks: Sequence[Ask]) -> tuple[Answer, ...]:
         """Answer questions up to and including the first positive, durably."""
-        if self._interrupted:
-            self._load()
         proposal = propose(self._state, [ask.query for ask in asks])
         requests = [ask.request_id for ask in asks]
         if not proposal.requests:
@@ -245,6 +251,15 @@ class Engine:
         if form is None:
             raise DataError("the session was opened on a table in memory; give that table to resume it")
         return TableFile.from_dict(form)
+
+
+def _require_same(ask: Ask, key: bytes) -> None:
+    if ask.key != key:
+        raise QueryError(
+            f"request_id {ask.request_id!r} was used for another question; choose a new one",
+            code="bad_request",
+            position="request_id",
+        )
 
 
 def _with_answers(

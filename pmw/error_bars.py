@@ -17,7 +17,12 @@ from pmw.privacy import Composition
 from pmw.state import PublicState
 from queries.linear import UNITS, LinearQuery
 
-__all__ = ["certified_answer", "is_covered", "measured_answer", "untested_answer"]
+__all__ = [
+    "certified_answer",
+    "is_covered",
+    "measured_answer",
+    "untested_answer",
+]
 
 
 def is_covered(state: PublicState, query: LinearQuery) -> bool:

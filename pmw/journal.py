@@ -47,6 +47,7 @@ from queries.linear import LinearQuery
 
 __all__ = [
     "answer_row",
+    "batch_outcome",
     "duals_of",
     "first_facts",
     "ledger_rows",
@@ -56,7 +57,6 @@ __all__ = [
     "opening_outcome",
     "read_answer",
     "secret_facts",
-    "batch_outcome",
 ]
 
 

@@ -9,7 +9,9 @@ from typing import IO
 
 from pmw.errors import SessionLockedError, StoreError
 
-__all__ = ["SessionLock"]
+__all__ = [
+    "SessionLock",
+]
 
 
 class SessionLock:

@@ -40,21 +40,21 @@ from pmw.state import PublicState, SecretState, Total
 from queries.linear import UNITS, LinearQuery
 
 __all__ = [
-    "LedgerEntry",
-    "OpeningDraws",
-    "Proposal",
-    "BatchDraws",
-    "QueryRequest",
     "answers_of",
+    "batch_entries",
+    "BatchDraws",
     "correct",
     "draw_opening",
     "draw_tests",
+    "LedgerEntry",
     "opening_entries",
+    "OpeningDraws",
+    "Proposal",
     "propose",
+    "QueryRequest",
     "released_total",
     "settle",
     "settle_opening",
-    "batch_entries",
 ]
 
 

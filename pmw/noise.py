@@ -26,7 +26,13 @@ from numpy.typing import NDArray
 from pmw.errors import NoiseError
 from pmw.randomness import BitSource
 
-__all__ = ["DiscreteGaussian", "DiscreteLaplace", "Distribution", "Geometric", "uniform_below"]
+__all__ = [
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Distribution",
+    "Geometric",
+    "uniform_below",
+]
 
 _LARGEST_PART = 2**50  # numerator and denominator of a scale: products with small counts fit in int64
 

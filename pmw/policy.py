@@ -12,7 +12,14 @@ from pmw.privacy import Budget, Composition, NeighboringRelation
 from pmw.sparse_vector import NoiseKind, NumericSparse, Sides
 from queries.domain import Domain
 
-__all__ = ["Contract", "Opening", "OpeningPlan", "Options", "QueryTestPlan", "UpdateRule"]
+__all__ = [
+    "Contract",
+    "Opening",
+    "OpeningPlan",
+    "Options",
+    "QueryTestPlan",
+    "UpdateRule",
+]
 
 
 class Opening(enum.Enum):

@@ -18,13 +18,13 @@ from typing import TypeAlias
 from pmw.errors import BudgetError
 
 __all__ = [
+    "as_fraction",
     "Budget",
     "Charge",
     "Composition",
+    "gaussian_charge",
     "NeighboringRelation",
     "Number",
-    "as_fraction",
-    "gaussian_charge",
     "pure_charge",
     "round_up",
     "zcdp_epsilon",

@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
 
-__all__ = ["SEED_BYTES", "BitSource", "fresh_seed", "repeatable_seed"]
+__all__ = [
+    "BitSource",
+    "fresh_seed",
+    "repeatable_seed",
+    "SEED_BYTES",
+]
 
 SEED_BYTES = 32
 _BLOCK = 1 << 16  # bytes made per call of the extendable-output function

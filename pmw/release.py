@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -22,7 +22,14 @@ from queries.schema import format_schema
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RowPlan", "export_csv", "guarantee", "manifest", "program_version", "synthetic_frame"]
+__all__ = [
+    "export_csv",
+    "guarantee",
+    "manifest",
+    "program_version",
+    "RowPlan",
+    "synthetic_frame",
+]
 
 _MOST_ROWS = 10**8
 
@@ -115,9 +122,8 @@ def export_csv(state: PublicState, path: Path, plan: RowPlan, *, force: bool = F
             raise ReleaseError(f"{target} exists; choose another name, or overwrite it with --force")
     frame = synthetic_frame(state, plan)
     form = manifest(state, plan, len(frame))
-    _write(path, lambda temporary: frame.to_csv(temporary, index=False, lineterminator="\n"))
-    text = json.dumps(form, indent=2, ensure_ascii=False) + "\n"
-    _write(beside, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    _write(path, lambda stream: frame.to_csv(stream, index=False, lineterminator="\n"))
+    _write(beside, lambda stream: stream.write(json.dumps(form, indent=2, ensure_ascii=False) + "\n"))
     return form
 
 
@@ -129,11 +135,12 @@ def program_version() -> str:
         return "unknown"
 
 
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all."""
+def _write(path: Path, write: Callable[[TextIO], object]) -> None:
+    """Write a text file whole or not at all."""
     temporary = path.with_name(path.name + ".partial")
     try:
-        write(temporary)
+        with open(temporary, "w", encoding="utf-8", newline="") as stream:
+            write(stream)
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

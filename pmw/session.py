@@ -38,7 +38,14 @@ from queries.parsing import Question, parse_where
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Asked", "Session", "open_session", "read_session", "remembered_table", "resume_session"]
+__all__ = [
+    "Asked",
+    "open_session",
+    "read_session",
+    "remembered_table",
+    "resume_session",
+    "Session",
+]
 
 Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question
 

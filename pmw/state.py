@@ -11,7 +11,11 @@ from pmw.sparse_vector import NoisyThreshold
 from queries.domain import Domain
 from queries.linear import LinearQuery
 
-__all__ = ["PublicState", "SecretState", "Total"]
+__all__ = [
+    "PublicState",
+    "SecretState",
+    "Total",
+]
 
 
 @dataclass(frozen=True, slots=True)

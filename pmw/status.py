@@ -7,7 +7,10 @@ from typing import Any
 
 from pmw.state import PublicState
 
-__all__ = ["Status", "status_of"]
+__all__ = [
+    "Status",
+    "status_of",
+]
 
 
 @dataclass(frozen=True, slots=True)

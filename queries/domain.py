@@ -17,13 +17,13 @@ from queries.errors import DomainError, ScopeError
 
 __all__ = [
     "Attribute",
+    "canonical_text",
     "CategoricalAttribute",
     "CategoricalValue",
     "Domain",
     "IntegerAttribute",
-    "NumericAttribute",
-    "canonical_text",
     "nearest",
+    "NumericAttribute",
 ]
 
 CategoricalValue: TypeAlias = str | int | bool

@@ -52,6 +52,9 @@ class QueryError(QueriesError, ValueError):
             ``wrong_kind``, ``empty_range``, ``too_long``, ``too_large``, ``bad_request``.
         position: a character offset into the text (from 0), or a path such as ``where.age.between``
             into a structured question; None where there is none.
+
+    Attributes:
+        text: the text that ``position`` counts in; None where there is none.
     """
 
     def __init__(self, message: str, *, code: str, position: int | str | None = None) -> None:
@@ -59,6 +62,7 @@ class QueryError(QueriesError, ValueError):
         self.message = message
         self.code = code
         self.position = position
+        self.text: str | None = None
 
     def to_dict(self) -> dict[str, str | int | None]:
         """Return the error object of the answer format: code, message and position."""

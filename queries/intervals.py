@@ -20,7 +20,12 @@ from queries.domain import (
 from queries.errors import QueryError
 from queries.predicates import Atom, Between, Comparison, IsIn, IsMissing, IsOther, Position, Scalar
 
-__all__ = ["categorical_cells", "intervals", "resolve_attribute", "special_cell"]
+__all__ = [
+    "categorical_cells",
+    "intervals",
+    "resolve_attribute",
+    "special_cell",
+]
 
 OrderedAttribute: TypeAlias = IntegerAttribute | NumericAttribute
 

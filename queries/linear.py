@@ -19,7 +19,11 @@ from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.marginal import Marginal
 
-__all__ = ["UNITS", "Factor", "LinearQuery"]
+__all__ = [
+    "Factor",
+    "LinearQuery",
+    "UNITS",
+]
 
 UNITS = 2**20  # units per record: the grid of weights and answers
 

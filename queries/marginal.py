@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from queries.domain import Domain
 from queries.errors import ScopeError
 
-__all__ = ["Histogram", "Marginal"]
+__all__ = [
+    "Histogram",
+    "Marginal",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

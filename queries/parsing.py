@@ -13,7 +13,14 @@ from queries.linear import LinearQuery
 from queries.segments import count_where
 from queries.structured import structured_predicate
 
-__all__ = ["Question", "QuestionId", "parse_line", "parse_question", "parse_where", "read_line"]
+__all__ = [
+    "parse_line",
+    "parse_question",
+    "parse_where",
+    "Question",
+    "QuestionId",
+    "read_line",
+]
 
 QuestionId: TypeAlias = str | int | None
 
@@ -49,7 +56,11 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
     if isinstance(where, str):
         from queries.where_text import parse_predicate  # late: the SQL parser is only needed for texts
 
-        return count_where(parse_predicate(where, domain), domain)
+        try:
+            return count_where(parse_predicate(where, domain), domain)
+        except QueryError as error:
+            error.text = where
+            raise
     if isinstance(where, Mapping):
         return count_where(structured_predicate(where, domain), domain)
     raise QueryError("where must be a text or an object", code="bad_request", position="where")

@@ -13,8 +13,10 @@ from typing import Literal, TypeAlias
 __all__ = [
     "And",
     "Atom",
+    "atoms_of",
     "Between",
     "Comparison",
+    "connected_terms",
     "IsIn",
     "IsMissing",
     "IsOther",
@@ -23,10 +25,8 @@ __all__ = [
     "Or",
     "Position",
     "Predicate",
-    "Scalar",
-    "atoms_of",
-    "connected_terms",
     "push_negations",
+    "Scalar",
 ]
 
 Position: TypeAlias = int | str | None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,13 @@ from queries.errors import RecordsError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CodedRecords", "decode_records", "encode_records", "encode_value"]
+__all__ = [
+    "CodedRecords",
+    "decode_records",
+    "encode_records",
+    "encode_texts",
+    "encode_value",
+]
 
 DROPPED = -1  # the code of a value that drops its record
 
@@ -94,6 +100,33 @@ def encode_records(frame: pd.DataFrame, domain: Domain) -> CodedRecords:
         tuple(
             column[kept].astype(np.min_scalar_type(attribute.size - 1))
             for attribute, column in zip(domain, codes, strict=True)
+        ),
+    )
+
+
+def encode_texts(rows: Iterable[Sequence[str]], domain: Domain) -> CodedRecords:
+    """Return the cells of records given as texts, of every record that is not dropped, in order.
+
+    Args:
+        rows: one text per attribute, in declared order.
+        domain: the declared attributes.
+    """
+    known: list[dict[str, int]] = [{} for _ in domain]
+    kept = []
+    for row in rows:
+        codes = []
+        for attribute, text, cells in zip(domain, row, known, strict=True):
+            if text not in cells:
+                cells[text] = encode_value(attribute, text)
+            codes.append(cells[text])
+        if DROPPED not in codes:
+            kept.append(codes)
+    table = np.array(kept, dtype=np.int64).reshape(-1, len(domain))
+    return CodedRecords(
+        domain,
+        tuple(
+            table[:, place].astype(np.min_scalar_type(attribute.size - 1))
+            for place, attribute in enumerate(domain)
         ),
     )
 

@@ -18,7 +18,12 @@ from queries.domain import (
 )
 from queries.errors import DomainError, SchemaError
 
-__all__ = ["format_schema", "load_schema", "parse_schema", "save_schema"]
+__all__ = [
+    "format_schema",
+    "load_schema",
+    "parse_schema",
+    "save_schema",
+]
 
 _LARGEST_FILE = 16 * 2**20  # bytes
 

@@ -35,7 +35,9 @@ from queries.predicates import (
     push_negations,
 )
 
-__all__ = ["count_where"]
+__all__ = [
+    "count_where",
+]
 
 _LARGEST_FACTOR = 2**22  # cells of the weights of one condition that joins several attributes
 

@@ -23,7 +23,9 @@ from queries.predicates import (
     Scalar,
 )
 
-__all__ = ["structured_predicate"]
+__all__ = [
+    "structured_predicate",
+]
 
 _MOST_VALUES = 10_000
 

@@ -30,7 +30,10 @@ from queries.predicates import (
     Scalar,
 )
 
-__all__ = ["LONGEST_TEXT", "parse_predicate"]
+__all__ = [
+    "LONGEST_TEXT",
+    "parse_predicate",
+]
 
 LONGEST_TEXT = 4096  # bytes of UTF-8
 

@@ -11,7 +11,12 @@ from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.errors import ScopeError
 from queries.linear import LinearQuery
 
-__all__ = ["Workload", "all_marginals", "all_ranges", "random_conjunctions"]
+__all__ = [
+    "all_marginals",
+    "all_ranges",
+    "random_conjunctions",
+    "Workload",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
-__all__ = ["command"]
+__all__ = [
+    "command",
+]
 
 
 @click.command(

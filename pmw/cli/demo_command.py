@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-__all__ = ["command"]
+__all__ = [
+    "command",
+]
 
 
 @click.command(

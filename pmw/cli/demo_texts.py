@@ -9,7 +9,9 @@ from pmw.demo import DemoPlan, DemoResult
 from pmw.demo.scores import Baseline, Scores
 from pmw.release import guarantee
 
-__all__ = ["demo_text"]
+__all__ = [
+    "demo_text",
+]
 
 
 def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:

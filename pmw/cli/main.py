@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-__all__ = ["main"]
+__all__ = [
+    "main",
+]
 
 _COMMANDS = ("ask", "demo", "export", "open", "status")
 
@@ -52,11 +54,19 @@ def _refusal(error: Exception) -> _Refusal | None:
     if isinstance(error, SessionLockedError | SessionCorruptError):
         return _Refusal(str(error), 5)
     if isinstance(error, QueryError):
-        place = "" if error.position is None else f" (at {error.position})"
-        return _Refusal(f"{error.message}{place}", 4)
+        return _Refusal(error.message + _mark(error.text, error.position), 4)
     if isinstance(error, PMWError | QueriesError):
         return _Refusal(str(error), 1)
     return None
+
+
+def _mark(text: str | None, position: int | str | None) -> str:
+    """Return where in a question its fault lies: a mark under its text, or a path into it."""
+    if position is None:
+        return ""
+    if text is None or isinstance(position, str) or "\n" in text or len(text) > 200:
+        return f" (at {position})"
+    return f"\n  {text}\n  {' ' * position}^"
 
 
 @click.group(

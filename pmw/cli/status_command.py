@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-__all__ = ["command"]
+__all__ = [
+    "command",
+]
 
 
 @click.command(

@@ -15,7 +15,10 @@ from pmw.session import Session
 from queries.errors import QueryError
 from queries.parsing import Question, parse_question, read_line
 
-__all__ = ["answer_stream", "strict_code"]
+__all__ = [
+    "answer_stream",
+    "strict_code",
+]
 
 _READ = 1 << 16  # bytes at a time
 _LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away

@@ -19,7 +19,15 @@ from pmw.status import Status
 from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute
 from queries.linear import UNITS
 
-__all__ = ["answer_text", "example_where", "json_line", "opening_text", "say", "status_json", "status_text"]
+__all__ = [
+    "answer_text",
+    "example_where",
+    "json_line",
+    "opening_text",
+    "say",
+    "status_json",
+    "status_text",
+]
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # needs no quotes in a condition
 

@@ -8,12 +8,12 @@ from pmw.data.source import CountSource
 from pmw.data.tables import Table, TableFile, as_source, as_table_file
 
 __all__ = [
+    "as_source",
+    "as_table_file",
     "CountSource",
     "CsvDialect",
     "MemorySource",
+    "read_file",
     "Table",
     "TableFile",
-    "as_source",
-    "as_table_file",
-    "read_file",
 ]

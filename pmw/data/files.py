@@ -20,13 +20,16 @@ import numpy as np
 from pmw.data.memory import MemorySource
 from pmw.errors import DataError
 from queries.domain import CategoricalAttribute, Domain
-from queries.records import CodedRecords, encode_records
+from queries.records import CodedRecords, encode_records, encode_texts
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
-__all__ = ["CsvDialect", "read_file"]
+__all__ = [
+    "CsvDialect",
+    "read_file",
+]
 
 _LONGEST_LINE = 2**20  # bytes; a longer line is malformed
 _CHUNK = 50  # vectors of 2,048 rows at a time
@@ -91,10 +94,10 @@ def read_file(path: str | Path, domain: Domain, dialect: CsvDialect | None = Non
     try:
         with duckdb.connect(":memory:") as connection:
             if file.suffix.lower() in _PARQUET:
-                chunks = _parquet_chunks(connection, file, domain)
+                parts = _parquet_parts(connection, file, domain)
             else:
-                chunks = _csv_chunks(connection, file, domain, dialect or CsvDialect())
-            return MemorySource(_joined([encode_records(chunk, domain) for chunk in chunks], domain))
+                parts = _csv_parts(connection, file, domain, dialect or CsvDialect())
+            return MemorySource(_joined(list(parts), domain))
     except duckdb.Error:
         # The engine's own text may quote a record.
         raise DataError(f"{file}: the file could not be read as {_kind(file)}") from None
@@ -124,11 +127,9 @@ def _require_columns(file: Path, columns: list[str], domain: Domain) -> None:
 # --- CSV -------------------------------------------------------------------------------------------------
 
 
-def _csv_chunks(
+def _csv_parts(
     connection: duckdb.DuckDBPyConnection, file: Path, domain: Domain, dialect: CsvDialect
-) -> Iterator[pd.DataFrame]:
-    import pandas as pd  # late: only where tables are handled
-
+) -> Iterator[CodedRecords]:
     header = _header(file, dialect)
     _require_columns(file, header, domain)
     places = [header.index(name) for name in domain.names]
@@ -141,12 +142,12 @@ def _csv_chunks(
     bound = {"path": str(file), "quote": dialect.quote}
     connection.execute(plain, {**bound, "delimiter": dialect.delimiter, "width": len(header)})
     for chunk in _chunks(connection):
-        yield _cleaned(chunk.set_axis(list(domain.names), axis="columns"), dialect)
+        frame = chunk.set_axis(list(domain.names), axis="columns")
+        yield encode_records(_cleaned(frame, dialect), domain)
     connection.execute(f"SELECT line FROM ({_LINES}) WHERE contains(line, $quote)", bound)  # noqa: S608
     for chunk in _chunks(connection):
-        rows = [_split(line, dialect, len(header)) for line in chunk["line"]]
-        kept = [[row[place] for place in places] for row in rows if row is not None]
-        yield _cleaned(pd.DataFrame(kept, columns=list(domain.names), dtype="str"), dialect)
+        rows = (_split(line, dialect, len(header)) for line in chunk["line"])
+        yield encode_texts(([row[place] for place in places] for row in rows if row is not None), domain)
 
 
 def _chunks(connection: duckdb.DuckDBPyConnection) -> Iterator[pd.DataFrame]:
@@ -167,7 +168,7 @@ def _header(file: Path, dialect: CsvDialect) -> list[str]:
     fields = _split(line, dialect, None)
     if not fields or line == "":
         raise DataError(f"{file}: expected column names in the first line, got none")
-    return [field.strip(" \t") if dialect.trim else field for field in fields]
+    return fields
 
 
 def _split(line: str, dialect: CsvDialect, width: int | None) -> list[str] | None:
@@ -187,7 +188,8 @@ def _split(line: str, dialect: CsvDialect, width: int | None) -> list[str] | Non
         return None
     if len(rows) != 1 or (width is not None and len(rows[0]) != width):
         return None
-    return rows[0]
+    fields = [field.strip(" \t") for field in rows[0]] if dialect.trim else rows[0]
+    return ["" if field in dialect.missing_texts else field for field in fields]
 
 
 def _cleaned(frame: pd.DataFrame, dialect: CsvDialect) -> pd.DataFrame:
@@ -201,9 +203,9 @@ def _cleaned(frame: pd.DataFrame, dialect: CsvDialect) -> pd.DataFrame:
 # --- Parquet ---------------------------------------------------------------------------------------------
 
 
-def _parquet_chunks(
+def _parquet_parts(
     connection: duckdb.DuckDBPyConnection, file: Path, domain: Domain
-) -> Iterator[pd.DataFrame]:
+) -> Iterator[CodedRecords]:
     described = connection.execute("DESCRIBE SELECT * FROM read_parquet($path)", {"path": str(file)})
     kinds = {str(row[0]): str(row[1]) for row in described.fetchall()}
     _require_columns(file, list(kinds), domain)
@@ -217,4 +219,5 @@ def _parquet_chunks(
         f"SELECT {', '.join(fields)} FROM read_parquet($path)",  # noqa: S608 - names quoted above
         {"path": str(file)},
     )
-    yield from _chunks(connection)
+    for chunk in _chunks(connection):
+        yield encode_records(chunk, domain)

@@ -21,7 +21,9 @@ from queries.schema import format_schema
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MemorySource"]
+__all__ = [
+    "MemorySource",
+]
 
 _MOST_CACHED_CELLS = 2**24
 _LARGEST_SCOPE = 2**28  # cells of one marginal

@@ -8,7 +8,9 @@ from typing import Protocol
 from queries.domain import Domain
 from queries.marginal import Marginal
 
-__all__ = ["CountSource"]
+__all__ = [
+    "CountSource",
+]
 
 
 class CountSource(Protocol):

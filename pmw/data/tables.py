@@ -14,7 +14,12 @@ from queries.domain import Domain
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Table", "TableFile", "as_source", "as_table_file"]
+__all__ = [
+    "as_source",
+    "as_table_file",
+    "Table",
+    "TableFile",
+]
 
 
 @dataclass(frozen=True, slots=True)

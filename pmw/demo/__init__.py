@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from pmw.demo.run import DemoPlan, DemoResult, run_demo
 
-__all__ = ["DemoPlan", "DemoResult", "run_demo"]
+__all__ = [
+    "DemoPlan",
+    "DemoResult",
+    "run_demo",
+]

@@ -14,7 +14,10 @@ from pmw.demo.scores import Baseline, Scores
 from pmw.errors import DataError
 from pmw.state import PublicState
 
-__all__ = ["draw_errors", "draw_promises"]
+__all__ = [
+    "draw_errors",
+    "draw_promises",
+]
 
 _OURS, _THEIRS, _INK = "#1b6ca8", "#c8553d", "#333333"
 

@@ -27,7 +27,11 @@ from queries.workloads import random_conjunctions
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DemoPlan", "DemoResult", "run_demo"]
+__all__ = [
+    "DemoPlan",
+    "DemoResult",
+    "run_demo",
+]
 
 _BATCH = 500
 _OUTPUTS = ("session.pmw", "answers.jsonl", "synthetic.csv", "synthetic.csv.manifest.json", "error.png")

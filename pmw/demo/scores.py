@@ -14,7 +14,12 @@ from pmw.answers import Answer
 from pmw.privacy import Composition
 from pmw.state import PublicState
 
-__all__ = ["Baseline", "Scores", "noise_per_query", "score"]
+__all__ = [
+    "Baseline",
+    "noise_per_query",
+    "score",
+    "Scores",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

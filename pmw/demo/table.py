@@ -12,7 +12,10 @@ from queries.schema import parse_schema
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["fertility_domain", "fertility_table"]
+__all__ = [
+    "fertility_domain",
+    "fertility_table",
+]
 
 
 def fertility_domain() -> Domain:

@@ -15,19 +15,19 @@ from pmw.model.measurement import (
 )
 
 __all__ = [
-    "LARGEST_DENSE_DOMAIN",
+    "check_dense_size",
     "DenseDistribution",
+    "half_width",
+    "LARGEST_DENSE_DOMAIN",
     "MarginalMeasurement",
     "MarginalTerm",
     "Measurement",
+    "noise_variance",
     "NoiseLaw",
     "QueryMeasurement",
     "QueryTerm",
-    "SyntheticDistribution",
-    "Term",
-    "check_dense_size",
-    "half_width",
-    "noise_variance",
     "refit",
     "step",
+    "SyntheticDistribution",
+    "Term",
 ]

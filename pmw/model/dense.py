@@ -22,7 +22,13 @@ from queries.errors import ScopeError
 from queries.linear import UNITS, LinearQuery
 from queries.records import CodedRecords
 
-__all__ = ["LARGEST_DENSE_DOMAIN", "DenseDistribution", "DenseWorkspace", "check_dense_size"]
+__all__ = [
+    "check_dense_size",
+    "DenseDistribution",
+    "DenseWorkspace",
+    "LARGEST_DENSE_DOMAIN",
+    "project",
+]
 
 LARGEST_DENSE_DOMAIN = 10**8  # cells: 800 MB in float64
 _MOST_CACHED_CELLS = 2**22

@@ -18,7 +18,12 @@ from queries.domain import Domain
 from queries.linear import LinearQuery
 from queries.records import CodedRecords
 
-__all__ = ["MarginalTerm", "QueryTerm", "SyntheticDistribution", "Term"]
+__all__ = [
+    "MarginalTerm",
+    "QueryTerm",
+    "SyntheticDistribution",
+    "Term",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

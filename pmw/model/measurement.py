@@ -16,12 +16,12 @@ from queries.errors import ScopeError
 from queries.linear import UNITS, LinearQuery
 
 __all__ = [
+    "half_width",
     "MarginalMeasurement",
     "Measurement",
+    "noise_variance",
     "NoiseLaw",
     "QueryMeasurement",
-    "half_width",
-    "noise_variance",
 ]
 
 NoiseLaw: TypeAlias = DiscreteLaplace | DiscreteGaussian

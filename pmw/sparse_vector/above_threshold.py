@@ -20,7 +20,9 @@ from pmw.sparse_vector.threshold_test import (
     require_integers,
 )
 
-__all__ = ["AboveThreshold"]
+__all__ = [
+    "AboveThreshold",
+]
 
 
 @dataclass(frozen=True, slots=True)

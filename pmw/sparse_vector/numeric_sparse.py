@@ -16,7 +16,11 @@ from pmw.randomness import BitSource
 from pmw.sparse_vector.sparse import Sparse, SparseState, textbook_sigma
 from pmw.sparse_vector.threshold_test import NoiseKind, Outcome, Sides, ThresholdTest
 
-__all__ = ["NumericSparse", "ValueNoise"]
+__all__ = [
+    "NumericSparse",
+    "value_charge",
+    "ValueNoise",
+]
 
 _MARGIN = Fraction(1, 10**20)
 

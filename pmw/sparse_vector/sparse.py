@@ -16,7 +16,11 @@ from pmw.randomness import BitSource
 from pmw.sparse_vector.above_threshold import AboveThreshold
 from pmw.sparse_vector.threshold_test import NoiseKind, NoisyThreshold, Outcome, Sides, ThresholdTest
 
-__all__ = ["Sparse", "SparseState", "textbook_sigma"]
+__all__ = [
+    "Sparse",
+    "SparseState",
+    "textbook_sigma",
+]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

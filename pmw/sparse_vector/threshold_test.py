@@ -29,7 +29,14 @@ from pmw.errors import BudgetError
 from pmw.noise import DiscreteLaplace, Distribution, Geometric
 from pmw.randomness import BitSource
 
-__all__ = ["NoiseKind", "NoisyThreshold", "Outcome", "Sides", "ThresholdTest", "require_integers"]
+__all__ = [
+    "NoiseKind",
+    "NoisyThreshold",
+    "Outcome",
+    "require_integers",
+    "Sides",
+    "ThresholdTest",
+]
 
 
 class NoiseKind(enum.Enum):

@@ -203,6 +203,10 @@ def test_a_near_name_is_hinted_at(name: str, hint: str) -> None:
     assert nearest(name, ("age", "sex")) == hint
 
 
+def test_a_name_in_another_case_is_nearer_than_any_other() -> None:
+    assert nearest("male", ("Female", "Male")) == "; did you mean 'Male'?"
+
+
 def test_a_domain_keeps_names_and_shape_in_declared_order(people: Domain) -> None:
     assert people.names[:3] == ("age", "sex", "income")
     assert people.shape == (75, 3, 3, 16, 10, 2, 2)

@@ -1,0 +1,351 @@
+"""Every command: what it prints, what it refuses, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import Result
+
+from pmw.locking import SessionLock
+from pmw.session import read_session, resume_session
+
+Run = Callable[..., Result]
+OPEN = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")
+
+
+def test_opening_tells_what_was_bought_and_what_comes_next(people: Path, run: Run) -> None:
+    result = run(*OPEN, "--delta", "1e-9")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("Opened study.pmw over 'people': 4 attributes, 240 cells, about ")
+    assert lines[1].startswith("Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding")
+    assert lines[2] == (
+        "Bought at opening: the number of records and 4 one-attribute marginals (11.0% of the budget)."
+    )
+    assert lines[3].startswith("Tests look for errors above ")
+    assert lines[4] == "Next: pmw ask study.pmw \"region = 'north' AND member = TRUE\""
+    assert result.stderr == ""
+
+
+def test_the_next_command_that_opening_suggests_works(study: Path, run: Run) -> None:
+    result = run("ask", "study.pmw", "region = 'north' AND member = TRUE")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("About ")
+    assert "at 95% confidence" in result.stdout
+
+
+def test_one_question_prints_a_sentence_with_its_error_bar(study: Path, run: Run) -> None:
+    result = run("ask", "study.pmw", "age BETWEEN 30 AND 39 AND sex = 'Female'")
+    sentence, source = result.stdout.splitlines()
+    assert sentence.endswith("at 95% confidence; cells that the condition cuts are taken as evenly filled.")
+    assert source.startswith(
+        "(synthetic: from the model; released numbers bound its error; model version 0; "
+    )
+
+
+def test_one_question_as_json_has_the_documented_keys(study: Path, run: Run) -> None:
+    form = json.loads(run("ask", "study.pmw", "age >= 40", "--json").stdout)
+    assert list(form) == [
+        "count", "fraction", "interval", "confidence", "source", "aligned", "version", "spent",
+    ]  # fmt: skip
+    assert list(form["spent"]) == ["share", "epsilon_cap", "delta"]
+    assert form["spent"]["epsilon_cap"] == 1.0
+    assert form["source"] == "synthetic"
+
+
+def test_an_empty_condition_counts_everybody(study: Path, run: Run) -> None:
+    form = json.loads(run("ask", "study.pmw", "", "--json").stdout)
+    assert form["fraction"] == 1.0
+
+
+LINES = """\
+{"id": 1, "where": "age BETWEEN 30 AND 39 AND sex = 'Female'"}
+{"id": "two", "where": {"age": {"between": [30, 39]}, "sex": {"in": ["Female"]}}}
+{"id": 3, "where": "agee > 3"}
+not json
+{"where": {"region": {"eq": "nowhere"}}}
+
+{"id": 6, "where": ""}
+{"id": 7, "where": "age BETWEEN 40 AND 30"}
+{"id": 8, "where": "age >= 30", "request_id": "a"}
+{"id": 9, "where": "age >= 31", "request_id": "a"}
+{"id": 10, "where": "age >= 30", "request_id": "a"}
+"""
+
+
+def test_a_stream_answers_each_line_in_order_and_goes_on_after_a_bad_one(study: Path, run: Run) -> None:
+    result = run("ask", "study.pmw", "--stream", stdin=LINES)
+    assert result.exit_code == 0
+    forms = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [form["id"] for form in forms] == [1, "two", 3, None, None, 6, 7, 8, 9, 10]
+    assert {**forms[0], "id": None} == {**forms[1], "id": None}
+    errors = {form["id"]: form["error"] for form in forms if "error" in form and form["id"] is not None}
+    assert errors[3] == {
+        "code": "unknown_attribute",
+        "message": "unknown attribute 'agee'; declared are age, sex, region, member; did you mean 'age'?",
+        "position": 0,
+    }
+    assert errors[7]["code"] == "empty_range"
+    assert errors[9]["code"] == "bad_request"
+    assert forms[3]["error"]["code"] == "bad_request"
+    assert forms[4]["error"]["position"] == "where.region.eq"
+    assert {**forms[7], "id": 10} == forms[9]
+    _, status = read_session(study)
+    assert status.queries_answered == 5
+
+
+def test_a_strict_stream_tells_of_refused_questions_in_its_exit_code(study: Path, run: Run) -> None:
+    assert run("ask", "study.pmw", "--stream", "--strict", stdin=LINES).exit_code == 4
+    assert run("ask", "study.pmw", "--stream", "--strict", stdin='{"where": "age >= 30"}').exit_code == 0
+
+
+def test_strict_tells_of_an_exhausted_session(people: Path, run: Run) -> None:
+    run(*OPEN, "--update-limit", "1", "--threshold", "0.5")
+    questions = "".join(
+        json.dumps({"where": f"age >= {age} AND member = TRUE"}) + "\n" for age in range(21, 59)
+    )
+    run("ask", "study.pmw", "--stream", stdin=questions * 2)
+    result = run("ask", "study.pmw", "age >= 33 AND sex = 'Male' AND region = 'east'", "--strict")
+    assert result.exit_code == 3
+    assert "without an error bar" in result.stdout
+    assert run("ask", "study.pmw", "age >= 37 AND sex = 'Male' AND region = 'east'").exit_code == 0
+
+
+def test_fresh_answers_anew(study: Path, run: Run) -> None:
+    run("ask", "study.pmw", "age >= 40 AND member = TRUE")
+    run("ask", "study.pmw", "age >= 40 AND member = TRUE", "--fresh")
+    _, status = read_session(study)
+    assert status.queries_answered == 2
+
+
+def test_a_question_is_refused_with_exit_code_4_and_a_mark_at_its_place(study: Path, run: Run) -> None:
+    result = run("ask", "study.pmw", "age >= 30 AND sexx = 'Male'")
+    assert result.exit_code == 4
+    assert result.stdout == ""
+    assert result.stderr == (
+        "Error: unknown attribute 'sexx'; declared are age, sex, region, member; did you mean 'sex'?\n"
+        "  age >= 30 AND sexx = 'Male'\n"
+        "                ^\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [(), ("age > 3", "--stream")])
+def test_a_condition_or_a_stream_but_not_both(study: Path, run: Run, arguments: tuple[str, ...]) -> None:
+    result = run("ask", "study.pmw", *arguments)
+    assert result.exit_code == 2
+    assert "give a condition or --stream, one of the two" in result.stderr
+
+
+def test_the_status_has_the_documented_keys(study: Path, run: Run) -> None:
+    form = json.loads(run("status", "study.pmw", "--json").stdout)
+    assert list(form) == [
+        "budget_share", "epsilon_cap", "delta", "positives_used", "positives_limit",
+        "queries_answered", "total", "version", "model_cells",
+    ]  # fmt: skip
+    text = run("status", "study.pmw").stdout
+    assert "people (4 attributes, 240 cells)" in text
+    assert "differential privacy with epsilon = 1" in text
+
+
+def test_export_writes_rows_and_a_manifest(study: Path, run: Run) -> None:
+    result = run("export", "study.pmw", "--output", "rows.csv", "--seed", "4", "--rows", "50")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(
+        "Wrote 50 synthetic rows to rows.csv, and rows.csv.manifest.json beside it."
+    )
+    rows = pd.read_csv(study.parent / "rows.csv")
+    assert list(rows.columns) == ["age", "sex", "region", "member"]
+    manifest = json.loads((study.parent / "rows.csv.manifest.json").read_text())
+    assert (manifest["rows"], manifest["row_seed"], manifest["method"]) == (50, 4, "systematic rounding")
+    assert manifest["budget_share"] == pytest.approx(0.11, abs=0.001)
+    again = run("export", "study.pmw", "--output", "rows.csv")
+    assert again.exit_code == 1
+    assert again.stderr == "Error: rows.csv exists; choose another name, or overwrite it with --force\n"
+    assert run("export", "study.pmw", "--output", "rows.csv", "--force").exit_code == 0
+    shown = json.loads(
+        run("export", "study.pmw", "--output", "r2.csv", "--method", "independent", "--json").stdout
+    )
+    assert shown["method"] == "independent draws"
+
+
+def test_an_export_to_a_folder_that_is_not_there_is_told(study: Path, run: Run) -> None:
+    result = run("export", "study.pmw", "--output", "absent/rows.csv")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: absent/rows.csv: the file cannot be written: No such file or directory\n"
+    result = run("export", "study.pmw", "--output", "rows.csv", "--rows", "-5")
+    assert result.stderr == "Error: expected rows from 0 to 100,000,000, got rows=-5\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "message"),
+    [
+        (("--epsilon", "0"), 1, "expected epsilon > 0, got epsilon=0"),
+        (("--epsilon", "much"), 1, "expected a finite number for epsilon, got 'much'"),
+        (("--delta", "1"), 1, "expected 0 <= delta < 1, got delta=1"),
+        (("--data", "absent.csv"), 1, "expected a readable file, got absent.csv: no such file"),
+        (("--schema", "absent.toml"), 1, "expected a readable schema file, got absent.toml"),
+        (("--neighbors", "replace-one"), 1, "under replace-one no record may be dropped"),
+        (("--update-limit", "0"), 1, "expected update_limit from 1 to 1,000,000, got 0"),
+        (("--sides", "sideways"), 2, "'sideways' is not one of"),
+        (("--delimiter", ";;"), 1, "expected one ASCII character for delimiter, got ';;'"),
+    ],
+)
+def test_opening_refuses_what_cannot_be_and_leaves_no_session(
+    people: Path, run: Run, changed: tuple[str, str], code: int, message: str
+) -> None:
+    result = run(*OPEN, *changed)
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (people / "study.pmw").exists()
+
+
+BAD_SCHEMAS = {
+    "overlapping edges": (
+        '[[attributes]]\nname = "a"\nkind = "numeric"\nedges = [0, 5, 5, 9]\n',
+        "attribute 1 (line 1): attribute 'a': edges must increase or cells overlap, got 5, 5",
+    ),
+    "duplicate names": (
+        '[[attributes]]\nname = "a"\nkind = "integer"\nmin = 0\nmax = 3\n' * 2,
+        "attribute names must differ, got 'a' more than once",
+    ),
+    "no TOML": ("name = people", "expected TOML: "),
+}
+
+
+@pytest.mark.parametrize("fault", list(BAD_SCHEMAS))
+def test_a_faulty_schema_is_told_by_line(people: Path, run: Run, fault: str) -> None:
+    text, message = BAD_SCHEMAS[fault]
+    (people / "people.toml").write_text(text)
+    result = run(*OPEN)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: people.toml: ")
+    assert message in result.stderr
+
+
+def test_opening_over_a_session_is_refused(study: Path, run: Run) -> None:
+    result = run(*OPEN)
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "Error: study.pmw exists; choose another name, or go on with the session that it holds\n"
+    )
+
+
+def test_a_changed_table_is_refused_and_its_new_place_can_be_given(study: Path, run: Run) -> None:
+    table = study.parent / "people.csv"
+    table.rename(study.parent / "moved.csv")
+    question = "age >= 40 AND sex = 'Male'"
+    result = run("ask", "study.pmw", question)
+    assert result.exit_code == 1
+    assert "no such file" in result.stderr
+    assert run("ask", "study.pmw", question, "--data", "moved.csv").exit_code == 0
+    (study.parent / "moved.csv").write_text("age,sex,region,member\n30,Male,north,True\n")
+    result = run("ask", "study.pmw", "age >= 40 AND sex = 'Female'", "--data", "moved.csv")
+    assert result.stderr == "Error: the table differs from the one that the session was opened on\n"
+
+
+def test_a_session_in_use_has_exit_code_5(study: Path, run: Run) -> None:
+    lock = SessionLock(study)
+    result = run("ask", "study.pmw", "age >= 40")
+    assert result.exit_code == 5
+    assert "another process is using the session" in result.stderr
+    assert run("status", "study.pmw").exit_code == 0
+    lock.release()
+
+
+def test_a_file_that_is_no_session_has_exit_code_5(people: Path, run: Run) -> None:
+    for command in (("ask", "people.csv", "age > 30"), ("status", "people.csv"), ("status", "absent.pmw")):
+        result = run(*command)
+        assert result.exit_code == 5
+        assert result.stderr.startswith("Error: ")
+
+
+def test_every_choice_of_open_reaches_the_session(people: Path, run: Run) -> None:
+    result = run(
+        *OPEN, "--update", "step", "--opening", "none", "--update-limit", "4", "--threshold", "30",
+        "--learning-rate", "0.2", "--queries", "50", "--test-noise", "laplace", "--sides", "two-sided",
+        "--rounds", "redrawn", "--composition", "pure", "--confidence", "0.9", "--records-per-person", "2",
+        "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["positives_limit"] == 4
+    with resume_session(people / "study.pmw") as session:
+        options = session.state.contract.options
+        plan = session.state.plan
+    assert (options.update.value, options.opening.value, options.confidence) == ("step", "none", 0.9)
+    assert (options.records_per_person, options.expected_queries) == (2, 50)
+    assert plan is not None
+    assert (plan.threshold, plan.learning_rate) == (30 * 2**20, 0.2)
+    assert (plan.vector.sparse.redraw, plan.vector.sparse.test.sides.value) == (True, "two-sided")
+    assert plan.vector.sparse.test.noise.value == "laplace"
+
+
+def test_a_dialect_is_remembered(people: Path, run: Run) -> None:
+    text = (people / "people.csv").read_text().replace(",", ";").replace("north", "NA")
+    (people / "people.csv").write_text(text)
+    assert run(*OPEN, "--delta", "1e-9", "--delimiter", ";", "--missing-text", "NA").exit_code == 0
+    assert run("ask", "study.pmw", "region IS NULL AND sex = 'Male'").exit_code == 0
+
+
+def test_help_names_every_command_and_loads_no_numerical_library() -> None:
+    code = (
+        "import sys\nfrom pmw.cli import main\n"
+        "try:\n    main(['--help'], prog_name='pmw')\n"
+        "except SystemExit:\n    pass\n"
+        "print(sorted({'numpy', 'pandas', 'duckdb', 'sqlglot', 'scipy'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+    for command in ("ask", "demo", "export", "open", "status"):
+        assert f"\n  {command} " in done.stdout
+
+
+@pytest.mark.parametrize("command", ["ask", "demo", "export", "open", "status"])
+def test_every_command_has_help_with_examples(run: Run, command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "Examples:" in result.stdout
+    assert f"  pmw {command}" in result.stdout
+
+
+def test_an_unknown_command_is_a_usage_error(run: Run) -> None:
+    result = run("aks")
+    assert result.exit_code == 2
+    assert "No such command 'aks'" in result.stderr
+    assert run("--version").stdout.startswith("pmw, version ")
+
+
+def test_a_reader_that_goes_away_ends_the_stream_quietly(study: Path) -> None:
+    lines = b'{"where": "age >= 30"}\n' * 20_000
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pmw", "ask", str(study), "--stream"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=study.parent,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.close()
+    _, errors = process.communicate(lines)
+    assert b"Traceback" not in errors
+    _, status = read_session(study)
+    assert status.queries_answered > 0
+
+
+def test_a_slow_writer_gets_each_answer_at_once(study: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pmw", "ask", str(study), "--stream"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=study.parent, bufsize=0,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for number in range(3):
+        os.write(process.stdin.fileno(), b'{"id": %d, "where": "age >= %d"}\n' % (number, 30 + number))
+        assert json.loads(process.stdout.readline())["id"] == number
+    process.stdin.close()
+    assert process.wait() == 0
+    process.stdout.close()

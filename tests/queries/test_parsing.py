@@ -1,0 +1,238 @@
+"""Lines of JSON: what a question may hold, and how a line that is none is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from queries import Domain, QueryError, Question, parse_line, parse_question, parse_where
+from queries.parsing import read_line
+
+FUZZ = settings(max_examples=200, deadline=None)
+EVERYBODY = b'{"where": ""}'
+
+
+@pytest.mark.parametrize(
+    ("line", "identifier", "request_id", "words"),
+    [
+        (EVERYBODY, None, None, "everybody"),
+        ('{"where": {}}', None, None, "everybody"),
+        ('{"id": 1, "where": "age = 30"}', 1, None, "age 30"),
+        (b'{"id": "a", "where": {"age": {"eq": 30}}}', "a", None, "age 30"),
+        ('{"id": null, "where": "", "request_id": null}', None, None, "everybody"),
+        ('{"id": "", "where": "", "request_id": "r-1"}', "", "r-1", "everybody"),
+        ('{"id": -7, "where": "größe = \'klein\'"}', -7, None, "größe klein"),
+        (b' \t{"where": "gr\xc3\xb6\xc3\x9fe = \'klein\'"}\r\n', None, None, "größe klein"),
+        ('{"where": "gr\\u00f6\\u00dfe = \'klein\'"}', None, None, "größe klein"),
+        ('{"where": "", "request_id": "' + "x" * 200 + '"}', None, "x" * 200, "everybody"),
+    ],
+)
+def test_a_line_becomes_a_question(
+    people: Domain, line: str | bytes, identifier: str | int | None, request_id: str | None, words: str
+) -> None:
+    question = parse_line(line, people)
+    assert (question.id, question.request_id) == (identifier, request_id)
+    assert question.query.describe() == words
+
+
+def test_a_question_is_made_of_an_object_too(people: Domain) -> None:
+    question = parse_question({"id": 3, "where": "age = 30"}, people)
+    assert isinstance(question, Question)
+    assert question.query.key() == parse_where("age = 30", people).key()
+
+
+@pytest.mark.parametrize(
+    ("line", "position", "message"),
+    [
+        ("", 0, "expected JSON: Expecting value"),
+        ("age = 30", 0, "expected JSON: Expecting value"),
+        ('{"where": ""', 12, "expected JSON: "),
+        ('{"where": ""} {}', 14, "expected JSON: Extra data"),
+        ("{'where': ''}", 1, "expected JSON: "),
+        ('{"where": "a\nb"}', 12, "expected JSON: Invalid control character"),
+        (b'{"where": "\xff"}', 11, "expected UTF-8 text"),
+        (b'\xff\xfe{\x00"\x00', 0, "expected UTF-8 text"),
+        (b"\xed\xa0\x80", 0, "expected UTF-8 text"),
+        ('{"where": "", "where": ""}', "where", "the key 'where' stands there twice"),
+        ('{"where": {"age": {"ge": 30, "ge": 40}}}', "ge", "the key 'ge' stands there twice"),
+        ('{"where": {"age": {}, "age": {}}}', "age", "the key 'age' stands there twice"),
+        ('{"where": {"age": {"eq": NaN}}}', None, "expected a finite number, got NaN"),
+        ('{"where": {"age": {"ge": -Infinity}}}', None, "expected a finite number, got -Infinity"),
+        ('{"id": Infinity, "where": ""}', None, "expected a finite number, got Infinity"),
+        ("[" * 10_000, None, "nested too deeply or a number too long"),
+        ('{"where":' * 10_000, None, "nested too deeply or a number too long"),
+        ('{"where": "", "id": ' + "7" * 10_000 + "}", None, "nested too deeply or a number too long"),
+        ('{"where": {"age": {"eq": ' + "7" * 10_000 + "}}}", None, "nested too deeply or a number too long"),
+        ("[]", None, 'expected a JSON object such as {"where": "age >= 30"}'),
+        ('"age = 30"', None, "expected a JSON object"),
+        ("null", None, "expected a JSON object"),
+        ("{}", None, "expected the key 'where'; an empty one counts everybody"),
+        ('{"id": 1}', None, "expected the key 'where'"),
+        ('{"where": null}', "where", "where must be a text or an object"),
+        ('{"where": 3}', "where", "where must be a text or an object"),
+        ('{"where": ["age"]}', "where", "where must be a text or an object"),
+        (
+            '{"were": ""}',
+            "were",
+            "expected the keys id, where, request_id, got 'were'; did you mean 'where'?",
+        ),
+        ('{"where": "", "": 1}', "", "expected the keys id, where, request_id, got ''"),
+        ('{"where": "", "id": true}', "id", "id must be a text or a whole number"),
+        ('{"where": "", "id": 1.0}', "id", "id must be a text or a whole number"),
+        ('{"where": "", "id": []}', "id", "id must be a text or a whole number"),
+        ('{"where": "", "id": {}}', "id", "id must be a text or a whole number"),
+        ('{"where": "", "request_id": 1}', "request_id", "request_id must be a text of 1 to 200 characters"),
+        ('{"where": "", "request_id": ""}', "request_id", "request_id must be a text of 1 to 200 characters"),
+        ('{"where": "", "request_id": false}', "request_id", "request_id must be a text of 1 to 200"),
+        (
+            '{"where": "", "request_id": "' + "x" * 201 + '"}',
+            "request_id",
+            "request_id must be a text of 1 to 200",
+        ),
+    ],
+)
+def test_a_line_that_is_no_question_is_refused(
+    people: Domain, line: str | bytes, position: int | str | None, message: str
+) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_line(line, people)
+    assert (caught.value.code, caught.value.position) == ("bad_request", position)
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "position"),
+    [
+        ('"agee = 30"', "unknown_attribute", 0),
+        ('"age = 30 AND age = 16"', "unknown_value", 13),
+        ('{"age": {"between": [39, 30]}}', "empty_range", "where.age.between"),
+        ('{"age": {"ge": 1e999}}', "wrong_kind", "where.age.ge"),
+        ('{"sex": {"eq": 1e999}}', "unknown_value", "where.sex.eq"),
+    ],
+)
+def test_a_refused_condition_is_pointed_at(
+    people: Domain, where: str, code: str, position: int | str
+) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_line(f'{{"id": 1, "where": {where}}}', people)
+    assert (caught.value.code, caught.value.position) == (code, position)
+
+
+@pytest.mark.parametrize("line", [b'{"where": "' + b" " * 2**21 + b'"}', " " * (2**20 + 1)])
+def test_a_line_of_two_megabytes_is_refused_unread(people: Domain, line: str | bytes) -> None:
+    with pytest.raises(QueryError, match="a line has at most 1,048,576 bytes") as caught:
+        parse_line(line, people)
+    assert (caught.value.code, caught.value.position) == ("too_long", None)
+
+
+def test_a_line_of_one_megabyte_is_read(people: Domain) -> None:
+    line = b'{"where": ""' + b" " * (2**20 - 13) + b"}"
+    assert len(line) == 2**20
+    assert parse_line(line, people).query.describe() == "everybody"
+
+
+@pytest.mark.parametrize("key", ["id", "request_id"])
+def test_a_mark_that_is_no_unicode_text_is_refused(people: Domain, key: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_line(f'{{"where": "", "{key}": "\\ud800"}}', people)
+    assert (caught.value.code, caught.value.position) == ("bad_request", key)
+
+
+LONG = "x" * 300_000
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        json.dumps({LONG: 1}),
+        json.dumps({"where": {LONG: {"eq": 1}}}),
+        json.dumps({"where": {"age": {LONG: 1}}}),
+        json.dumps({"where": {"age": {"eq": LONG}}}),
+        json.dumps({"where": {"sex": {"in": [LONG]}}}),
+        f'{{"{LONG}": 1, "{LONG}": 2}}',
+    ],
+)
+def test_a_message_stays_short_however_long_the_line(people: Domain, form: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_line(form, people)
+    assert len(caught.value.message) < 1000
+
+
+def test_a_key_that_stands_there_twice_is_found_quickly() -> None:
+    keys = ",".join(f'"{number}":1' for number in range(20_000))
+    start = time.process_time()
+    with pytest.raises(QueryError, match="the key 'last' stands there twice"):
+        read_line(f'{{{keys},"last":1,"last":2}}')
+    assert time.process_time() - start < 1.0
+
+
+@pytest.mark.parametrize("where", [None, 3, ["age"], b"age = 30"])
+def test_a_condition_of_another_type_is_refused(people: Domain, where: Any) -> None:
+    with pytest.raises(QueryError, match="where must be a text or an object") as caught:
+        parse_where(where, people)
+    assert (caught.value.code, caught.value.position) == ("bad_request", "where")
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["where", "id", "request_id", "age", "eq", "in"]), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+PIECES = st.sampled_from(
+    [
+        *(
+            "{",
+            "}",
+            "[",
+            "]",
+            ":",
+            ",",
+            '"',
+            "\\",
+            '"where"',
+            '"id"',
+            '"age"',
+            '"eq"',
+            "1",
+            "-",
+            ".",
+            "e5",
+            "1e9",
+        ),
+        *("true", "false", "null", "NaN", "\\u", "\\ud800", "\x00", "\ufeff", "\n", " ", '"age = 30"', "''"),
+    ]
+)
+
+
+@FUZZ
+@given(
+    st.binary(max_size=80) | PIECES.flatmap(lambda first: st.lists(PIECES).map([first].__add__).map("".join))
+)
+@example(b"\xef\xbb\xbf{}")
+def test_no_line_raises_anything_but_a_query_error(people: Domain, line: str | bytes) -> None:
+    _ask(line, people)
+
+
+@FUZZ
+@given(JSON)
+def test_no_json_raises_anything_but_a_query_error(people: Domain, form: Any) -> None:
+    _ask(json.dumps(form), people)
+
+
+def _ask(line: str | bytes, domain: Domain) -> None:
+    try:
+        question = parse_line(line, domain)
+    except QueryError as error:
+        assert json.loads(json.dumps(error.to_dict()))["code"] == error.code  # noqa: PT017
+    else:
+        assert question.query.domain is domain

@@ -1,0 +1,364 @@
+"""Records and codes: each value has one cell, in whatever column and beside whatever records it stands."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    CodedRecords,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    RecordsError,
+    encode_records,
+)
+from queries.records import encode_value
+
+LAW = settings(max_examples=100, deadline=None)
+Column: TypeAlias = "pd.Series[Any]"
+
+ATTRIBUTES: list[Attribute] = [
+    IntegerAttribute("a", -3, 12, 4),
+    IntegerAttribute("a", 0, 1),
+    NumericAttribute("a", (-1.5, 0, 0.1, 2.5, 7)),
+    CategoricalAttribute("a", (1, 2, 3, -4, 0)),
+    CategoricalAttribute("a", ("1", "x", "1.0", "01", "nan", "inf", " ")),
+    CategoricalAttribute("a", (True, False)),
+    CategoricalAttribute("a", ("x", True, 1, "ß", 100)),
+]
+FLAGGED = st.builds(
+    lambda attribute, missing, other: replace(attribute, missing=missing, other=other),
+    st.sampled_from(ATTRIBUTES),
+    st.booleans(),
+    st.booleans(),
+)
+
+WHOLE = st.integers(-6, 15) | st.sampled_from([100, 2**62, -(2**62)])
+REAL = st.sampled_from([-0.0, 0.0, 1.0, 2.0, 100.0, 0.1, 2.5, 7.0, -1.5, 1e300, -1e300, math.inf, -math.inf])
+REALS = REAL | st.floats(-10, 10) | st.integers(-6, 15).map(float)
+WORDS = st.sampled_from(
+    [
+        *("1", "1.0", "01", "+1", "1e0", "1e2", "1E2", ".5", "5.", "-4", "0x1", "1_0", "1,0", "\u0661"),
+        *("x", "X", "ß", "ss", "True", "true", "TRUE", "False", "nan", "NaN", "inf", "-inf", "None", "NA"),
+        *("", " ", " 1", "1 ", "\t2", " x", "\x00", "1\n", "1e999", "9" * 500, "0." + "1" * 500),
+    ]
+)
+TEXTS = WORDS | st.text(max_size=4)
+EMPTY = st.sampled_from([None, math.nan, pd.NaT, np.datetime64("NaT")])
+ODD = st.sampled_from(
+    [b"1", (1,), frozenset(), object, 1 + 2j, Decimal("2.5"), datetime(2020, 1, 1, tzinfo=UTC)]
+)
+ANYTHING = st.one_of(
+    WHOLE,
+    REALS,
+    TEXTS,
+    EMPTY,
+    ODD,
+    st.booleans(),
+    st.integers(-6, 15).map(np.int8),
+    st.integers(0, 15).map(np.float32),
+    st.booleans().map(np.bool_),
+    st.just([1]),
+)
+
+
+def _columns(values: st.SearchStrategy[Any], dtype: str) -> st.SearchStrategy[Column]:
+    return st.lists(values, max_size=12).map(lambda column: pd.Series(column, dtype=dtype))
+
+
+COLUMNS: dict[str, st.SearchStrategy[Column]] = {
+    "int64": _columns(WHOLE, "int64"),
+    "int8": _columns(st.integers(-6, 15), "int8"),
+    "uint64": _columns(st.integers(0, 15) | st.just(2**64 - 1), "uint64"),
+    "float64": _columns(REALS | st.just(math.nan), "float64"),
+    "float32": _columns(st.integers(-6, 15) | st.just(math.nan), "float32"),
+    "bool": _columns(st.booleans(), "bool"),
+    "object": _columns(ANYTHING, "object"),
+    "string": _columns(TEXTS | st.none(), "string"),
+    "boolean": _columns(st.booleans() | st.none(), "boolean"),
+    "Int64": _columns(WHOLE | st.none(), "Int64"),
+    "Float64": _columns(REALS | st.none(), "Float64"),
+    "datetime64[ns]": _columns(st.datetimes(datetime(2000, 1, 1), datetime(2030, 1, 1)), "datetime64[ns]"),
+    "category of texts": _columns(TEXTS | st.none(), "object").map(lambda column: column.astype("category")),
+    "category of numbers": _columns(WHOLE, "int64").map(lambda column: column.astype("category")),
+    "category of booleans": _columns(st.booleans(), "bool").map(lambda column: column.astype("category")),
+}
+
+
+def _codes(attribute: Attribute, column: Column) -> list[int]:
+    records = encode_records(pd.DataFrame({attribute.name: column}), Domain((attribute,)))
+    return [int(code) for code in records.columns[0]]
+
+
+def _one_by_one(attribute: Attribute, column: Column) -> list[int]:
+    values = [None if value is pd.NA else value for value in column]
+    return [code for value in values if (code := encode_value(attribute, value)) >= 0]
+
+
+@LAW
+@given(data=st.data(), attribute=FLAGGED)
+@pytest.mark.parametrize("dtype", COLUMNS)
+def test_a_column_is_encoded_value_by_value(dtype: str, data: st.DataObject, attribute: Attribute) -> None:
+    column = data.draw(COLUMNS[dtype])
+    assert _codes(attribute, column) == _one_by_one(attribute, column)
+
+
+@LAW
+@given(data=st.data(), attribute=FLAGGED)
+@pytest.mark.parametrize("dtype", COLUMNS)
+def test_the_cell_of_a_record_does_not_depend_on_other_records(
+    dtype: str, data: st.DataObject, attribute: Attribute
+) -> None:
+    column = data.draw(COLUMNS[dtype])
+    together = _codes(attribute, column)
+    assert together == [code for row in range(len(column)) for code in _codes(attribute, column.iloc[[row]])]
+    if len(column):
+        row = data.draw(st.integers(0, len(column) - 1))
+        alone = _codes(attribute, column.iloc[[row]])
+        before = len(_codes(attribute, column.iloc[:row]))
+        without = _codes(attribute, column.drop(column.index[row]))
+        assert without == together[:before] + together[before + len(alone) :]
+
+
+@LAW
+@given(st.lists(st.tuples(WHOLE | st.none(), TEXTS | st.none(), REALS), max_size=12), st.booleans())
+def test_a_record_is_dropped_or_kept_whole(rows: list[tuple[Any, ...]], missing: bool) -> None:
+    domain = Domain(
+        (
+            IntegerAttribute("n", 0, 5, missing=missing),
+            CategoricalAttribute("c", ("x", 1), other=True),
+            NumericAttribute("r", (0, 1, 2)),
+        )
+    )
+    frame = pd.DataFrame(rows, columns=["n", "c", "r"], dtype=object)
+    expected = [
+        codes
+        for row in rows
+        if min(codes := [encode_value(a, value) for a, value in zip(domain, row, strict=True)]) >= 0
+    ]
+    records = encode_records(frame, domain)
+    found = [[int(column[row]) for column in records.columns] for row in range(len(records))]
+    assert found == expected
+
+
+@LAW
+@given(st.lists(WHOLE | st.none()) | st.lists(REALS) | st.lists(TEXTS | st.none()), FLAGGED)
+def test_a_table_written_as_text_gives_the_same_cells(values: list[Any], attribute: Attribute) -> None:
+    in_memory = pd.Series(values, dtype=object)
+    written = pd.Series(["" if value is None else str(value) for value in values], dtype="string")
+    assert _codes(attribute, in_memory) == _codes(attribute, written)
+
+
+@LAW
+@given(st.lists(WHOLE), FLAGGED)
+def test_whole_numbers_give_the_same_cells_in_every_kind_of_column(
+    values: list[int], attribute: Attribute
+) -> None:
+    expected = [code for value in values if (code := encode_value(attribute, value)) >= 0]
+    for dtype in ("int64", "Int64", "object", "category"):
+        assert _codes(attribute, pd.Series(values, dtype="int64").astype(dtype)) == expected
+
+
+@pytest.mark.parametrize("declared", [("TRUE", "FALSE"), ("True", "False"), ("true", "false"), (True, False)])
+@pytest.mark.parametrize("written", ["True", "true", "TRUE"])
+def test_a_boolean_and_its_text_have_one_cell(declared: tuple[str | bool, str | bool], written: str) -> None:
+    attribute = CategoricalAttribute("a", declared)
+    assert encode_value(attribute, True) == encode_value(attribute, written) == 0
+
+
+def test_a_declared_boolean_is_found_before_a_text_that_reads_like_it() -> None:
+    attribute = CategoricalAttribute("a", ("TRUE", True))
+    assert encode_value(attribute, True) == encode_value(attribute, "true") == 1
+    assert encode_value(attribute, "TRUE") == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        (30, 13),
+        (17, 0),
+        (-5, 0),
+        (1000, 73),
+        (10**30, 73),
+        (30.0, 13),
+        ("30", 13),
+        (" +30.0\t", 13),
+        ("3e1", 13),
+        ("30.5", -1),
+        (30.5, -1),
+        ("thirty", -1),
+        ("30 years", -1),
+        ("\u0663\u0660", -1),
+        ("3_0", -1),
+        ("0x1E", -1),
+        (True, -1),
+        (np.bool_(True), -1),
+        (math.inf, -1),
+        ("inf", -1),
+        ("nan", -1),
+        ("9" * 401, -1),
+        ("", 74),
+        (None, 74),
+        (math.nan, 74),
+        (pd.NaT, 74),
+        (pd.NA, 74),
+        (Decimal("30"), 13),
+        (Decimal("NaN"), 74),
+        (np.int8(30), 13),
+        (np.float32(30), 13),
+        (np.array([1, 2]), -1),
+        ([30], -1),
+        (b"30", -1),
+    ],
+)
+def test_a_value_has_the_cell_worked_by_hand(people: Domain, value: object, cell: int) -> None:
+    assert encode_value(people["age"], value) == cell
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        (-1, 0),
+        (0, 0),
+        (9_999.99, 0),
+        (10_000, 1),
+        ("1e4", 1),
+        (49_999, 2),
+        (50_000, 2),
+        (1e300, 2),
+        ("x", -1),
+    ],
+)
+def test_a_number_on_an_edge_belongs_to_the_cell_above(people: Domain, value: object, cell: int) -> None:
+    assert encode_value(people["income"], value) == cell
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [("3", 0), (3, 0), (3.0, 0), ("3.0", 0), (" 3", 0), ("03", 0), ("x", 1), ("X", 2), (" x", 2), (True, 2)],
+)
+def test_a_category_is_matched_by_its_text_or_its_number(value: object, cell: int) -> None:
+    assert encode_value(CategoricalAttribute("a", (3, "x"), other=True), value) == cell
+
+
+ODD_VALUES: list[object] = [
+    pd.NA,
+    np.array([1, 2]),
+    [1],
+    {"a": 1},
+    Decimal("sNaN"),
+    object(),
+    b"\xff",
+    (1, [2]),
+]
+
+
+@pytest.mark.parametrize("attribute", [ATTRIBUTES[0], ATTRIBUTES[2], ATTRIBUTES[4]])
+@pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: type(value).__name__)
+def test_no_value_makes_the_reading_fail(attribute: Attribute, value: object) -> None:
+    declared = replace(attribute, missing=True, other=True)
+    column = pd.Series([value, None], dtype=object)
+    special = declared.missing_code if value is pd.NA else declared.other_code
+    assert _codes(declared, column) == [special, declared.missing_code]
+    assert encode_value(declared, value) == special
+
+
+def test_a_number_of_too_many_digits_is_an_undeclared_value() -> None:
+    attribute = CategoricalAttribute("a", (1, 2), other=True)
+    assert encode_value(attribute, 10**5000) == 2
+    assert _codes(attribute, _objects(1, 10**5000)) == [0, 2]
+
+
+EQUAL_BUT_UNLIKE: list[tuple[object, object]] = [
+    (Decimal("1.0"), Decimal("1.00")),
+    ((1,), (True,)),
+    (datetime(2020, 1, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, 2, tzinfo=timezone(timedelta(hours=1)))),
+    (True, 1),
+    (1, 1.0),
+    (np.int64(1), np.float64(1)),
+    (0.0, -0.0),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), EQUAL_BUT_UNLIKE)
+def test_values_that_are_equal_but_written_otherwise_are_kept_apart(first: object, second: object) -> None:
+    texts = {str(first): None, str(second): None}
+    attribute = CategoricalAttribute("a", tuple(texts), other=True)
+    alone = [*_codes(attribute, _objects(first)), *_codes(attribute, _objects(second))]
+    assert _codes(attribute, _objects(first, second)) == alone
+    assert _codes(attribute, _objects(second, first)) == alone[::-1]
+
+
+def _objects(*values: object) -> Column:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return pd.Series(array)
+
+
+def test_other_columns_and_the_order_of_columns_do_not_matter() -> None:
+    domain = Domain((IntegerAttribute("n", 0, 9), CategoricalAttribute("c", ("x", "y"))))
+    frame = pd.DataFrame({"junk": [object(), 3, None], "c": ["x", "y", "x"], "n": [1, 2, 3]})
+    records = encode_records(frame, domain)
+    assert [column.tolist() for column in records.columns] == [[1, 2, 3], [0, 1, 0]]
+    assert len(records) == 3
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "object", "string", "boolean", "Int64", "category"])
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+def test_a_table_without_rows_has_no_records(attribute: Attribute, dtype: str) -> None:
+    assert _codes(attribute, pd.Series([], dtype=dtype)) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"),
+    [(1, np.uint8), (256, np.uint8), (257, np.uint16), (65_536, np.uint16), (65_537, np.uint32)],
+)
+def test_codes_are_held_in_as_few_bytes_as_fit(size: int, dtype: type[np.generic]) -> None:
+    domain = Domain((IntegerAttribute("n", 0, size - 1),))
+    records = encode_records(pd.DataFrame({"n": [0, size - 1]}), domain)
+    assert records.columns[0].dtype == dtype
+    assert records.columns[0].tolist() == [0, size - 1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["age"], r"expected one column 'n' in the table, got columns 'age'"),
+        (["m", "N"], r"got columns 'm', 'N'; did you mean 'm|N'\?"),
+        (["n", "n"], r"expected one column 'n' in the table, got it twice"),
+        ([], r"expected one column 'n' in the table, got no columns"),
+        ([0, 1], r"got columns 0, 1"),
+        ([f"x{number}" for number in range(20)], r"'x11', …"),
+    ],
+)
+def test_a_table_without_the_declared_column_is_refused(columns: list[Any], message: str) -> None:
+    frame = pd.DataFrame([["secret"] * len(columns)] * 2, columns=columns)
+    with pytest.raises(RecordsError, match=message) as caught:
+        encode_records(frame, Domain((IntegerAttribute("n", 0, 9),)))
+    assert "secret" not in str(caught.value)
+
+
+def test_records_are_never_shown() -> None:
+    domain = Domain((CategoricalAttribute("c", ("x", "y")),), name="people")
+    records = encode_records(pd.DataFrame({"c": ["y"] * 3}), domain)
+    assert repr(records) == str(records) == "CodedRecords('people', records not shown)"
+
+
+@pytest.mark.parametrize("lengths", [(), (2,), (2, 3), (2, 2, 2)])
+def test_columns_that_do_not_fit_the_domain_are_refused(lengths: tuple[int, ...]) -> None:
+    domain = Domain((IntegerAttribute("n", 0, 9), IntegerAttribute("m", 0, 9)))
+    columns = tuple(np.zeros(length, dtype=np.uint8) for length in lengths)
+    with pytest.raises(RecordsError, match="expected 2 columns of one length"):
+        CodedRecords(domain, columns)

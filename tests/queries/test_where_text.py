@@ -1,0 +1,332 @@
+"""Where-texts: what is understood, and what is refused by name with its place in the text."""
+
+from __future__ import annotations
+
+import pytest
+
+from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, parse_where
+from queries.predicates import (
+    And,
+    Between,
+    Comparison,
+    IsIn,
+    IsMissing,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Scalar,
+)
+from queries.where_text import LONGEST_TEXT, parse_predicate
+
+
+def _age(operator: Operator, value: Scalar, position: int = 0) -> Comparison:
+    return Comparison("age", operator, value, position)
+
+
+def _sex(value: str, position: int = 0, operator: Operator = "eq") -> Comparison:
+    return Comparison("sex", operator, value, position)
+
+
+@pytest.mark.parametrize(
+    ("text", "predicate"),
+    [
+        ("age = 30", _age("eq", 30)),
+        ("age == 30", _age("eq", 30)),
+        ("age <> 30", _age("ne", 30)),
+        ("age != 30", _age("ne", 30)),
+        ("age < 30", _age("lt", 30)),
+        ("age <= 30", _age("le", 30)),
+        ("age > 30", _age("gt", 30)),
+        ("age>=30", _age("ge", 30)),
+        ("30 = age", _age("eq", 30, 5)),
+        ("30 <> age", _age("ne", 30, 6)),
+        ("30 < age", _age("gt", 30, 5)),
+        ("30 <= age", _age("ge", 30, 6)),
+        ("30 > age", _age("lt", 30, 5)),
+        ("30 >= age", _age("le", 30, 6)),
+        ("'Male' = sex", _sex("Male", 9)),
+        ("age BETWEEN 30 AND 39", Between("age", 30, 39, 0)),
+        ("age NOT BETWEEN 30 AND 39", Not(Between("age", 30, 39, 0))),
+        ("age IN (30)", IsIn("age", (30,), 0)),
+        ("age IN (30, -31, (32))", IsIn("age", (30, -31, 32), 0)),
+        ("sex NOT IN ('Male', 'Female')", Not(IsIn("sex", ("Male", "Female"), 0))),
+        ("age IS NULL", IsMissing("age", 0)),
+        ("age IS NOT NULL", Not(IsMissing("age", 0))),
+        ("NOT age IS NULL", Not(IsMissing("age", 4))),
+    ],
+)
+def test_a_comparison_says_what_it_says_in_sql(people: Domain, text: str, predicate: Predicate) -> None:
+    assert parse_predicate(text, people) == predicate
+
+
+@pytest.mark.parametrize(
+    ("text", "predicate"),
+    [
+        ("age = 1 AND age = 2 AND age = 3", And((_age("eq", 1), _age("eq", 2, 12), _age("eq", 3, 24)))),
+        ("age = 1 OR age = 2 OR age = 3", Or((_age("eq", 1), _age("eq", 2, 11), _age("eq", 3, 22)))),
+        ("age = 1 OR age = 2 AND age = 3", Or((_age("eq", 1), And((_age("eq", 2, 11), _age("eq", 3, 23)))))),
+        ("age = 1 AND age = 2 OR age = 3", Or((And((_age("eq", 1), _age("eq", 2, 12))), _age("eq", 3, 23)))),
+        (
+            "(age = 1 OR age = 2) AND age = 3",
+            And((Or((_age("eq", 1, 1), _age("eq", 2, 12))), _age("eq", 3, 25))),
+        ),
+        ("NOT age = 1 AND age = 2", And((Not(_age("eq", 1, 4)), _age("eq", 2, 16)))),
+        ("NOT (age = 1 OR age = 2)", Not(Or((_age("eq", 1, 5), _age("eq", 2, 16))))),
+        ("NOT NOT age = 1", Not(Not(_age("eq", 1, 8)))),
+        ("age BETWEEN 1 AND 2 AND age = 3", And((Between("age", 1, 2, 0), _age("eq", 3, 24)))),
+        ("((age = 1))", _age("eq", 1, 2)),
+        ("", And(())),
+        (" \n\t ", And(())),
+    ],
+)
+def test_and_binds_tighter_than_or_and_not_tighter_than_both(
+    people: Domain, text: str, predicate: Predicate
+) -> None:
+    assert parse_predicate(text, people) == predicate
+
+
+@pytest.mark.parametrize(
+    ("text", "predicate"),
+    [
+        ("AGE = 30", _age("eq", 30)),
+        ("Age between 30 and 39", Between("age", 30, 39, 0)),
+        ('"age" = 30', _age("eq", 30)),
+        ('"education-num" = 3', Comparison("education-num", "eq", 3, 0)),
+        ("größe = 'klein'", Comparison("größe", "eq", "klein", 0)),
+        ("GRÖSSE = 'klein'", Comparison("größe", "eq", "klein", 0)),
+        ("member = TRUE", Comparison("member", "eq", True, 0)),
+        ("member = false", Comparison("member", "eq", False, 0)),
+        ("sex = 'it''s'", _sex("it's")),
+        ("sex = ''''", _sex("'")),
+        ("sex = ''", _sex("")),
+        (r"sex = 'a\'", _sex("a\\")),
+        ("sex = 'a\"b'", _sex('a"b')),
+        ("sex = 'a;b'", _sex("a;b")),
+        ("sex = '-- no comment'", _sex("-- no comment")),
+        ("sex = 'zwei\nZeilen'", _sex("zwei\nZeilen")),
+        ("sex = '🦊'", _sex("🦊")),
+        ("sex = ('Male')", _sex("Male")),
+    ],
+)
+def test_names_fold_unless_quoted_and_texts_stand_as_written(
+    people: Domain, text: str, predicate: Predicate
+) -> None:
+    assert parse_predicate(text, people) == predicate
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("007", 7),
+        ("-5", -5),
+        ("- -5", 5),
+        ("-(-5)", 5),
+        ("+5", 5),
+        ("(5)", 5),
+        ("3.5", 3.5),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("1e3", 1000.0),
+        ("2.5E-1", 0.25),
+        ("1e+2", 100.0),
+        ("9007199254740993", 2**53 + 1),
+    ],
+)
+def test_numbers_are_read_by_one_grammar(people: Domain, text: str, value: float) -> None:
+    found = parse_predicate(f"age >= {text}", people)
+    assert found == _age("ge", value)
+    assert isinstance(found, Comparison)
+    assert type(found.value) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "age = 30 -- and nothing else",
+        "-- first\nage = 30",
+        "/* first */ age = 30",
+        "age /* sic */ = 30",
+        "age = 30;",
+        "  age\n=\t30 ",
+    ],
+)
+def test_comments_and_spaces_change_nothing(people: Domain, text: str) -> None:
+    assert parse_where(text, people).to_dict() == parse_where("age = 30", people).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "message"),
+    [
+        ("age = (SELECT 1)", 14, "a sub-query is not supported"),
+        ("age IN (SELECT 1)", 0, "a sub-query is not supported"),
+        ("EXISTS (SELECT 1)", 15, "EXISTS is not supported"),
+        ("age = ANY(SELECT 1)", 17, "ANY here is not supported"),
+        ("abs(age) = 30", 0, "ABS here is not supported"),
+        ("age = abs(30)", 6, "ABS here is not supported"),
+        ("COUNT(*) = 3", 0, "COUNT here is not supported"),
+        ("frobnicate(age) = 30", 0, "function"),
+        ("age = 30; age = 31", 0, "statement"),
+        ("CASE WHEN age = 30 THEN TRUE END", 10, "CASE is not supported"),
+        ("age LIKE '3%'", 0, "LIKE is not supported"),
+        ("sex NOT LIKE 'F%'", 0, "LIKE is not supported"),
+        ("sex ILIKE 'f%'", 0, "ILIKE is not supported"),
+        ("CAST(age AS INT) = 30", 5, "a cast is not supported"),
+        ("age::int = 30", 0, "a cast is not supported"),
+        ("age = DATE '2020-01-01'", 11, "a cast is not supported"),
+        ("age = ?", None, "a placeholder is not supported"),
+        ("age = :value", None, "a placeholder is not supported"),
+        ("age = @value", None, "a parameter is not supported"),
+        ("age + 1 = 30", 0, "ADD here is not supported"),
+        ("age - 1 = 30", 0, "SUB here is not supported"),
+        ("age = 30 + 1", 6, "ADD here is not supported"),
+        ("age * 2 > 3", 0, "MUL here is not supported"),
+        ("(age, sex) = (30, 'Male')", 1, "a tuple is not supported"),
+        ("age = (30, 31)", 7, "a tuple is not supported"),
+        ("age = income", 6, "expected a value to compare with, got the name 'income'"),
+        ("age = Male", 6, "expected a value to compare with, got the name 'Male'"),
+        ('sex = "Male"', 6, "got the name 'Male'; a text stands in single quotes: 'Male'"),
+        ("sex = Male", 6, "got the name 'Male'; a text stands in single quotes: 'Male'"),
+        ("age BETWEEN SYMMETRIC 39 AND 30", 0, "SYMMETRIC"),
+        ("age BETWEEN 30 AND income", 19, "a comparison with anything but a value is not supported"),
+        ("age IN (income)", 8, "a comparison with anything but a value is not supported"),
+        ("sex COLLATE nocase = 'Male'", 0, "COLLATE here is not supported"),
+        ("sex = 'Male' COLLATE nocase", 6, "COLLATE here is not supported"),
+        ("30 = 30", 0, "a comparison without an attribute is not supported"),
+        ("age = 1 = 2", 0, "a comparison without an attribute is not supported"),
+        ("30 < age < 40", 0, "a comparison without an attribute is not supported"),
+        ("-age = 30", 1, "a comparison without an attribute is not supported"),
+        ("TRUE", None, "a condition without a comparison is not supported"),
+        ("1", 0, "a condition without a comparison is not supported"),
+        ("age = 30 OR TRUE", None, "a condition without a comparison is not supported"),
+        ("age = NULL", None, "NULL (write IS NULL) is not supported"),
+        ("age IS 3", 0, "IS with anything but NULL is not supported"),
+        ("age IS TRUE", 0, "IS with anything but NULL is not supported"),
+        ("age <=> 30", 0, "IS NOT DISTINCT FROM is not supported"),
+        ("age IS DISTINCT FROM 30", 0, "IS DISTINCT FROM is not supported"),
+        ("people.age = 30", 0, "people.age"),
+        ("age[1] = 30", 0, "BRACKET here is not supported"),
+        ("age = ARRAY[1]", 12, "ARRAY here is not supported"),
+        ("age = INTERVAL '1' DAY", 15, "INTERVAL here is not supported"),
+        ("sex = N'Male'", 6, "NATIONAL here is not supported"),
+        ("sex = 'Ma' 'le'", 6, "CONCAT here is not supported"),
+        ("sex = -'Male'", 7, "a minus before a text is not supported"),
+        ("*", 0, "* is not supported"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_name(
+    people: Domain, text: str, position: int | None, message: str
+) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_where(text, people)
+    assert (caught.value.code, caught.value.position) == ("unsupported", position)
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "message"),
+    [
+        ("age", 0, "expected a comparison, got the attribute 'age' alone; write age = …"),
+        ("age = 30 OR sex", 12, "expected a comparison, got the attribute 'sex' alone"),
+        ("age = 30; DROP TABLE people", 10, "cannot be read near 'DROP'"),
+        ("SELECT 1", 0, "cannot be read near 'SELECT'"),
+        ("WHERE age = 30", 0, "cannot be read near 'WHERE'"),
+        ("age = 30 LIMIT 5", 9, "cannot be read near 'LIMIT'"),
+        ("age = 30 UNION SELECT 1", 9, "cannot be read near 'UNION'"),
+        ("age = 30 XOR age = 31", 9, "cannot be read near 'XOR'"),
+        ("age = 30)", 8, "cannot be read near ')'"),
+        ("age =\n\n )", 8, "cannot be read near ')'"),
+        ("age = 30, age = 31", 8, "cannot be read near ','"),
+        ("age = 30 AND", 9, "cannot be read near 'AND'"),
+        ("age = 30\x00", 8, r"cannot be read near '\x00'"),
+        ("age = 0x10", 7, "cannot be read near 'x10'"),
+        ("age = 1_000", 7, "cannot be read near '_000'"),
+        ("sex = 'Male", None, "a quote is not closed"),
+        ("sex = 'it's'", None, "a quote is not closed"),
+        ('"age = 30', None, "cannot be read"),
+        ("/* age = 30", None, "cannot be read"),
+        ("age IN ()", 0, "IN needs at least one value"),
+        ("age = 5e", 6, "expected a number, got '5e'"),
+        ("age = 5e+", 8, "cannot be read near '+'"),
+        ("education-num = 3", 0, 'a name with a hyphen stands in double quotes: "education-num"'),
+        ("education-num IN (3)", 0, 'a name with a hyphen stands in double quotes: "education-num"'),
+        ("age = 30 AND education-num > 3", 13, 'stands in double quotes: "education-num"'),
+        ("3 = education-num", 4, 'stands in double quotes: "education-num"'),
+        ("3 <= EDUCATION-NUM", 5, 'stands in double quotes: "education-num"'),
+    ],
+)
+def test_what_cannot_be_read_is_refused_at_its_place(
+    people: Domain, text: str, position: int | None, message: str
+) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_where(text, people)
+    assert (caught.value.code, caught.value.position) == ("syntax", position)
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "position"),
+    [
+        ("ages > 3", "unknown_attribute", 0),
+        ('age > 30 AND "AGE" > 3', "unknown_attribute", 13),
+        ("\x00age = 30", "unknown_attribute", 0),
+        ("age = 1e999", "wrong_kind", 0),
+        ("age >= " + "9" * 400, "wrong_kind", 0),
+        ("age = '30'", "wrong_kind", 0),
+        ("age = TRUE", "wrong_kind", 0),
+        ("income = 5", "wrong_kind", 0),
+        ("age = 30 AND sex > 'F'", "wrong_kind", 13),
+        ("age = 16", "unknown_value", 0),
+        ("sex = 'female'", "unknown_value", 0),
+        ("sex = 1e999", "unknown_value", 0),
+        ("sex IS NULL", "unknown_value", 0),
+        ("age BETWEEN 40 AND 30", "empty_range", 0),
+        ("age = 30 AND age > 90", "empty_range", 13),
+    ],
+)
+def test_a_name_or_value_that_is_not_declared_is_refused_at_its_place(
+    people: Domain, text: str, code: str, position: int
+) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_where(text, people)
+    assert (caught.value.code, caught.value.position) == (code, position)
+
+
+@pytest.mark.parametrize("text", ["age = 30" + " " * 4992, "ü" * 2049, "(" * 1000 + "age = 30" + ")" * 1000])
+def test_a_text_that_is_too_long_or_too_deep_is_refused(people: Domain, text: str) -> None:
+    with pytest.raises(QueryError, match=r"at most 4,096 bytes|nested too deeply") as caught:
+        parse_where(text, people)
+    assert (caught.value.code, caught.value.position) == ("too_long", None)
+
+
+@pytest.mark.parametrize(
+    "opening", ["NOT ", "(", "-", "age = (", "abs(", "CASE WHEN ", "age IN (", "[", "a."]
+)
+def test_the_deepest_text_is_refused_and_not_crashed_on(people: Domain, opening: str) -> None:
+    with pytest.raises(QueryError):
+        parse_where(opening * (LONGEST_TEXT // len(opening)), people)
+
+
+def test_the_longest_text_is_read(people: Domain) -> None:
+    text = " OR ".join(["age = 30"] * 341)
+    assert len(text) <= LONGEST_TEXT
+    padded = text + " " * (LONGEST_TEXT - len(text))
+    assert parse_where(padded, people).describe() == "age 30"
+
+
+def test_a_name_in_several_cases_must_be_exact() -> None:
+    domain = Domain((IntegerAttribute("age", 0, 9), IntegerAttribute("Age", 0, 9)))
+    assert parse_predicate("age = 3", domain) == _age("eq", 3)
+    assert parse_predicate("Age = 3", domain) == Comparison("Age", "eq", 3, 0)
+    with pytest.raises(QueryError, match="unknown attribute 'AGE'"):
+        parse_predicate("AGE = 3", domain)
+
+
+@pytest.mark.parametrize(
+    "name", ['with "quotes"', "select", "1st", "a b", "a.b", "null", "größe", "🦊", "it's"]
+)
+def test_any_declared_name_can_be_asked_for_in_double_quotes(name: str) -> None:
+    domain = Domain((CategoricalAttribute(name, ("x", "y")),))
+    quoted = name.replace('"', '""')
+    assert parse_predicate(f"\"{quoted}\" = 'x'", domain) == Comparison(name, "eq", "x", 0)

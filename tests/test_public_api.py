@@ -1,0 +1,91 @@
+"""The public surface: what the two packages list is there, documented, and pinned."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from types import ModuleType
+
+import pytest
+
+import pmw
+import queries
+
+PMW = """
+Answer Budget BudgetError BudgetExhaustedError Composition CsvDialect DataError NeighboringRelation NoiseError
+NoiseKind open_session Opening Options PMWError ReleaseError resume_session RowPlan Session
+SessionCorruptError SessionError SessionExistsError SessionLockedError Sides Source Spent Status StoreError TableFile UpdateRule
+"""
+QUERIES = """
+all_marginals all_ranges Attribute CategoricalAttribute CodedRecords decode_records Domain DomainError
+encode_records Factor format_schema Histogram IntegerAttribute LinearQuery load_schema Marginal
+NumericAttribute parse_line parse_question parse_schema parse_where QueriesError QueryError Question
+random_conjunctions RecordsError save_schema SchemaError ScopeError UNITS Workload
+"""
+
+
+def modules() -> list[ModuleType]:
+    found = [pmw, queries]
+    for package in (pmw, queries):
+        for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+            if not info.name.endswith("__main__"):
+                found.append(importlib.import_module(info.name))
+    return found
+
+
+@pytest.mark.parametrize(("package", "names"), [(pmw, PMW), (queries, QUERIES)])
+def test_the_surface_is_pinned(package: ModuleType, names: str) -> None:
+    assert list(package.__all__) == names.split()
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    assert set(package.__all__) <= set(dir(package))
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'pmw' has no attribute 'nothing'"):
+        pmw.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
+def test_every_module_lists_what_it_offers(module: ModuleType) -> None:
+    listed = list(module.__all__)
+    assert listed == sorted(listed, key=str.casefold)
+    assert module.__doc__
+    for name in listed:
+        assert hasattr(module, name), f"{module.__name__}.{name}"
+    offered = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and getattr(value, "__module__", None) == module.__name__
+        and (inspect.isclass(value) or inspect.isfunction(value))
+    }
+    assert offered <= set(listed), f"{module.__name__} defines {offered - set(listed)} without listing it"
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
+def test_every_public_name_is_documented(module: ModuleType) -> None:
+    for name in module.__all__:
+        value = getattr(module, name)
+        if getattr(value, "__module__", None) != module.__name__:
+            continue
+        if not (inspect.isclass(value) or inspect.isfunction(value)):
+            continue
+        assert inspect.getdoc(value), f"{module.__name__}.{name} has no docstring"
+        if inspect.isclass(value):
+            for method, function in vars(value).items():
+                if inspect.isfunction(function) and not method.startswith("_"):
+                    assert inspect.getdoc(function), f"{module.__name__}.{name}.{method} has no docstring"
+
+
+def test_a_function_that_touches_data_or_noise_states_its_guarantee() -> None:
+    from pmw import mechanism, session
+    from pmw.data import CountSource, MemorySource
+    from pmw.sparse_vector import AboveThreshold, NumericSparse, Sparse, ThresholdTest
+
+    for thing in (
+        mechanism.draw_opening, mechanism.draw_tests, session.open_session, MemorySource, MemorySource.counts,
+        CountSource.counts, AboveThreshold, NumericSparse, Sparse, ThresholdTest,
+    ):  # fmt: skip
+        assert "Privacy:" in (inspect.getdoc(thing) or ""), thing
