@@ -142,11 +142,11 @@ def _threshold(sparse: Sparse, options: Options) -> float:
 
 
 def _choose_update_limit(domain: Domain, budget_filter: PrivacyFilter, total: float, options: Options) -> int:
-    """Return 2.5 times the square root of the limit that minimises the worst-case bound.
+    """Return nine times the cube root of the limit that minimises the worst-case bound.
 
     Worst case, the error is n sqrt(ln|X|/(2c)) + b ln(4K/beta) + b1 ln(4/beta) (docs/algorithm.md), which
-    counts on the most stubborn table; on real tables a refit needs far fewer updates. On the benchmark
-    tables, limits within a factor of two of this one differ little.
+    counts on the most stubborn table; on real tables a refit needs far fewer updates. The rule was chosen on
+    random streams over tables of 500 to 255,000 records; limits within a factor of two of it differ little.
     """
     spread = max(total, 1.0) * math.sqrt(math.log(max(domain.size, 2)) / 2)
     best, smallest = 1, math.inf
@@ -162,7 +162,7 @@ def _choose_update_limit(domain: Domain, budget_filter: PrivacyFilter, total: fl
         if bound < smallest:
             best, smallest = limit, bound
         limit = max(limit + 1, math.ceil(limit * 1.2))
-    return max(1, min(round(2.5 * math.sqrt(best)), options.expected_queries))
+    return max(1, min(round(9 * best ** (1 / 3)), options.expected_queries))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ import queries
 PMW = """
 Answer Budget BudgetError BudgetExhaustedError Composition CsvDialect DataError NeighboringRelation NoiseError
 NoiseKind open_session Opening Options PMWError ReleaseError resume_session RowPlan Session
-SessionCorruptError SessionError SessionExistsError SessionLockedError Sides Source Spent Status StoreError TableFile UpdateRule
+SessionCorruptError SessionError SessionExistsError SessionLockedError Sides Source Spent Status
+StoreError TableFile UpdateRule
 """
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords decode_records Domain DomainError

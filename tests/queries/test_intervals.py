@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
@@ -176,6 +178,13 @@ def test_a_number_that_is_not_finite_is_no_declared_text(value: float) -> None:
     words = CategoricalAttribute("word", ("inf", "-inf", "nan"))
     with pytest.raises(QueryError):
         categorical_cells(words, Comparison("word", "eq", value))
+
+
+def test_a_long_list_is_looked_up_quickly() -> None:
+    codes = CategoricalAttribute("code", tuple(range(10_000)))
+    start = time.process_time()
+    assert categorical_cells(codes, IsIn("code", tuple(range(0, 10_000, 4)))) == list(range(0, 10_000, 4))
+    assert time.process_time() - start < 1.0
 
 
 def test_a_long_list_of_declared_values_is_cut() -> None:

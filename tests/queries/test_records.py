@@ -24,7 +24,7 @@ from queries import (
     RecordsError,
     encode_records,
 )
-from queries.records import encode_value
+from queries.records import encode_texts, encode_value
 
 LAW = settings(max_examples=100, deadline=None)
 Column: TypeAlias = "pd.Series[Any]"
@@ -159,6 +159,23 @@ def test_a_table_written_as_text_gives_the_same_cells(values: list[Any], attribu
     in_memory = pd.Series(values, dtype=object)
     written = pd.Series(["" if value is None else str(value) for value in values], dtype="string")
     assert _codes(attribute, in_memory) == _codes(attribute, written)
+
+
+@LAW
+@given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), max_size=12), st.booleans())
+def test_rows_of_texts_are_encoded_like_a_table_of_texts(rows: list[tuple[str, ...]], other: bool) -> None:
+    domain = Domain(
+        (
+            IntegerAttribute("n", 0, 5, missing=True, other=other),
+            CategoricalAttribute("c", ("x", 1), missing=other, other=True),
+            NumericAttribute("r", (0, 1, 2), other=True),
+        )
+    )
+    table = encode_records(pd.DataFrame(rows, columns=["n", "c", "r"], dtype="string"), domain)
+    texts = encode_texts(rows, domain)
+    for ours, theirs in zip(texts.columns, table.columns, strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @LAW

@@ -293,6 +293,18 @@ def test_a_name_or_value_that_is_not_declared_is_refused_at_its_place(
     assert (caught.value.code, caught.value.position) == (code, position)
 
 
+def test_a_refusal_keeps_the_text_in_which_its_place_is_counted(people: Domain) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_where("age = 30 AND ages = 3", people)
+    position = caught.value.position
+    assert caught.value.text is not None
+    assert isinstance(position, int)
+    assert caught.value.text[position:] == "ages = 3"
+    with pytest.raises(QueryError) as structured:
+        parse_where({"ages": {"eq": 3}}, people)
+    assert structured.value.text is None
+
+
 @pytest.mark.parametrize("text", ["age = 30" + " " * 4992, "ü" * 2049, "(" * 1000 + "age = 30" + ")" * 1000])
 def test_a_text_that_is_too_long_or_too_deep_is_refused(people: Domain, text: str) -> None:
     with pytest.raises(QueryError, match=r"at most 4,096 bytes|nested too deeply") as caught:
