@@ -7,6 +7,7 @@ the manifest are made of these forms.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any
@@ -196,10 +197,15 @@ def read_query(domain: Domain, form: dict[str, Any], raw: bytes, noise: dict[str
     return QueryMeasurement(query, released, read_noise(noise), model)
 
 
-def proposal_form(proposal: Proposal) -> dict[str, Any]:
-    """Return the form of a batch: enough to draw and settle it again."""
+def proposal_form(proposal: Proposal, texts: Sequence[str]) -> dict[str, Any]:
+    """Return the form of a batch: enough to draw and settle it again.
+
+    Args:
+        proposal: the batch.
+        texts: the canonical text of each of its queries.
+    """
     return {
-        "queries": [query.to_dict() for query in proposal.queries],
+        "queries": list(texts),
         "places": list(proposal.places),
         "model_units": [request.model_units for request in proposal.requests],
         "thresholds": [request.threshold for request in proposal.requests],
@@ -211,7 +217,7 @@ def proposal_form(proposal: Proposal) -> dict[str, Any]:
 
 def read_proposal(domain: Domain, form: dict[str, Any]) -> Proposal:
     """Return the batch of a form."""
-    queries = tuple(LinearQuery.from_dict(domain, query) for query in form["queries"])
+    queries = tuple(LinearQuery.from_dict(domain, json.loads(text)) for text in form["queries"])
     numbers = zip(form["places"], form["model_units"], form["thresholds"], strict=True)
     return Proposal(
         queries,

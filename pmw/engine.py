@@ -24,6 +24,7 @@ from pmw.journal import (
     load_secret,
     load_state,
     opening_outcome,
+    query_key,
     read_answer,
     secret_facts,
 )
@@ -63,13 +64,13 @@ class Ask:
 
     Args:
         query: what is asked.
-        key: the query's key.
+        text: the query's canonical text.
         request_id: marks the request for safe retries; None for none.
         fresh: answer anew even where the same question was answered before.
     """
 
     query: LinearQuery
-    key: bytes
+    text: str
     request_id: str | None = None
     fresh: bool = False
 
@@ -123,22 +124,20 @@ class Engine:
             self._load()  # first, so that what it finishes is found among the stored answers
         answers: dict[int, Answer] = {}
         waiting: list[int] = []
-        first: dict[bytes | str, int] = {}  # where a question, or a mark, stands first among those that wait
+        first: dict[tuple[str, bool], int] = {}  # where a text, or a mark, stands first among those that wait
         repeats: dict[int, int] = {}
         for place, ask in enumerate(asks):
             stored = self._stored_answer(ask)
-            earlier = first.get(ask.key if ask.request_id is None else ask.request_id)
+            marked = ask.request_id is not None
+            earlier = first.get((ask.request_id or ask.text, marked))
             if stored is not None:
                 answers[place] = stored
-            elif earlier is not None and ask.request_id is not None:
-                _require_same(ask, asks[earlier].key)
-                repeats[place] = earlier
-            elif earlier is not None and not ask.fresh:
+            elif earlier is not None and (marked or not ask.fresh):
+                _require_same(ask, asks[earlier].text)
                 repeats[place] = earlier
             else:
-                first.setdefault(ask.key, place)
-                if ask.request_id is not None:
-                    first[ask.request_id] = place
+                first.setdefault((ask.text, False), place)
+                first[ask.request_id or ask.text, marked] = place
                 waiting.append(place)
         repeated = len(asks) - len(waiting)
         while waiting:
@@ -159,9 +158,9 @@ class Engine:
     def _stored_answer(self, ask: Ask) -> Answer | None:
         row = None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
         if row is not None:
-            _require_same(ask, row.query_key)
+            _require_same(ask, row.query)
         if row is None and not ask.fresh:
-            row = self._store.newest_answer(ask.key)
+            row = self._store.newest_answer(query_key(ask.text))
         return None if row is None else read_answer(row, ask.query, self._state)
 
     # --- one batch ------------------------------------------------------------------------------------------
@@ -169,21 +168,22 @@ class Engine:
     def _answer_batch(self, asks: Sequence[Ask]) -> tuple[Answer, ...]:
         """Answer questions up to and including the first positive, durably."""
         proposal = propose(self._state, [ask.query for ask in asks])
-        requests = [ask.request_id for ask in asks]
+        asked = [(ask.text, ask.request_id) for ask in asks]
         if not proposal.requests:
             answers = answers_of(proposal, BatchDraws((), None), self._state, self._state.ledger)
-            self._store.finish(None, _with_answers(Outcome(), proposal, requests, answers))
+            self._store.finish(None, _with_answers(Outcome(), asked, answers))
             return answers
         self._table(self._state.contract)  # that it cannot be read is found out before anything is drawn
-        form = {**proposal_form(proposal), "request_ids": requests}
+        form = proposal_form(proposal, [text for text, _ in asked])
+        form["request_ids"] = [request for _, request in asked]
         self._intents += 1
         seed = next_seed(self._state.contract.options, self._intents)
         self._interrupted = True
         intent = self._store.begin("tests", dumps(form), seed)
-        return self._carry_out(intent, proposal, requests, seed)
+        return self._carry_out(intent, proposal, asked, seed)
 
     def _carry_out(
-        self, intent: int, proposal: Proposal, requests: Sequence[str | None], seed: bytes
+        self, intent: int, proposal: Proposal, asked: Sequence[tuple[str, str | None]], seed: bytes
     ) -> tuple[Answer, ...]:
         """Draw a recorded batch, make its outcome durable, and only then correct the model."""
         state = self._state
@@ -196,7 +196,7 @@ class Engine:
         for entry in entries:
             ledger = ledger.charge(entry.charge)
         answers = answers_of(proposal, draws, state, ledger)
-        outcome = _with_answers(batch_outcome(entries, proposal, draws, state), proposal, requests, answers)
+        outcome = _with_answers(batch_outcome(entries, proposal, draws, state), asked, answers)
         self._store.finish(intent, replace(outcome, secrets=secret_facts(secret)))
         self._secret = secret
         self._state = settle(state, proposal, draws, ledger)
@@ -220,7 +220,8 @@ class Engine:
         if intent is not None:
             form = json.loads(intent.proposal)
             proposal = read_proposal(self._state.domain, form)
-            self._carry_out(intent.id, proposal, form["request_ids"], intent.seed)
+            asked = list(zip(form["queries"], form["request_ids"], strict=True))
+            self._carry_out(intent.id, proposal, asked, intent.seed)
         self._interrupted = False
 
     def _finish_opening(self, intent: IntentRow) -> None:
@@ -253,8 +254,8 @@ class Engine:
         return TableFile.from_dict(form)
 
 
-def _require_same(ask: Ask, key: bytes) -> None:
-    if ask.key != key:
+def _require_same(ask: Ask, text: str) -> None:
+    if ask.text != text:
         raise QueryError(
             f"request_id {ask.request_id!r} was used for another question; choose a new one",
             code="bad_request",
@@ -263,10 +264,10 @@ def _require_same(ask: Ask, key: bytes) -> None:
 
 
 def _with_answers(
-    outcome: Outcome, proposal: Proposal, requests: Sequence[str | None], answers: Sequence[Answer]
+    outcome: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer]
 ) -> Outcome:
     rows = [
-        answer_row(answer, query, request)
-        for answer, query, request in zip(answers, proposal.queries, requests, strict=False)
+        answer_row(answer, text, request)
+        for answer, (text, request) in zip(answers, asked, strict=False)  # answers end at a positive
     ]
     return replace(outcome, answers=rows, asked=len(rows))

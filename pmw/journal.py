@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -55,6 +56,7 @@ __all__ = [
     "load_secret",
     "load_state",
     "opening_outcome",
+    "query_key",
     "read_answer",
     "secret_facts",
 ]
@@ -126,12 +128,12 @@ def secret_facts(secret: SecretState) -> dict[str, bytes | None]:
     return {"threshold": dumps([secret.noisy.upper, secret.noisy.lower]).encode()}
 
 
-def answer_row(answer: Answer, query: LinearQuery, request_id: str | None) -> StoredAnswer:
-    """Return an answer as a row."""
+def answer_row(answer: Answer, text: str, request_id: str | None) -> StoredAnswer:
+    """Return an answer as a row, with its query's canonical text."""
     return StoredAnswer(
         request_id=request_id,
-        query_key=query.key(),
-        query=dumps(query.to_dict()),
+        query_key=query_key(text),
+        query=text,
         count=answer.count,
         interval=answer.interval,
         confidence=answer.confidence,
@@ -139,6 +141,11 @@ def answer_row(answer: Answer, query: LinearQuery, request_id: str | None) -> St
         version=answer.version,
         share=answer.spent.share,
     )
+
+
+def query_key(text: str) -> bytes:
+    """Return the 32 bytes under which the answers to a query's canonical text are found."""
+    return hashlib.sha256(text.encode()).digest()
 
 
 def read_answer(row: StoredAnswer, query: LinearQuery, state: PublicState) -> Answer:

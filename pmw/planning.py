@@ -162,7 +162,7 @@ def _choose_update_limit(domain: Domain, budget_filter: PrivacyFilter, total: fl
         if bound < smallest:
             best, smallest = limit, bound
         limit = max(limit + 1, math.ceil(limit * 1.2))
-    return max(1, min(round(9 * best ** (1 / 3)), options.expected_queries))
+    return max(1, min(round(9 * math.cbrt(best)), options.expected_queries))
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,7 +266,7 @@ class Session:
             query = parse_where(question, self.domain)
         if query.domain != self.domain:
             raise QueryError("the query was made for another domain", code="bad_request")
-        return Ask(query, query.key(), request_id, fresh)
+        return Ask(query, query.to_json(), request_id, fresh)
 
     def _open_store(self) -> SessionStore:
         if os.getpid() != self._process:

@@ -217,10 +217,13 @@ class LinearQuery:
             factors.append(Factor((), np.array(form["constant"], dtype=np.int64)))
         return cls(domain, tuple(factors), aligned=bool(form.get("aligned", True)))
 
+    def to_json(self) -> str:
+        """Return the canonical form as text, equal exactly for queries with equal weights."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
     def key(self) -> bytes:
-        """Return 32 bytes that are equal exactly for queries with equal weights (SHA-256)."""
-        text = json.dumps(self.to_dict(), separators=(",", ":"))
-        return hashlib.sha256(text.encode()).digest()
+        """Return 32 bytes that are equal exactly for queries with equal weights (SHA-256 of the text)."""
+        return hashlib.sha256(self.to_json().encode()).digest()
 
     def describe(self) -> str:
         """Return the query in words, such as ``age 30 to 39 and sex Female``."""

@@ -68,10 +68,7 @@ class _Weighted:
 
     scope: tuple[str, ...]
     weights: NDArray[np.float64]
-
-    @property
-    def is_indicator(self) -> bool:
-        return bool(np.all((self.weights == 0.0) | (self.weights == 1.0)))
+    is_indicator: bool  # every weight is exactly 0 or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +106,23 @@ def _evaluate(terms: Sequence[Predicate], domain: Domain) -> _Weighted:
     _check_size(domain.scope_size(scope), scope)
     segments = [_cut(domain[name], [atom for atom in atoms if atom.attribute == name]) for name in scope]
     _check_size(math.prod(piece.count for piece in segments), scope)
-    axes = {name: axis for axis, name in enumerate(scope)}
-    truth = _holds(And(tuple(terms)), segments, axes)
-    weights = np.broadcast_to(truth.true, tuple(piece.count for piece in segments)).astype(np.float64)
+    if len(atoms) == 1 == len(terms):  # most terms are one comparison: no broadcasting is needed
+        truth = _atom_truth(atoms[0], segments[0])
+        holds = truth.false if isinstance(terms[0], Not) else truth.true
+    else:
+        axes = {name: axis for axis, name in enumerate(scope)}
+        holds = _holds(And(tuple(terms)), segments, axes).true
+        holds = np.broadcast_to(holds, tuple(piece.count for piece in segments))
+    weights = holds.astype(np.float64)
+    if all(piece.is_whole for piece in segments):
+        return _Weighted(scope, weights, is_indicator=True)
     for axis, piece in enumerate(segments):
-        if piece.is_whole:
-            continue
-        shape = [-1 if other == axis else 1 for other in range(len(segments))]
-        weights = np.add.reduceat(weights * piece.shares.reshape(shape), piece.cells, axis=axis)
+        if not piece.is_whole:
+            shape = [-1 if other == axis else 1 for other in range(len(segments))]
+            weights = np.add.reduceat(weights * piece.shares.reshape(shape), piece.cells, axis=axis)
     # Shares of one cell sum to 1 but for rounding; a cell that holds throughout must weigh exactly 1.
     weights[np.abs(weights - 1.0) < 1e-12] = 1.0
-    return _Weighted(scope, weights)
+    return _Weighted(scope, weights, bool(np.all((weights == 0.0) | (weights == 1.0))))
 
 
 def _product(groups: Sequence[_Weighted], domain: Domain) -> _Weighted:
@@ -130,7 +133,7 @@ def _product(groups: Sequence[_Weighted], domain: Domain) -> _Weighted:
     for group in groups:
         lengths = dict(zip(group.scope, group.weights.shape, strict=True))
         weights = weights * group.weights.reshape([lengths.get(name, 1) for name in scope])
-    return _Weighted(scope, weights)
+    return _Weighted(scope, weights, is_indicator=False)
 
 
 def _check_size(cells: int, scope: Sequence[str]) -> None:

@@ -275,5 +275,11 @@ def _refuse(node: exp.Expr, what: str | None = None) -> NoReturn:
 
 
 def _position(node: exp.Expr) -> int | None:
-    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+    """Return where a part of the text begins, or None where the parser kept no place in it."""
+    part: object = node
+    while isinstance(part, exp.Expr):  # the leftmost part is the first argument, all the way down
+        if "start" in part.meta:
+            return int(part.meta["start"])
+        part = part.args.get("this")
+    starts = [int(part.meta["start"]) for part in node.walk() if "start" in part.meta]
     return min(starts) if starts else None

@@ -105,7 +105,8 @@ def test_a_proposal_comes_back(domain: Domain) -> None:
         reserved=Charge(None, Fraction(1, 1000)),
     )
     for given in (proposal, replace(proposal, reserved=None, opens_round=False)):
-        found = encoding.read_proposal(domain, through_json(encoding.proposal_form(given)))
+        texts = [query.to_json() for query in queries]
+        found = encoding.read_proposal(domain, through_json(encoding.proposal_form(given, texts)))
         assert [query.key() for query in found.queries] == [query.key() for query in queries]
         assert [(r.query.key(), r.model_units, r.threshold) for r in found.requests] == [
             (r.query.key(), r.model_units, r.threshold) for r in given.requests

@@ -116,3 +116,10 @@ def test_drawn_numbers_are_rounded_to_a_thousandth_of_their_cell() -> None:
     drawn = _decoded(attribute, np.repeat(np.array([0, 1], dtype=np.uint8), 200))["a"]
     assert all(len(repr(float(value)).split(".")[1]) <= 2 for value in drawn)
     assert len(set(drawn)) > 300
+
+
+def test_rounding_never_leaves_the_cell() -> None:
+    attribute = NumericAttribute("a", (0, 0.00049, 1))
+    drawn = _decoded(attribute, np.full(20_000, 1, dtype=np.uint8))
+    assert float(drawn["a"].min()) >= 0.00049
+    assert set(_codes(attribute, drawn)) == {1}

@@ -346,9 +346,9 @@ def test_a_range_over_all_values_still_leaves_out_empty_ones(table: Domain) -> N
     assert parse_where("income >= 0", table).describe() == "everybody"
 
 
-def test_thirds_of_a_cell_add_up_to_a_whole_one() -> None:
+def test_the_shares_of_a_cell_add_up_to_exactly_one() -> None:
     domain = Domain((NumericAttribute("x", (0, 1)),))
-    query = parse_where("x < 0.1 OR x BETWEEN 0.1 AND 0.7 OR x >= 0.7", domain)
+    query = parse_where("x < 0.1 OR x BETWEEN 0.1 AND 0.2 OR x BETWEEN 0.2 AND 0.3 OR x >= 0.3", domain)
     assert query.aligned
     assert query.answer(_one(domain)) == UNITS
 

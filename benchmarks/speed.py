@@ -1,0 +1,160 @@
+"""Speed benchmark: noise, answering once a session has settled, durable streams, and the command's start.
+
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.speed --data-dir DIR
+
+prints JSON lines. Rates are per CPU second of the process that does the work, children included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+import pmw
+from benchmarks.tables import TABLES, Case, TableAbsentError
+from pmw.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric
+from pmw.randomness import BitSource
+from queries import UNITS, CategoricalAttribute, Domain, LinearQuery, decode_records, save_schema
+from queries.records import CodedRecords
+
+_DRAWS = 1_000_000
+_SINGLE = 20_000
+
+
+def main() -> None:
+    """Run all measurements."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    data = os.environ.get("PMW_DATA_DIR")
+    parser.add_argument("--data-dir", type=Path, default=None if data is None else Path(data))
+    folder = parser.parse_args().data_dir
+    for result in (*_noise(), _help()):
+        print(json.dumps(result), flush=True)
+    for name in TABLES:
+        try:
+            case = TABLES[name](folder, None, 10_000)
+        except TableAbsentError as reason:
+            print(f"skipped {name}: {reason}", file=sys.stderr)
+            continue
+        for result in (_settled(case), *_streams(case)):
+            print(json.dumps({"table": name, **result}), flush=True)
+
+
+def _rate(count: int, work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return count / (time.process_time() - started)
+
+
+def _noise() -> Iterable[dict[str, object]]:
+    bits = BitSource.from_integer(1)
+    scale = Fraction(100 * UNITS)
+    for law in (Geometric(scale), DiscreteLaplace(scale), DiscreteGaussian(scale)):
+        yield {
+            "what": f"noise {type(law).__name__}",
+            "array_draws_per_cpu_second": round(_rate(_DRAWS, partial(law.sample_array, bits, _DRAWS))),
+            "single_draws_per_cpu_second": round(_rate(_SINGLE, partial(_draw_singly, law, bits))),
+        }
+
+
+def _draw_singly(law: Distribution, bits: BitSource) -> None:
+    for _ in range(_SINGLE):
+        law.sample(bits)
+
+
+def _children_cpu(command: list[str], stdin: Path | None = None, cwd: Path | None = None) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with open(os.devnull if stdin is None else stdin, "rb") as source:
+        subprocess.run(command, stdin=source, stdout=subprocess.DEVNULL, check=True, cwd=cwd)  # noqa: S603
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _help() -> dict[str, object]:
+    seconds = min(_children_cpu([sys.executable, "-m", "pmw", "--help"]) for _ in range(5))
+    return {"what": "pmw --help", "cpu_seconds": round(seconds, 3)}
+
+
+def _settled(case: Case) -> dict[str, object]:
+    """A session in memory whose tests all run and all turn out negative: the model has settled."""
+    options = pmw.Options(seed=1, threshold=float(case.records))
+    with pmw.open_session(case.source, case.domain, epsilon=1, delta=1e-9, options=options) as session:
+        session.ask_all(case.queries[:500])
+        rate = _rate(len(case.queries), lambda: session.ask_all(case.queries, fresh=True))
+    return {"what": "settled, tested, in memory", "queries_per_cpu_second": round(rate)}
+
+
+def _streams(case: Case) -> Iterable[dict[str, object]]:
+    """``pmw ask --stream`` on a session file, with a settled model: every answer is tested and durable."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        frame = decode_records(_records(case), np.random.default_rng(0))
+        frame.to_csv(folder / "table.csv", index=False)
+        save_schema(case.domain, folder / "schema.toml")
+        options = pmw.Options(threshold=float(case.records))
+        for kind, write in (("structured", _structured), ("where-text", _text)):
+            with (folder / "questions.jsonl").open("w") as stream:
+                for query in case.queries:
+                    stream.write(json.dumps({"where": write(query, case.domain)}) + "\n")
+            path = folder / f"{kind}.pmw"
+            pmw.open_session(
+                folder / "table.csv", case.domain, epsilon=1, delta=1e-9, path=path, options=options
+            ).close()
+            command = [sys.executable, "-m", "pmw", "ask", str(path), "--stream"]
+            started = time.monotonic()
+            seconds = _children_cpu(command, folder / "questions.jsonl")
+            wall = time.monotonic() - started
+            yield {
+                "what": f"pmw ask --stream, {kind}, durable, with start-up and reading the table",
+                "lines_per_second": round(len(case.queries) / wall),
+                "lines_per_cpu_second": round(len(case.queries) / seconds),
+            }
+
+
+def _records(case: Case) -> CodedRecords:
+    counts = case.source.counts(case.domain.names).counts.reshape(-1)
+    cells = np.repeat(np.arange(counts.size), counts)
+    codes = np.unravel_index(cells, case.domain.shape)
+    return CodedRecords(case.domain, tuple(code.astype(np.uint32) for code in codes))
+
+
+def _structured(query: LinearQuery, domain: Domain) -> dict[str, object]:
+    where: dict[str, object] = {}
+    for name, cells in zip(query.scope, query.box, strict=True):
+        attribute = domain[name]
+        if isinstance(attribute, CategoricalAttribute):
+            where[name] = {"in": list(attribute.values[cells])}
+        else:
+            where[name] = {
+                "between": [attribute.boundaries[cells.start], attribute.boundaries[cells.stop] - 1]
+            }
+    return where
+
+
+def _text(query: LinearQuery, domain: Domain) -> str:
+    parts = []
+    for name, condition in _structured(query, domain).items():
+        if not isinstance(condition, dict):
+            continue
+        if "in" in condition:
+            values = ", ".join(repr(value) for value in condition["in"])
+            parts.append(f'"{name}" IN ({values})')
+        else:
+            low, high = condition["between"]
+            parts.append(f'"{name}" BETWEEN {low} AND {high}')
+    return " AND ".join(parts)
+
+
+if __name__ == "__main__":
+    main()
