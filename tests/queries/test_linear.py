@@ -136,7 +136,8 @@ def test_the_canonical_form_gives_the_query_back(data: st.DataObject, small_doma
     again = LinearQuery.from_dict(domain, json.loads(json.dumps(query.to_dict())))
     assert (again.scope, again.aligned, again.box) == (query.scope, query.aligned, query.box)
     np.testing.assert_array_equal(again.weights(), query.weights())
-    assert again.to_dict() == query.to_dict()
+    assert again.to_json() == query.to_json()
+    assert json.loads(query.to_json()) == query.to_dict()
     assert again.key() == query.key()
     assert again.describe() == query.describe()
 

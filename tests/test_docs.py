@@ -1,0 +1,81 @@
+"""The documents: commands, links and examples in them are true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pmw.cli.main import main
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+        if not target.startswith("https://"):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_every_command_is_in_the_readme_and_every_one_there_exists() -> None:
+    commands = set(main.list_commands(None))  # type: ignore[arg-type]  # the list needs no context
+    assert {f"`pmw {command}`" for command in commands} <= set(re.findall(r"`pmw [a-z]+`", README))
+    named = {
+        match
+        for path in DOCUMENTS
+        for block in re.findall(r"```sh\n(.*?)```", path.read_text(), re.DOTALL)
+        for match in re.findall(
+            r"^(?:\.venv/bin/|uv run (?:--extra demo )?)?pmw ([a-z]+)", block, re.MULTILINE
+        )
+    }
+    assert named <= commands
+
+
+def test_every_option_in_the_documents_exists() -> None:
+    from click import Context
+
+    context = Context(main)
+    known = {"--help", "--version", "--extra", "--data-dir"}
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        known |= {option for parameter in command.params for option in parameter.opts}
+    for path in DOCUMENTS:
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text()):
+            assert option in known, f"{path.name}: {option}"
+
+
+def test_the_readme_shows_the_quickstart_word_for_word() -> None:
+    assert f"```python\n{(ROOT / 'examples' / 'quickstart.py').read_text()}```" in README
+
+
+def test_files_named_in_the_documents_exist() -> None:
+    for path in DOCUMENTS:
+        for name in re.findall(
+            r"`((?:tests|benchmarks|examples|docs|scripts|\.ci)/[\w/.-]+)`", path.read_text()
+        ):
+            assert (ROOT / name).exists(), f"{path.name}: {name}"
+
+
+def test_names_in_the_notation_table_exist() -> None:
+    words = set()
+    for path in (*(ROOT / "pmw").rglob("*.py"), *(ROOT / "queries").rglob("*.py")):
+        words |= set(re.findall(r"\w+", path.read_text()))
+    for cell in re.findall(r"`([^`]+)`", (ROOT / "docs" / "notation.md").read_text()):
+        assert set(re.findall(r"[A-Za-z_]\w+", cell)) <= words, cell
+
+
+def test_the_changelog_has_a_privacy_heading() -> None:
+    assert "### Privacy" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_continuous_integration_runs_the_documented_commands() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "pytest" in script
+    assert "scripts/check" in script
+    assert "set -euo pipefail" in script
+    assert "uv run pytest" in README
