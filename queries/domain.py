@@ -23,13 +23,15 @@ __all__ = [
     "Domain",
     "IntegerAttribute",
     "nearest",
+    "number_text",
     "NumericAttribute",
 ]
 
 CategoricalValue: TypeAlias = str | int | bool
 
-_LARGEST_INTEGER = 2**53  # so that every boundary of a cell is exact in float64
+_LARGEST_INTEGER = 2**53 - 1  # so that every boundary, one past the last included, is exact in float64
 _MOST_CELLS = 1_000_000
+_MOST_HINTS = 10_000  # names that are compared for a hint
 
 
 def canonical_text(value: CategoricalValue) -> str:
@@ -43,10 +45,8 @@ def nearest(name: str, names: Sequence[str]) -> str:
     """Return a hint such as ``; did you mean 'age'?`` or an empty text when nothing is near."""
     import difflib  # late: only needed once something is wrong
 
-    found = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if not found:
-        folded = [candidate for candidate in names if candidate.casefold() == name.casefold()]
-        found = folded[:1]
+    folded = [candidate for candidate in names if candidate.casefold() == name.casefold()]
+    found = folded[:1] or difflib.get_close_matches(name, names[:_MOST_HINTS], n=1, cutoff=0.6)
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
@@ -103,7 +103,7 @@ class IntegerAttribute(_Cells):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise DomainError(f"attribute {self.name!r}: {label} must be a whole number, got {value!r}")
             if abs(value) > _LARGEST_INTEGER:
-                raise DomainError(f"attribute {self.name!r}: {label} must be within ±2^53, got {value}")
+                raise DomainError(f"attribute {self.name!r}: {label} must be within ±(2^53 - 1)")
         if self.minimum > self.maximum:
             raise DomainError(
                 f"attribute {self.name!r}: min must not exceed max, "
@@ -121,6 +121,11 @@ class IntegerAttribute(_Cells):
     def base_size(self) -> int:
         """Number of cells without ``missing`` and ``other``."""
         return (self.maximum - self.minimum) // self.width + 1
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Start of the first cell and end of the last, half-open."""
+        return self.minimum, self.maximum + 1
 
     @property
     def boundaries(self) -> tuple[int, ...]:
@@ -152,13 +157,18 @@ class NumericAttribute(_Cells):
                 f"attribute {self.name!r}: edges must list at least 2 numbers, got {len(edges)}"
             )
         for edge in edges:
-            if isinstance(edge, bool) or not isinstance(edge, int | float) or not math.isfinite(edge):
-                raise DomainError(f"attribute {self.name!r}: edges must be finite numbers, got {edge!r}")
+            if isinstance(edge, bool) or not isinstance(edge, int | float) or not _is_finite(edge):
+                shown = (
+                    "a number beyond float64" if isinstance(edge, int) and edge not in (0, 1) else repr(edge)
+                )
+                raise DomainError(f"attribute {self.name!r}: edges must be finite numbers, got {shown}")
         for low, high in pairwise(edges):
             if not float(low) < float(high):
                 raise DomainError(
                     f"attribute {self.name!r}: edges must increase or cells overlap, got {low!r}, {high!r}"
                 )
+        if not math.isfinite(float(edges[-1]) - float(edges[0])):
+            raise DomainError(f"attribute {self.name!r}: edges must span a finite width")
         if len(edges) - 1 > _MOST_CELLS:
             raise DomainError(
                 f"attribute {self.name!r}: at most {_MOST_CELLS:,} cells, got {len(edges) - 1:,}"
@@ -171,6 +181,11 @@ class NumericAttribute(_Cells):
         return len(self.edges) - 1
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """Start of the first cell and end of the last."""
+        return self.edges[0], self.edges[-1]
+
+    @property
     def boundaries(self) -> tuple[float, ...]:
         """Half-open cell boundaries, ``base_size + 1`` of them."""
         return self.edges
@@ -181,7 +196,7 @@ class NumericAttribute(_Cells):
         if special is not None:
             return special
         close = "]" if code == self.base_size - 1 else ")"
-        return f"[{self.edges[code]:g}, {self.edges[code + 1]:g}{close}"
+        return f"[{number_text(self.edges[code])}, {number_text(self.edges[code + 1])}{close}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +207,9 @@ class CategoricalAttribute(_Cells):
 
     def __post_init__(self) -> None:
         self._check()
+        given: object = self.values
+        if isinstance(given, str):
+            raise DomainError(f"attribute {self.name!r}: values must be a list, got the text {given!r}")
         values = tuple(self.values)
         if not values:
             raise DomainError(f"attribute {self.name!r}: values must list at least one value, got none")
@@ -214,7 +232,22 @@ class CategoricalAttribute(_Cells):
             raise DomainError(f"attribute {self.name!r}: values must differ, got {twice!r} more than once")
         if len(values) > _MOST_CELLS:
             raise DomainError(f"attribute {self.name!r}: at most {_MOST_CELLS:,} values, got {len(values):,}")
+        for label, flag in (("(missing)", self.missing), ("(other)", self.other)):
+            if flag and label in texts:
+                raise DomainError(
+                    f"attribute {self.name!r}: {label!r} names the special cell and is no value"
+                )
         object.__setattr__(self, "values", values)
+
+    def _identity(self) -> tuple[object, ...]:
+        # 1 and True are equal and hash alike, but they are different declarations.
+        return self.name, self.missing, self.other, self.values, tuple(map(type, self.values))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CategoricalAttribute) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.missing, self.other, self.values))
 
     @property
     def base_size(self) -> int:
@@ -225,6 +258,18 @@ class CategoricalAttribute(_Cells):
         """Return the text of a cell: the value as it is matched in text."""
         special = _special_label(self, code)
         return canonical_text(self.values[code]) if special is None else special
+
+
+def number_text(number: float) -> str:
+    """Return the shortest text of a number, without a needless ``.0``."""
+    return repr(float(number)).removesuffix(".0")
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
 
 
 def _is_encodable(text: str) -> bool:

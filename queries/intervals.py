@@ -6,6 +6,7 @@ Every refusal of a value is worded here: its message names what is declared, wha
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from queries.domain import (
@@ -16,6 +17,7 @@ from queries.domain import (
     NumericAttribute,
     canonical_text,
     nearest,
+    number_text,
 )
 from queries.errors import QueryError
 from queries.predicates import Atom, Between, Comparison, IsIn, IsMissing, IsOther, Position, Scalar
@@ -80,9 +82,9 @@ def categorical_cells(attribute: CategoricalAttribute, atom: Atom) -> list[int]:
         QueryError: a value is not declared, or the comparison needs an order.
     """
     if isinstance(atom, Comparison) and atom.operator in ("eq", "ne"):
-        return [_categorical_cell(attribute, atom.value, atom.position)]
+        return _declared_cells(attribute, (atom.value,), atom.position)
     if isinstance(atom, IsIn):
-        return [_categorical_cell(attribute, value, atom.position) for value in atom.values]
+        return _declared_cells(attribute, atom.values, atom.position)
     raise QueryError(
         f"attribute {attribute.name!r} is categorical and has no order; use =, <> or IN",
         code="wrong_kind",
@@ -90,11 +92,26 @@ def categorical_cells(attribute: CategoricalAttribute, atom: Atom) -> list[int]:
     )
 
 
-def _categorical_cell(attribute: CategoricalAttribute, value: Scalar, position: Position) -> int:
+def _declared_cells(
+    attribute: CategoricalAttribute, values: Sequence[Scalar], position: Position
+) -> list[int]:
+    cells = {canonical_text(declared): cell for cell, declared in enumerate(attribute.values)}
+    return [_declared_cell(attribute, cells, value, position) for value in values]
+
+
+def _declared_cell(
+    attribute: CategoricalAttribute, cells: Mapping[str, int], value: Scalar, position: Position
+) -> int:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise QueryError(
+            f"attribute {attribute.name!r} needs a finite number or a text, got {_shown(value)}",
+            code="unknown_value",
+            position=position,
+        )
     text = _value_text(value)
-    texts = [canonical_text(declared) for declared in attribute.values]
-    if text in texts:
-        return texts.index(text)
+    if text in cells:
+        return cells[text]
+    texts = tuple(cells)
     listed = ", ".join(_shown(declared) for declared in attribute.values[:12])
     listed += ", …" if len(texts) > 12 else ""
     raise QueryError(
@@ -106,7 +123,7 @@ def _categorical_cell(attribute: CategoricalAttribute, value: Scalar, position: 
 
 def _value_text(value: Scalar) -> str:
     if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else repr(value)
+        return str(int(value)) if value.is_integer() else number_text(value)
     return canonical_text(value)
 
 
@@ -134,7 +151,7 @@ def intervals(attribute: OrderedAttribute, atom: Atom) -> tuple[tuple[float, flo
         return (_clipped(attribute, _at_least(attribute, low), _above(attribute, high), atom),)
     if atom.operator in ("eq", "ne"):
         low, high = _point(attribute, atom.value, atom.position)
-        start, end = float(attribute.boundaries[0]), float(attribute.boundaries[-1])
+        start, end = map(float, attribute.ends)
         return ((low, high),) if atom.operator == "eq" else ((start, low), (high, end))
     value = _number(attribute, atom.value, atom.position)
     end = _at_least(attribute, value) if atom.operator in ("ge", "lt") else _above(attribute, value)
@@ -176,7 +193,7 @@ def _point(attribute: OrderedAttribute, value: Scalar, position: Position) -> tu
         low, high = attribute.edges[0], attribute.edges[1]
         raise QueryError(
             f"attribute {attribute.name!r} is numeric: a single number has no width; ask for a range, "
-            f"such as {attribute.name} >= {low:g} AND {attribute.name} < {high:g}",
+            f"such as {attribute.name} >= {number_text(low)} AND {attribute.name} < {number_text(high)}",
             code="wrong_kind",
             position=position,
         )
@@ -193,12 +210,12 @@ def _point(attribute: OrderedAttribute, value: Scalar, position: Position) -> tu
 def _clipped(
     attribute: OrderedAttribute, low: float, high: float, atom: Comparison | Between
 ) -> tuple[float, float]:
-    start, end = float(attribute.boundaries[0]), float(attribute.boundaries[-1])
+    start, end = map(float, attribute.ends)
     clipped = (max(low, start), min(high, end))
     if clipped[0] >= clipped[1]:
         last = attribute.maximum if isinstance(attribute, IntegerAttribute) else attribute.edges[-1]
         raise QueryError(
-            f"an empty range: attribute {attribute.name!r} goes from {_shown(attribute.boundaries[0])} to "
+            f"an empty range: attribute {attribute.name!r} goes from {_shown(attribute.ends[0])} to "
             f"{_shown(last)} (values outside count as these ends)",
             code="empty_range",
             position=atom.position,
@@ -208,6 +225,6 @@ def _clipped(
 
 def _shown(value: Scalar) -> str:
     if isinstance(value, float):
-        return f"{value:g}"
+        return number_text(value)
     text = repr(value) if isinstance(value, str) else canonical_text(value)
     return text if len(text) <= 60 else text[:57] + "…'"

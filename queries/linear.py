@@ -7,6 +7,7 @@ multiples of 2^-20, so that an answer on integer counts is an exact integer in u
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -218,27 +219,26 @@ class LinearQuery:
         return cls(domain, tuple(factors), aligned=bool(form.get("aligned", True)))
 
     def to_json(self) -> str:
-        """Return the canonical form as text, equal exactly for queries with equal weights."""
+        """Return the canonical form as text; queries with equal texts have equal weights."""
         return json.dumps(self.to_dict(), separators=(",", ":"))
 
     def key(self) -> bytes:
-        """Return 32 bytes that are equal exactly for queries with equal weights (SHA-256 of the text)."""
+        """Return the SHA-256 of the canonical text; queries with equal keys have equal weights."""
         return hashlib.sha256(self.to_json().encode()).digest()
 
     def describe(self) -> str:
         """Return the query in words, such as ``age 30 to 39 and sex Female``."""
         if self._constant == 0:
             return "nobody"
-        if not self.factors:
-            return "everybody"
-        return " and ".join(_describe(self.domain, factor) for factor in self.factors)
+        words = " and ".join(_describe(self.domain, factor) for factor in self.factors) or "everybody"
+        return words if self._constant == UNITS else f"{words} (x {self._constant / UNITS:.3g})"
 
 
 def _normalise(factors: Sequence[Factor]) -> tuple[int, tuple[Factor, ...]]:
     """Return a constant weight and the factors that are not constant."""
     constant = UNITS
     kept = []
-    for factor in factors:
+    for factor in itertools.chain.from_iterable(map(_split, factors)):
         first = int(factor.weights.flat[0])
         if np.any(factor.weights != first):
             kept.append(factor)
@@ -247,6 +247,37 @@ def _normalise(factors: Sequence[Factor]) -> tuple[int, tuple[Factor, ...]]:
     if constant == 0:
         return 0, ()
     return constant, tuple(kept)
+
+
+def _split(factor: Factor) -> list[Factor]:
+    """Split off a common share and every attribute that the others do not depend on.
+
+    So a question has one form however it was written, but for groups of several attributes inside one
+    condition, which stay together.
+    """
+    if factor.is_indicator and len(factor.scope) == 1:
+        return [factor]
+    weights, scope = factor.weights, list(factor.scope)
+    pieces: list[Factor] = []
+    share = int(weights.max())
+    if 0 < share < UNITS and np.all((weights == 0) | (weights == share)):
+        pieces.append(Factor((), np.array(share)))
+        weights = np.where(weights > 0, UNITS, 0)
+    axis = 0
+    while len(scope) > 1 and axis < len(scope):
+        rest_shape = weights.shape[:axis] + weights.shape[axis + 1 :]
+        table = np.moveaxis(weights, axis, 0).reshape(weights.shape[axis], -1)
+        rows, columns = np.any(table != 0, axis=1), np.any(table != 0, axis=0)
+        one_row, one_column = table[int(rows.argmax())], table[:, int(columns.argmax())]
+        if np.array_equal(table, np.outer(rows, one_row)):
+            pieces.append(Factor((scope.pop(axis),), np.where(rows, UNITS, 0)))
+            weights = one_row.reshape(rest_shape)
+        elif np.array_equal(table, np.outer(one_column, columns)):
+            pieces.append(Factor((scope.pop(axis),), one_column))
+            weights = np.where(columns, UNITS, 0).reshape(rest_shape)
+        else:
+            axis += 1
+    return [*pieces, Factor(tuple(scope), weights)]
 
 
 def _bounding_box(

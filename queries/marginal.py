@@ -41,6 +41,8 @@ class Marginal:
         given = np.asarray(self.counts)
         if not np.issubdtype(given.dtype, np.integer):
             raise ScopeError(f"expected integer counts, got dtype={given.dtype}")
+        if given.size and int(given.max()) > np.iinfo(np.int64).max:
+            raise ScopeError("expected counts that fit 64 bits with a sign")
         counts = np.array(given, dtype=np.int64)
         shape = self.domain.scope_shape(scope)
         if counts.shape != shape:

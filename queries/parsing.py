@@ -110,14 +110,20 @@ def parse_question(form: Mapping[str, Any], domain: Domain) -> Question:
     for key in form:
         if key not in _KEYS:
             raise QueryError(
-                f"expected the keys {', '.join(_KEYS)}, got {key!r}{nearest(key, _KEYS)}",
+                f"expected the keys {', '.join(_KEYS)}, got {key[:60]!r}{nearest(key, _KEYS)}",
                 code="bad_request",
                 position=key,
             )
     identifier, request = form.get("id"), form.get("request_id")
-    if isinstance(identifier, bool) or not isinstance(identifier, str | int | None):
+    if (
+        isinstance(identifier, bool)
+        or not isinstance(identifier, str | int | None)
+        or not _is_text(identifier)
+    ):
         raise QueryError("id must be a text or a whole number", code="bad_request", position="id")
-    if request is not None and (not isinstance(request, str) or not 1 <= len(request) <= 200):
+    if request is not None and (
+        not isinstance(request, str) or not 1 <= len(request) <= 200 or not _is_text(request)
+    ):
         raise QueryError(
             "request_id must be a text of 1 to 200 characters", code="bad_request", position="request_id"
         )
@@ -126,12 +132,19 @@ def parse_question(form: Mapping[str, Any], domain: Domain) -> Question:
     return Question(parse_where(form["where"], domain), identifier, request)
 
 
+def _is_text(value: object) -> bool:
+    return not isinstance(value, str) or not any("\ud800" <= character <= "\udfff" for character in value)
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     form = dict(pairs)
     if len(form) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise QueryError(f"the key {twice!r} stands there twice", code="bad_request", position=twice)
+        seen: set[str] = set()
+        for twice, _ in pairs:
+            if twice in seen:
+                break
+            seen.add(twice)
+        raise QueryError(f"the key {twice[:60]!r} stands there twice", code="bad_request", position=twice)
     return form
 
 

@@ -70,6 +70,10 @@ class CodedRecords:
             raise RecordsError(
                 f"expected {len(self.domain)} columns of one length, got {len(self.columns)} columns"
             )
+        views = tuple(column.view() for column in self.columns)
+        for view in views:
+            view.flags.writeable = False
+        object.__setattr__(self, "columns", views)
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -165,12 +169,14 @@ def decode_records(records: CodedRecords, generator: np.random.Generator) -> pd.
 
 
 def _is_empty(value: object) -> bool:
-    if value is None or value == "":
+    if value is None or type(value).__name__ == "NAType":  # pandas.NA refuses to be a truth value
         return True
+    if isinstance(value, str):
+        return value == ""
     try:
         return bool(value != value)  # noqa: PLR0124 - NaN and NaT differ from themselves
-    except (TypeError, ValueError):  # pandas.NA refuses to be a truth value; so do arrays
-        return type(value).__name__ == "NAType"
+    except (TypeError, ValueError, ArithmeticError):  # arrays and signalling NaN refuse to be compared
+        return False
 
 
 def _as_number(value: object) -> int | float | None:
@@ -209,24 +215,28 @@ def _encode_numeric(attribute: NumericAttribute, value: object) -> int | None:
 
 def _encode_categorical(attribute: CategoricalAttribute, value: object) -> int | None:
     if isinstance(value, bool | np.bool_):
-        return _boolean_cell(attribute, "true" if value else "false", declared=str | bool)
+        value = "true" if value else "false"
     if isinstance(value, float | np.floating):
         value = repr(float(value) + 0.0)  # -0.0 and 0.0 are one value
-    text = value if isinstance(value, str) else str(value)
+    try:
+        text = value if isinstance(value, str) else str(value)
+    except ValueError:  # a whole number of more digits than Python writes
+        return None
     for code, candidate in enumerate(attribute.values):
-        if not isinstance(candidate, bool) and canonical_text(candidate) == text:
+        if canonical_text(candidate) == text:
             return code
-    code_of_boolean = _boolean_cell(attribute, text, declared=bool)
-    return _whole_cell(attribute, text) if code_of_boolean is None else code_of_boolean
+    if text.casefold() in ("true", "false"):
+        return _boolean_cell(attribute, text.casefold())
+    return _whole_cell(attribute, text)
 
 
-def _boolean_cell(attribute: CategoricalAttribute, text: str, *, declared: Any) -> int | None:
-    """Return the cell of true or false, written in any case."""
-    folded = text.casefold()
-    for code, candidate in enumerate(attribute.values):
-        if isinstance(candidate, declared) and canonical_text(candidate).casefold() == folded:
-            return code
-    return None
+def _boolean_cell(attribute: CategoricalAttribute, folded: str) -> int | None:
+    """Return the cell of true or false, declared in any case; a declared boolean comes first."""
+    texts = [canonical_text(candidate) for candidate in attribute.values]
+    if folded in texts:
+        return texts.index(folded)
+    cells = [code for code, text in enumerate(texts) if text.casefold() == folded]
+    return cells[0] if cells else None
 
 
 def _whole_cell(attribute: CategoricalAttribute, text: str) -> int | None:
@@ -268,19 +278,21 @@ def _encode_column(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.i
     return codes
 
 
+_SIMPLE = (str, int, float, bool, type(None))
+
+
 def _encode_objects(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.int64]:
     # True, 1 and 1.0 are equal and hash alike: keyed by type, no record changes another one's cell.
     known: dict[tuple[type, object], int] = {}
     codes = np.empty(len(column), dtype=np.int64)
     for row, value in enumerate(column.array):
-        try:
-            key = (type(value), value)
-            code = known.get(key)
-        except TypeError:  # a list or another value without a hash
-            code = encode_value(attribute, repr(value))
-        else:
-            if code is None:
-                code = known[key] = encode_value(attribute, value)
+        if type(value) not in _SIMPLE:  # equal ones may be written otherwise, such as Decimal 1.0 and 1.00
+            codes[row] = encode_value(attribute, value)
+            continue
+        key = (type(value), value)
+        code = known.get(key)
+        if code is None:
+            code = known[key] = encode_value(attribute, value)
         codes[row] = code
     return codes
 
@@ -322,7 +334,13 @@ def _decode_column(
     if isinstance(attribute, CategoricalAttribute):
         values: list[Any] = [*attribute.values, *([None] if attribute.missing else [])]
         values += [attribute.label(attribute.size - 1)] if attribute.other else []
-        return pd.Series(np.array(values, dtype=object)[codes]).infer_objects()
+        drawn = pd.Series(np.array(values, dtype=object)[codes])
+        numbers = (
+            attribute.missing
+            and not attribute.other
+            and all(type(value) is int for value in attribute.values)
+        )
+        return drawn.astype("Int64") if numbers else drawn if attribute.missing else drawn.infer_objects()
     cells = np.minimum(codes, attribute.base_size - 1)
     low = np.array(attribute.boundaries[:-1])[cells]
     high = np.array(attribute.boundaries[1:])[cells]

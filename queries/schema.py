@@ -37,12 +37,13 @@ def load_schema(path: str | Path) -> Domain:
     try:
         with open(path, "rb") as stream:
             raw = stream.read(_LARGEST_FILE + 1)
-    except OSError as error:
-        raise SchemaError(f"expected a readable schema file, got {path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise SchemaError(f"expected a readable schema file, got {path}: {reason}") from None
     if len(raw) > _LARGEST_FILE:
         raise SchemaError(f"{path}: expected a schema of at most {_LARGEST_FILE // 2**20} MB")
     try:
-        return parse_schema(raw.decode("utf-8"))
+        return parse_schema(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise SchemaError(f"{path}: expected UTF-8 text, got another byte at offset {error.start}") from None
     except SchemaError as error:
@@ -57,7 +58,7 @@ def parse_schema(text: str) -> Domain:
     """
     try:
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
         raise SchemaError(f"expected TOML: {error}") from None
     _refuse_unknown(table, ("name", "attributes"), "the schema")
     entries = table.get("attributes")
@@ -96,7 +97,7 @@ def format_schema(domain: Domain) -> str:
 
 def _section_lines(text: str) -> list[int]:
     """Return the line of each [[attributes]] header, for messages."""
-    lines = text.splitlines()
+    lines = text.split("\n")
     return [
         number
         for number, line in enumerate(lines, start=1)

@@ -59,7 +59,8 @@ def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
     factors = tuple(
         Factor(group.scope, np.rint(group.weights * UNITS).astype(np.int64)) for group in (*whole, *cut)
     )
-    return LinearQuery(domain, factors, aligned=not cut)
+    nobody = any(not np.any(factor.weights) for factor in factors)
+    return LinearQuery(domain, factors, aligned=not cut or nobody)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,8 @@ def _evaluate(terms: Sequence[Predicate], domain: Domain) -> _Weighted:
     _check_size(domain.scope_size(scope), scope)
     segments = [_cut(domain[name], [atom for atom in atoms if atom.attribute == name]) for name in scope]
     _check_size(math.prod(piece.count for piece in segments), scope)
-    if len(atoms) == 1 == len(terms):  # most terms are one comparison: no broadcasting is needed
+    # Most terms are one comparison: no broadcasting is needed.
+    if len(atoms) == 1 == len(terms) and not isinstance(terms[0], And | Or):
         truth = _atom_truth(atoms[0], segments[0])
         holds = truth.false if isinstance(terms[0], Not) else truth.true
     else:

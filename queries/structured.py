@@ -38,6 +38,8 @@ def structured_predicate(where: Mapping[str, Any], domain: Domain) -> Predicate:
     """
     terms: list[Predicate] = []
     for name, conditions in where.items():
+        if not isinstance(name, str):
+            raise _refusal(f"expected an attribute's name, got {_kind(name)}", "where")
         path = f"where.{name}"
         attribute = resolve_attribute(name, domain, path)
         if not isinstance(conditions, dict) or not conditions:
@@ -52,7 +54,7 @@ def _condition(attribute: str, operator: str, value: Any, path: str) -> Predicat
     if build is None:
         known = tuple(_OPERATORS)
         raise _refusal(
-            f"expected one of {', '.join(known)}, got {operator!r}{nearest(operator, known)}", path
+            f"expected one of {', '.join(known)}, got {operator[:60]!r}{nearest(operator, known)}", path
         )
     return build(attribute, operator, value, path)
 
@@ -62,13 +64,13 @@ def _compare(attribute: str, operator: Any, value: Any, path: str) -> Predicate:
 
 
 def _between(attribute: str, operator: str, value: Any, path: str) -> Predicate:
-    if not isinstance(value, list) or len(value) != 2:
+    if not isinstance(value, list | tuple) or len(value) != 2:
         raise _refusal(f"expected a list of two ends, got {_kind(value)}", path)
     return Between(attribute, _scalar(value[0], path), _scalar(value[1], path), path)
 
 
 def _is_in(attribute: str, operator: str, value: Any, path: str) -> Predicate:
-    if not isinstance(value, list) or not 1 <= len(value) <= _MOST_VALUES:
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= _MOST_VALUES:
         raise _refusal(f"expected a list of 1 to {_MOST_VALUES:,} values, got {_kind(value)}", path)
     return IsIn(attribute, tuple(_scalar(item, path) for item in value), path)
 
@@ -99,7 +101,13 @@ def _kind(value: Any) -> str:
     if isinstance(value, list):
         return f"a list of {len(value)}"
     names: dict[type, str] = {dict: "an object", str: "a text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
+    if isinstance(value, bool):
+        return "true or false"
+    if value == {}:
+        return "an empty object"
+    return (
+        "a number" if isinstance(value, int | float) else names.get(type(value), f"a {type(value).__name__}")
+    )
 
 
 def _refusal(message: str, path: str) -> QueryError:

@@ -76,7 +76,10 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.NullSafeNEQ: "IS DISTINCT FROM",
     exp.Null: "NULL (write IS NULL)",
     exp.Tuple: "a tuple",
+    exp.Block: "a second statement",
+    exp.Anonymous: "a function",
 }
+_ARGUMENT_WORDS = {"query": "a sub-query", "symmetric": "BETWEEN SYMMETRIC"}
 _ADVICE = "use =, <>, <, <=, >, >=, BETWEEN, IN, IS NULL, AND, OR, NOT and parentheses"
 
 
@@ -181,11 +184,17 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
 def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
     operator = _OPERATORS[type(node)]
     left, right = node.this, node.expression
-    if not isinstance(left, exp.Column) and isinstance(right, exp.Column):
+    if (
+        not isinstance(left, exp.Column)
+        and isinstance(right, exp.Column | exp.Sub)
+        and not isinstance(left, exp.Sub)
+    ):
         left, right, operator = right, left, _FLIPPED[operator]
     if isinstance(left, exp.Column) and isinstance(right, exp.Column):
         name = right.name
-        hint = f"; a text stands in single quotes: '{name}'" if right.this.args.get("quoted") else ""
+        values = getattr(domain[left.name], "values", ()) if left.name in domain else ()
+        text = right.this.args.get("quoted") or name in values
+        hint = f"; a text stands in single quotes: '{name}'" if text else ""
         raise QueryError(
             f"expected a value to compare with, got the name {name!r}{hint}",
             code="unsupported",
@@ -214,23 +223,31 @@ _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {
 
 
 def _attribute(node: exp.Expr, domain: Domain) -> str:
-    if isinstance(node, exp.Sub) and all(isinstance(side, exp.Column) for side in node.find_all(exp.Column)):
-        name = "-".join(
-            column.name
-            for column in sorted(node.find_all(exp.Column), key=lambda column: _position(column) or 0)
+    name = _hyphenated(node)
+    declared = [known for known in domain.names if known.casefold() == name.casefold()]
+    if declared:
+        raise QueryError(
+            f'a name with a hyphen stands in double quotes: "{declared[0]}"',
+            code="syntax",
+            position=_position(node),
         )
-        if name in domain:
-            raise QueryError(
-                f'a name with a hyphen stands in double quotes: "{name}"',
-                code="syntax",
-                position=_position(node),
-            )
+    if isinstance(node, exp.Column) and node.args.get("table"):
+        _refuse(node, f"a name with a dot such as {'.'.join(part.name for part in node.parts)}")
     _check(node)
     if not isinstance(node, exp.Column):
         _refuse(node, "a comparison without an attribute")
     _check(node.this)
     quoted = bool(node.this.args.get("quoted"))
     return resolve_attribute(node.name, domain, _position(node), any_case=not quoted)
+
+
+def _hyphenated(node: exp.Expr) -> str:
+    """Return the name that a chain of minus signs between names would be, or an empty text."""
+    parts: list[str] = []
+    while isinstance(node, exp.Sub):
+        parts.append(node.expression.name if isinstance(node.expression, exp.Column | exp.Literal) else "")
+        node = node.this
+    return "-".join([node.name, *reversed(parts)]) if parts and isinstance(node, exp.Column) else ""
 
 
 def _literal(node: exp.Expr) -> Scalar:
@@ -266,7 +283,7 @@ def _check(node: object) -> None:
         _refuse(node)
     for key, value in node.args.items():
         if value not in (None, False, []) and key not in allowed:
-            _refuse(node)
+            _refuse(node, _ARGUMENT_WORDS.get(key))
 
 
 def _refuse(node: exp.Expr, what: str | None = None) -> NoReturn:
@@ -280,6 +297,6 @@ def _position(node: exp.Expr) -> int | None:
     while isinstance(part, exp.Expr):  # the leftmost part is the first argument, all the way down
         if "start" in part.meta:
             return int(part.meta["start"])
-        part = part.args.get("this")
+        part = part.parts[0] if isinstance(part, exp.Column) else part.args.get("this")
     starts = [int(part.meta["start"]) for part in node.walk() if "start" in part.meta]
     return min(starts) if starts else None

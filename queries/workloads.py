@@ -91,11 +91,12 @@ def random_conjunctions(domain: Domain, size: int, *, seed: int, most_attributes
         for _ in range(size):
             yield _random_conjunction(domain, order, generator)
 
-    return Workload(f"random:{size}:{seed}", size, make)
+    name = f"random:{size}:{seed}" + (f":{most_attributes}" if most_attributes != 3 else "")
+    return Workload(name, size, make)
 
 
 class _SplitMix64:
-    """A 64-bit generator with a published definition; it draws questions, never noise."""
+    """A 64-bit generator with a published definition; it draws questions, never private values."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed % 2**64

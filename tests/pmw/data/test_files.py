@@ -220,7 +220,7 @@ def test_parquet_types_are_matched_by_value(tmp_path: Path) -> None:
     connection.close()
     domain = Domain(
         (
-            IntegerAttribute("big", 0, 2**53, 2**50, missing=True),
+            IntegerAttribute("big", 0, 2**53 - 1, 2**50, missing=True),
             CategoricalAttribute("flag", (True, False), missing=True),
             CategoricalAttribute("small", (3, "4"), missing=True),
             NumericAttribute("money", (0, 5, 10), missing=True),
