@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from pmw.answers import Answer
 from pmw.data import CountSource, Table, TableFile, as_source
@@ -53,6 +54,8 @@ __all__ = [
     "Engine",
     "next_seed",
 ]
+
+Deliver: TypeAlias = Callable[[Answer], None]
 
 _BATCH = 256  # questions per intent
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
@@ -111,10 +114,14 @@ class Engine:
         """What may be published."""
         return self._state
 
-    def answer(self, asks: Sequence[Ask]) -> list[Answer]:
-        """Answer questions in order, each durable before this returns.
+    def answer(self, asks: Sequence[Ask], deliver: Deliver | None = None) -> list[Answer]:
+        """Answer questions in order, each durable before it is given.
 
         A question that was answered before gets the same answer, unless it is asked afresh.
+
+        Args:
+            asks: the questions.
+            deliver: called with each answer, in order, as soon as it is durable.
 
         Raises:
             QueryError: a request's mark was used for another question; nothing is answered then.
@@ -122,7 +129,27 @@ class Engine:
         """
         if self._interrupted:
             self._load()  # first, so that what it finishes is found among the stored answers
-        answers: dict[int, Answer] = {}
+        known, waiting, repeats = self._sorted(asks)
+        answers: list[Answer] = []
+        repeated = len(asks) - len(waiting)
+        while len(answers) < len(asks):
+            place = len(answers)
+            if place in repeats:
+                known[place] = known[repeats[place]]
+            if place not in known:
+                batch = self._answer_batch([asks[waiting_place] for waiting_place in waiting[:_BATCH]])
+                known.update(zip(waiting, batch, strict=False))
+                waiting = waiting[len(batch) :]
+            answers.append(known[place])
+            if deliver is not None:
+                deliver(known[place])
+        if repeated:
+            self._store.finish(None, Outcome(asked=repeated))
+        return answers
+
+    def _sorted(self, asks: Sequence[Ask]) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
+        """Return the answers that are stored, the places that wait for one, and repeats of earlier places."""
+        known: dict[int, Answer] = {}
         waiting: list[int] = []
         first: dict[tuple[str, bool], int] = {}  # where a text, or a mark, stands first among those that wait
         repeats: dict[int, int] = {}
@@ -131,7 +158,7 @@ class Engine:
             marked = ask.request_id is not None
             earlier = first.get((ask.request_id or ask.text, marked))
             if stored is not None:
-                answers[place] = stored
+                known[place] = stored
             elif earlier is not None and (marked or not ask.fresh):
                 _require_same(ask, asks[earlier].text)
                 repeats[place] = earlier
@@ -139,15 +166,7 @@ class Engine:
                 first.setdefault((ask.text, False), place)
                 first[ask.request_id or ask.text, marked] = place
                 waiting.append(place)
-        repeated = len(asks) - len(waiting)
-        while waiting:
-            batch = self._answer_batch([asks[place] for place in waiting[:_BATCH]])
-            answers.update(zip(waiting, batch, strict=False))
-            waiting = waiting[len(batch) :]
-        answers.update((place, answers[original]) for place, original in repeats.items())
-        if repeated:
-            self._store.finish(None, Outcome(asked=repeated))
-        return [answers[place] for place in range(len(asks))]
+        return known, waiting, repeats
 
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""

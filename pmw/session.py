@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pmw.answers import Answer
 from pmw.data import Table, TableFile, as_source, as_table_file
-from pmw.engine import Ask, Engine, next_seed
+from pmw.engine import Ask, Deliver, Engine, next_seed
 from pmw.errors import BudgetError, NoiseError, SessionError
 from pmw.journal import first_facts, load_state
 from pmw.locking import SessionLock
@@ -204,8 +204,15 @@ class Session:
             self._open_store()
             return self._engine.answer([self._ask(question, fresh, request_id)])[0]
 
-    def ask_all(self, questions: Iterable[Asked], *, fresh: bool = False) -> list[Answer]:
+    def ask_all(
+        self, questions: Iterable[Asked], *, fresh: bool = False, deliver: Deliver | None = None
+    ) -> list[Answer]:
         """Answer questions in order.
+
+        Args:
+            questions: where-texts, structured conditions, queries, or a workload.
+            fresh: answer anew what was answered before.
+            deliver: called with each answer, in order, as soon as it is durable.
 
         Raises:
             QueryError: a question is refused; none is answered then, and nothing is spent.
@@ -213,7 +220,7 @@ class Session:
         """
         with self._turn:
             self._open_store()
-            return self._engine.answer([self._ask(question, fresh, None) for question in questions])
+            return self._engine.answer([self._ask(question, fresh, None) for question in questions], deliver)
 
     def status(self) -> Status:
         """Return where the session stands."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -50,22 +51,54 @@ def answer_stream(session: Session, source: BinaryIO, *, fresh: bool, strict: bo
 
 def _answer_lines(session: Session, lines: list[bytes], *, fresh: bool) -> int:
     """Answer a batch of lines, print one line each, in order, and return the strictest exit code."""
-    parsed: list[tuple[Any, Question | QueryError]] = [_parsed(line, session) for line in lines]
-    questions = [question for _, question in parsed if not isinstance(question, QueryError)]
-    answers: Iterator[Answer | QueryError] = iter(_answers(session, questions, fresh=fresh))
-    output = []
-    code = 0
-    for identifier, question in parsed:
-        result = question if isinstance(question, QueryError) else next(answers)
+    printer = _Printer([_parsed(line, session) for line in lines])
+    try:
+        session.ask_all(printer.questions, fresh=fresh, deliver=printer.deliver)
+    except QueryError:
+        # A mark was used for another question, so the batch was refused whole: answer one by one.
+        for question in printer.questions:
+            try:
+                session.ask_all([question], fresh=fresh, deliver=printer.deliver)
+            except QueryError as error:
+                printer.deliver(error)
+    printer.finish()
+    return printer.code
+
+
+class _Printer:
+    """Prints a line for each question, in order, as its answer becomes durable.
+
+    Args:
+        parsed: the mark and the question of each line, or why the line is refused.
+    """
+
+    def __init__(self, parsed: list[tuple[Any, Question | QueryError]]) -> None:
+        self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
+        self.code = 0
+        self._waiting = deque(parsed)
+
+    def deliver(self, result: Answer | QueryError) -> None:
+        """Print the lines that were refused before the next question, then its answer."""
+        self.finish(only_refused=True)
+        identifier, _ = self._waiting.popleft()
+        self._print(identifier, result)
+
+    def finish(self, *, only_refused: bool = False) -> None:
+        """Print the refused lines at the front, or all that are left."""
+        while self._waiting and (not only_refused or isinstance(self._waiting[0][1], QueryError)):
+            identifier, error = self._waiting.popleft()
+            if isinstance(error, QueryError):
+                self._print(identifier, error)
+
+    def _print(self, identifier: Any, result: Answer | QueryError) -> None:
         if isinstance(result, QueryError):
-            output.append({"id": identifier, "error": result.to_dict()})
-            code = 4
+            form: dict[str, Any] = {"error": result.to_dict()}
+            self.code = 4
         else:
-            output.append({"id": identifier, **result.to_dict()})
-            code = max(code, strict_code(result))
-    sys.stdout.write("".join(json_line(form) + "\n" for form in output))
-    sys.stdout.flush()
-    return code
+            form = result.to_dict()
+            self.code = max(self.code, strict_code(result))
+        sys.stdout.write(json_line({"id": identifier, **form}) + "\n")
+        sys.stdout.flush()
 
 
 def _parsed(line: bytes, session: Session) -> tuple[Any, Question | QueryError]:
@@ -76,21 +109,6 @@ def _parsed(line: bytes, session: Session) -> tuple[Any, Question | QueryError]:
         return identifier, parse_question(form, session.domain)
     except QueryError as error:
         return identifier, error
-
-
-def _answers(session: Session, questions: list[Question], *, fresh: bool) -> list[Answer | QueryError]:
-    """Answer questions together; where one is refused as a whole (a reused mark), one by one."""
-    try:
-        return list(session.ask_all(questions, fresh=fresh))
-    except QueryError:
-        return [_one(session, question, fresh=fresh) for question in questions]
-
-
-def _one(session: Session, question: Question, *, fresh: bool) -> Answer | QueryError:
-    try:
-        return session.ask(question, fresh=fresh)
-    except QueryError as error:
-        return error
 
 
 def strict_code(answer: Answer) -> int:
