@@ -115,14 +115,10 @@ def encode_texts(rows: Iterable[Sequence[str]], domain: Domain) -> CodedRecords:
         rows: one text per attribute, in declared order.
         domain: the declared attributes.
     """
-    known: list[dict[str, int]] = [{} for _ in domain]
+    known = [_KnownTexts(attribute) for attribute in domain]
     kept = []
     for row in rows:
-        codes = []
-        for attribute, text, cells in zip(domain, row, known, strict=True):
-            if text not in cells:
-                cells[text] = encode_value(attribute, text)
-            codes.append(cells[text])
+        codes = [cells[text] for cells, text in zip(known, row, strict=True)]
         if DROPPED not in codes:
             kept.append(codes)
     table = np.array(kept, dtype=np.int64).reshape(-1, len(domain))
@@ -268,33 +264,55 @@ def _encode_column(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.i
             return _encode_floats(attribute, column.to_numpy(dtype=np.float64))
         if dtype.kind == "i":
             return _encode_integers(attribute, column.to_numpy(dtype=np.int64))
-    if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        return _encode_objects(attribute, column)
-    # One kind of value throughout, so equal values encode equally: encode each distinct one once.
-    positions, distinct = column.factorize()
-    table = [encode_value(attribute, value) for value in distinct]
-    table.append(encode_value(attribute, None))  # position -1: empty
-    codes: NDArray[np.int64] = np.array(table, dtype=np.int64)[positions]
-    return codes
+    if dtype.kind in "biufM" and isinstance(dtype, np.dtype):
+        # One kind of number throughout: equal ones encode equally, so encode each distinct one once.
+        positions, distinct = column.factorize()
+        table = [encode_value(attribute, value) for value in (*distinct, None)]  # position -1: empty
+        codes: NDArray[np.int64] = np.array(table, dtype=np.int64)[positions]
+        return codes
+    values = column.to_numpy(dtype=object)
+    # A column of texts holds nothing else but one mark for empty ones.
+    find = _KnownTexts(attribute).__getitem__ if dtype.name in _TEXTS else _KnownCells(attribute).cell
+    return np.fromiter(map(find, values), dtype=np.int64, count=len(values))
 
 
-_SIMPLE = (str, int, float, bool, type(None))
+class _KnownCells(dict[tuple[type, object], int]):
+    """Remembers the cells of values, by type and value: True, 1 and 1.0 are equal and hash alike.
+
+    Other objects are encoded anew each time, for equal ones may be written differently, as Decimal 1.0 and
+    1.00 are. So no record changes another one's cell.
+    """
+
+    def __init__(self, attribute: Attribute) -> None:
+        self._attribute = attribute
+        self._texts = _KnownTexts(attribute)
+
+    def cell(self, value: object) -> int:
+        kind = type(value)
+        if kind is str:
+            return self._texts[value]  # type: ignore[index]  # a text, by its type
+        if kind not in _SIMPLE:
+            return encode_value(self._attribute, value)
+        return self[kind, value]
+
+    def __missing__(self, key: tuple[type, object]) -> int:
+        self[key] = code = encode_value(self._attribute, key[1])
+        return code
 
 
-def _encode_objects(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.int64]:
-    # True, 1 and 1.0 are equal and hash alike: keyed by type, no record changes another one's cell.
-    known: dict[tuple[type, object], int] = {}
-    codes = np.empty(len(column), dtype=np.int64)
-    for row, value in enumerate(column.array):
-        if type(value) not in _SIMPLE:  # equal ones may be written otherwise, such as Decimal 1.0 and 1.00
-            codes[row] = encode_value(attribute, value)
-            continue
-        key = (type(value), value)
-        code = known.get(key)
-        if code is None:
-            code = known[key] = encode_value(attribute, value)
-        codes[row] = code
-    return codes
+class _KnownTexts(dict[str, int]):
+    """Remembers the cells of texts."""
+
+    def __init__(self, attribute: Attribute) -> None:
+        self._attribute = attribute
+
+    def __missing__(self, text: str) -> int:
+        self[text] = code = encode_value(self._attribute, text)
+        return code
+
+
+_TEXTS = ("str", "string")  # names of pandas types
+_SIMPLE = (int, float, bool, type(None))
 
 
 def _encode_integers(

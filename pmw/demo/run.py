@@ -101,14 +101,25 @@ def run_demo(
     session = open_session(
         table, domain, epsilon=plan.epsilon, delta=plan.delta, path=plan.folder / "session.pmw"
     )
-    queries = list(random_conjunctions(domain, plan.queries, seed=plan.query_seed))
+    try:
+        return _demonstrate(session, plan, table if own is None else None, progress)
+    except BaseException:
+        session.close()
+        raise
+
+
+def _demonstrate(
+    session: Session, plan: DemoPlan, public: Table | None, progress: Callable[[int, str], None] | None
+) -> DemoResult:
+    """Ask, export and draw; true errors are computed for a public table alone."""
+    queries = list(random_conjunctions(session.domain, plan.queries, seed=plan.query_seed))
     answers = tuple(_answers(session, queries, plan, progress))
     session.export(plan.folder / "synthetic.csv", RowPlan(), force=plan.force)
     picture = plan.folder / "error.png"
-    if own is not None:
+    if public is None:
         draw_promises(picture, answers, session.state)
         return DemoResult(session, answers, None, None)
-    source = as_source(table, domain)
+    source = as_source(public, session.domain)
     truth = _true_answers(source, queries)
     records = source.counts(()).total
     scores = score(answers, truth, records)
