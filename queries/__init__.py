@@ -17,9 +17,10 @@ from queries.errors import (
     SchemaError,
     ScopeError,
 )
+from queries.grouping import GroupedQuery
 from queries.linear import UNITS, Factor, LinearQuery
 from queries.marginal import Histogram, Marginal
-from queries.parsing import Question, parse_line, parse_question, parse_where
+from queries.parsing import Question, parse_line, parse_question, parse_sql, parse_where
 from queries.records import CodedRecords, decode_records, encode_records
 from queries.schema import format_schema, load_schema, parse_schema, save_schema
 from queries.workloads import Workload, all_marginals, all_ranges, random_conjunctions
@@ -36,6 +37,7 @@ __all__ = [
     "encode_records",
     "Factor",
     "format_schema",
+    "GroupedQuery",
     "Histogram",
     "IntegerAttribute",
     "LinearQuery",
@@ -45,6 +47,7 @@ __all__ = [
     "parse_line",
     "parse_question",
     "parse_schema",
+    "parse_sql",
     "parse_where",
     "QueriesError",
     "QueryError",

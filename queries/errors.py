@@ -48,8 +48,9 @@ class QueryError(QueriesError, ValueError):
 
     Args:
         message: what was expected, what came, what to do next.
-        code: one of ``syntax``, ``unsupported``, ``unknown_attribute``, ``unknown_value``,
-            ``wrong_kind``, ``empty_range``, ``too_long``, ``too_large``, ``bad_request``.
+        code: one of ``syntax``, ``unsupported``, ``unknown_table``, ``unknown_attribute``,
+            ``unknown_value``, ``wrong_kind``, ``empty_range``, ``unaligned``, ``too_long``, ``too_large``,
+            ``bad_request``.
         position: a character offset into the text (from 0), or a path such as ``where.age.between``
             into a structured question; None where there is none.
 

@@ -148,6 +148,38 @@ class LinearQuery:
             factors.append(Factor((name,), weights))
         return cls(domain, tuple(factors))
 
+    def within(self, cells: Mapping[str, int]) -> LinearQuery:
+        """Return the query that counts the same records, but only those in one cell of some attributes.
+
+        Args:
+            cells: one cell per attribute.
+
+        Raises:
+            ScopeError: an attribute is unknown or has no such cell.
+        """
+        inside = LinearQuery.cells(self.domain, {name: (cell, cell) for name, cell in cells.items()})
+        kept = [factor for factor in inside.factors if factor.scope[0] not in self.scope]
+        for factor in self.factors:
+            weights = factor.weights
+            for axis, name in enumerate(factor.scope):
+                if name in cells:
+                    only = np.zeros(weights.shape[axis], dtype=np.int64)
+                    only[cells[name]] = 1
+                    weights = weights * only.reshape(
+                        [-1 if other == axis else 1 for other in range(weights.ndim)]
+                    )
+            kept.append(Factor(factor.scope, weights))
+        kept.append(Factor((), np.array(self._constant, dtype=np.int64)))
+        narrowed = LinearQuery(self.domain, tuple(kept), aligned=self.aligned)
+        if self.aligned or not narrowed._is_whole:
+            return narrowed
+        return LinearQuery(self.domain, tuple(kept))  # the cut cells lie outside
+
+    @property
+    def _is_whole(self) -> bool:
+        """Every weight is 0 or one record."""
+        return self._constant in (0, UNITS) and all(factor.is_indicator for factor in self.factors)
+
     @property
     def is_box(self) -> bool:
         """True when the weights are one record inside ``box`` and zero outside."""

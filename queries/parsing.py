@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
-from queries.domain import Domain, nearest
+from queries.domain import CategoricalAttribute, Domain, nearest, number_text
 from queries.errors import QueryError
+from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.segments import count_where
 from queries.structured import structured_predicate
@@ -16,16 +17,18 @@ from queries.structured import structured_predicate
 __all__ = [
     "parse_line",
     "parse_question",
+    "parse_sql",
     "parse_where",
     "Question",
     "QuestionId",
     "read_line",
+    "require_aligned",
 ]
 
 QuestionId: TypeAlias = str | int | None
 
 _LONGEST_LINE = 2**20  # bytes
-_KEYS = ("id", "where", "request_id")
+_KEYS = ("id", "where", "sql", "request_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +36,27 @@ class Question:
     """One question of a stream.
 
     Args:
-        query: what is asked.
+        query: what is asked; a grouped query has an answer for each of its groups.
         id: the analyst's own mark, given back with the answer.
         request_id: marks one request for safe retries; the same mark gets the same answer.
     """
 
-    query: LinearQuery
+    query: LinearQuery | GroupedQuery
     id: QuestionId = None
     request_id: str | None = None
+
+    def parts(self) -> tuple[Question, ...]:
+        """Return one question for each answer: itself, or one for each group."""
+        if isinstance(self.query, LinearQuery):
+            return (self,)
+        marks = (
+            # A mark that an analyst gives holds no control character, so these are no analyst's own.
+            self.request_id if self.request_id is None or group == 0 else f"{self.request_id}\n{group}"
+            for group in range(len(self.query))
+        )
+        return tuple(
+            replace(self, query=query, request_id=mark) for query, mark in zip(self.query, marks, strict=True)
+        )
 
 
 def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
@@ -64,6 +80,46 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
     if isinstance(where, Mapping):
         return count_where(structured_predicate(where, domain), domain)
     raise QueryError("where must be a text or an object", code="bad_request", position="where")
+
+
+def parse_sql(text: str, domain: Domain) -> GroupedQuery:
+    """Return what a statement such as ``SELECT sex, COUNT(*) FROM people GROUP BY sex`` counts.
+
+    Without GROUP BY it is one group that holds everybody.
+
+    Raises:
+        QueryError: the text is no statement of this kind, or names what is not declared.
+    """
+    from queries.sql import parse_sql as parse  # late: the SQL parser is only needed for texts
+
+    return parse(text, domain)
+
+
+def require_aligned(query: LinearQuery | GroupedQuery) -> None:
+    """Refuse a question that cuts cells, whose answer takes them as evenly filled.
+
+    Raises:
+        QueryError: names the attributes whose cells are cut.
+    """
+    if isinstance(query, GroupedQuery):
+        query = query.query
+    if query.aligned:
+        return
+    cut = [name for factor in query.factors if not factor.is_indicator for name in factor.scope]
+    attributes = [query.domain[name] for name in cut or query.scope]
+    starts = [
+        f"; cells of {attribute.name!r} begin at {_listed(attribute.boundaries)}"
+        for attribute in attributes
+        if not isinstance(attribute, CategoricalAttribute)
+    ]
+    raise QueryError(
+        f"the condition cuts cells, and only whole cells are asked for{''.join(starts)}", code="unaligned"
+    )
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    shown = [number_text(number) for number in numbers[:6]]
+    return ", ".join(shown) + (", …" if len(numbers) > 6 else "")
 
 
 def parse_line(line: str | bytes, domain: Domain) -> Question:
@@ -121,15 +177,32 @@ def parse_question(form: Mapping[str, Any], domain: Domain) -> Question:
         or not _is_text(identifier)
     ):
         raise QueryError("id must be a text or a whole number", code="bad_request", position="id")
-    if request is not None and (
-        not isinstance(request, str) or not 1 <= len(request) <= 200 or not _is_text(request)
-    ):
+    if request is not None and not _is_mark(request):
         raise QueryError(
-            "request_id must be a text of 1 to 200 characters", code="bad_request", position="request_id"
+            "request_id must be a text of 1 to 200 characters, without control characters",
+            code="bad_request",
+            position="request_id",
         )
-    if "where" not in form:
-        raise QueryError("expected the key 'where'; an empty one counts everybody", code="bad_request")
-    return Question(parse_where(form["where"], domain), identifier, request)
+    return Question(_parse_query(form, domain), identifier, request)
+
+
+def _parse_query(form: Mapping[str, Any], domain: Domain) -> LinearQuery | GroupedQuery:
+    if ("where" in form) == ("sql" in form):
+        came = "both" if "where" in form else "neither"
+        raise QueryError(
+            f"expected one of the keys 'where' and 'sql', got {came}; an empty 'where' counts everybody",
+            code="bad_request",
+        )
+    if "where" in form:
+        return parse_where(form["where"], domain)
+    if not isinstance(form["sql"], str):
+        raise QueryError("sql must be a text", code="bad_request", position="sql")
+    grouped = parse_sql(form["sql"], domain)
+    return grouped if grouped.names else grouped.query
+
+
+def _is_mark(value: object) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= 200 and _is_text(value) and min(value) >= " "
 
 
 def _is_text(value: object) -> bool:

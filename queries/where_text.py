@@ -1,8 +1,4 @@
-"""Where-text: conditions written as in SQL, such as ``age BETWEEN 30 AND 39 AND sex = 'Female'``.
-
-The text is parsed by sqlglot; every node and every argument of the result must be on a whitelist, so a
-construct that this package does not know is refused by name and never half understood.
-"""
+"""Where-text: conditions written as in SQL, such as ``age BETWEEN 30 AND 39 AND sex = 'Female'``."""
 
 from __future__ import annotations
 
@@ -10,11 +6,9 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from queries.domain import Domain
+from queries.domain import CategoricalAttribute, Domain
 from queries.errors import QueryError
 from queries.intervals import resolve_attribute
 from queries.predicates import (
@@ -29,58 +23,16 @@ from queries.predicates import (
     Predicate,
     Scalar,
 )
+from queries.sql_tree import COMPARISONS, check_node, parse_tree, position_of, refuse
 
 __all__ = [
-    "LONGEST_TEXT",
+    "convert_condition",
     "parse_predicate",
 ]
 
-LONGEST_TEXT = 4096  # bytes of UTF-8
-
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-
-_OPERATORS: dict[type[exp.Expr], Operator] = {
-    exp.EQ: "eq",
-    exp.NEQ: "ne",
-    exp.LT: "lt",
-    exp.LTE: "le",
-    exp.GT: "gt",
-    exp.GTE: "ge",
-}
 _FLIPPED: dict[Operator, Operator] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-
-# Which arguments each node may carry; a node or an argument that is not here is refused.
-_ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
-    **{kind: frozenset({"this", "expression"}) for kind in (*_OPERATORS, exp.And, exp.Or, exp.Is)},
-    **{kind: frozenset({"this"}) for kind in (exp.Not, exp.Paren, exp.Neg, exp.Column, exp.Boolean)},
-    exp.Between: frozenset({"this", "low", "high"}),
-    exp.In: frozenset({"this", "expressions"}),
-    exp.Identifier: frozenset({"this", "quoted"}),
-    exp.Literal: frozenset({"this", "is_string"}),
-    exp.Null: frozenset(),
-}
-
-_WORDS: dict[type[exp.Expr], str] = {
-    exp.Select: "a sub-query",
-    exp.Subquery: "a sub-query",
-    exp.Exists: "EXISTS",
-    exp.Cast: "a cast",
-    exp.Like: "LIKE",
-    exp.ILike: "ILIKE",
-    exp.Case: "CASE",
-    exp.Star: "*",
-    exp.Placeholder: "a placeholder",
-    exp.Parameter: "a parameter",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
-    exp.Null: "NULL (write IS NULL)",
-    exp.Tuple: "a tuple",
-    exp.Block: "a second statement",
-    exp.Anonymous: "a function",
-}
-_ARGUMENT_WORDS = {"query": "a sub-query", "symmetric": "BETWEEN SYMMETRIC"}
-_ADVICE = "use =, <>, <, <=, >, >=, BETWEEN, IN, IS NULL, AND, OR, NOT and parentheses"
 
 
 def parse_predicate(text: str, domain: Domain) -> Predicate:
@@ -89,76 +41,52 @@ def parse_predicate(text: str, domain: Domain) -> Predicate:
     Raises:
         QueryError: the text is too long or nested, is no condition, or names what is not declared.
     """
-    if len(text.encode("utf-8", "replace")) > LONGEST_TEXT:
-        raise QueryError(f"a where-text has at most {LONGEST_TEXT:,} bytes", code="too_long")
     if not text.strip():
         return And(())
     try:
-        return _convert(_parsed(text), domain)
+        tree = parse_tree(text, exp.Condition, "a condition such as age >= 30 AND sex = 'Female'")
+        return convert_condition(tree, domain)
     except RecursionError:
         raise QueryError(
             "the condition is nested too deeply; write fewer parentheses", code="too_long"
         ) from None
 
 
-def _parsed(text: str) -> exp.Expr:
-    try:
-        return sqlglot.parse_one(text, into=exp.Condition)
-    except SqlglotError as error:
-        found = getattr(error, "errors", None)
-        position = _offset(text, found[0]) if found else None
-        what = f" near {found[0]['highlight']!r}" if found and found[0].get("highlight") else ""
-        if position is None and text.count("'") % 2:
-            what = ": a quote is not closed"
-        raise QueryError(
-            f"expected a condition such as age >= 30 AND sex = 'Female'; it cannot be read{what}",
-            code="syntax",
-            position=position,
-        ) from None
+def convert_condition(node: exp.Expr, domain: Domain) -> Predicate:
+    """Return the predicate that a syntax tree states.
 
-
-def _offset(text: str, error: dict[str, object]) -> int | None:
-    """Return the character offset of a parser error, which counts lines and columns from 1."""
-    line, column = error.get("line"), error.get("col")
-    if not isinstance(line, int) or not isinstance(column, int):
-        return None
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    highlight = error.get("highlight")
-    length = len(highlight) if isinstance(highlight, str) else 1
-    offset = starts[min(line, len(starts)) - 1] + column - length
-    return max(0, min(offset, len(text)))
-
-
-def _convert(node: exp.Expr, domain: Domain) -> Predicate:
-    _check(node)
-    convert = _comparison if type(node) in _OPERATORS else _CONVERTERS.get(type(node))
+    Raises:
+        QueryError: the tree holds what is not supported, or names what is not declared.
+    """
+    check_node(node)
+    convert = _comparison if type(node) in COMPARISONS else _CONVERTERS.get(type(node))
     if convert is None:
-        _refuse(node, "a condition without a comparison")
+        refuse(node, "a condition without a comparison")
     return convert(node, domain)
 
 
 def _inside(node: exp.Expr, domain: Domain) -> Predicate:
-    return _convert(node.this, domain)
+    return convert_condition(node.this, domain)
 
 
 def _negation(node: exp.Expr, domain: Domain) -> Predicate:
-    return Not(_convert(node.this, domain))
+    return Not(convert_condition(node.this, domain))
 
 
 def _chain(node: exp.Expr, domain: Domain) -> Predicate:
-    children = tuple(_convert(operand, domain) for operand in _operands(node))
+    children = tuple(convert_condition(operand, domain) for operand in _operands(node))
     return And(children) if isinstance(node, exp.And) else Or(children)
 
 
 def _range(node: exp.Expr, domain: Domain) -> Predicate:
     low, high = _literal(node.args["low"]), _literal(node.args["high"])
-    return Between(_attribute(node.this, domain), low, high, _position(node))
+    return Between(_attribute(node.this, domain), low, high, position_of(node))
 
 
 def _missing(node: exp.Expr, domain: Domain) -> Predicate:
     if not isinstance(node.expression, exp.Null):
-        _refuse(node, "IS with anything but NULL")
-    return IsMissing(_attribute(node.this, domain), _position(node))
+        refuse(node, "IS with anything but NULL")
+    return IsMissing(_attribute(node.this, domain), position_of(node))
 
 
 def _lone_attribute(node: exp.Expr, domain: Domain) -> NoReturn:
@@ -166,7 +94,7 @@ def _lone_attribute(node: exp.Expr, domain: Domain) -> NoReturn:
     raise QueryError(
         f"expected a comparison, got the attribute {name!r} alone; write {name} = …",
         code="syntax",
-        position=_position(node),
+        position=position_of(node),
     )
 
 
@@ -175,14 +103,14 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
     operands: list[exp.Expr] = []
     left: exp.Expr = node
     while type(left) is type(node):
-        _check(left)
+        check_node(left)
         operands.append(left.expression)
         left = left.this
     return [left, *reversed(operands)]
 
 
 def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
-    operator = _OPERATORS[type(node)]
+    operator = COMPARISONS[type(node)]
     left, right = node.this, node.expression
     if (
         not isinstance(left, exp.Column)
@@ -198,16 +126,41 @@ def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
         raise QueryError(
             f"expected a value to compare with, got the name {name!r}{hint}",
             code="unsupported",
-            position=_position(right),
+            position=position_of(right),
         )
-    return Comparison(_attribute(left, domain), operator, _literal(right), _position(left))
+    return Comparison(_attribute(left, domain), operator, _literal(right), position_of(left))
 
 
 def _membership(node: exp.Expr, domain: Domain) -> Predicate:
     values = tuple(_literal(item) for item in node.args.get("expressions") or ())
     if not values:
-        raise QueryError("IN needs at least one value", code="syntax", position=_position(node))
-    return IsIn(_attribute(node.this, domain), values, _position(node))
+        raise QueryError("IN needs at least one value", code="syntax", position=position_of(node))
+    return IsIn(_attribute(node.this, domain), values, position_of(node))
+
+
+def _pattern(node: exp.Expr, domain: Domain) -> Predicate:
+    """Return LIKE as the list of declared texts that match: % is any text, _ any character."""
+    name = _attribute(node.this, domain)
+    pattern = _literal(node.expression)
+    attribute = domain[name]
+    if not isinstance(attribute, CategoricalAttribute) or not isinstance(pattern, str):
+        raise QueryError(
+            f"LIKE compares a categorical attribute with a text in quotes, got {name!r}",
+            code="wrong_kind",
+            position=position_of(node),
+        )
+    pieces = {"%": ".*", "_": "."}
+    expression = "".join(pieces.get(character) or re.escape(character) for character in pattern)
+    texts = [value for value in attribute.values if isinstance(value, str)]
+    matching = tuple(value for value in texts if re.fullmatch(expression, value, re.DOTALL))
+    if not matching:
+        raise QueryError(
+            f"no declared value of {name!r} matches LIKE {pattern[:60]!r}; upper and lower case count",
+            code="unknown_value",
+            position=position_of(node),
+        )
+    found = IsIn(name, matching, position_of(node))
+    return Not(found) if node.args.get("negate") else found
 
 
 _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {
@@ -218,6 +171,7 @@ _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {
     exp.Between: _range,
     exp.In: _membership,
     exp.Is: _missing,
+    exp.Like: _pattern,
     exp.Column: _lone_attribute,
 }
 
@@ -229,16 +183,16 @@ def _attribute(node: exp.Expr, domain: Domain) -> str:
         raise QueryError(
             f'a name with a hyphen stands in double quotes: "{declared[0]}"',
             code="syntax",
-            position=_position(node),
+            position=position_of(node),
         )
     if isinstance(node, exp.Column) and node.args.get("table"):
-        _refuse(node, f"a name with a dot such as {'.'.join(part.name for part in node.parts)}")
-    _check(node)
+        refuse(node, f"a name with a dot such as {'.'.join(part.name for part in node.parts)}")
+    check_node(node)
     if not isinstance(node, exp.Column):
-        _refuse(node, "a comparison without an attribute")
-    _check(node.this)
+        refuse(node, "a comparison without an attribute")
+    check_node(node.this)
     quoted = bool(node.this.args.get("quoted"))
-    return resolve_attribute(node.name, domain, _position(node), any_case=not quoted)
+    return resolve_attribute(node.name, domain, position_of(node), any_case=not quoted)
 
 
 def _hyphenated(node: exp.Expr) -> str:
@@ -251,52 +205,25 @@ def _hyphenated(node: exp.Expr) -> str:
 
 
 def _literal(node: exp.Expr) -> Scalar:
-    _check(node)
+    check_node(node)
     if isinstance(node, exp.Paren):
         return _literal(node.this)
     if isinstance(node, exp.Neg):
         value = _literal(node.this)
         if isinstance(value, str | bool):
-            _refuse(node, "a minus before a text")
+            refuse(node, "a minus before a text")
         return -value
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     if isinstance(node, exp.Null):
-        _refuse(node)
+        refuse(node)
     if not isinstance(node, exp.Literal):
-        _refuse(node, "a comparison with anything but a value")
+        refuse(node, "a comparison with anything but a value")
     text = str(node.this)
     if node.is_string:
         return text
     if _WHOLE.fullmatch(text) and len(text) <= 300:
         return int(text)
     if not _DECIMAL.fullmatch(text):
-        raise QueryError(f"expected a number, got {text[:40]!r}", code="syntax", position=_position(node))
+        raise QueryError(f"expected a number, got {text[:40]!r}", code="syntax", position=position_of(node))
     return float(text)
-
-
-def _check(node: object) -> None:
-    if not isinstance(node, exp.Expr):
-        raise QueryError(f"unsupported condition; {_ADVICE}", code="unsupported")
-    allowed = _ARGUMENTS.get(type(node))
-    if allowed is None:
-        _refuse(node)
-    for key, value in node.args.items():
-        if value not in (None, False, []) and key not in allowed:
-            _refuse(node, _ARGUMENT_WORDS.get(key))
-
-
-def _refuse(node: exp.Expr, what: str | None = None) -> NoReturn:
-    words = what or _WORDS.get(type(node)) or f"{type(node).__name__.upper()} here"
-    raise QueryError(f"{words} is not supported; {_ADVICE}", code="unsupported", position=_position(node))
-
-
-def _position(node: exp.Expr) -> int | None:
-    """Return where a part of the text begins, or None where the parser kept no place in it."""
-    part: object = node
-    while isinstance(part, exp.Expr):  # the leftmost part is the first argument, all the way down
-        if "start" in part.meta:
-            return int(part.meta["start"])
-        part = part.parts[0] if isinstance(part, exp.Column) else part.args.get("this")
-    starts = [int(part.meta["start"]) for part in node.walk() if "start" in part.meta]
-    return min(starts) if starts else None

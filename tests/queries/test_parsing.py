@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from queries import Domain, QueryError, Question, parse_line, parse_question, parse_where
+from queries import Domain, LinearQuery, QueryError, Question, parse_line, parse_question, parse_where
 from queries.parsing import read_line
 
 FUZZ = settings(max_examples=200, deadline=None)
@@ -37,12 +37,14 @@ def test_a_line_becomes_a_question(
 ) -> None:
     question = parse_line(line, people)
     assert (question.id, question.request_id) == (identifier, request_id)
+    assert isinstance(question.query, LinearQuery)
     assert question.query.describe() == words
 
 
 def test_a_question_is_made_of_an_object_too(people: Domain) -> None:
     question = parse_question({"id": 3, "where": "age = 30"}, people)
     assert isinstance(question, Question)
+    assert isinstance(question.query, LinearQuery)
     assert question.query.key() == parse_where("age = 30", people).key()
 
 
@@ -71,17 +73,21 @@ def test_a_question_is_made_of_an_object_too(people: Domain) -> None:
         ("[]", None, 'expected a JSON object such as {"where": "age >= 30"}'),
         ('"age = 30"', None, "expected a JSON object"),
         ("null", None, "expected a JSON object"),
-        ("{}", None, "expected the key 'where'; an empty one counts everybody"),
-        ('{"id": 1}', None, "expected the key 'where'"),
+        (
+            "{}",
+            None,
+            "expected one of the keys 'where' and 'sql', got neither; an empty 'where' counts everybody",
+        ),
+        ('{"id": 1}', None, "expected one of the keys 'where' and 'sql', got neither"),
         ('{"where": null}', "where", "where must be a text or an object"),
         ('{"where": 3}', "where", "where must be a text or an object"),
         ('{"where": ["age"]}', "where", "where must be a text or an object"),
         (
             '{"were": ""}',
             "were",
-            "expected the keys id, where, request_id, got 'were'; did you mean 'where'?",
+            "expected the keys id, where, sql, request_id, got 'were'; did you mean 'where'?",
         ),
-        ('{"where": "", "": 1}', "", "expected the keys id, where, request_id, got ''"),
+        ('{"where": "", "": 1}', "", "expected the keys id, where, sql, request_id, got ''"),
         ('{"where": "", "id": true}', "id", "id must be a text or a whole number"),
         ('{"where": "", "id": 1.0}', "id", "id must be a text or a whole number"),
         ('{"where": "", "id": []}', "id", "id must be a text or a whole number"),
@@ -133,7 +139,9 @@ def test_a_line_of_two_megabytes_is_refused_unread(people: Domain, line: str | b
 def test_a_line_of_one_megabyte_is_read(people: Domain) -> None:
     line = b'{"where": ""' + b" " * (2**20 - 13) + b"}"
     assert len(line) == 2**20
-    assert parse_line(line, people).query.describe() == "everybody"
+    query = parse_line(line, people).query
+    assert isinstance(query, LinearQuery)
+    assert query.describe() == "everybody"
 
 
 @pytest.mark.parametrize("key", ["id", "request_id"])

@@ -1,0 +1,222 @@
+"""SQL: statements such as ``SELECT sex, COUNT(*) AS n FROM people WHERE age >= 65 GROUP BY sex``.
+
+One COUNT(*), one table, a condition and groups; all else is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from queries.domain import Domain, nearest
+from queries.errors import QueryError
+from queries.grouping import GroupedQuery
+from queries.intervals import resolve_attribute
+from queries.linear import LinearQuery
+from queries.segments import count_where
+from queries.sql_tree import STATEMENTS, check_node, parse_tree, position_of, refuse
+from queries.where_text import convert_condition
+
+__all__ = [
+    "parse_sql",
+    "RESERVED_COLUMNS",
+]
+
+# What an answer says of a group besides its values; a column of values is called otherwise.
+RESERVED_COLUMNS = ("count", "fraction", "interval", "source", "aligned", "version")
+
+_FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of the SELECT list: a grouping attribute, or None for COUNT(*)."""
+
+    attribute: str | None
+    name: str
+    node: exp.Expr
+
+
+def parse_sql(text: str, domain: Domain) -> GroupedQuery:
+    """Return what a statement counts; without GROUP BY it is one group that holds everybody.
+
+    Raises:
+        QueryError: the text is no statement of this kind, or names what is not declared.
+    """
+    try:
+        return _statement(text, domain)
+    except RecursionError:
+        error = QueryError("the statement is nested too deeply; write fewer parentheses", code="too_long")
+    except QueryError as refusal:
+        error = refusal
+    error.text = text
+    raise error from None
+
+
+def _statement(text: str, domain: Domain) -> GroupedQuery:
+    _require_select(text)
+    tree = parse_tree(text, None, "a statement such as SELECT COUNT(*) FROM people WHERE age >= 30")
+    if not isinstance(tree, exp.Select):
+        refuse(tree, grammar=STATEMENTS)
+    check_node(tree, STATEMENTS)
+    _qualify(tree, domain)
+    where = tree.args.get("where")
+    query = LinearQuery.everything(domain)
+    if where is not None:
+        check_node(where, STATEMENTS)
+        query = count_where(convert_condition(where.this, domain), domain)
+    columns = [_column(node, domain) for node in tree.expressions]
+    grouped = _grouped(tree.args.get("group"), columns, domain)
+    return _result(query, columns, grouped, tree)
+
+
+def _require_select(text: str) -> None:
+    """Refuse any other statement by its first word, before the parser says something about it."""
+    found = _FIRST_WORD.match(text)
+    word = found[1] if found else None
+    if word is None or word.upper() != "SELECT":
+        came = "nothing" if word is None else word.upper()[:40]
+        raise QueryError(
+            f"expected a statement that begins with SELECT, got {came}; {STATEMENTS.advice}",
+            code="unsupported" if word else "syntax",
+            position=None if found is None or word is None else found.start(1),
+        )
+
+
+def _qualify(tree: exp.Expr, domain: Domain) -> None:
+    """Check the table, and take its name or alias off the columns that carry it."""
+    source = tree.args.get("from_")
+    if source is None:
+        raise QueryError(f"expected FROM {_quoted(domain.name)}; {STATEMENTS.advice}", code="syntax")
+    check_node(source, STATEMENTS)
+    table = source.this
+    check_node(table, STATEMENTS)
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        refuse(table, "a table that is no name", grammar=STATEMENTS)
+    _check_table(table.this, domain)
+    alias = table.args.get("alias")
+    if alias is not None:
+        check_node(alias, STATEMENTS)
+    known = {table.name.casefold() if alias is None else alias.name.casefold()}
+    for column in tree.find_all(exp.Column):
+        qualifier = column.args.get("table")
+        if qualifier is not None and column.args.get("db") is None and qualifier.name.casefold() in known:
+            column.set("table", None)
+
+
+def _check_table(name: exp.Identifier, domain: Domain) -> None:
+    same = name.name == domain.name or (
+        not name.args.get("quoted") and name.name.casefold() == domain.name.casefold()
+    )
+    if not same:
+        raise QueryError(
+            f"unknown table {name.name[:60]!r}; the session's table is {_quoted(domain.name)}"
+            f"{nearest(name.name, (domain.name,))}",
+            code="unknown_table",
+            position=position_of(name),
+        )
+
+
+def _column(node: exp.Expr, domain: Domain) -> _Column:
+    alias = None
+    inner = node
+    if isinstance(node, exp.Alias):
+        check_node(node, STATEMENTS)
+        alias, inner = node.alias, node.this
+    if isinstance(inner, exp.Count):
+        check_node(inner, STATEMENTS)
+        if not isinstance(inner.this, exp.Star) or any(inner.this.args.values()):
+            what = "COUNT(DISTINCT …)" if isinstance(inner.this, exp.Distinct) else "COUNT of anything but *"
+            refuse(inner, what, grammar=STATEMENTS, position=position_of(inner.this))
+        return _Column(None, alias or "count", node)
+    if isinstance(inner, exp.AggFunc):
+        refuse(inner, inner.sql_name(), grammar=STATEMENTS)
+    if not isinstance(inner, exp.Column):
+        refuse(
+            inner,
+            None if isinstance(inner, exp.Star | exp.Window) else _expression(inner),
+            grammar=STATEMENTS,
+        )
+    name = _attribute(inner, domain)
+    return _Column(name, alias or name, node)
+
+
+def _expression(node: exp.Expr) -> str | None:
+    """Return what to call an expression that has no name of its own, or None where it has one."""
+    computed = isinstance(node, exp.Binary | exp.Func | exp.Literal | exp.Paren | exp.Neg)
+    return "a computed column" if computed and not isinstance(node, exp.Case) else None
+
+
+def _attribute(node: exp.Expr, domain: Domain) -> str:
+    check_node(node, STATEMENTS)
+    check_node(node.this, STATEMENTS)
+    quoted = bool(node.this.args.get("quoted"))
+    return resolve_attribute(node.name, domain, position_of(node), any_case=not quoted)
+
+
+def _grouped(group: exp.Expr | None, columns: list[_Column], domain: Domain) -> list[str]:
+    """Return the attributes of GROUP BY, each named by itself or by its column's alias."""
+    if group is None:
+        return []
+    check_node(group, STATEMENTS)
+    aliases = {column.name: column.attribute for column in columns if column.attribute is not None}
+    names = []
+    for node in group.expressions:
+        if isinstance(node, exp.Literal):
+            refuse(node, "GROUP BY with a number", grammar=STATEMENTS)
+        if not isinstance(node, exp.Column):
+            refuse(node, grammar=STATEMENTS)
+        alias = aliases.get(node.name) if node.name not in domain else None
+        name = alias or _attribute(node, domain)
+        if name in names:
+            raise QueryError(
+                f"GROUP BY names {name!r} twice; name it once", code="syntax", position=position_of(node)
+            )
+        names.append(name)
+    return names
+
+
+def _result(query: LinearQuery, columns: list[_Column], grouped: list[str], tree: exp.Expr) -> GroupedQuery:
+    counts = [column for column in columns if column.attribute is None]
+    if len(counts) != 1:
+        raise QueryError(
+            f"expected one COUNT(*) in the SELECT list, got {len(counts)}; {STATEMENTS.advice}",
+            code="syntax",
+            position=position_of(counts[1].node if counts else tree.expressions[0]),
+        )
+    shown = [column for column in columns if column.attribute is not None]
+    for column in shown:
+        if column.attribute not in grouped:
+            raise QueryError(
+                f"SELECT lists {column.attribute!r}, which GROUP BY does not name; add it there",
+                code="syntax",
+                position=position_of(column.node),
+            )
+    unlisted = set(grouped) - {column.attribute for column in shown}
+    if unlisted:
+        raise QueryError(
+            f"GROUP BY names {min(unlisted)!r}, which SELECT does not list; add it there", code="syntax"
+        )
+    _check_columns([*shown, *counts])
+    names = tuple(column.attribute for column in shown if column.attribute is not None)
+    return GroupedQuery(query, names, tuple(column.name for column in shown), counts[0].name)
+
+
+def _check_columns(columns: list[_Column]) -> None:
+    seen: set[str] = set()
+    for column in columns:
+        reserved = column.attribute is not None and column.name in RESERVED_COLUMNS
+        if reserved or column.name in seen:
+            raise QueryError(
+                f"two columns would be called {column.name!r}; give one another name with AS",
+                code="syntax",
+                position=position_of(column.node),
+            )
+        seen.add(column.name)
+
+
+def _quoted(name: str) -> str:
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+    return name if plain else '"' + name.replace('"', '""') + '"'

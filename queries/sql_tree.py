@@ -1,0 +1,230 @@
+"""Syntax trees: SQL texts as sqlglot reads them, with every node and argument on a whitelist.
+
+A construct that this package does not know is refused by name and never half understood.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from queries.errors import QueryError
+from queries.predicates import Operator
+
+__all__ = [
+    "check_node",
+    "COMPARISONS",
+    "CONDITIONS",
+    "Grammar",
+    "LONGEST_TEXT",
+    "parse_tree",
+    "position_of",
+    "refuse",
+    "STATEMENTS",
+]
+
+LONGEST_TEXT = 4096  # bytes of UTF-8
+COMPARISONS: dict[type[exp.Expr], Operator] = {
+    exp.EQ: "eq",
+    exp.NEQ: "ne",
+    exp.LT: "lt",
+    exp.LTE: "le",
+    exp.GT: "gt",
+    exp.GTE: "ge",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What a text may hold.
+
+    Args:
+        arguments: which arguments each kind of node may carry; a node or an argument that is not here is
+            refused.
+        advice: what to write instead.
+    """
+
+    arguments: dict[type[exp.Expr], frozenset[str]]
+    advice: str
+
+
+_NAMES: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Column: frozenset({"this"}),
+    exp.Identifier: frozenset({"this", "quoted"}),
+}
+CONDITIONS = Grammar(
+    {
+        **{kind: frozenset({"this", "expression"}) for kind in (*COMPARISONS, exp.And, exp.Or, exp.Is)},
+        **{kind: frozenset({"this"}) for kind in (exp.Not, exp.Paren, exp.Neg, exp.Boolean)},
+        **_NAMES,
+        exp.Between: frozenset({"this", "low", "high"}),
+        exp.In: frozenset({"this", "expressions"}),
+        exp.Like: frozenset({"this", "expression", "negate"}),
+        exp.Literal: frozenset({"this", "is_string"}),
+        exp.Null: frozenset(),
+    },
+    "use =, <>, <, <=, >, >=, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT and parentheses",
+)
+STATEMENTS = Grammar(
+    {
+        **_NAMES,
+        exp.Alias: frozenset({"this", "alias"}),
+        exp.Count: frozenset({"this", "big_int"}),
+        exp.From: frozenset({"this"}),
+        exp.Group: frozenset({"expressions"}),
+        exp.Select: frozenset({"expressions", "from_", "where", "group"}),
+        exp.Star: frozenset(),
+        exp.Table: frozenset({"this", "alias"}),
+        exp.TableAlias: frozenset({"this"}),
+        exp.Where: frozenset({"this"}),
+    },
+    "write SELECT COUNT(*) FROM table WHERE condition GROUP BY attributes",
+)
+
+_WORDS: dict[type[exp.Expr], str] = {
+    exp.Anonymous: "a function",
+    exp.Block: "a second statement",
+    exp.Case: "CASE",
+    exp.Cast: "a cast",
+    exp.Count: "COUNT here",
+    exp.Cube: "CUBE",
+    exp.Distinct: "DISTINCT",
+    exp.Escape: "ESCAPE",
+    exp.Except: "EXCEPT",
+    exp.Exists: "EXISTS",
+    exp.Filter: "FILTER",
+    exp.GroupingSets: "GROUPING SETS",
+    exp.ILike: "ILIKE",
+    exp.Intersect: "INTERSECT",
+    exp.Lateral: "LATERAL",
+    exp.Null: "NULL (write IS NULL)",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+    exp.Parameter: "a parameter",
+    exp.Placeholder: "a placeholder",
+    exp.Rollup: "ROLLUP",
+    exp.Select: "a sub-query",
+    exp.Star: "*",
+    exp.Subquery: "a sub-query",
+    exp.Tuple: "a tuple",
+    exp.Union: "UNION",
+    exp.Unnest: "UNNEST",
+    exp.Values: "VALUES",
+    exp.Window: "a window function",
+}
+_ARGUMENT_WORDS = {
+    "all": "GROUP BY ALL",
+    "cube": "CUBE",
+    "db": "a table name with a dot",
+    "distinct": "DISTINCT",
+    "grouping_sets": "GROUPING SETS",
+    "having": "HAVING",
+    "hint": "a hint",
+    "into": "SELECT INTO",
+    "joins": "a join",
+    "laterals": "LATERAL",
+    "limit": "LIMIT",
+    "locks": "FOR UPDATE",
+    "offset": "OFFSET",
+    "order": "ORDER BY",
+    "pivots": "PIVOT",
+    "qualify": "QUALIFY",
+    "query": "a sub-query",
+    "rollup": "ROLLUP",
+    "sample": "TABLESAMPLE",
+    "symmetric": "BETWEEN SYMMETRIC",
+    "totals": "WITH TOTALS",
+    "windows": "WINDOW",
+    "with_": "WITH",
+}
+
+
+def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str) -> exp.Expr:
+    """Return the syntax tree of a text.
+
+    Args:
+        text: at most LONGEST_TEXT bytes.
+        kind: what to read it as; None for a statement.
+        expected: what should have come, for the message.
+
+    Raises:
+        QueryError: the text is too long, cannot be read, or holds a second statement.
+    """
+    if len(text.encode("utf-8", "replace")) > LONGEST_TEXT:
+        raise QueryError(f"a condition or statement has at most {LONGEST_TEXT:,} bytes", code="too_long")
+    try:
+        if kind is not None:
+            return sqlglot.parse_one(text, into=kind)
+        first, *more = (tree for tree in sqlglot.parse(text) if tree is not None)
+    except SqlglotError as error:
+        found = getattr(error, "errors", None)
+        position = _offset(text, found[0]) if found else None
+        what = f" near {found[0]['highlight']!r}" if found and found[0].get("highlight") else ""
+        if position is None and text.count("'") % 2:
+            what = ": a quote is not closed"
+        raise QueryError(
+            f"expected {expected}; it cannot be read{what}", code="syntax", position=position
+        ) from None
+    if more:
+        refuse(more[0], "a second statement", grammar=STATEMENTS)
+    return first
+
+
+def check_node(node: object, grammar: Grammar = CONDITIONS) -> None:
+    """Refuse a node, or one of its arguments, that is not on the whitelist.
+
+    Raises:
+        QueryError: names what is not supported.
+    """
+    if not isinstance(node, exp.Expr):
+        raise QueryError(f"unsupported condition; {grammar.advice}", code="unsupported")
+    allowed = grammar.arguments.get(type(node))
+    if allowed is None:
+        refuse(node, grammar=grammar)
+    for key, value in node.args.items():
+        if value not in (None, False, []) and key not in allowed:
+            part = value[0] if isinstance(value, list) else value
+            words = _ARGUMENT_WORDS.get(key, key.strip("_").upper() if grammar is STATEMENTS else None)
+            place = position_of(part) if isinstance(part, exp.Expr) else None
+            refuse(node, words, grammar=grammar, position=place)
+
+
+def refuse(
+    node: exp.Expr, what: str | None = None, *, grammar: Grammar = CONDITIONS, position: int | None = None
+) -> NoReturn:
+    """Refuse a construct by name.
+
+    Raises:
+        QueryError: always.
+    """
+    words = what or _WORDS.get(type(node)) or f"{type(node).__name__.upper()} here"
+    place = position_of(node) if position is None else position
+    raise QueryError(f"{words} is not supported; {grammar.advice}", code="unsupported", position=place)
+
+
+def position_of(node: exp.Expr) -> int | None:
+    """Return where a part of the text begins, or None where the parser kept no place in it."""
+    part: object = node
+    while isinstance(part, exp.Expr):  # the leftmost part is the first argument, all the way down
+        if "start" in part.meta:
+            return int(part.meta["start"])
+        part = part.parts[0] if isinstance(part, exp.Column) else part.args.get("this")
+    starts = [int(part.meta["start"]) for part in node.walk() if "start" in part.meta]
+    return min(starts) if starts else None
+
+
+def _offset(text: str, error: dict[str, object]) -> int | None:
+    """Return the character offset of a parser error, which counts lines and columns from 1."""
+    line, column = error.get("line"), error.get("col")
+    if not isinstance(line, int) or not isinstance(column, int):
+        return None
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    highlight = error.get("highlight")
+    length = len(highlight) if isinstance(highlight, str) else 1
+    offset = starts[min(line, len(starts)) - 1] + column - length
+    return max(0, min(offset, len(text)))

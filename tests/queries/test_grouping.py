@@ -1,0 +1,124 @@
+"""Groups: a query for every declared value, and their sum is the whole."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from queries.domain import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries.errors import QueryError, ScopeError
+from queries.grouping import MOST_GROUPS, GroupedQuery, cell_value
+from queries.linear import UNITS, Factor, LinearQuery
+from queries.marginal import Histogram
+from queries.parsing import parse_where
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 20, 29, width=4, missing=True),
+        NumericAttribute("income", (0, 10, 30)),
+        CategoricalAttribute("sex", ("Female", "Male"), other=True),
+        CategoricalAttribute("member", (True, False)),
+    ),
+    name="people",
+)
+COUNTS = Histogram(DOMAIN, np.random.default_rng(5).integers(0, 50, DOMAIN.shape))
+CONDITIONS = (
+    "",
+    "age >= 22",
+    "age >= 22 AND income < 7",
+    "sex = 'Female' OR age < 24",
+    "income BETWEEN 3 AND 6",
+    "NOT (member = TRUE AND income >= 10)",
+    "age IS NULL",
+)
+
+
+@given(
+    where=st.sampled_from(CONDITIONS),
+    names=st.lists(st.sampled_from(DOMAIN.names), unique=True, max_size=3),
+)
+def test_the_groups_sum_to_the_whole(where: str, names: list[str]) -> None:
+    query = parse_where(where, DOMAIN)
+    groups = GroupedQuery(query, tuple(names))
+    total = sum(group.answer(COUNTS) for group in groups)
+    # Rounding happens once, on the weights: groups keep them, so nothing is lost.
+    assert total == query.answer(COUNTS)
+
+
+@given(where=st.sampled_from(CONDITIONS), names=st.permutations(DOMAIN.names))
+def test_a_group_counts_what_the_condition_counts_in_its_cells(where: str, names: list[str]) -> None:
+    query = parse_where(where, DOMAIN)
+    scope = tuple(names[:2])
+    groups = GroupedQuery(query, scope)
+    weights = np.broadcast_to(full_weights(query), DOMAIN.shape)
+    for cells, group in zip(groups.codes, groups, strict=True):
+        expected = np.zeros_like(weights)
+        inside = tuple(cells[scope.index(name)] if name in scope else slice(None) for name in DOMAIN.names)
+        expected[inside] = weights[inside]
+        np.testing.assert_array_equal(np.broadcast_to(full_weights(group), DOMAIN.shape), expected)
+
+
+def full_weights(query: LinearQuery) -> NDArray[np.int64]:
+    shape = [attribute.size if attribute.name in query.scope else 1 for attribute in DOMAIN]
+    return query.weights().reshape(shape)
+
+
+def test_groups_run_in_the_order_asked_the_last_attribute_fastest() -> None:
+    groups = GroupedQuery(LinearQuery.everything(DOMAIN), ("sex", "age"))
+    assert groups.codes == tuple(itertools.product(range(3), range(4)))
+    assert len(groups) == 12
+    assert groups.columns == ("sex", "age")
+    assert groups.labels()[:5] == (
+        ("Female", "20..23"), ("Female", "24..27"), ("Female", "28..29"), ("Female", None),
+        ("Male", "20..23"),
+    )  # fmt: skip
+
+
+def test_cells_are_named_by_what_they_hold() -> None:
+    whole = IntegerAttribute("n", 3, 5)
+    assert [cell_value(whole, code) for code in range(3)] == [3, 4, 5]
+    assert [cell_value(DOMAIN["income"], code) for code in range(2)] == ["[0, 10)", "[10, 30]"]
+    assert [cell_value(DOMAIN["sex"], code) for code in range(3)] == ["Female", "Male", "(other)"]
+    assert [cell_value(DOMAIN["member"], code) for code in range(2)] == [True, False]
+
+
+def test_a_group_outside_the_cut_is_aligned() -> None:
+    groups = list(GroupedQuery(parse_where("income >= 5", DOMAIN), ("income",)))
+    assert [group.aligned for group in groups] == [False, True]
+    outside = list(GroupedQuery(parse_where("income BETWEEN 3 AND 6", DOMAIN), ("income",)))
+    assert outside[1].answer(COUNTS) == 0
+    assert outside[1].aligned
+
+
+def test_without_attributes_there_is_one_group() -> None:
+    query = parse_where("age >= 24", DOMAIN)
+    groups = GroupedQuery(query)
+    assert [group.key() for group in groups] == [query.key()]
+    assert groups.labels() == ((),)
+
+
+def test_a_constant_weight_stays_in_every_group() -> None:
+    half = LinearQuery(DOMAIN, (Factor((), np.array(UNITS // 2)),), aligned=False)
+    (first, second) = GroupedQuery(half, ("member",))
+    assert first.answer(COUNTS) + second.answer(COUNTS) == half.answer(COUNTS)
+    assert not first.aligned
+
+
+def test_groups_that_cannot_be_are_refused() -> None:
+    everybody = LinearQuery.everything(DOMAIN)
+    with pytest.raises(QueryError, match="names an attribute twice: 'sex'"):
+        GroupedQuery(everybody, ("sex", "sex"))
+    with pytest.raises(QueryError, match="names an unknown attribute: 'height'"):
+        GroupedQuery(everybody, ("height",))
+    wide = Domain((IntegerAttribute("a", 1, 101), IntegerAttribute("b", 1, 100)))
+    with pytest.raises(QueryError, match="at most 10,000 groups, got 10,100") as caught:
+        GroupedQuery(LinearQuery.everything(wide), ("a", "b"))
+    assert caught.value.code == "too_large"
+    assert MOST_GROUPS == 10_000
+    with pytest.raises(ScopeError):
+        everybody.within({"sex": 3})
