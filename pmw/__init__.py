@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pmw.answer_table import Answers
     from pmw.answers import Answer, Source, Spent
     from pmw.data import CsvDialect, TableFile
     from pmw.errors import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Answers",
     "Budget",
     "BudgetError",
     "BudgetExhaustedError",
@@ -67,6 +69,7 @@ __all__ = [
 # Where each public name lives. They are imported on first use, so that the command line answers --help
 # without loading numerical libraries.
 _HOMES = {
+    "answer_table": ("Answers",),
     "answers": ("Answer", "Source", "Spent"),
     "data": ("CsvDialect", "TableFile"),
     "errors": (

@@ -6,11 +6,17 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
+from pmw.markup import html_paragraph
+
 __all__ = [
     "Answer",
+    "SEEDED_WARNING",
     "Source",
     "Spent",
 ]
+
+
+SEEDED_WARNING = "SEEDED NOISE: this session gives no privacy."
 
 
 class Source(enum.Enum):
@@ -37,7 +43,7 @@ class Spent:
     delta: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Answer:
     """The answer to one counting query.
 
@@ -95,3 +101,16 @@ class Answer:
         if not self.aligned:
             text += "; cells that the condition cuts are taken as evenly filled"
         return text
+
+    def __repr__(self) -> str:
+        ends = "None" if self.interval is None else f"({self.interval[0]:.1f}, {self.interval[1]:.1f})"
+        seeded = ", seeded=True" if self.seeded else ""
+        return (
+            f"Answer(count={self.count:.1f}, interval={ends}, confidence={self.confidence:g}, "
+            f"source={self.source.value!r}, version={self.version}{seeded})"
+        )
+
+    def _repr_html_(self) -> str:
+        sentence = self.sentence()
+        warning = f" {SEEDED_WARNING}" if self.seeded else ""
+        return html_paragraph(f"{sentence[0].upper()}{sentence[1:]} ({self.source.value}).{warning}")

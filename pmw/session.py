@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pmw.answer_table import Answers
 from pmw.answers import Answer
 from pmw.data import Table, TableFile, as_source, as_table_file
 from pmw.engine import Ask, Deliver, Engine, next_seed
 from pmw.errors import BudgetError, NoiseError, SessionError
 from pmw.journal import first_facts, load_state
 from pmw.locking import SessionLock
+from pmw.markup import html_table
 from pmw.model import check_dense_size
 from pmw.planning import choose_filter, plan_opening
 from pmw.policy import Contract, Options
@@ -28,12 +30,13 @@ from pmw.privacy import Budget, NeighboringRelation, Number
 from pmw.randomness import fresh_seed
 from pmw.release import RowPlan, export_csv, synthetic_frame
 from pmw.state import PublicState
-from pmw.status import Status, status_of
+from pmw.status import Status, status_of, status_rows
 from pmw.store import SessionStore
 from queries.domain import Domain
 from queries.errors import QueryError
+from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
-from queries.parsing import Question, parse_where
+from queries.parsing import Question, parse_sql, parse_where
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,7 +209,7 @@ class Session:
 
     def ask_all(
         self, questions: Iterable[Asked], *, fresh: bool = False, deliver: Deliver | None = None
-    ) -> list[Answer]:
+    ) -> Answers:
         """Answer questions in order.
 
         Args:
@@ -220,7 +223,43 @@ class Session:
         """
         with self._turn:
             self._open_store()
-            return self._engine.answer([self._ask(question, fresh, None) for question in questions], deliver)
+            asks = [self._ask(question, fresh, None) for question in questions]
+            answers = self._engine.answer(asks, deliver)
+            return Answers(tuple(answers), tuple(ask.query for ask in asks))
+
+    def sql(self, statement: str, *, fresh: bool = False) -> Answers:
+        """Answer a statement such as ``SELECT sex, COUNT(*) FROM people WHERE age >= 65 GROUP BY sex``.
+
+        Every declared value has its group. Each group is one question and has its own interval.
+
+        Raises:
+            QueryError: the statement is refused; nothing is spent.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        return self._ask_groups(parse_sql(statement, self.domain), fresh)
+
+    def group_by(
+        self, names: str | Sequence[str], where: str | Mapping[str, Any] = "", *, fresh: bool = False
+    ) -> Answers:
+        """Answer how many records satisfy a condition, for each combination of declared values.
+
+        Args:
+            names: one attribute, or several.
+            where: a where-text or a structured condition; an empty one counts everybody.
+            fresh: answer anew what was answered before.
+
+        Raises:
+            QueryError: the question is refused; nothing is spent.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        listed = (names,) if isinstance(names, str) else tuple(names)
+        return self._ask_groups(GroupedQuery(parse_where(where, self.domain), listed), fresh)
+
+    def _ask_groups(self, grouped: GroupedQuery, fresh: bool) -> Answers:
+        with self._turn:
+            self._open_store()
+            asks = [self._ask(query, fresh, None) for query in grouped]
+            return Answers(tuple(self._engine.answer(asks)), grouped)
 
     def status(self) -> Status:
         """Return where the session stands."""
@@ -266,6 +305,11 @@ class Session:
     def _ask(self, question: Asked, fresh: bool, request_id: str | None) -> Ask:
         if isinstance(question, Question):
             request_id = question.request_id or request_id
+            if isinstance(question.query, GroupedQuery):
+                raise QueryError(
+                    "a question with GROUP BY has many answers; ask its parts(), or use sql()",
+                    code="bad_request",
+                )
             query = question.query
         elif isinstance(question, LinearQuery):
             query = question
@@ -300,6 +344,11 @@ class Session:
             f"Session({state.domain.name!r}, {state.domain.size:,} cells, epsilon={float(budget.epsilon):g}, "
             f"delta={float(budget.delta):g}, spent {state.ledger.share:.1%}, version {state.version})"
         )
+
+    def _repr_html_(self) -> str:
+        with self._turn:
+            rows = [("open", "no")] if self._store is None else status_rows(self.state, self.status())
+        return html_table((), rows, f"Session over {self.domain.name}")
 
     def __reduce__(self) -> tuple[object, ...]:
         raise SessionError("a live session cannot be copied or pickled; resume it from its file instead")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pmw.markup import html_table
+from pmw.release import guarantee
 from pmw.state import PublicState
 
 __all__ = [
     "Status",
     "status_of",
+    "status_rows",
 ]
 
 
@@ -48,6 +51,9 @@ class Status:
             del form["seeded"]
         return form
 
+    def _repr_html_(self) -> str:
+        return html_table((), [(name, str(value)) for name, value in self.to_dict().items()], "Session")
+
 
 def status_of(state: PublicState, queries_answered: int) -> Status:
     """Return the status of a public state."""
@@ -64,3 +70,16 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         model_cells=state.domain.size,
         seeded=state.contract.seeded,
     )
+
+
+def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
+    """Return a status in words: what is told, and what it says."""
+    return [
+        ("table", f"{state.domain.name} ({len(state.domain)} attributes, {status.model_cells:,} cells)"),
+        ("records", f"about {status.total:,.0f}"),
+        ("guarantee", guarantee(state.contract)),
+        ("budget spent", f"{status.budget_share:.1%}"),
+        ("positives", f"{status.positives_used} of {status.positives_limit}"),
+        ("questions answered", f"{status.queries_answered:,}"),
+        ("model version", str(status.version)),
+    ]

@@ -17,11 +17,15 @@ __all__ = [
     "GroupedQuery",
     "GroupValue",
     "MOST_GROUPS",
+    "RESERVED_COLUMNS",
 ]
 
 GroupValue: TypeAlias = str | int | bool | None  # None stands for an empty value, as NULL does
 
 MOST_GROUPS = 10_000  # answers that one question may ask for
+
+# What an answer says of a group besides its values; a column of values is called otherwise.
+RESERVED_COLUMNS = ("count", "fraction", "interval", "low", "high", "source", "aligned", "version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class GroupedQuery:
         codes: the cells of each group, the last attribute running fastest.
 
     Raises:
-        QueryError: an attribute stands twice or is not declared, or there are more groups than MOST_GROUPS.
+        QueryError: an attribute stands twice or is not declared, there are more groups than MOST_GROUPS, or
+            a column would be called like another one.
     """
 
     query: LinearQuery
@@ -56,6 +61,8 @@ class GroupedQuery:
             if name not in domain or names.count(name) > 1:
                 fault = "names an attribute twice" if name in domain else "names an unknown attribute"
                 raise QueryError(f"GROUP BY {fault}: {name!r}", code="bad_request")
+        columns = tuple(self.columns) or names
+        _check_columns(columns, self.count_column)
         groups = math.prod(domain[name].size for name in names)
         if groups > MOST_GROUPS:
             raise QueryError(
@@ -64,7 +71,7 @@ class GroupedQuery:
             )
         cells = itertools.product(*(range(domain[name].size) for name in names))
         object.__setattr__(self, "names", names)
-        object.__setattr__(self, "columns", tuple(self.columns) or names)
+        object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "codes", tuple(cells))
 
     @property
@@ -96,6 +103,16 @@ def cell_value(attribute: Attribute, code: int) -> GroupValue:
         if isinstance(attribute, IntegerAttribute) and attribute.width == 1:
             return attribute.minimum + code
     return attribute.label(code)
+
+
+def _check_columns(columns: tuple[str, ...], count_column: str) -> None:
+    taken = [*columns, count_column]
+    for place, name in enumerate(taken):
+        reserved = name in RESERVED_COLUMNS and (place < len(columns) or name != "count")
+        if reserved or name in taken[:place]:
+            raise QueryError(
+                f"two columns would be called {name!r}; give one another name with AS", code="bad_request"
+            )
 
 
 def _values(attributes: Sequence[Attribute], cells: Sequence[int]) -> tuple[GroupValue, ...]:

@@ -21,11 +21,7 @@ from queries.where_text import convert_condition
 
 __all__ = [
     "parse_sql",
-    "RESERVED_COLUMNS",
 ]
-
-# What an answer says of a group besides its values; a column of values is called otherwise.
-RESERVED_COLUMNS = ("count", "fraction", "interval", "source", "aligned", "version")
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
 
@@ -199,22 +195,8 @@ def _result(query: LinearQuery, columns: list[_Column], grouped: list[str], tree
         raise QueryError(
             f"GROUP BY names {min(unlisted)!r}, which SELECT does not list; add it there", code="syntax"
         )
-    _check_columns([*shown, *counts])
     names = tuple(column.attribute for column in shown if column.attribute is not None)
     return GroupedQuery(query, names, tuple(column.name for column in shown), counts[0].name)
-
-
-def _check_columns(columns: list[_Column]) -> None:
-    seen: set[str] = set()
-    for column in columns:
-        reserved = column.attribute is not None and column.name in RESERVED_COLUMNS
-        if reserved or column.name in seen:
-            raise QueryError(
-                f"two columns would be called {column.name!r}; give one another name with AS",
-                code="syntax",
-                position=position_of(column.node),
-            )
-        seen.add(column.name)
 
 
 def _quoted(name: str) -> str:

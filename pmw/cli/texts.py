@@ -10,17 +10,19 @@ from typing import Any
 
 import click
 
-from pmw.answers import Answer, Source
+from pmw.answer_table import Answers
+from pmw.answers import SEEDED_WARNING, Answer, Source
 from pmw.model import NoiseLaw, noise_variance
 from pmw.policy import Opening
 from pmw.release import guarantee
 from pmw.state import PublicState
-from pmw.status import Status
+from pmw.status import Status, status_rows
 from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute
 from queries.linear import UNITS
 
 __all__ = [
     "answer_text",
+    "answers_text",
     "example_where",
     "json_line",
     "opening_text",
@@ -90,21 +92,27 @@ def answer_text(answer: Answer) -> str:
         f"{spent.share:.1%} of the budget spent, cap epsilon {spent.epsilon_cap:g}{delta})",
     ]
     if answer.seeded:
-        lines.append("SEEDED NOISE: this session gives no privacy.")
+        lines.append(SEEDED_WARNING)
+    return "\n".join(lines)
+
+
+def answers_text(answers: Answers) -> str:
+    """Return the answers of a grouped question as a table, and what they rest on."""
+    last = answers[-1]
+    delta = f", delta {last.spent.delta:g}" if last.spent.delta else ""
+    lines = [
+        answers.to_text(),
+        f"(low and high: {last.confidence:.0%} confidence each; {last.spent.share:.1%} of the budget spent, "
+        f"cap epsilon {last.spent.epsilon_cap:g}{delta})",
+    ]
+    if not all(answer.aligned for answer in answers):
+        lines.append("Cells that the condition cuts are taken as evenly filled.")
     return "\n".join(lines)
 
 
 def status_text(state: PublicState, status: Status) -> str:
     """Return a status in words."""
-    rows = [
-        ("table", f"{state.domain.name} ({len(state.domain)} attributes, {status.model_cells:,} cells)"),
-        ("records", f"about {status.total:,.0f}"),
-        ("guarantee", guarantee(state.contract)),
-        ("budget spent", f"{status.budget_share:.1%}"),
-        ("positives", f"{status.positives_used} of {status.positives_limit}"),
-        ("questions answered", f"{status.queries_answered:,}"),
-        ("model version", str(status.version)),
-    ]
+    rows = status_rows(state, status)
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.answers import Answer, Source
+from pmw.answers import Source
 from queries import UNITS, Domain, LinearQuery, random_conjunctions
 from queries.records import encode_records
 
@@ -24,7 +24,7 @@ def truth(frame: pd.DataFrame, domain: Domain, query: LinearQuery) -> float:
 
 def answers(
     frame: pd.DataFrame, domain: Domain, queries: list[LinearQuery], seed: int, **choices: Any
-) -> list[Answer]:
+) -> pmw.Answers:
     epsilon, delta = choices.pop("epsilon", 1), choices.pop("delta", 1e-9)
     options = pmw.Options(seed=seed, **choices)
     with pmw.open_session(frame, domain, epsilon=epsilon, delta=delta, options=options) as session:

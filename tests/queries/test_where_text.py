@@ -230,7 +230,7 @@ def test_what_is_not_understood_is_refused_by_name(
         ("age", 0, "expected a comparison, got the attribute 'age' alone; write age = …"),
         ("age = 30 OR sex", 12, "expected a comparison, got the attribute 'sex' alone"),
         ("age = 30; DROP TABLE people", 10, "cannot be read near 'DROP'"),
-        ("SELECT 1", 0, "cannot be read near 'SELECT'"),
+        ("SELECT 1", 0, "expected a condition, got a statement; ask it as SQL"),
         ("WHERE age = 30", 0, "cannot be read near 'WHERE'"),
         ("age = 30 LIMIT 5", 9, "cannot be read near 'LIMIT'"),
         ("age = 30 UNION SELECT 1", 9, "cannot be read near 'UNION'"),

@@ -136,11 +136,14 @@ def test_a_question_is_refused_with_exit_code_4_and_a_mark_at_its_place(study: P
     )
 
 
-@pytest.mark.parametrize("arguments", [(), ("age > 3", "--stream")])
-def test_a_condition_or_a_stream_but_not_both(study: Path, run: Run, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("age > 3", "--stream"), ("age > 3", "--sql", "x"), ("--stream", "--workload", "ranges:age")],
+)
+def test_one_way_of_asking_and_not_two(study: Path, run: Run, arguments: tuple[str, ...]) -> None:
     result = run("ask", "study.pmw", *arguments)
     assert result.exit_code == 2
-    assert "give a condition or --stream, one of the two" in result.stderr
+    assert "give a condition, --sql, --stream or --workload, one of the four" in result.stderr
 
 
 def test_the_status_has_the_documented_keys(study: Path, run: Run) -> None:
