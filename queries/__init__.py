@@ -23,7 +23,17 @@ from queries.marginal import Histogram, Marginal
 from queries.parsing import Question, parse_line, parse_question, parse_sql, parse_where
 from queries.records import CodedRecords, decode_records, encode_records
 from queries.schema import format_schema, load_schema, parse_schema, save_schema
-from queries.workloads import Workload, all_marginals, all_ranges, random_conjunctions
+from queries.workloads import (
+    Workload,
+    all_marginals,
+    all_ranges,
+    marginal_cells,
+    parities,
+    parse_workload,
+    popular_conjunctions,
+    prefixes,
+    random_conjunctions,
+)
 
 __all__ = [
     "all_marginals",
@@ -43,12 +53,17 @@ __all__ = [
     "LinearQuery",
     "load_schema",
     "Marginal",
+    "marginal_cells",
     "NumericAttribute",
+    "parities",
     "parse_line",
     "parse_question",
     "parse_schema",
     "parse_sql",
     "parse_where",
+    "parse_workload",
+    "popular_conjunctions",
+    "prefixes",
     "QueriesError",
     "QueryError",
     "Question",

@@ -30,7 +30,7 @@ def test_no_other_distribution_named_queries_is_installed() -> None:
 
 @pytest.mark.parametrize("word", ["epsilon", "noise", "budget", "sensitivity"])
 def test_questions_know_nothing_of_privacy(word: str) -> None:
-    modules = sorted(PACKAGE.glob("*.py"))
+    modules = sorted(PACKAGE.rglob("*.py"))
     assert len(modules) > 10
     assert [module.name for module in modules if word in module.read_text(encoding="utf-8").lower()] == []
 

@@ -1,0 +1,153 @@
+"""Families of queries that are listed in full: marginals, ranges, prefixes and parities."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from queries.domain import CategoricalAttribute, Domain
+from queries.errors import ScopeError
+from queries.linear import UNITS, Factor, LinearQuery
+from queries.workloads.workload import Workload, check_between, quoted, shown
+
+__all__ = [
+    "all_marginals",
+    "all_ranges",
+    "LARGEST_PARITY",
+    "marginal_cells",
+    "parities",
+    "prefixes",
+]
+
+LARGEST_PARITY = 2**16  # cells of one parity: its canonical text stays below a megabyte
+
+
+def all_marginals(domain: Domain, order: int) -> Workload:
+    """Return every cell of every marginal over ``order`` attributes, ``marginals:ORDER``.
+
+    Raises:
+        ScopeError: ``order`` is not between 1 and the number of attributes, or the cells are more than
+            2^63 - 1.
+    """
+    check_between("order", order, 1, len(domain))
+
+    def make() -> Iterator[LinearQuery]:
+        for scope in itertools.combinations(domain.names, order):
+            yield from _cells(domain, scope)
+
+    return Workload(f"marginals:{order}", _products_sum(domain.shape, order), make)
+
+
+def marginal_cells(domain: Domain, names: Sequence[str]) -> Workload:
+    """Return every cell of the marginal over the named attributes, ``marginals:NAME,NAME,…``.
+
+    Raises:
+        ScopeError: no attribute is named, one is unknown or named twice, or the cells are more than
+            2^63 - 1.
+    """
+    scope = domain.scope([names] if isinstance(names, str) else names)
+    if not scope:
+        raise ScopeError("expected the names of at least one attribute, got none")
+    name = "marginals:" + ",".join(map(quoted, scope))
+    return Workload(name, domain.scope_size(scope), lambda: _cells(domain, scope))
+
+
+def all_ranges(domain: Domain, attribute: str) -> Workload:
+    """Return every range of consecutive base cells of an ordered attribute, ``ranges:NAME``.
+
+    Records with an empty or undeclared value (in the ``missing`` or ``other`` cell) are in no range, as
+    they satisfy no comparison.
+
+    Raises:
+        ScopeError: the attribute is unknown, or categorical: its values have no order.
+    """
+    size = _ordered_size(domain, attribute, "ranges")
+
+    def make() -> Iterator[LinearQuery]:
+        for low, high in itertools.combinations_with_replacement(range(size), 2):
+            yield LinearQuery.cells(domain, {attribute: (low, high)})
+
+    return Workload(f"ranges:{quoted(attribute)}", math.comb(size + 1, 2), make)
+
+
+def prefixes(domain: Domain, attribute: str) -> Workload:
+    """Return the cumulative counts of an ordered attribute, ``prefixes:NAME``.
+
+    Query i counts the records whose value is in base cell i or before it. Records with an empty or
+    undeclared value are in no prefix, so the last one counts the records with a declared value.
+
+    Raises:
+        ScopeError: the attribute is unknown, or categorical: its values have no order.
+    """
+    size = _ordered_size(domain, attribute, "prefixes")
+
+    def make() -> Iterator[LinearQuery]:
+        for cell in range(size):
+            yield LinearQuery.cells(domain, {attribute: (0, cell)})
+
+    return Workload(f"prefixes:{quoted(attribute)}", size, make)
+
+
+def parities(domain: Domain, order: int) -> Workload:
+    """Return one parity query for each set of ``order`` attributes, ``parities:ORDER``.
+
+    A parity counts the records for which the sum of their cell numbers over the set is odd. Cells are
+    numbered from 0 as the domain declares them, the ``missing`` and ``other`` cells after the base cells.
+    For attributes of two cells, number of records - 2 * parity is the Fourier coefficient of the table
+    for that set; for longer ones only the lowest bit of the cell number counts.
+
+    Raises:
+        ScopeError: ``order`` is not between 1 and the number of attributes, or some ``order`` attributes
+            have more than 65,536 cells together.
+
+    Source:
+        Barak, Chaudhuri, Dwork, Kale, McSherry and Talwar 2007, "Privacy, accuracy, and consistency too",
+        for the Fourier basis over attributes of two values. The lowest bit is our extension to more.
+    """
+    check_between("order", order, 1, len(domain))
+    largest = math.prod(sorted(domain.shape)[-order:])
+    if largest > LARGEST_PARITY:
+        raise ScopeError(
+            f"a parity over {order} attributes would span up to {shown(largest)} cells, at most "
+            f"{LARGEST_PARITY:,} fit; choose a lower order or declare wider cells"
+        )
+
+    def make() -> Iterator[LinearQuery]:
+        for scope in itertools.combinations(domain.names, order):
+            yield _parity(domain, scope)
+
+    return Workload(f"parities:{order}", math.comb(len(domain), order), make)
+
+
+def _cells(domain: Domain, scope: Sequence[str]) -> Iterator[LinearQuery]:
+    for cells in itertools.product(*(range(domain[name].size) for name in scope)):
+        yield LinearQuery.cells(domain, {name: (cell, cell) for name, cell in zip(scope, cells, strict=True)})
+
+
+def _parity(domain: Domain, scope: tuple[str, ...]) -> LinearQuery:
+    bits = [np.arange(size) & 1 for size in domain.scope_shape(scope)]
+    odd = functools.reduce(np.bitwise_xor.outer, bits)
+    return LinearQuery(domain, (Factor(scope, odd * UNITS),))
+
+
+def _products_sum(sizes: Sequence[int], order: int) -> int:
+    """Return the sum over all sets of ``order`` sizes of their product, without listing the sets."""
+    sums = [1, *[0] * order]
+    for size in sizes:
+        for count in range(order, 0, -1):
+            sums[count] += size * sums[count - 1]
+    return sums[order]
+
+
+def _ordered_size(domain: Domain, name: str, what: str) -> int:
+    attribute = domain[name]
+    if isinstance(attribute, CategoricalAttribute):
+        raise ScopeError(
+            f"attribute {name!r} is categorical and has no order, so it has no {what}; ask marginals:"
+            f"{quoted(name)} for its values, or declare it as an integer or numeric attribute"
+        )
+    return attribute.base_size

@@ -1,0 +1,272 @@
+"""Workloads by their names, as on the command line: ``marginals:age,sex`` or ``random:1000:7``.
+
+A name has a kind and fields after colons; a field is one item, or several with commas between them. An
+item in double quotes may hold any character, a double quote inside it doubled, as in SQL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias
+
+from queries.domain import Domain, nearest
+from queries.errors import QueryError, ScopeError
+from queries.intervals import resolve_attribute
+from queries.workloads.families import all_marginals, all_ranges, marginal_cells, parities, prefixes
+from queries.workloads.streams import (
+    LARGEST_EXPONENT,
+    MOST_ATTRIBUTES,
+    MOST_DISTINCT,
+    popular_conjunctions,
+    random_conjunctions,
+)
+from queries.workloads.workload import MOST_QUERIES, Workload, is_like_number
+
+__all__ = [
+    "parse_workload",
+    "WORKLOAD_FORMS",
+]
+
+WORKLOAD_FORMS: Mapping[str, str] = {
+    "marginals": "marginals:ORDER or marginals:NAME,NAME,…",
+    "parities": "parities:ORDER",
+    "popular": "popular:SIZE:SEED[:DISTINCT[:EXPONENT[:MOST_ATTRIBUTES]]]",
+    "prefixes": "prefixes:NAME",
+    "random": "random:SIZE:SEED[:MOST_ATTRIBUTES]",
+    "ranges": "ranges:NAME",
+}
+
+_LONGEST_TEXT = 2**20  # characters
+_ITEM = re.compile(r'\s*(?:"([^"]*(?:""[^"]*)*)"|([^,:"]*))\s*')
+
+
+def parse_workload(text: str, domain: Domain) -> Workload:
+    """Return the workload that a text names; the name of every workload is such a text.
+
+    The forms are those of ``WORKLOAD_FORMS``. A name without quotes may differ from the declared one in
+    upper and lower case; it needs double quotes where it holds a comma, a colon or a double quote, or
+    looks like a number.
+
+    Args:
+        text: such as ``marginals:2``, ``marginals:age,sex``, ``prefixes:age`` or ``random:1000:7``.
+        domain: the declared attributes.
+
+    Raises:
+        QueryError: the text names no workload, an attribute is not declared or of the wrong kind, or a
+            number is out of range; ``position`` counts in the text.
+    """
+    try:
+        if len(text) > _LONGEST_TEXT:
+            raise QueryError(f"a workload's name has at most {_LONGEST_TEXT:,} characters", code="too_long")
+        return _parsed(text, domain)
+    except QueryError as error:
+        error.text = text
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One name or number of a field, and the offset where it stands."""
+
+    text: str
+    is_quoted: bool
+    position: int
+
+
+_Field: TypeAlias = Sequence[_Item]
+
+
+def _parsed(text: str, domain: Domain) -> Workload:
+    kind, colon, _ = text.partition(":")
+    kind = kind.strip()
+    if kind not in _BUILDERS:
+        raise QueryError(
+            f"expected a workload of the kind {', '.join(WORKLOAD_FORMS)}, such as marginals:2, "
+            f"got {_shown(kind)}{nearest(kind, tuple(WORKLOAD_FORMS))}",
+            code="syntax",
+            position=0,
+        )
+    fields = _fields(text, text.index(":") + 1) if colon else []
+    build, least, most = _BUILDERS[kind]
+    if not least <= len(fields) <= most:
+        _refuse_count(kind, fields, fields[most][0].position if len(fields) > most else len(text))
+    try:
+        return build(fields, domain)
+    except ScopeError as error:
+        # Names and numbers are checked by now: what is left is an attribute without order, or the size.
+        code = "wrong_kind" if kind in ("prefixes", "ranges") else "too_large"
+        blamed = fields[2] if kind == "popular" and len(fields) > 2 else fields[0]
+        raise QueryError(str(error), code=code, position=blamed[0].position) from None
+
+
+def _refuse_count(kind: str, fields: Sequence[_Field], position: int) -> NoReturn:
+    came = f"{len(fields)} part" + ("" if len(fields) == 1 else "s")
+    hint = "; a name with a colon stands in double quotes" if "NAME" in WORKLOAD_FORMS[kind] else ""
+    hint = hint if fields else ""
+    raise QueryError(
+        f"expected {WORKLOAD_FORMS[kind]}, got {came} after {kind!r}{hint}", code="syntax", position=position
+    )
+
+
+def _fields(text: str, start: int) -> list[list[_Item]]:
+    """Split the text after the kind into fields and their items."""
+    fields: list[list[_Item]] = [[]]
+    while True:
+        match = _ITEM.match(text, start)
+        if match is None or (match.end() < len(text) and text[match.end()] not in ",:"):
+            _refuse_item(text, start)
+        inside, bare = match.groups()
+        position = match.start(1) - 1 if bare is None else match.start(2)
+        item = (bare or "").strip() if inside is None else inside.replace('""', '"')
+        fields[-1].append(_Item(item, inside is not None, position))
+        if match.end() == len(text):
+            return fields
+        if text[match.end()] == ":":
+            fields.append([])
+        start = match.end() + 1
+
+
+def _refuse_item(text: str, start: int) -> NoReturn:
+    quote = text.index('"', start)
+    if text[start:quote].strip():
+        message = "a double quote stands inside a name; put the whole name in double quotes and double it"
+    elif text.count('"', start) % 2:
+        message = "a double quote is not closed; a double quote inside a name is doubled"
+    else:
+        message = "expected ',' or ':' after a name in double quotes"
+    raise QueryError(message, code="syntax", position=quote)
+
+
+def _marginals(fields: Sequence[_Field], domain: Domain) -> Workload:
+    items = fields[0]
+    first = items[0]
+    if len(items) == 1 and not first.is_quoted and is_like_number(first.text):
+        return all_marginals(domain, _order(items, domain))
+    names = [_attribute(item, domain) for item in items]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise QueryError(
+                f"expected each attribute once, got {_shown(name)} twice",
+                code="bad_request",
+                position=items[place].position,
+            )
+    return marginal_cells(domain, names)
+
+
+def _parities(fields: Sequence[_Field], domain: Domain) -> Workload:
+    return parities(domain, _order(fields[0], domain))
+
+
+def _prefixes(fields: Sequence[_Field], domain: Domain) -> Workload:
+    return prefixes(domain, _one_attribute(fields[0], domain))
+
+
+def _ranges(fields: Sequence[_Field], domain: Domain) -> Workload:
+    return all_ranges(domain, _one_attribute(fields[0], domain))
+
+
+def _random(fields: Sequence[_Field], domain: Domain) -> Workload:
+    size, seed = _size(fields), _seed(fields)
+    most = _most_attributes(fields[2]) if len(fields) > 2 else 3
+    return random_conjunctions(domain, size, seed=seed, most_attributes=most)
+
+
+def _popular(fields: Sequence[_Field], domain: Domain) -> Workload:
+    size, seed = _size(fields), _seed(fields)
+    return popular_conjunctions(
+        domain,
+        size,
+        seed=seed,
+        distinct=_whole(fields[2], "DISTINCT", 1, MOST_DISTINCT) if len(fields) > 2 else 1000,
+        exponent=_exponent(fields[3]) if len(fields) > 3 else 1.0,
+        most_attributes=_most_attributes(fields[4]) if len(fields) > 4 else 3,
+    )
+
+
+# How each kind is built, and how many fields it has at least and at most.
+_BUILDERS: Mapping[str, tuple[Callable[[Sequence[_Field], Domain], Workload], int, int]] = {
+    "marginals": (_marginals, 1, 1),
+    "parities": (_parities, 1, 1),
+    "popular": (_popular, 2, 5),
+    "prefixes": (_prefixes, 1, 1),
+    "random": (_random, 2, 3),
+    "ranges": (_ranges, 1, 1),
+}
+
+
+def _order(field: _Field, domain: Domain) -> int:
+    return _whole(field, "ORDER", 1, len(domain))
+
+
+def _size(fields: Sequence[_Field]) -> int:
+    return _whole(fields[0], "SIZE", 0, MOST_QUERIES)
+
+
+def _seed(fields: Sequence[_Field]) -> int:
+    return _whole(fields[1], "SEED", 0, 2**64 - 1)
+
+
+def _most_attributes(field: _Field) -> int:
+    return _whole(field, "MOST_ATTRIBUTES", 1, MOST_ATTRIBUTES)
+
+
+def _only(field: _Field, what: str, hint: str) -> _Item:
+    if len(field) > 1:
+        raise QueryError(
+            f"expected {what}, got {len(field)} with commas between them; {hint}",
+            code="bad_request",
+            position=field[1].position,
+        )
+    return field[0]
+
+
+def _one_attribute(field: _Field, domain: Domain) -> str:
+    hint = "a name with a comma stands in double quotes"
+    return _attribute(_only(field, "one attribute", hint), domain)
+
+
+def _attribute(item: _Item, domain: Domain) -> str:
+    if not item.text:
+        listed = ", ".join(domain.names[:20]) + (", …" if len(domain) > 20 else "")
+        raise QueryError(
+            f"expected the name of an attribute, got nothing; declared are {listed}",
+            code="syntax",
+            position=item.position,
+        )
+    return resolve_attribute(item.text, domain, item.position, any_case=not item.is_quoted)
+
+
+def _whole(field: _Field, label: str, low: int, high: int) -> int:
+    item = _only(field, f"{label} as one whole number", "write 1000, not 1,000")
+    digits = item.text.lstrip("0") or item.text[-1:]
+    expected = f"expected {label} as a whole number from {low:,} to {high:,}, got {_came(item)}"
+    if item.is_quoted or re.fullmatch("[0-9]+", digits) is None:
+        raise QueryError(expected, code="bad_request", position=item.position)
+    if len(digits) > len(str(high)) or int(digits) > high:
+        raise QueryError(expected, code="too_large", position=item.position)
+    if int(digits) < low:
+        raise QueryError(expected, code="bad_request", position=item.position)
+    return int(digits)
+
+
+def _exponent(field: _Field) -> float:
+    item = _only(field, "EXPONENT as one number", "write 1.1, not 1,1")
+    pattern = r"[0-9]{1,2}(?:\.[0-9]{1,3})?"
+    if item.is_quoted or not re.fullmatch(pattern, item.text) or float(item.text) > LARGEST_EXPONENT:
+        raise QueryError(
+            f"expected EXPONENT as a number from 0 to {LARGEST_EXPONENT} with at most 3 decimals, "
+            f"such as 1.1, got {_came(item)}",
+            code="bad_request",
+            position=item.position,
+        )
+    return float(item.text)
+
+
+def _came(item: _Item) -> str:
+    return f"{_shown(item.text)} in double quotes" if item.is_quoted else _shown(item.text)
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= 60 else repr(text[:57])[:-1] + "…'"

@@ -1,0 +1,293 @@
+"""Families of questions against brute force: marginals, ranges, prefixes and parities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import combinations, islice, product
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from queries import (
+    UNITS,
+    CategoricalAttribute,
+    Domain,
+    Histogram,
+    IntegerAttribute,
+    LinearQuery,
+    NumericAttribute,
+    ScopeError,
+    all_marginals,
+    all_ranges,
+    marginal_cells,
+    parities,
+    parse_where,
+    prefixes,
+)
+from queries.domain import number_text
+from queries.workloads import LARGEST_PARITY
+
+LAW = settings(max_examples=60, deadline=None)
+Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
+Domains: TypeAlias = st.SearchStrategy[Domain]
+FullWeights: TypeAlias = Callable[[LinearQuery], NDArray[np.int64]]
+
+
+def _ordered(domain: Domain) -> list[str]:
+    return [a.name for a in domain if not isinstance(a, CategoricalAttribute)]
+
+
+def _wide(count: int, size: int) -> Domain:
+    return Domain(tuple(IntegerAttribute(f"a{number}", 1, size) for number in range(count)))
+
+
+@LAW
+@given(data=st.data())
+def test_a_family_has_as_many_queries_as_it_says(data: st.DataObject, small_domains: Domains) -> None:
+    domain = data.draw(small_domains)
+    order = data.draw(st.integers(1, len(domain)))
+    workloads = [all_marginals(domain, order), parities(domain, order), marginal_cells(domain, domain.names)]
+    for name in _ordered(domain):
+        workloads += [all_ranges(domain, name), prefixes(domain, name)]
+    for workload in workloads:
+        walked = [query.key() for query in workload]
+        assert len(walked) == len(workload) == workload.size
+        assert walked == [query.key() for query in workload]
+
+
+@LAW
+@given(data=st.data())
+def test_the_cells_of_a_marginal_partition_the_records(
+    data: st.DataObject, small_domains: Domains, counts_over: Counts, full_weights: FullWeights
+) -> None:
+    histogram = data.draw(small_domains.flatmap(counts_over))
+    domain = histogram.domain
+    order = data.draw(st.integers(1, len(domain)))
+    queries = iter(all_marginals(domain, order))
+    for scope in combinations(domain.names, order):
+        cells = list(islice(queries, domain.scope_size(scope)))
+        answers = [cell.answer(histogram) for cell in cells]
+        assert answers == [UNITS * count for count in histogram.project(scope).counts.reshape(-1).tolist()]
+        assert sum(answers) == UNITS * histogram.total
+        assert np.all(sum(full_weights(cell) for cell in cells) == UNITS)
+        assert [query.key() for query in marginal_cells(domain, scope)] == [cell.key() for cell in cells]
+    assert next(queries, None) is None
+
+
+def test_the_marginals_of_every_scope_are_listed_in_declared_order(people: Domain) -> None:
+    workload = all_marginals(people, 2)
+    assert workload.name == "marginals:2"
+    scopes = list(dict.fromkeys(query.scope for query in workload))
+    assert scopes == list(combinations(people.names, 2))
+    assert workload.size == sum(people.scope_size(scope) for scope in scopes)
+
+
+def test_a_workload_knows_its_size_without_walking_it() -> None:
+    domain = _wide(8, 1000)
+    assert all_marginals(domain, 5).size == math.comb(8, 5) * 10**15
+    assert repr(all_marginals(domain, 5)) == f"Workload(name='marginals:5', size={56 * 10**15})"
+    assert marginal_cells(domain, ["a0", "a3"]).size == 10**6
+
+
+def test_many_marginals_are_neither_listed_nor_counted_one_by_one() -> None:
+    binary = _wide(200, 2)
+    assert all_marginals(binary, 8).size == math.comb(200, 8) * 2**8
+    assert next(iter(all_marginals(binary, 8))).scope == binary.names[:8]
+    assert len(parities(binary, 10)) == math.comb(200, 10)
+    assert next(iter(parities(binary, 10))).scope == binary.names[:10]
+
+
+def test_more_queries_than_can_be_counted_are_refused() -> None:
+    domain = _wide(200, 1000)
+    with pytest.raises(
+        ScopeError, match=r"queries, marginals:9 would have \(more than 30 digits\); name fewer"
+    ):
+        all_marginals(domain, 9)
+    with pytest.raises(
+        ScopeError, match="a0,a1,a2,a3,a4,a5,a6 would have 1000000000000000000000; name fewer"
+    ):
+        marginal_cells(domain, domain.names[:7])
+
+
+@pytest.mark.parametrize("family", [all_marginals, parities])
+@pytest.mark.parametrize("order", [0, -1, 8])
+def test_an_impossible_order_is_refused(
+    people: Domain, order: int, family: Callable[[Domain, int], object]
+) -> None:
+    with pytest.raises(ScopeError, match=f"expected order from 1 to 7, got order={order}"):
+        family(people, order)
+
+
+def test_a_marginal_names_its_attributes_in_declared_order(people: Domain) -> None:
+    workload = marginal_cells(people, ["sex", "age"])
+    assert workload == marginal_cells(people, ("age", "sex"))
+    assert (workload.name, workload.size) == ("marginals:age,sex", 75 * 3)
+    assert marginal_cells(people, "sex").name == "marginals:sex"
+    assert [query.describe() for query in marginal_cells(people, ["sex"])] == [
+        "sex Female",
+        "sex Male",
+        "sex (other)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "expected the names of at least one attribute, got none"),
+        (["age", "age"], r"expected each attribute once, got \['age', 'age'\]"),
+        (["agee"], "got 'agee'; did you mean 'age'?"),
+    ],
+)
+def test_a_marginal_over_nothing_or_a_wrong_name_is_refused(
+    people: Domain, names: list[str], message: str
+) -> None:
+    with pytest.raises(ScopeError, match=message):
+        marginal_cells(people, names)
+
+
+@LAW
+@given(data=st.data())
+def test_prefixes_are_the_cumulative_sums_of_the_base_cells(
+    data: st.DataObject, small_domains: Domains, counts_over: Counts
+) -> None:
+    histogram = data.draw(small_domains.filter(_ordered).flatmap(counts_over))
+    domain = histogram.domain
+    for name in _ordered(domain):
+        base = histogram.project((name,)).counts[: domain[name].base_size]
+        answers = [query.answer(histogram) for query in prefixes(domain, name)]
+        assert answers == (UNITS * np.cumsum(base)).tolist()
+
+
+@LAW
+@given(data=st.data())
+def test_ranges_are_the_sums_of_their_base_cells(
+    data: st.DataObject, small_domains: Domains, counts_over: Counts
+) -> None:
+    histogram = data.draw(small_domains.filter(_ordered).flatmap(counts_over))
+    domain = histogram.domain
+    for name in _ordered(domain):
+        size = domain[name].base_size
+        counts = histogram.project((name,)).counts
+        expected = [
+            UNITS * int(counts[low : high + 1].sum()) for low in range(size) for high in range(low, size)
+        ]
+        assert [query.answer(histogram) for query in all_ranges(domain, name)] == expected
+
+
+@LAW
+@given(data=st.data())
+def test_a_prefix_is_the_comparison_with_the_end_of_its_cell(
+    data: st.DataObject, small_domains: Domains
+) -> None:
+    domain = data.draw(small_domains.filter(_ordered))
+    for attribute in domain:
+        if isinstance(attribute, CategoricalAttribute):
+            continue
+        queries = list(prefixes(domain, attribute.name))
+        for query, end in zip(queries, attribute.boundaries[1:], strict=True):
+            if isinstance(attribute, IntegerAttribute):
+                text = f"{attribute.name} <= {int(end) - 1}"
+            else:
+                text = f"{attribute.name} {'<=' if query is queries[-1] else '<'} {number_text(end)}"
+            assert query.key() == parse_where(text, domain).key()
+
+
+def test_prefixes_count_neither_empty_nor_undeclared_values() -> None:
+    domain = Domain((NumericAttribute("x", (0, 1, 2), missing=True, other=True),))
+    histogram = Histogram(domain, np.array([3, 4, 50, 600]))
+    assert [query.answer(histogram) // UNITS for query in prefixes(domain, "x")] == [3, 7]
+    assert [query.answer(histogram) // UNITS for query in all_ranges(domain, "x")] == [3, 7, 4]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "size"), [("age", 74), ("income", 3), ("education-num", 16), ("hours", 10)]
+)
+def test_ranges_and_prefixes_know_their_sizes(people: Domain, attribute: str, size: int) -> None:
+    ranges, below = all_ranges(people, attribute), prefixes(people, attribute)
+    assert (ranges.name, ranges.size) == (f"ranges:{attribute}", size * (size + 1) // 2)
+    assert (below.name, below.size) == (f"prefixes:{attribute}", size)
+    for workload in (ranges, below):
+        assert len({query.key() for query in workload}) == workload.size
+        assert all(query.is_box and query.box[0].stop <= size for query in workload if query.scope)
+
+
+@pytest.mark.parametrize(("family", "what"), [(all_ranges, "ranges"), (prefixes, "prefixes")])
+def test_an_attribute_without_order_has_neither_ranges_nor_prefixes(
+    people: Domain, family: Callable[[Domain, str], object], what: str
+) -> None:
+    with pytest.raises(
+        ScopeError, match=f"'sex' is categorical and has no order, so it has no {what}; ask marg"
+    ):
+        family(people, "sex")
+    with pytest.raises(ScopeError, match="did you mean 'age'"):
+        family(people, "agee")
+
+
+@LAW
+@given(data=st.data())
+def test_a_parity_counts_the_records_whose_cell_numbers_have_an_odd_sum(
+    data: st.DataObject, small_domains: Domains, counts_over: Counts
+) -> None:
+    histogram = data.draw(small_domains.flatmap(counts_over))
+    domain = histogram.domain
+    order = data.draw(st.integers(1, len(domain)))
+    scopes = list(combinations(range(len(domain)), order))
+    for scope, query in zip(scopes, parities(domain, order), strict=True):
+        odd = sum(
+            int(histogram.counts[cells])
+            for cells in product(*map(range, domain.shape))
+            if sum(cells[axis] for axis in scope) % 2
+        )
+        assert query.answer(histogram) == UNITS * odd
+
+
+@LAW
+@given(data=st.data(), count=st.integers(1, 4))
+def test_the_parities_of_binary_attributes_determine_the_table(
+    data: st.DataObject, count: int, counts_over: Counts
+) -> None:
+    # The inverse Fourier transform over {0, 1}^count, with coefficients total - 2 * parity.
+    domain = Domain(tuple(CategoricalAttribute(f"b{number}", (False, True)) for number in range(count)))
+    histogram = data.draw(counts_over(domain))
+    coefficients: dict[tuple[int, ...], int] = {(): histogram.total}
+    for order in range(1, count + 1):
+        for scope, query in zip(combinations(range(count), order), parities(domain, order), strict=True):
+            coefficients[scope] = histogram.total - 2 * query.answer(histogram) // UNITS
+    for cells in product((0, 1), repeat=count):
+        signed = sum(
+            -value if sum(cells[axis] for axis in scope) % 2 else value
+            for scope, value in coefficients.items()
+        )
+        assert signed == 2**count * int(histogram.counts[cells])
+
+
+def test_the_missing_and_other_cells_are_numbered_after_the_base_cells(people: Domain) -> None:
+    age, sex = islice(parities(people, 1), 2)
+    assert (age.weights() // UNITS).tolist() == [0, 1] * 37 + [
+        0
+    ]  # 74 base cells, then (missing) as number 74
+    assert (sex.weights() // UNITS).tolist() == [0, 1, 0]  # Female, Male, (other)
+
+
+def test_a_parity_that_would_not_fit_is_refused_with_the_limit() -> None:
+    assert LARGEST_PARITY == 65_536
+    assert next(iter(parities(_wide(3, 256), 2))).weights().shape == (256, 256)
+    with pytest.raises(
+        ScopeError, match="a parity over 2 attributes would span up to 66049 cells, at most 65,536"
+    ):
+        parities(_wide(3, 257), 2)
+    with pytest.raises(
+        ScopeError, match=r"\(more than 30 digits\) cells, at most 65,536 fit; choose a lower order"
+    ):
+        parities(_wide(100, 1000), 50)
+
+
+def test_the_longest_parity_has_a_canonical_text_below_a_megabyte() -> None:
+    for domain, order in ((_wide(2, 256), 2), (_wide(16, 2), 16)):
+        assert domain.size == LARGEST_PARITY
+        assert len(next(iter(parities(domain, order))).to_json()) < 10**6
