@@ -1,0 +1,136 @@
+"""``pmw ask`` with statements, workloads and whole cells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from pmw.session import read_session
+
+Run = Callable[..., Result]
+
+
+def test_groups_are_printed_as_a_table(study: Path, run: Run) -> None:
+    result = run("ask", "study.pmw", "--sql", "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex")
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert lines[0].split() == ["sex", "n", "low", "high", "source"]
+    assert [line.split()[0] for line in lines[1:3]] == ["Female", "Male"]
+    assert lines[3].startswith("(low and high: 95% confidence each; 11.0% of the budget spent, cap epsilon 1")
+
+
+def test_groups_that_cut_cells_say_so(study: Path, run: Run) -> None:
+    statement = "SELECT sex, COUNT(*) FROM people WHERE age >= 21 GROUP BY sex"
+    assert run("ask", "study.pmw", "--sql", statement).stdout.endswith(
+        "\nCells that the condition cuts are taken as evenly filled.\n"
+    )
+
+
+def test_groups_as_json_are_one_object(study: Path, run: Run) -> None:
+    result = run("ask", "study.pmw", "--json", "--sql", "SELECT sex, COUNT(*) FROM people GROUP BY sex")
+    form = json.loads(result.stdout)
+    assert [group["sex"] for group in form["groups"]] == ["Female", "Male"]
+    assert list(form) == ["groups", "confidence", "spent"]
+
+
+def test_a_statement_without_groups_is_answered_like_its_condition(study: Path, run: Run) -> None:
+    by_statement = run("ask", "study.pmw", "--sql", "SELECT COUNT(*) FROM people WHERE age >= 40")
+    assert by_statement.stdout == run("ask", "study.pmw", "age >= 40").stdout
+
+
+def test_a_refused_statement_is_marked_at_its_place(study: Path, run: Run) -> None:
+    result = run("ask", "study.pmw", "--sql", "SELECT COUNT(*) FROM people LIMIT 3")
+    assert result.exit_code == 4
+    message, text, mark = result.stderr.splitlines()
+    assert message.startswith("Error: LIMIT is not supported; write SELECT COUNT(*)")
+    assert text == "  SELECT COUNT(*) FROM people LIMIT 3"
+    assert mark == " " * text.index("3") + "^"
+
+
+def test_a_stream_takes_statements_among_conditions(study: Path, run: Run) -> None:
+    lines = [
+        {"id": 1, "sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex", "request_id": "a"},
+        {"id": 2, "sql": "SELECT COUNT(*) FROM people"},
+        {"id": 3, "sql": "SELECT COUNT(*) FROM persons"},
+        {"id": 4, "where": "sex = 'Female'"},
+        {"id": 5, "where": "sex = 'Male'", "request_id": "a"},
+        {"id": 6, "sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex", "request_id": "a"},
+    ]
+    result = run("ask", "study.pmw", "--stream", stdin="".join(json.dumps(line) + "\n" for line in lines))
+    forms = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [form["id"] for form in forms] == [1, 2, 3, 4, 5, 6]
+    assert [group["sex"] for group in forms[0]["groups"]] == ["Female", "Male"]
+    assert forms[1]["fraction"] == 1.0
+    assert forms[2]["error"]["code"] == "unknown_table"
+    assert forms[3]["count"] == forms[0]["groups"][0]["count"]
+    assert forms[4]["error"]["message"].startswith("request_id 'a' was used for another question")
+    assert forms[5]["groups"] == forms[0]["groups"]
+
+
+def test_many_groups_and_many_lines_are_answered_in_order(study: Path, run: Run) -> None:
+    line = json.dumps({"sql": "SELECT age, region, sex, COUNT(*) FROM people GROUP BY age, region, sex"})
+    result = run("ask", "study.pmw", "--stream", stdin=(line + "\n") * 20 + '{"where": ""}\n')
+    forms = [json.loads(text) for text in result.stdout.splitlines()]
+    assert [len(form.get("groups", ())) for form in forms] == [120] * 20 + [0]
+    assert all(form["groups"] == forms[0]["groups"] for form in forms[:20])
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "count"),
+    [
+        ("marginals:2", "age 20..23 and sex Female", 10 * 2 + 10 * 6 + 10 * 2 + 2 * 6 + 2 * 2 + 6 * 2),
+        ("marginals:sex,member", "sex Female and member true", 4),
+        ("prefixes:age", "age 20..23", 10),
+        ("ranges:age", "age 20..23", 55),
+        ("parities:2", None, 6),
+        ("random:30:7", None, 30),
+        ("popular:30:7:5", None, 30),
+    ],
+)
+def test_a_workload_is_answered_line_by_line(
+    study: Path, run: Run, name: str, first: str | None, count: int
+) -> None:
+    result = run("ask", "study.pmw", "--workload", name)
+    assert result.exit_code == 0, result.output
+    forms = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [form["id"] for form in forms] == list(range(1, count + 1))
+    assert first is None or forms[0]["question"] == first
+    assert list(forms[0]) == [
+        "id", "question", "count", "fraction", "interval", "confidence", "source", "aligned", "version",
+        "spent",
+    ]  # fmt: skip
+    _, status = read_session(study)
+    assert status.queries_answered == count
+
+
+def test_a_workload_that_is_none_is_refused(study: Path, run: Run) -> None:
+    result = run("ask", "study.pmw", "--workload", "marginal:2")
+    assert result.exit_code == 4
+    assert "did you mean 'marginals'?" in result.stderr
+    assert run("ask", "study.pmw", "--workload", "ranges:height").exit_code == 4
+
+
+def test_whole_cells_can_be_insisted_on(study: Path, run: Run) -> None:
+    result = run("ask", "study.pmw", "age >= 30", "--strict-cells")
+    assert result.exit_code == 4
+    assert result.stderr == (
+        "Error: the condition cuts cells, and only whole cells are asked for; "
+        "cells of 'age' begin at 20, 24, 28, 32, 36, 40, …\n"
+    )
+    assert run("ask", "study.pmw", "age >= 32", "--strict-cells").exit_code == 0
+    statement = "SELECT sex, COUNT(*) FROM people WHERE age >= 30 GROUP BY sex"
+    assert run("ask", "study.pmw", "--sql", statement, "--strict-cells").exit_code == 4
+    stream = run("ask", "study.pmw", "--stream", "--strict-cells", stdin='{"where": "age >= 30"}')
+    assert json.loads(stream.stdout)["error"]["code"] == "unaligned"
+    _, status = read_session(study)
+    assert status.queries_answered == 1
+
+
+def test_a_statement_given_as_a_condition_is_sent_to_its_option(study: Path, run: Run) -> None:
+    result = run("ask", "study.pmw", "SELECT COUNT(*) FROM people")
+    assert result.exit_code == 4
+    assert "expected a condition, got a statement; ask it as SQL" in result.stderr
