@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pmw.answer_table import Answers
     from pmw.answers import Answer, Source, Spent
+    from pmw.books import seal_session, verify_session
     from pmw.data import CsvDialect, TableFile
     from pmw.errors import (
         BudgetError,
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
         SessionLockedError,
         StoreError,
     )
+    from pmw.ledger import Ledger, LedgerLine
     from pmw.policy import Opening, Options, UpdateRule
     from pmw.privacy import Budget, Composition, NeighboringRelation
     from pmw.release import RowPlan
     from pmw.session import Session, open_session, resume_session
     from pmw.sparse_vector import NoiseKind, Sides
     from pmw.status import Status
+    from pmw.verification import Check, Verification
 
 __all__ = [
     "Answer",
@@ -39,9 +42,12 @@ __all__ = [
     "Budget",
     "BudgetError",
     "BudgetExhaustedError",
+    "Check",
     "Composition",
     "CsvDialect",
     "DataError",
+    "Ledger",
+    "LedgerLine",
     "NeighboringRelation",
     "NoiseError",
     "NoiseKind",
@@ -52,6 +58,7 @@ __all__ = [
     "ReleaseError",
     "resume_session",
     "RowPlan",
+    "seal_session",
     "Session",
     "SessionCorruptError",
     "SessionError",
@@ -64,6 +71,8 @@ __all__ = [
     "StoreError",
     "TableFile",
     "UpdateRule",
+    "Verification",
+    "verify_session",
 ]
 
 # Where each public name lives. They are imported on first use, so that the command line answers --help
@@ -71,6 +80,7 @@ __all__ = [
 _HOMES = {
     "answer_table": ("Answers",),
     "answers": ("Answer", "Source", "Spent"),
+    "books": ("seal_session", "verify_session"),
     "data": ("CsvDialect", "TableFile"),
     "errors": (
         "BudgetError",
@@ -85,12 +95,14 @@ _HOMES = {
         "SessionLockedError",
         "StoreError",
     ),
+    "ledger": ("Ledger", "LedgerLine"),
     "policy": ("Opening", "Options", "UpdateRule"),
     "privacy": ("Budget", "Composition", "NeighboringRelation"),
     "release": ("RowPlan",),
     "session": ("Session", "open_session", "resume_session"),
     "sparse_vector": ("NoiseKind", "Sides"),
     "status": ("Status",),
+    "verification": ("Check", "Verification"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -16,10 +16,11 @@ from typing import TypeAlias
 from pmw.answers import Answer
 from pmw.data import CountSource, Table, TableFile, as_source
 from pmw.encoding import dumps, proposal_form, read_proposal
-from pmw.errors import DataError, SessionCorruptError
+from pmw.errors import DataError, SessionCorruptError, SessionError
 from pmw.journal import (
     answer_row,
     batch_outcome,
+    closing_outcome,
     duals_of,
     load_contract,
     load_secret,
@@ -50,6 +51,7 @@ from queries.errors import QueryError
 from queries.linear import LinearQuery
 
 __all__ = [
+    "abandon",
     "Ask",
     "Engine",
     "next_seed",
@@ -174,6 +176,25 @@ class Engine:
             self._store.save_snapshot(self._state.version, duals_of(self._state))
             self._snapshot_version = self._state.version
 
+    def seal(self) -> None:
+        """Close the session for good: its secrets are wiped, and nothing is spent any more.
+
+        A batch that was interrupted is finished first. Closing is one durable commit; after it the file is
+        written anew, and so it is when a closed session is closed again.
+
+        Raises:
+            StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
+        """
+        if self._interrupted:
+            self._load()
+        if not self._state.closed:
+            self.save_snapshot()
+            self._store.seal(closing_outcome(None))
+            self._state = replace(self._state, round_open=False, closed=True)
+            self._secret = SecretState(None)
+            self._data = self._source = None
+        self._store.scrub()
+
     def _stored_answer(self, ask: Ask) -> Answer | None:
         row = None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
         if row is not None:
@@ -271,6 +292,25 @@ class Engine:
         if form is None:
             raise DataError("the session was opened on a table in memory; give that table to resume it")
         return TableFile.from_dict(form)
+
+
+def abandon(store: SessionStore) -> None:
+    """Close a session whose interrupted batch cannot be finished: the batch is charged and never released.
+
+    Privacy: the batch drew noise from recorded bytes, if at all, and none of it was released. Its full
+        reservation is charged, and its bytes are wiped, in the commit that closes the session.
+
+    Raises:
+        SessionError: it is the opening that was interrupted; nothing would be left to answer from.
+        StoreError: the session could not be closed.
+    """
+    intent = store.pending()
+    if intent is not None and intent.kind == "opening":
+        raise SessionError(
+            "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
+            "give the table, or delete the session file: nothing was ever released from it"
+        )
+    store.seal(closing_outcome(intent))
 
 
 def _require_same(ask: Ask, text: str) -> None:

@@ -30,34 +30,42 @@ from pmw.encoding import (
     units_bytes,
 )
 from pmw.errors import SessionCorruptError
+from pmw.ledger import Ledger, ledger_of
 from pmw.mechanism import (
     BatchDraws,
     LedgerEntry,
     OpeningDraws,
     Proposal,
+    abandoned_entry,
     correct,
     settle_opening,
 )
 from pmw.model import DenseDistribution, MarginalTerm, QueryMeasurement, QueryTerm, Term
 from pmw.planning import choose_filter
-from pmw.policy import Contract, OpeningPlan
+from pmw.policy import Contract, OpeningPlan, QueryTestPlan
 from pmw.sparse_vector import NoisyThreshold
 from pmw.state import PublicState, SecretState
-from pmw.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
+from pmw.store import IntentRow, LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
 from queries.linear import LinearQuery
 
 __all__ = [
     "answer_row",
     "batch_outcome",
+    "closing_outcome",
     "duals_of",
     "first_facts",
     "ledger_rows",
     "load_contract",
+    "load_ledger",
+    "load_plan",
     "load_secret",
     "load_state",
     "opening_outcome",
     "query_key",
     "read_answer",
+    "read_entries",
+    "read_measured",
+    "read_opening",
     "secret_facts",
 ]
 
@@ -116,6 +124,24 @@ def batch_outcome(
     return Outcome(ledger=ledger_rows(entries), measurements=rows)
 
 
+def closing_outcome(intent: IntentRow | None) -> Outcome:
+    """Return the rows of a session's closing.
+
+    Args:
+        intent: a batch that can never be finished; all that was reserved for it is charged.
+
+    Raises:
+        SessionCorruptError: the batch cannot be read.
+    """
+    entries = []
+    if intent is not None:
+        try:
+            entries.append(abandoned_entry(read_charge(*json.loads(intent.proposal)["reserved"])))
+        except (ValueError, KeyError, TypeError) as error:
+            raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+    return Outcome(ledger=ledger_rows(entries), meta={"closed": "true"})
+
+
 def ledger_rows(entries: Sequence[LedgerEntry]) -> list[LedgerRow]:
     """Return charges as rows."""
     return [LedgerRow(entry.event, entry.label, *charge_form(entry.charge)) for entry in entries]
@@ -170,6 +196,51 @@ def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
     return contract, read_opening_plan(_fact(store, "opening_plan"))
 
 
+def load_plan(store: SessionStore) -> QueryTestPlan | None:
+    """Return the plan that was made when the opening was finished; None where nothing was left for tests."""
+    return read_plan(_fact(store, "test_plan"))
+
+
+def load_ledger(store: SessionStore) -> Ledger:
+    """Return every charge, without building the model.
+
+    Raises:
+        SessionCorruptError: a charge cannot be read.
+    """
+    contract, _ = load_contract(store)
+    empty = choose_filter(contract.domain, contract.budget, contract.options)
+    try:
+        return ledger_of(contract.budget, empty, read_entries(store))
+    except (ValueError, ZeroDivisionError) as error:
+        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+
+
+def read_entries(store: SessionStore) -> list[LedgerEntry]:
+    """Return the stored charges, in order.
+
+    Raises:
+        ValueError: a number cannot be read.
+        ZeroDivisionError: a fraction has no value.
+    """
+    return [LedgerEntry(row.event, row.label, read_charge(row.epsilon, row.rho)) for row in store.ledger()]
+
+
+def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningDraws:
+    """Return what opening released, of the rows of all measurements."""
+    marginals = [
+        read_marginal(contract.domain, json.loads(row.what), row.units, json.loads(row.noise))
+        for row in rows
+        if row.kind == "marginal"
+    ]
+    (total,) = (row for row in rows if row.kind == "total")
+    return OpeningDraws(int(read_units(total.units)[0]), tuple(marginals))
+
+
+def read_measured(contract: Contract, row: MeasurementRow) -> QueryMeasurement:
+    """Return the measured query of a row."""
+    return read_query(contract.domain, json.loads(row.what), row.units, json.loads(row.noise))
+
+
 def load_secret(store: SessionStore) -> SecretState:
     """Return the threshold noise of the open round."""
     raw = store.secret("threshold")
@@ -190,16 +261,17 @@ def load_state(store: SessionStore) -> PublicState:
     if not rows:
         raise SessionCorruptError("the session's opening is not finished; ask it a question to finish it")
     try:
-        draws = _read_opening(contract, rows)
+        draws = read_opening(contract, rows)
         ledger = _read_ledger(store, contract)
-        measured = [_read_measured(contract, row) for row in rows if row.kind == "query"]
+        measured = [read_measured(contract, row) for row in rows if row.kind == "query"]
     except (ValueError, KeyError, TypeError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-    state = settle_opening(contract, plan, draws, ledger, read_plan(_fact(store, "test_plan")))
+    state = settle_opening(contract, plan, draws, ledger, load_plan(store))
     state = _from_snapshot(state, measured, store)
     for measurement in measured[len(state.measured) :]:
         state = correct(state, measurement)
-    return replace(state, round_open=store.secret("threshold") is not None)
+    closed = store.meta("closed") is not None
+    return replace(state, round_open=store.secret("threshold") is not None, closed=closed)
 
 
 def duals_of(state: PublicState) -> NDArray[np.float64]:
@@ -218,24 +290,10 @@ def _fact(store: SessionStore, key: str) -> Any:
     return json.loads(text)
 
 
-def _read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningDraws:
-    marginals = [
-        read_marginal(contract.domain, json.loads(row.what), row.units, json.loads(row.noise))
-        for row in rows
-        if row.kind == "marginal"
-    ]
-    (total,) = (row for row in rows if row.kind == "total")
-    return OpeningDraws(int(read_units(total.units)[0]), tuple(marginals))
-
-
-def _read_measured(contract: Contract, row: MeasurementRow) -> QueryMeasurement:
-    return read_query(contract.domain, json.loads(row.what), row.units, json.loads(row.noise))
-
-
 def _read_ledger(store: SessionStore, contract: Contract) -> PrivacyFilter:
     ledger = choose_filter(contract.domain, contract.budget, contract.options)
-    for row in store.ledger():
-        ledger = ledger.charge(read_charge(row.epsilon, row.rho))
+    for entry in read_entries(store):
+        ledger = ledger.charge(entry.charge)
     return ledger
 
 

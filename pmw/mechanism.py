@@ -33,13 +33,14 @@ from pmw.model import (
 from pmw.noise import DiscreteLaplace
 from pmw.planning import l1_sensitivity, l2_squared_sensitivity
 from pmw.policy import Contract, OpeningPlan, Options, QueryTestPlan, UpdateRule
-from pmw.privacy import Charge, gaussian_charge, pure_charge
+from pmw.privacy import Charge, Composition, gaussian_charge, pure_charge
 from pmw.randomness import BitSource
 from pmw.sparse_vector import NumericSparse, SparseState
 from pmw.state import PublicState, SecretState, Total
 from queries.linear import UNITS, LinearQuery
 
 __all__ = [
+    "abandoned_entry",
     "answers_of",
     "batch_entries",
     "BatchDraws",
@@ -47,14 +48,17 @@ __all__ = [
     "draw_opening",
     "draw_tests",
     "LedgerEntry",
+    "measurement_entry",
     "opening_entries",
     "OpeningDraws",
     "Proposal",
     "propose",
     "QueryRequest",
     "released_total",
+    "reservation",
     "settle",
     "settle_opening",
+    "threshold_entry",
 ]
 
 
@@ -214,9 +218,12 @@ class BatchDraws:
 
 
 def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
-    """Return which questions are tested: those that no measurement covers, while a positive can be paid."""
-    plan = state.plan
-    reserved = None if plan is None else _reservation(state, plan.vector)
+    """Return which questions are tested: those that no measurement covers, while a positive can be paid.
+
+    A closed session tests nothing.
+    """
+    plan = None if state.closed else state.plan
+    reserved = None if plan is None else reservation(plan.vector, state.ledger, round_open=state.round_open)
     requests, places = [], []
     if plan is not None and reserved is not None and state.ledger.allows(reserved):
         for place, query in enumerate(queries):
@@ -234,9 +241,15 @@ def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
     )
 
 
-def _reservation(state: PublicState, vector: NumericSparse) -> Charge:
-    opening, positive = vector.charges(state.ledger.composition)
-    return positive if state.round_open else opening + positive
+def reservation(vector: NumericSparse, ledger: PrivacyFilter, *, round_open: bool) -> Charge:
+    """Return the most that a batch can charge: threshold noise, unless it is drawn, and one positive."""
+    opening, positive = vector.charges(ledger.composition)
+    return positive if round_open else opening + positive
+
+
+def abandoned_entry(reserved: Charge) -> LedgerEntry:
+    """Return what a batch charges that is never finished: all that was reserved for it."""
+    return LedgerEntry("abandoned batch", "reserved; nothing was released", reserved)
 
 
 def draw_tests(
@@ -265,16 +278,25 @@ def batch_entries(proposal: Proposal, draws: BatchDraws, state: PublicState) -> 
     """Return what a batch charges."""
     if state.plan is None or not proposal.requests:
         return ()
-    vector = state.plan.vector
-    opening, positive = vector.charges(state.ledger.composition)
+    vector, composition = state.plan.vector, state.ledger.composition
     entries = []
     if proposal.opens_round:
-        event = "sparse vector round" if vector.sparse.redraw else "sparse vector"
-        entries.append(LedgerEntry(event, "threshold noise drawn", opening))
+        entries.append(threshold_entry(vector, composition))
     if draws.released is not None:
-        label = proposal.requests[len(draws.outcomes) - 1].query.describe()
-        entries.append(LedgerEntry("measurement", label, positive))
+        query = proposal.requests[len(draws.outcomes) - 1].query
+        entries.append(measurement_entry(vector, composition, query))
     return tuple(entries)
+
+
+def threshold_entry(vector: NumericSparse, composition: Composition) -> LedgerEntry:
+    """Return what drawing threshold noise charges: a whole round, or a whole vector that is not redrawn."""
+    event = "sparse vector round" if vector.sparse.redraw else "sparse vector"
+    return LedgerEntry(event, "threshold noise drawn", vector.charges(composition)[0])
+
+
+def measurement_entry(vector: NumericSparse, composition: Composition, query: LinearQuery) -> LedgerEntry:
+    """Return what a positive charges with the value that it releases."""
+    return LedgerEntry("measurement", query.describe(), vector.charges(composition)[1])
 
 
 def answers_of(

@@ -20,7 +20,8 @@ from pmw.answers import Answer
 from pmw.data import Table, TableFile, as_source, as_table_file
 from pmw.engine import Ask, Deliver, Engine, next_seed
 from pmw.errors import BudgetError, NoiseError, SessionError
-from pmw.journal import first_facts, load_state
+from pmw.journal import first_facts, load_ledger, load_state
+from pmw.ledger import Ledger
 from pmw.locking import SessionLock
 from pmw.markup import html_table
 from pmw.model import check_dense_size
@@ -32,6 +33,7 @@ from pmw.release import RowPlan, export_csv, synthetic_frame
 from pmw.state import PublicState
 from pmw.status import Status, status_of, status_rows
 from pmw.store import SessionStore
+from pmw.verification import Verification, verify
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
@@ -265,6 +267,37 @@ class Session:
         """Return where the session stands."""
         with self._turn:
             return status_of(self.state, self._open_store().asked())
+
+    def ledger(self) -> Ledger:
+        """Return every charge so far, in order."""
+        with self._turn:
+            return load_ledger(self._open_store())
+
+    def verify(self) -> Verification:
+        """Recompute the session's books from what it stored, and return what holds; free.
+
+        Raises:
+            StoreError: the session file cannot be read.
+        """
+        with self._turn:
+            return verify(self._open_store())
+
+    def seal(self) -> None:
+        """Close the session for good: nothing is spent any more, and its secrets are wiped.
+
+        The fingerprint of the table, its key, the threshold noise and the bytes of an unfinished batch are
+        wiped from the file; copies of it that were made earlier keep theirs. Questions and exports go on
+        from the model, without the table: a repeated question gets its stored answer, one that released
+        numbers cover its interval, any other the source ``exhausted`` and no interval. ``close`` is another
+        thing: it lets go of the file.
+
+        Raises:
+            DataError: an interrupted batch needs the table, and it cannot be read or differs.
+            StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
+        """
+        with self._turn:
+            self._open_store()
+            self._engine.seal()
 
     def synthetic_records(
         self, rows: int | None = None, *, seed: int | None = None, independent: bool = False

@@ -46,6 +46,7 @@ class PublicState:
         model: the synthetic distribution, fitted to opening and measured.
         plan: the sparse vector; None where nothing was left for one.
         round_open: the sparse vector holds threshold noise, so the next test draws none.
+        closed: no more is spent, so nothing is tested.
     """
 
     contract: Contract
@@ -56,6 +57,7 @@ class PublicState:
     model: DenseDistribution
     plan: QueryTestPlan | None
     round_open: bool
+    closed: bool = False
 
     @property
     def domain(self) -> Domain:

@@ -31,6 +31,7 @@ class Status:
         version: of the model.
         model_cells: cells of the domain.
         seeded: the noise can be repeated by anybody: no privacy.
+        closed: no more is spent; answers come from the model.
     """
 
     budget_share: float
@@ -43,12 +44,14 @@ class Status:
     version: int
     model_cells: int
     seeded: bool = False
+    closed: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
         form = asdict(self)
-        if not self.seeded:
-            del form["seeded"]
+        for rare in ("seeded", "closed"):
+            if not form[rare]:
+                del form[rare]
         return form
 
     def _repr_html_(self) -> str:
@@ -69,12 +72,13 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         version=state.version,
         model_cells=state.domain.size,
         seeded=state.contract.seeded,
+        closed=state.closed,
     )
 
 
 def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
     """Return a status in words: what is told, and what it says."""
-    return [
+    rows = [
         ("table", f"{state.domain.name} ({len(state.domain)} attributes, {status.model_cells:,} cells)"),
         ("records", f"about {status.total:,.0f}"),
         ("guarantee", guarantee(state.contract)),
@@ -83,3 +87,6 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
         ("questions answered", f"{status.queries_answered:,}"),
         ("model version", str(status.version)),
     ]
+    if status.closed:
+        rows.append(("closed", "nothing is spent any more; questions and exports go on from the model"))
+    return rows

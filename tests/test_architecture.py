@@ -30,11 +30,11 @@ pmw.policy pmw.answers
 pmw.planning pmw.state pmw.answer_table
 pmw.error_bars
 pmw.mechanism
-pmw.encoding
+pmw.encoding pmw.ledger
 pmw.locking pmw.store pmw.release
 pmw.journal pmw.status
-pmw.engine
-pmw.session
+pmw.engine pmw.verification
+pmw.session pmw.books
 pmw.demo pmw.audit
 pmw.cli
 """

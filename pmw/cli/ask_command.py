@@ -65,10 +65,11 @@ def command(session: Path, where: str | None, data: Path | None, **given: Any) -
     if sum(asked) != 1:
         raise click.UsageError("give a condition, --sql, --stream or --workload, one of the four")
     from pmw.cli.streaming import StreamOptions, answer_stream
+    from pmw.cli.tables import moved_table
     from pmw.session import resume_session
 
     options = StreamOptions(given["fresh"], given["strict"], given["strict_cells"])
-    table = None if data is None else _moved(session, data)
+    table = None if data is None else moved_table(session, data)
     with resume_session(session, table) as opened:
         if given["stream"]:
             code = answer_stream(opened, sys.stdin.buffer, options)
@@ -108,12 +109,3 @@ def _ask_workload(session: Session, name: str, options: StreamOptions) -> int:
     from queries.workloads import parse_workload
 
     return answer_workload(session, parse_workload(name, session.domain), options)
-
-
-def _moved(session: Path, data: Path) -> Any:
-    """Return the table at its new place, in the dialect that the session remembers."""
-    from pmw.data import TableFile
-    from pmw.session import remembered_table
-
-    remembered = remembered_table(session)
-    return TableFile(data) if remembered is None else TableFile(data, remembered.dialect)

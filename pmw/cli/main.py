@@ -11,7 +11,7 @@ __all__ = [
     "main",
 ]
 
-_COMMANDS = ("ask", "demo", "export", "open", "status")
+_COMMANDS = ("ask", "close", "demo", "export", "ledger", "open", "status", "verify")
 
 
 class _Refusal(click.ClickException):

@@ -36,7 +36,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # needs no quotes in a cond
 _SOURCES = {
     Source.SYNTHETIC: "from the model; released numbers bound its error",
     Source.MEASURED: "measured for this question",
-    Source.EXHAUSTED: "from the model; the budget for tests is spent, so nothing is promised",
+    Source.EXHAUSTED: "from the model; no more tests are paid for, so nothing is promised",
     Source.UNVERIFIED: "from the model; never tested, so nothing is promised",
 }
 

@@ -220,3 +220,90 @@ def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
     assert reader.ledger() == FULL.ledger
     reader.close()
     store._connection.execute("ROLLBACK")
+
+
+def test_books_are_read_with_the_batches_that_they_belong_to(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    intent = store.begin("tests", "{}", b"t" * 32)
+    assert store.intent_count() == 1
+    store.finish(intent, Outcome(ledger=FULL.ledger[:1], measurements=FULL.measurements))
+    assert store.ledger_intents() == [1, 1, 2]
+    assert store.measurement_intents() == [1, 2]
+    assert list(store.answers()) == [ANSWER]
+    assert store.secret_names() == {"threshold"}
+    assert store.intent_count() == 0
+    assert not store.has_snapshot()
+    store.save_snapshot(1, np.array([1.0]))
+    assert store.has_snapshot()
+    assert store.is_whole()
+
+
+def test_a_reader_sees_one_state_of_the_file_throughout(tmp_path: Path) -> None:
+    store = create(tmp_path / "s.pmw")
+    store.finish(1, FULL)
+    reader = SessionStore.open(tmp_path / "s.pmw")
+    with reader.reading():
+        assert len(reader.ledger()) == 2
+        store.finish(None, Outcome(ledger=FULL.ledger))
+        assert len(reader.ledger()) == 2
+    assert len(reader.ledger()) == 4
+    reader.close()
+
+
+def test_sealing_wipes_every_secret_and_every_intent_at_once(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    store.begin("tests", "{}", b"t" * 32)
+    store.seal(Outcome(ledger=FULL.ledger[:1], meta={"closed": "true"}))
+    assert store.pending() is None
+    assert store.secret_names() == set()
+    assert store.meta("closed") == "true"
+    assert len(store.ledger()) == 3
+    store.scrub()
+    assert list(store.answers()) == [ANSWER]
+
+
+def test_a_sealing_that_fails_changes_nothing(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    store.begin("tests", "{}", b"t" * 32)
+    store._connection.execute(
+        "CREATE TRIGGER held BEFORE DELETE ON secrets BEGIN SELECT RAISE(ABORT, 'no'); END"
+    )
+    with pytest.raises(StoreError, match="nothing was released"):
+        store.seal(Outcome(ledger=FULL.ledger, meta={"closed": "true"}))
+    assert store.pending() is not None
+    assert store.secret_names() == {"threshold"}
+    assert store.meta("closed") is None
+    assert len(store.ledger()) == 2
+
+
+def test_no_trace_of_a_wiped_secret_is_left_after_scrubbing(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    store = create(path)
+    secrets = {f"s{number}": os.urandom(32) for number in range(200)}  # enough for pages to split
+    store.finish(1, Outcome(secrets=dict(secrets)))
+    store.begin("tests", "{}", secrets["s7"])
+    files = [path, tmp_path / "s.pmw-wal"]
+    assert all(any(secret in file.read_bytes() for file in files) for secret in secrets.values())
+    store.seal(Outcome())
+    store.scrub()
+    assert (tmp_path / "s.pmw-wal").stat().st_size == 0
+    assert not any(secret in file.read_bytes() for secret in secrets.values() for file in files)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    store.close()
+    assert SessionStore.open(path).meta("contract") == '"a"'
+
+
+def test_a_reader_that_holds_old_pages_is_told_of_and_scrubbing_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pmw.store.session_store._PATIENCE", 10)
+    store = create(tmp_path / "s.pmw")
+    reader = SessionStore.open(tmp_path / "s.pmw")
+    store.finish(1, FULL)
+    with reader.reading():
+        assert len(reader.ledger()) == 2
+        store.seal(Outcome())
+        with pytest.raises(StoreError, match="the session is closed, but its file could not be written anew"):
+            store.scrub()
+    store.scrub()
+    reader.close()

@@ -9,30 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.errors import SessionCorruptError, SessionExistsError, SessionLockedError, StoreError
+from pmw.errors import SessionCorruptError, StoreError
+from pmw.store.connection import Transaction, claim, connect, own_error
+from pmw.store.rows import IntentRow, LedgerRow, MeasurementRow, Outcome, StoredAnswer
 
 __all__ = [
     "FORMAT_VERSION",
-    "IntentRow",
-    "LedgerRow",
-    "MeasurementRow",
-    "Outcome",
     "SessionStore",
-    "StoredAnswer",
 ]
 
 FORMAT_VERSION = 1
+_PATIENCE = 5000  # milliseconds that readers are waited for when a file is written anew
 _APPLICATION_ID = 0x504D5753  # "PMWS", tells a session from other SQLite files
 
 _SCHEMA = """
@@ -50,79 +45,6 @@ CREATE TABLE answers (sequence INTEGER PRIMARY KEY, request_id TEXT UNIQUE, quer
 CREATE INDEX answers_by_query ON answers (query_key);
 CREATE TABLE snapshots (version INTEGER PRIMARY KEY, duals BLOB NOT NULL, checksum BLOB NOT NULL) STRICT;
 """
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class IntentRow:
-    """A batch that was recorded but has no outcome yet. The seed is secret."""
-
-    id: int
-    kind: str
-    proposal: str
-    seed: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
-    """One charge: exact fractions as texts; epsilon is None where the event is not pure."""
-
-    event: str
-    label: str
-    epsilon: str | None
-    rho: str
-
-
-@dataclass(frozen=True, slots=True)
-class MeasurementRow:
-    """One released measurement.
-
-    Args:
-        kind: ``total``, ``marginal`` or ``query``.
-        what: JSON, the scope or the query.
-        units: little-endian int64, units of 2^-20 records.
-        noise: JSON, the law of the noise.
-    """
-
-    kind: str
-    what: str
-    units: bytes
-    noise: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoredAnswer:
-    """One answer as it was released, and the question it belongs to."""
-
-    request_id: str | None
-    query_key: bytes
-    query: str
-    count: float
-    interval: tuple[float, float] | None
-    confidence: float
-    source: str
-    version: int
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one commit adds to the file.
-
-    Args:
-        ledger: charges.
-        measurements: released measurements.
-        answers: released answers.
-        asked: how many questions it answers, repeated ones included.
-        meta: public facts to set, as JSON texts.
-        secrets: secret facts to set; None wipes one.
-    """
-
-    ledger: Sequence[LedgerRow] = ()
-    measurements: Sequence[MeasurementRow] = ()
-    answers: Sequence[StoredAnswer] = ()
-    asked: int = 0
-    meta: dict[str, str] = field(default_factory=dict)
-    secrets: dict[str, bytes | None] = field(default_factory=dict)
 
 
 class SessionStore:
@@ -150,8 +72,8 @@ class SessionStore:
         """
         name = "the session in memory" if path is None else str(path)
         if path is not None:
-            _claim(path)
-        store = cls(_connect(":memory:" if path is None else str(path)), name)
+            claim(path)
+        store = cls(connect(":memory:" if path is None else str(path)), name)
         with store._transaction():
             for statement in _SCHEMA.split(";"):
                 store._connection.execute(statement)
@@ -171,7 +93,7 @@ class SessionStore:
         """
         if not path.is_file():
             raise SessionCorruptError(f"{path}: expected a session file, found none; make one with open")
-        store = cls(_connect(str(path)), str(path))
+        store = cls(connect(str(path)), str(path))
         with store._guarded():
             (application,) = store._connection.execute("PRAGMA application_id").fetchone()
             (version,) = store._connection.execute("PRAGMA user_version").fetchone()
@@ -196,6 +118,36 @@ class SessionStore:
             self._insert(intent or 0, outcome)
             if intent is not None:
                 self._connection.execute("DELETE FROM intents WHERE id = ?", (intent,))
+
+    def seal(self, outcome: Outcome) -> None:
+        """Record a last outcome and wipe every secret and every intent, in one durable transaction."""
+        with self._transaction():
+            self._insert(0, outcome)
+            self._connection.execute("DELETE FROM intents")
+            self._connection.execute("DELETE FROM secrets")
+
+    def scrub(self) -> None:
+        """Write the file anew and empty its log, so that neither holds a trace of what was wiped.
+
+        Deleted rows are overwritten at once; but the log keeps old pages, and a page that was split may keep
+        an old copy of a row.
+
+        Raises:
+            StoreError: there is no room, or a reader held on to the old pages.
+        """
+        execute = self._connection.execute
+        try:
+            execute("PRAGMA temp_store = MEMORY")  # no copy of the session in another folder
+            execute("VACUUM")
+            execute(f"PRAGMA busy_timeout = {_PATIENCE}")
+            (busy, _, _) = execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error:
+            busy = 1
+        if busy:
+            raise StoreError(
+                f"{self._name}: the session is closed, but its file could not be written anew, so old copies "
+                "of its secrets may lie in it; make room and let its readers end, then close it again"
+            )
 
     def pending(self) -> IntentRow | None:
         """Return the intent without an outcome, or None."""
@@ -222,6 +174,23 @@ class SessionStore:
             MeasurementRow(*row) for row in self._all("SELECT kind, what, units, noise FROM measurements")
         ]
 
+    def ledger_intents(self) -> list[int]:
+        """Return the number of the intent that each charge belongs to, in order."""
+        return [int(row[0]) for row in self._all("SELECT intent FROM ledger")]
+
+    def measurement_intents(self) -> list[int]:
+        """Return the number of the intent that each measurement belongs to, in order."""
+        return [int(row[0]) for row in self._all("SELECT intent FROM measurements")]
+
+    def intent_count(self) -> int:
+        """Return how many intents have no outcome."""
+        return int(self._one("SELECT count(*) FROM intents")[0])
+
+    def secret_names(self) -> set[str]:
+        """Return which secret facts there are, without their values."""
+        with self._guarded():
+            return {str(row[0]) for row in self._connection.execute("SELECT key FROM secrets")}
+
     def asked(self) -> int:
         """Return how many questions were answered, repeated ones included."""
         return int(self.meta("asked") or 0)
@@ -233,6 +202,12 @@ class SessionStore:
     def newest_answer(self, query_key: bytes) -> StoredAnswer | None:
         """Return the newest answer to a query, or None."""
         return _stored(self._one(f"{_ANSWER} WHERE query_key = ? ORDER BY sequence DESC LIMIT 1", query_key))
+
+    def answers(self) -> Iterator[StoredAnswer]:
+        """Yield all released answers, in order."""
+        with self._guarded():
+            for row in self._connection.execute(f"{_ANSWER} ORDER BY sequence"):
+                yield _answer(row)
 
     def save_snapshot(self, version: int, duals: NDArray[np.float64]) -> None:
         """Keep the model's dual numbers as a cache; only the newest are kept."""
@@ -249,6 +224,25 @@ class SessionStore:
         if row is None or _checksum(row[0], row[1]) != row[2]:
             return None
         return int(row[0]), np.frombuffer(row[1], dtype="<f8").astype(np.float64)
+
+    def has_snapshot(self) -> bool:
+        """Tell whether there is a snapshot, damaged or not."""
+        return self._one("SELECT 1 FROM snapshots") is not None
+
+    def is_whole(self) -> bool:
+        """Tell whether the file's own structure holds together."""
+        return bool(self._one("PRAGMA integrity_check(1)")[0] == "ok")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """See one state of the file throughout, whatever is written meanwhile; nothing may be written."""
+        with self._guarded():
+            self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         """Close the connection."""
@@ -295,96 +289,20 @@ class SessionStore:
         with self._guarded():
             return self._connection.execute(f"{statement} ORDER BY sequence").fetchall()
 
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._connection, self._name)
+    def _transaction(self) -> Transaction:
+        return Transaction(self._connection, self._name)
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise _own_error(error, self._name) from None
-
-
-class _Transaction:
-    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK where anything fails."""
-
-    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
-        self._connection = connection
-        self._name = name
-
-    def __enter__(self) -> None:
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise _own_error(error, self._name) from None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if error is None:
-                self._connection.execute("COMMIT")
-                return
-        except sqlite3.Error as failure:
-            error = failure
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.execute("ROLLBACK")
-        if isinstance(error, sqlite3.Error):
-            raise _own_error(error, self._name) from None
+            raise own_error(error, self._name) from None
 
 
 _ANSWER = (
     "SELECT request_id, query_key, query, count, low, high, confidence, source, version, share FROM answers"
 )
-
-
-def _claim(path: Path) -> None:
-    """Make an empty file with mode 0600, or take over one that a killed opening left without any table."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        if not _is_unborn(path):
-            raise SessionExistsError(
-                f"{path} exists; choose another name, or go on with the session that it holds"
-            ) from None
-    except OSError as error:
-        raise StoreError(f"{path}: the session file cannot be made: {error.strerror}") from None
-
-
-def _is_unborn(path: Path) -> bool:
-    try:
-        with contextlib.closing(sqlite3.connect(str(path), timeout=1)) as connection:
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            return bool(tables == 0)
-    except sqlite3.Error:
-        return False
-
-
-def _connect(target: str) -> sqlite3.Connection:
-    try:
-        connection = sqlite3.connect(target, timeout=30, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA secure_delete = ON")
-    except sqlite3.Error as error:
-        raise _own_error(error, target) from None
-    return connection
-
-
-def _own_error(error: sqlite3.Error, name: str) -> Exception:
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return SessionLockedError(f"{name}: another process is using the session; try again when it ended")
-    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return SessionCorruptError(f"{name}: the file is no session file, or it is damaged")
-    return StoreError(
-        f"{name}: the session file cannot be read or written; nothing was released; "
-        "make room or restore access, then ask again"
-    )
 
 
 def _checksum(version: int, raw: bytes) -> bytes:
@@ -398,8 +316,10 @@ def _answer_row(answer: StoredAnswer) -> tuple[Any, ...]:
 
 
 def _stored(row: Any) -> StoredAnswer | None:
-    if row is None:
-        return None
+    return None if row is None else _answer(row)
+
+
+def _answer(row: Any) -> StoredAnswer:
     request_id, key, query, count, low, high, confidence, source, version, share = row
     interval = None if low is None else (low, high)
     return StoredAnswer(request_id, key, query, count, interval, confidence, source, version, share)

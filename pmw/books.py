@@ -1,0 +1,94 @@
+"""Books: a session file in the hands of its custodian, who reads its ledger, verifies it and closes it.
+
+Reading and verifying take no lock, so they work while the session is in use.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from pmw.data import Table
+from pmw.engine import Engine, abandon
+from pmw.errors import DataError
+from pmw.journal import load_ledger
+from pmw.ledger import Ledger
+from pmw.locking import SessionLock
+from pmw.status import Status, status_of
+from pmw.store import SessionStore
+from pmw.verification import Verification, verify
+
+__all__ = [
+    "is_closed",
+    "read_ledger",
+    "seal_session",
+    "verify_session",
+]
+
+
+def read_ledger(path: str | Path) -> Ledger:
+    """Return every charge of a session in a file, while others may be using it.
+
+    Raises:
+        SessionCorruptError: the file is no session, or a charge cannot be read.
+    """
+    with closing(SessionStore.open(Path(path))) as store:
+        return load_ledger(store)
+
+
+def verify_session(path: str | Path) -> Verification:
+    """Recompute the books of a session in a file, while others may be using it, and return what holds.
+
+    Raises:
+        SessionCorruptError: the file is no session.
+        StoreError: the file cannot be read.
+    """
+    with closing(SessionStore.open(Path(path))) as store:
+        return verify(store)
+
+
+def is_closed(path: str | Path) -> bool:
+    """Tell whether a session in a file was closed for good.
+
+    Raises:
+        SessionCorruptError: the file is no session.
+    """
+    with closing(SessionStore.open(Path(path))) as store:
+        return store.meta("closed") is not None
+
+
+def seal_session(path: str | Path, data: Table | None = None) -> Status:
+    """Close a session in a file for good, and return where it stands.
+
+    As ``Session.seal``; but where a crash interrupted a batch, and the table that would finish it cannot be
+    read, the batch is abandoned: its whole reservation is charged, and nothing is ever released from it.
+
+    Args:
+        path: the session file.
+        data: the table, where it is not (or no longer) at the place that the session remembers. It is read
+            only to finish an interrupted batch.
+
+    Raises:
+        SessionCorruptError: the file is no session, or damaged, or made by a newer version.
+        SessionLockedError: another process is using it.
+        SessionError: the session's opening was never finished, and the table cannot be read.
+        StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
+    """
+    target = Path(path)
+    SessionStore.open(target).close()  # says what is wrong before a lock file is made
+    lock = SessionLock(target)
+    try:
+        with closing(SessionStore.open(target)) as store:
+            engine = _engine_to_seal(store, data)
+            engine.seal()
+            return status_of(engine.state, store.asked())
+    finally:
+        lock.release()
+
+
+def _engine_to_seal(store: SessionStore, data: Table | None) -> Engine:
+    try:
+        return Engine(store, data)
+    except DataError:
+        abandon(store)
+        return Engine(store, None)

@@ -1,0 +1,61 @@
+"""``pmw close``: no more spending, for good."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+__all__ = [
+    "command",
+]
+
+
+@click.command(
+    "close",
+    short_help="End all spending and wipe the secrets, for good.",
+    epilog="""\b
+Examples:
+  pmw close study.pmw
+  pmw close study.pmw --yes
+""",
+)
+@click.argument("session", type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="The table, where it has moved; for an interrupted batch."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
+def command(session: Path, yes: bool, data: Path | None, as_json: bool) -> None:
+    """Close SESSION for good: nothing is spent any more, and its secrets are wiped.
+
+    The fingerprint of the table and its key, the noise of the open round and the bytes of an unfinished batch
+    are wiped from the file; earlier copies of it keep theirs. `pmw ask` and `pmw export` go on from the
+    model, without the table: a question that was answered before gets the same answer, one that released
+    numbers cover gets its interval, any other comes as `exhausted`, without one.
+
+    An interrupted batch is finished first. Where the table cannot be read any more, it is abandoned instead:
+    all that was reserved for it is charged, and nothing is ever released from it. Closing cannot be undone.
+    """
+    from pmw.books import is_closed, read_ledger, seal_session
+    from pmw.cli.books_texts import closing_text
+    from pmw.cli.tables import moved_table
+    from pmw.cli.texts import say, status_json
+
+    again = is_closed(session)
+    if not (again or yes):
+        _confirm(session)
+    status = seal_session(session, None if data is None else moved_table(session, data))
+    if as_json:
+        say(status_json(status))
+    elif again:
+        say(f"{session} is closed already; questions and exports go on from its model.")
+    else:
+        say(closing_text(session, status, read_ledger(session)))
+
+
+def _confirm(session: Path) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("closing cannot be undone and nobody can be asked here; confirm it with --yes")
+    click.confirm(f"Close {session} for good? Nothing can be spent afterwards", abort=True, err=True)

@@ -1,0 +1,44 @@
+"""``pmw verify``: recompute a session's books."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+__all__ = [
+    "command",
+]
+
+
+@click.command(
+    "verify",
+    short_help="Recompute the ledger, models and answers.",
+    epilog="""\b
+Examples:
+  pmw verify study.pmw
+  pmw verify study.pmw --json | jq '.checks[] | select(.holds | not)'
+\b
+With --json, one object: holds, unfinished, closed, checks (each with name, holds, detail), not_proved.
+The exit code is 0 where every check holds, and 5 where one fails.
+""",
+)
+@click.argument("session", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def command(session: Path, as_json: bool) -> None:
+    """Recompute the books of SESSION and compare them with what its file holds.
+
+    Every charge is recomputed from its event and the plan that was fixed at opening, every model from the
+    measurements, every stored answer from the model of its version. It writes nothing, shows no secret, needs
+    no table, and works while the session is in use. A session with many corrections takes as long as fitting
+    its model anew.
+    """
+    from pmw.books import verify_session
+    from pmw.cli.books_texts import verification_text
+    from pmw.cli.texts import json_line, say
+
+    verification = verify_session(session)
+    say(json_line(verification.to_dict()) if as_json else verification_text(verification))
+    if not verification.holds:
+        sys.exit(5)

@@ -1,0 +1,120 @@
+"""The ledger as people read it: every charge in order, and what it made of the cap. All of it is public."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from pmw.accounting import PrivacyFilter
+from pmw.mechanism import LedgerEntry
+from pmw.privacy import Budget, Composition
+
+__all__ = [
+    "Ledger",
+    "ledger_of",
+    "LedgerLine",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """One charge.
+
+    Args:
+        number: its place in the ledger, from 1.
+        event: what drew noise.
+        label: what it paid for.
+        epsilon: the event is epsilon-DP, exactly; None where it is not pure.
+        price: what it took from the cap, exactly: rho under zCDP, else epsilon.
+        share: price as a part of the cap.
+        running_share: all prices so far as a part of the cap.
+    """
+
+    number: int
+    event: str
+    label: str
+    epsilon: Fraction | None
+    price: Fraction
+    share: float
+    running_share: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON; ``exact`` is the price as a fraction."""
+        return {
+            "number": self.number,
+            "event": self.event,
+            "label": self.label,
+            "epsilon": None if self.epsilon is None else float(self.epsilon),
+            "charge": float(self.price),
+            "share": self.share,
+            "running_share": self.running_share,
+            "exact": str(self.price),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Every charge of a session, in order, against its cap.
+
+    Args:
+        budget: the guarantee.
+        composition: how charges add up.
+        cap: the most that may be charged, exactly: rho under zCDP, else epsilon.
+        lines: the charges.
+    """
+
+    budget: Budget
+    composition: Composition
+    cap: Fraction
+    lines: tuple[LedgerLine, ...]
+
+    @property
+    def spent(self) -> Fraction:
+        """The sum of the charges, exactly."""
+        return sum((line.price for line in self.lines), Fraction(0))
+
+    @property
+    def share(self) -> float:
+        """The sum of the charges as a part of the cap."""
+        return float(self.spent / self.cap)
+
+    @property
+    def unit(self) -> str:
+        """What is added up: ``rho`` or ``epsilon``."""
+        return "rho" if self.composition is Composition.ZCDP else "epsilon"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON: the totals, then ``entries``, one for each charge."""
+        return {
+            "epsilon_cap": float(self.budget.epsilon),
+            "delta": float(self.budget.delta),
+            "composition": self.composition.value,
+            "unit": self.unit,
+            "cap": float(self.cap),
+            "spent": float(self.spent),
+            "share": self.share,
+            "entries": [line.to_dict() for line in self.lines],
+        }
+
+
+def ledger_of(budget: Budget, budget_filter: PrivacyFilter, entries: Sequence[LedgerEntry]) -> Ledger:
+    """Return charges as a ledger, whether or not they fit under the cap.
+
+    Args:
+        budget: the guarantee.
+        budget_filter: the filter that they were charged to; what it has spent is not looked at.
+        entries: the charges, in order.
+
+    Raises:
+        BudgetError: an event is not pure and epsilons are added.
+    """
+    cap, spent = budget_filter.cap, Fraction(0)
+    lines = []
+    for number, entry in enumerate(entries, start=1):
+        price = budget_filter.price(entry.charge)
+        spent += price
+        shares = (float(price / cap), float(spent / cap))
+        lines.append(LedgerLine(number, entry.event, entry.label, entry.charge.epsilon, price, *shares))
+    return Ledger(budget, budget_filter.composition, cap, tuple(lines))

@@ -1,0 +1,96 @@
+"""Connections: how the session file is opened, locked for a transaction, and complained about."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+from types import TracebackType
+
+from pmw.errors import SessionCorruptError, SessionExistsError, SessionLockedError, StoreError
+
+__all__ = [
+    "claim",
+    "connect",
+    "own_error",
+    "Transaction",
+]
+
+
+def claim(path: Path) -> None:
+    """Make an empty file with mode 0600, or take over one that a killed opening left without any table."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if not _is_unborn(path):
+            raise SessionExistsError(
+                f"{path} exists; choose another name, or go on with the session that it holds"
+            ) from None
+    except OSError as error:
+        raise StoreError(f"{path}: the session file cannot be made: {error.strerror}") from None
+
+
+def _is_unborn(path: Path) -> bool:
+    try:
+        with contextlib.closing(sqlite3.connect(str(path), timeout=1)) as connection:
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            return bool(tables == 0)
+    except sqlite3.Error:
+        return False
+
+
+def connect(target: str) -> sqlite3.Connection:
+    """Return a connection whose commits are durable and whose deleted bytes are overwritten."""
+    try:
+        connection = sqlite3.connect(target, timeout=30, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON")
+    except sqlite3.Error as error:
+        raise own_error(error, target) from None
+    return connection
+
+
+def own_error(error: sqlite3.Error, name: str) -> Exception:
+    """Return our own error for one of the driver's, without its text."""
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return SessionLockedError(f"{name}: another process is using the session; try again when it ended")
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return SessionCorruptError(f"{name}: the file is no session file, or it is damaged")
+    return StoreError(
+        f"{name}: the session file cannot be read or written; nothing was released; "
+        "make room or restore access, then ask again"
+    )
+
+
+class Transaction:
+    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK where anything fails."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    def __enter__(self) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise own_error(error, self._name) from None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                self._connection.execute("COMMIT")
+                return
+        except sqlite3.Error as failure:
+            error = failure
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error):
+            raise own_error(error, self._name) from None

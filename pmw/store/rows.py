@@ -1,0 +1,87 @@
+"""Rows: what one entry of each table of the session file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+__all__ = [
+    "IntentRow",
+    "LedgerRow",
+    "MeasurementRow",
+    "Outcome",
+    "StoredAnswer",
+]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IntentRow:
+    """A batch that was recorded but has no outcome yet. The seed is secret."""
+
+    id: int
+    kind: str
+    proposal: str
+    seed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One charge: exact fractions as texts; epsilon is None where the event is not pure."""
+
+    event: str
+    label: str
+    epsilon: str | None
+    rho: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementRow:
+    """One released measurement.
+
+    Args:
+        kind: ``total``, ``marginal`` or ``query``.
+        what: JSON, the scope or the query.
+        units: little-endian int64, units of 2^-20 records.
+        noise: JSON, the law of the noise.
+    """
+
+    kind: str
+    what: str
+    units: bytes
+    noise: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """One answer as it was released, and the question it belongs to."""
+
+    request_id: str | None
+    query_key: bytes
+    query: str
+    count: float
+    interval: tuple[float, float] | None
+    confidence: float
+    source: str
+    version: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one commit adds to the file.
+
+    Args:
+        ledger: charges.
+        measurements: released measurements.
+        answers: released answers.
+        asked: how many questions it answers, repeated ones included.
+        meta: public facts to set, as JSON texts.
+        secrets: secret facts to set; None wipes one.
+    """
+
+    ledger: Sequence[LedgerRow] = ()
+    measurements: Sequence[MeasurementRow] = ()
+    answers: Sequence[StoredAnswer] = ()
+    asked: int = 0
+    meta: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, bytes | None] = field(default_factory=dict)

@@ -1,0 +1,117 @@
+"""The report of a verification: checks, and what none of them can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pmw.errors import BudgetExhaustedError, SessionCorruptError
+from queries.errors import QueriesError
+
+__all__ = [
+    "Check",
+    "check",
+    "FAULTS",
+    "NOT_PROVED",
+    "require",
+    "same",
+    "Verification",
+    "words",
+]
+
+NOT_PROVED = (
+    "that this is the newest copy of the file: an older one that was put back looks the same, "
+    "and has forgotten what was spent since",
+    "that nobody who could write to the file rewrote all of it: its books are not signed",
+    "that the noise was drawn as it should be",
+    "that the table is right, and holds no more records of one person than declared",
+)
+
+# What a file that was damaged or altered makes of its readers.
+FAULTS = (
+    SessionCorruptError, BudgetExhaustedError, QueriesError, ValueError, KeyError, TypeError, IndexError,
+    AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was recomputed.
+
+    Args:
+        name: what should hold, in words.
+        holds: whether it does.
+        detail: what was counted, or the first fault.
+    """
+
+    name: str
+    holds: bool
+    detail: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {"name": self.name, "holds": self.holds, "detail": self.detail}
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was recomputed of a session's books, and what came of it.
+
+    Args:
+        checks: in the order in which they were made.
+        unfinished: a batch is recorded and waits to be finished; no fault.
+        closed: the session was closed for good.
+    """
+
+    checks: tuple[Check, ...]
+    unfinished: bool
+    closed: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether every check holds."""
+        return all(check.holds for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON; ``not_proved`` says what no check can tell."""
+        return {
+            "holds": self.holds,
+            "unfinished": self.unfinished,
+            "closed": self.closed,
+            "checks": [check.to_dict() for check in self.checks],
+            "not_proved": list(NOT_PROVED),
+        }
+
+
+def check(name: str, find: Callable[[], str]) -> Check:
+    """Return what a search for faults came to; it returns what it counted, or raises one of ``FAULTS``."""
+    try:
+        return Check(name, True, find())
+    except FAULTS as error:
+        return Check(name, False, words(error))
+
+
+def words(error: Exception) -> str:
+    """Return a fault in words: our own, or that something cannot be read."""
+    own = isinstance(error, SessionCorruptError | BudgetExhaustedError | QueriesError)
+    return str(error) if own else f"it cannot be read ({type(error).__name__})"
+
+
+def require(holds: bool, fault: str) -> None:
+    """Raise a fault unless something holds.
+
+    Raises:
+        SessionCorruptError: it does not.
+    """
+    if not holds:
+        raise SessionCorruptError(fault)
+
+
+def same(what: str, expected: object, found: object) -> None:
+    """Raise a fault unless two values are equal.
+
+    Raises:
+        SessionCorruptError: they differ.
+    """
+    require(expected == found, f"{what}: expected {expected}, found {found}")
