@@ -26,12 +26,12 @@ pmw.privacy pmw.randomness
 pmw.noise pmw.accounting
 pmw.sparse_vector pmw.model pmw.data
 pmw.policy pmw.answers
-pmw.planning pmw.state
+pmw.planning pmw.state pmw.theorems
 pmw.error_bars
 pmw.mechanism
 pmw.encoding
 pmw.locking pmw.store pmw.release pmw.status
-pmw.journal
+pmw.journal pmw.session_plan
 pmw.engine
 pmw.session
 pmw.demo pmw.audit

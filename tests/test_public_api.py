@@ -14,8 +14,8 @@ import queries
 
 PMW = """
 Answer Budget BudgetError BudgetExhaustedError Composition CsvDialect DataError NeighboringRelation NoiseError
-NoiseKind open_session Opening Options PMWError ReleaseError resume_session RowPlan Session
-SessionCorruptError SessionError SessionExistsError SessionLockedError Sides Source Spent Status
+NoiseKind open_session Opening Options plan_session PMWError ReleaseError resume_session RowPlan Session
+SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan Sides Source Spent Status
 StoreError TableFile UpdateRule
 """
 QUERIES = """
