@@ -28,7 +28,7 @@ pmw.sparse_vector pmw.model pmw.data
 pmw.policy pmw.answers
 pmw.planning pmw.state pmw.theorems
 pmw.error_bars
-pmw.mechanism
+pmw.forecasts pmw.mechanism
 pmw.encoding
 pmw.locking pmw.store pmw.release pmw.status
 pmw.journal pmw.session_plan

@@ -94,6 +94,6 @@ def _take_beta(given: dict[str, Any]) -> None:
 
 def _out_of_reach(accuracy: float) -> str:
     return (
-        f"no epsilon up to 1000 keeps every bound within {accuracy:.3%} of the records; allow a wider one, "
-        "expect more records, or choose options that leave more for tests"
+        f"no epsilon up to 1000 keeps every bound within {100 * accuracy:g}% of the records; "
+        "allow a wider one, or choose options that leave more for tests"
     )

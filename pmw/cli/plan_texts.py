@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from pmw.session_plan import OrderForecast, SessionPlan
+from pmw.forecasts import OrderForecast
+from pmw.session_plan import SessionPlan
 
 __all__ = [
     "plan_text",
@@ -40,13 +41,14 @@ def _head(plan: SessionPlan) -> Iterator[str]:
 
 def _table(plan: SessionPlan) -> Iterator[str]:
     yield _ROW.format("question about", "cells", "records in one", "mean error", "bound")
-    for order in plan.orders[:_SHOWN_ORDERS]:
+    shown = _SHOWN_ORDERS if len(plan.orders) > _SHOWN_ORDERS + 1 else _SHOWN_ORDERS + 1
+    for order in plan.orders[:shown]:
         yield _order_row(order, plan)
         if order.order == 1 and plan.attributes:
             widest = max(plan.attributes, key=lambda attribute: attribute.range_bound)
             error, bound = _number(widest.range_error), _bound(widest.range_bound, plan)
             yield _ROW.format("  half of its cells", "", "", error, bound)
-    if len(plan.orders) > _SHOWN_ORDERS:
+    if len(plan.orders) > shown:
         last = plan.orders[-1]
         more = f"{_SHOWN_ORDERS} or more attributes"
         yield _ROW.format(more, "", "", _error(last), _bound(last.bound, plan))
@@ -88,8 +90,8 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
         f"{_number(vector.query_scale)}, threshold {_number(vector.threshold_scale)})."
     )
     deviation = _number(vector.value_deviation)
-    yield f"  Up to {vector.update_limit} of them buy a measurement (noise sd {deviation}) and correct the model;"
-    yield "  after that, answers that opening does not cover carry no bound."
+    yield f"  Up to {vector.update_limit} of them buy a measurement (noise sd {deviation}) and correct the"
+    yield "  model; after that, answers that opening does not cover carry no bound."
 
 
 def _beside(plan: SessionPlan) -> Iterator[str]:
@@ -114,11 +116,17 @@ def _delta(plan: SessionPlan) -> Iterator[str]:
     other = plan.other_delta
     if other is None:
         return
-    parts = [("tested", other.tested_bound), ("bought", other.value_bound)]
-    if other.cell_bound is not None:
-        parts.insert(0, ("one cell", other.cell_bound))
-    bounds = ", ".join(f"{name} {_bound(bound, plan)}" for name, bound in parts)
-    yield f"Delta: with delta = {other.delta:g} the bounds would be: {bounds}."
+    parts: list[str] = []
+    for name, bound, ratio in (
+        ("one cell", other.cell_bound, other.cell_ratio),
+        ("tested", other.tested_bound, other.tested_ratio),
+        ("bought", other.value_bound, other.value_ratio),
+    ):
+        if bound is not None and ratio is not None:
+            times = ratio if other.delta == 0 else 1 / ratio
+            wide = "times" if parts else "times as wide"
+            parts.append(f"{name} {_number(bound)} ({times:.2g} {wide})")
+    yield f"Delta: with delta = {other.delta:g}: {', '.join(parts)}."
 
 
 def _theorem(plan: SessionPlan) -> str:
@@ -136,7 +144,7 @@ def _bound(records: float | None, plan: SessionPlan) -> str:
     if records is None:
         return "none"
     share = records / plan.records
-    part = f"{100 * share:.2g}%" if share < 0.995 else "all of them"
+    part = "more than all" if share > 1 else f"{share:.0%}" if share > 0.095 else f"{100 * share:.2g}%"
     return f"{_number(records)} ({part})"
 
 
