@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pmw.privacy import Budget, Composition, NeighboringRelation
     from pmw.release import RowPlan
     from pmw.session import Session, open_session, resume_session
+    from pmw.session_plan import SessionPlan, plan_session
     from pmw.sparse_vector import NoiseKind, Sides
     from pmw.status import Status
     from pmw.verification import Check, Verification
@@ -54,6 +55,7 @@ __all__ = [
     "open_session",
     "Opening",
     "Options",
+    "plan_session",
     "PMWError",
     "ReleaseError",
     "resume_session",
@@ -64,6 +66,7 @@ __all__ = [
     "SessionError",
     "SessionExistsError",
     "SessionLockedError",
+    "SessionPlan",
     "Sides",
     "Source",
     "Spent",
@@ -100,6 +103,7 @@ _HOMES = {
     "privacy": ("Budget", "Composition", "NeighboringRelation"),
     "release": ("RowPlan",),
     "session": ("Session", "open_session", "resume_session"),
+    "session_plan": ("SessionPlan", "plan_session"),
     "sparse_vector": ("NoiseKind", "Sides"),
     "status": ("Status",),
     "verification": ("Check", "Verification"),

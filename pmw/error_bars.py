@@ -13,14 +13,17 @@ import numpy as np
 
 from pmw.answers import Answer, Source, Spent
 from pmw.model import half_width
+from pmw.policy import QueryTestPlan
 from pmw.privacy import Composition
 from pmw.state import PublicState
 from queries.linear import UNITS, LinearQuery
 
 __all__ = [
     "certified_answer",
+    "certified_half_width",
     "is_covered",
     "measured_answer",
+    "sum_quantile",
     "untested_answer",
 ]
 
@@ -62,9 +65,19 @@ def certified_answer(
     """
     width = None
     if state.plan is not None:
-        margin = state.plan.vector.sparse.test.negative_margin(state.contract.options.confidence)
-        width = (threshold + margin + 1) / UNITS
+        width = certified_half_width(state.plan, threshold, state.contract.options.confidence)
     return _answer(state, query, model_units / UNITS, width, Source.SYNTHETIC, spent)
+
+
+def certified_half_width(plan: QueryTestPlan, threshold: int, confidence: float) -> float:
+    """Return how far, in records, the model may be off on a question whose test was negative.
+
+    Args:
+        plan: the sparse vector.
+        threshold: T of the test, in units.
+        confidence: of the interval.
+    """
+    return (threshold + plan.vector.sparse.test.negative_margin(confidence) + 1) / UNITS
 
 
 def untested_answer(state: PublicState, query: LinearQuery, spent: Spent) -> Answer:
@@ -114,13 +127,16 @@ def _total_misfit(state: PublicState) -> float:
 
 
 def _quantile(state: PublicState) -> float:
+    return sum_quantile(state.ledger.composition, state.contract.options.confidence)
+
+
+def sum_quantile(composition: Composition, confidence: float) -> float:
     """Return how many standard deviations a sum of the opening's noises stays within, at the confidence.
 
     Gaussian sums: the normal quantile. Laplace sums lie between the Laplace and the normal law, so the larger
     of the two quantiles; the tests check it for sums of up to 64 cells.
     """
-    confidence = state.contract.options.confidence
     normal = NormalDist().inv_cdf((1 + confidence) / 2)
-    if state.ledger.composition is Composition.PURE:
+    if composition is Composition.PURE:
         return max(normal, -math.log1p(-confidence) / math.sqrt(2))
     return normal

@@ -21,6 +21,7 @@ from queries.domain import Domain
 from queries.linear import UNITS
 
 __all__ = [
+    "check_neighbors",
     "choose_filter",
     "l1_sensitivity",
     "l2_squared_sensitivity",
@@ -35,6 +36,22 @@ TOTAL_SHARE = Fraction(1, 100)
 OPENING_SHARE = Fraction(10, 100)
 VALUE_SHARE = Fraction(15, 100)  # of what is left after opening, for released values; the rest is for tests
 _BETA = 0.05  # failure probability in the split between threshold and test noise
+
+
+def check_neighbors(domain: Domain, options: Options) -> None:
+    """Refuse a schema that could drop a record where the number of records is public.
+
+    Raises:
+        BudgetError: under replace-one an attribute lacks a cell for empty or for undeclared values.
+    """
+    if options.neighboring_relation is NeighboringRelation.ADD_REMOVE:
+        return
+    for attribute in domain:
+        if not (attribute.missing and attribute.other):
+            raise BudgetError(
+                f"under replace-one no record may be dropped, but attribute {attribute.name!r} drops "
+                "records with empty or undeclared values; declare missing = true and other = true"
+            )
 
 
 def query_sensitivity(options: Options) -> int:

@@ -19,15 +19,15 @@ from pmw.answer_table import Answers
 from pmw.answers import Answer
 from pmw.data import Table, TableFile, as_source, as_table_file
 from pmw.engine import Ask, Deliver, Engine, next_seed
-from pmw.errors import BudgetError, NoiseError, SessionError
+from pmw.errors import NoiseError, SessionError
 from pmw.journal import first_facts, load_ledger, load_state
 from pmw.ledger import Ledger
 from pmw.locking import SessionLock
 from pmw.markup import html_table
 from pmw.model import check_dense_size
-from pmw.planning import choose_filter, plan_opening
+from pmw.planning import check_neighbors, choose_filter, plan_opening
 from pmw.policy import Contract, Options
-from pmw.privacy import Budget, NeighboringRelation, Number
+from pmw.privacy import Budget, Number
 from pmw.randomness import fresh_seed
 from pmw.release import RowPlan, export_csv, synthetic_frame
 from pmw.state import PublicState
@@ -88,7 +88,9 @@ def open_session(
     budget = Budget.of(epsilon, delta)
     chosen = options or Options()
     check_dense_size(domain)
-    _check_options(domain, chosen, in_file=path is not None)
+    check_neighbors(domain, chosen)
+    if chosen.seed is not None and path is not None:
+        raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
     ledger = choose_filter(domain, budget, chosen)
     contract = Contract(domain, budget, replace(chosen, composition=ledger.composition))
     plan = plan_opening(domain, ledger, contract.options)
@@ -154,19 +156,6 @@ def remembered_table(path: str | Path) -> TableFile | None:
         return None if form is None else TableFile.from_dict(form)
     finally:
         store.close()
-
-
-def _check_options(domain: Domain, options: Options, *, in_file: bool) -> None:
-    if options.seed is not None and in_file:
-        raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
-    if options.neighboring_relation is NeighboringRelation.ADD_REMOVE:
-        return
-    for attribute in domain:
-        if not (attribute.missing and attribute.other):
-            raise BudgetError(
-                f"under replace-one no record may be dropped, but attribute {attribute.name!r} drops "
-                "records with empty or undeclared values; declare missing = true and other = true"
-            )
 
 
 class Session:

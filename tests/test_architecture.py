@@ -27,12 +27,12 @@ pmw.privacy pmw.randomness
 pmw.noise pmw.accounting
 pmw.sparse_vector pmw.model pmw.data
 pmw.policy pmw.answers
-pmw.planning pmw.state pmw.answer_table
+pmw.planning pmw.state pmw.answer_table pmw.theorems
 pmw.error_bars
-pmw.mechanism
+pmw.forecasts pmw.mechanism
 pmw.encoding pmw.ledger
 pmw.locking pmw.store pmw.release
-pmw.journal pmw.status
+pmw.journal pmw.status pmw.session_plan
 pmw.engine pmw.verification
 pmw.session pmw.books
 pmw.demo pmw.audit

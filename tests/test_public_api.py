@@ -14,9 +14,10 @@ import queries
 
 PMW = """
 Answer Answers Budget BudgetError BudgetExhaustedError Check Composition CsvDialect DataError Ledger
-LedgerLine NeighboringRelation NoiseError NoiseKind open_session Opening Options PMWError ReleaseError
-resume_session RowPlan seal_session Session SessionCorruptError SessionError SessionExistsError
-SessionLockedError Sides Source Spent Status StoreError TableFile UpdateRule Verification verify_session
+LedgerLine NeighboringRelation NoiseError NoiseKind open_session Opening Options plan_session PMWError
+ReleaseError resume_session RowPlan seal_session Session SessionCorruptError SessionError SessionExistsError
+SessionLockedError SessionPlan Sides Source Spent Status StoreError TableFile UpdateRule Verification
+verify_session
 """
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords decode_records Domain DomainError

@@ -11,7 +11,7 @@ __all__ = [
     "main",
 ]
 
-_COMMANDS = ("ask", "close", "demo", "export", "ledger", "open", "status", "verify")
+_COMMANDS = ("ask", "close", "demo", "export", "ledger", "open", "plan", "status", "verify")
 
 
 class _Refusal(click.ClickException):

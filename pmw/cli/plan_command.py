@@ -1,0 +1,99 @@
+"""``pmw plan``: what a session will give, told before anything is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pmw.cli.session_options import read_options, session_options
+
+__all__ = [
+    "command",
+]
+
+
+@click.command(
+    "plan",
+    short_help="Tell what a session will give, without data.",
+    epilog="""\b
+Examples:
+  pmw plan --schema people.toml --records 50000 --epsilon 1 --delta 1e-9
+  pmw plan --schema people.toml --records 50000 --epsilon 0.5 --queries 1000 --update-limit 40 --json
+  pmw plan --schema people.toml --records 50000 --delta 1e-9 --accuracy 0.01
+\b
+The bound is the half-width of the interval that an answer will carry, at the confidence:
+  covered   counts that opening buys: the noise; the answer adds how far the model is from these counts
+  tested    any other question, while positives are left: T and what the threshold noise can hide
+  bought    the answer to a question whose test was positive: the noise of the measurement
+For tested questions only the bound is known beforehand: their errors depend on the table.
+""",
+)
+@click.option("--schema", required=True, type=click.Path(path_type=Path), help="The schema, a TOML file.")
+@click.option(
+    "--records",
+    required=True,
+    type=int,
+    metavar="N",
+    help="About how many records the table has: a public number, such as a published one.",
+)
+@session_options(epsilon_required=False)
+@click.option(
+    "--accuracy",
+    type=float,
+    metavar="ALPHA",
+    help="In place of --epsilon: plan the smallest one whose bounds are within this fraction of the records.",
+)
+@click.option(
+    "--beta", type=float, metavar="B", help="With --accuracy: how often a bound may fail. [default: 0.05]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
+    """Tell what a session would give over a table with the schema in --schema and N records.
+
+    It makes the choices that `pmw open` would make with the same options: noise, thresholds, number of
+    measurements. It sees no data, so nothing is spent. Beside the session's own bounds it shows what the
+    textbook's theorems promise for the same budget, and what delta buys.
+    """
+    if (given["epsilon"] is None) == (given["accuracy"] is None):
+        raise click.UsageError("give --epsilon or --accuracy, one of the two")
+    if given["beta"] is not None:
+        _take_beta(given)
+    from pmw.cli.plan_texts import plan_text
+    from pmw.cli.texts import json_line, say
+    from pmw.session_plan import plan_accuracy, plan_session
+    from queries.schema import load_schema
+
+    domain, options = load_schema(schema), read_options(given)
+    if given["accuracy"] is None:
+        plan = plan_session(
+            domain, records=records, epsilon=given["epsilon"], delta=given["delta"], options=options
+        )
+    else:
+        found = plan_accuracy(
+            domain, records=records, accuracy=given["accuracy"], delta=given["delta"], options=options
+        )
+        if found is None:
+            raise click.ClickException(_out_of_reach(given["accuracy"]))
+        plan = found
+    say(json_line(plan.to_dict()) if as_json else plan_text(plan, schema))
+
+
+def _take_beta(given: dict[str, Any]) -> None:
+    """Take the confidence from --beta."""
+    source = click.get_current_context().get_parameter_source("confidence")
+    if given["accuracy"] is None:
+        raise click.UsageError("--beta goes with --accuracy; use --confidence otherwise")
+    if source is not click.core.ParameterSource.DEFAULT:
+        raise click.UsageError("--beta and --confidence say the same; give one of the two")
+    if not 0 < given["beta"] < 1:
+        raise click.UsageError(f"expected a beta strictly between 0 and 1, got {given['beta']!r}")
+    given["confidence"] = 1 - given["beta"]
+
+
+def _out_of_reach(accuracy: float) -> str:
+    return (
+        f"no epsilon up to 1000 keeps every bound within {100 * accuracy:g}% of the records; "
+        "allow a wider one, or choose options that leave more for tests"
+    )
