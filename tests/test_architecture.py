@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 ROWS = """
 queries.errors
 queries.domain
-queries.marginal
+queries.marginal queries.values queries.schema_lines
 queries.linear queries.records queries.schema
 queries.predicates
 queries.intervals
@@ -157,6 +157,21 @@ def test_true_counts_leave_the_data_in_two_places_only() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "counts"
     }
     assert places == {"pmw.mechanism", "pmw.demo.run"}
+
+
+def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None:
+    # ``pmw check`` prints exact numbers of records before a session exists, as its purpose is. Nothing that
+    # answers, stores or releases may know of them; and the room of the facts knows of no session.
+    places = {
+        module
+        for module, path in MODULES.items()
+        if any(name.startswith("pmw.data.inspection") for name in imports(path, types_too=True))
+    }
+    assert places == {"pmw.cli.check_command"}
+    known = set(imports(MODULES["pmw.cli.check_command"], types_too=True))
+    assert {name for name in known if name.startswith("pmw")} == {
+        "pmw.cli.dialect", "pmw.cli.texts", "pmw.data", "pmw.data.inspection",
+    }  # fmt: skip
 
 
 def test_draws_on_private_values_come_from_one_room() -> None:

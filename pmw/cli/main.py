@@ -11,7 +11,7 @@ __all__ = [
     "main",
 ]
 
-_COMMANDS = ("ask", "demo", "export", "open", "status")
+_COMMANDS = ("ask", "check", "completion", "demo", "export", "open", "status")
 
 
 class _Refusal(click.ClickException):
