@@ -229,7 +229,7 @@ def _decode_column(
         numbers = (
             attribute.missing
             and not attribute.other
-            and all(type(value) is int for value in attribute.values)
+            and all(type(value) is int and -(2**63) <= value < 2**63 for value in attribute.values)
         )
         return drawn.astype("Int64") if numbers else drawn if attribute.missing else drawn.infer_objects()
     cells = np.minimum(codes, attribute.base_size - 1)
