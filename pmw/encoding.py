@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.mechanism import Proposal, QueryRequest
-from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement
-from pmw.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.model import MarginalMeasurement, QueryMeasurement, noise_form, read_noise
 from pmw.policy import Contract, Opening, OpeningPlan, Options, QueryTestPlan, UpdateRule
 from pmw.privacy import Budget, Charge, Composition, NeighboringRelation
 from pmw.sparse_vector import NoiseKind, NumericSparse, Sides, Sparse, ThresholdTest
@@ -91,20 +90,6 @@ def read_contract(form: dict[str, Any]) -> Contract:
 
 
 # --- noise, charges, plans ---------------------------------------------------------------------------------
-
-
-def noise_form(noise: NoiseLaw) -> dict[str, str]:
-    """Return the form of a noise law: its name and its scale in units."""
-    if isinstance(noise, DiscreteLaplace):
-        return {"law": "discrete_laplace", "scale": str(noise.scale)}
-    return {"law": "discrete_gaussian", "sigma": str(noise.sigma)}
-
-
-def read_noise(form: dict[str, str]) -> NoiseLaw:
-    """Return the noise law of a form."""
-    if form["law"] == "discrete_laplace":
-        return DiscreteLaplace(Fraction(form["scale"]))
-    return DiscreteGaussian(Fraction(form["sigma"]))
 
 
 def charge_form(charge: Charge) -> tuple[str | None, str]:

@@ -29,7 +29,7 @@ from pmw.planning import check_neighbors, choose_filter, plan_opening
 from pmw.policy import Contract, Options
 from pmw.privacy import Budget, Number
 from pmw.randomness import fresh_seed
-from pmw.release import RowPlan, export_csv, synthetic_frame
+from pmw.release import RowPlan, export, synthetic_frame
 from pmw.state import PublicState
 from pmw.status import Status, status_of, status_rows
 from pmw.store import SessionStore
@@ -303,13 +303,27 @@ class Session:
         """
         return synthetic_frame(self.state, RowPlan(rows, independent, seed))
 
-    def export(self, path: str | Path, plan: RowPlan | None = None, *, force: bool = False) -> dict[str, Any]:
-        """Write a synthetic table as CSV with a manifest beside it, and return the manifest; free.
+    def export(
+        self,
+        path: str | Path,
+        plan: RowPlan | None = None,
+        *,
+        format: str | None = None,
+        force: bool = False,
+    ) -> dict[str, Any]:
+        """Write a synthetic table or the measurements, with a manifest beside it, and return that; free.
+
+        Args:
+            path: the file to write.
+            plan: how rows are drawn; measurements have none.
+            format: csv, parquet or measurements; None goes by the file's name (.parquet, else CSV).
+            force: overwrite existing files.
 
         Raises:
-            ReleaseError: a file exists and ``force`` is not given, or cannot be written.
+            ReleaseError: the format is unknown or has no rows to plan, a file exists and ``force`` is not
+                given, or a file cannot be written.
         """
-        return export_csv(self.state, Path(path), plan or RowPlan(), force=force)
+        return export(self.state, Path(path), plan, format=format, force=force)
 
     def close(self) -> None:
         """Let go of the session file; ``resume_session`` goes on with it."""

@@ -13,9 +13,6 @@ value means the same in a CSV file, a Parquet file and a table in memory.
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +25,10 @@ from queries.domain import (
     Domain,
     IntegerAttribute,
     NumericAttribute,
-    canonical_text,
     nearest,
 )
 from queries.errors import RecordsError
+from queries.values import DROPPED, encode_value, numeric_cells
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,16 +36,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CodedRecords",
     "decode_records",
+    "encode_columns",
     "encode_records",
-    "encode_texts",
     "encode_value",
 ]
-
-DROPPED = -1  # the code of a value that drops its record
-
-_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
-_WHOLE = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*")
-_LONGEST_NUMBER = 400  # characters; longer texts are malformed
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -90,12 +81,7 @@ def encode_records(frame: pd.DataFrame, domain: Domain) -> CodedRecords:
     Raises:
         RecordsError: a declared column is absent or stands there twice.
     """
-    columns = list(frame.columns)
-    for name in domain.names:
-        if columns.count(name) != 1:
-            came = "it twice" if name in columns else f"{_listed(columns)}{nearest(name, _texts(columns))}"
-            raise RecordsError(f"expected one column {name!r} in the table, got {came}")
-    codes = [_encode_column(attribute, frame[attribute.name]) for attribute in domain]
+    codes = encode_columns(frame, domain)
     kept = np.ones(len(frame), dtype=bool)
     for column in codes:
         kept &= column != DROPPED
@@ -108,37 +94,21 @@ def encode_records(frame: pd.DataFrame, domain: Domain) -> CodedRecords:
     )
 
 
-def encode_texts(rows: Iterable[Sequence[str]], domain: Domain) -> CodedRecords:
-    """Return the cells of records given as texts, of every record that is not dropped, in order.
+def encode_columns(frame: pd.DataFrame, domain: Domain) -> tuple[NDArray[np.int64], ...]:
+    """Return the cell of every value of the declared columns, -1 where it drops its record.
 
-    Args:
-        rows: one text per attribute, in declared order.
-        domain: the declared attributes.
+    Returns:
+        One int64 array per attribute, in declared order, shape (records,).
+
+    Raises:
+        RecordsError: a declared column is absent or stands there twice.
     """
-    known = [_KnownTexts(attribute) for attribute in domain]
-    kept = []
-    for row in rows:
-        codes = [cells[text] for cells, text in zip(known, row, strict=True)]
-        if DROPPED not in codes:
-            kept.append(codes)
-    table = np.array(kept, dtype=np.int64).reshape(-1, len(domain))
-    return CodedRecords(
-        domain,
-        tuple(
-            table[:, place].astype(np.min_scalar_type(attribute.size - 1))
-            for place, attribute in enumerate(domain)
-        ),
-    )
-
-
-def encode_value(attribute: Attribute, value: object) -> int:
-    """Return the cell of one value, or -1 where it drops its record."""
-    if _is_empty(value):
-        return DROPPED if attribute.missing_code is None else attribute.missing_code
-    code = _ENCODERS[type(attribute)](attribute, value)
-    if code is None:
-        return DROPPED if attribute.other_code is None else attribute.other_code
-    return code
+    columns = list(frame.columns)
+    for name in domain.names:
+        if columns.count(name) != 1:
+            came = "it twice" if name in columns else f"{_listed(columns)}{nearest(name, _texts(columns))}"
+            raise RecordsError(f"expected one column {name!r} in the table, got {came}")
+    return tuple(_encode_column(attribute, frame[attribute.name]) for attribute in domain)
 
 
 def decode_records(records: CodedRecords, generator: np.random.Generator) -> pd.DataFrame:
@@ -159,98 +129,6 @@ def decode_records(records: CodedRecords, generator: np.random.Generator) -> pd.
             for attribute, column in zip(records.domain, records.columns, strict=True)
         }
     )
-
-
-# --- one value -------------------------------------------------------------------------------------------
-
-
-def _is_empty(value: object) -> bool:
-    if value is None or type(value).__name__ == "NAType":  # pandas.NA refuses to be a truth value
-        return True
-    if isinstance(value, str):
-        return value == ""
-    try:
-        return bool(value != value)  # noqa: PLR0124 - NaN and NaT differ from themselves
-    except (TypeError, ValueError, ArithmeticError):  # arrays and signalling NaN refuse to be compared
-        return False
-
-
-def _as_number(value: object) -> int | float | None:
-    """Return a finite number, or None where the value is not one."""
-    if isinstance(value, bool | np.bool_):
-        return None
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating):
-        number = float(value)
-    else:
-        text = value if isinstance(value, str) else str(value)
-        if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
-            return None
-        if _WHOLE.fullmatch(text):
-            return int(text)
-        number = float(text)
-    return number if math.isfinite(number) else None
-
-
-def _encode_integer(attribute: IntegerAttribute, value: object) -> int | None:
-    number = _as_number(value)
-    if number is None or number != int(number):
-        return None
-    clipped = min(max(int(number), attribute.minimum), attribute.maximum)
-    return (clipped - attribute.minimum) // attribute.width
-
-
-def _encode_numeric(attribute: NumericAttribute, value: object) -> int | None:
-    number = _as_number(value)
-    if number is None:
-        return None
-    clipped = min(max(number, attribute.edges[0]), attribute.edges[-1])
-    return int(_numeric_cells(attribute, np.array([clipped], dtype=np.float64))[0])
-
-
-def _encode_categorical(attribute: CategoricalAttribute, value: object) -> int | None:
-    if isinstance(value, bool | np.bool_):
-        value = "true" if value else "false"
-    if isinstance(value, float | np.floating):
-        value = repr(float(value) + 0.0)  # -0.0 and 0.0 are one value
-    try:
-        text = value if isinstance(value, str) else str(value)
-    except ValueError:  # a whole number of more digits than Python writes
-        return None
-    for code, candidate in enumerate(attribute.values):
-        if canonical_text(candidate) == text:
-            return code
-    if text.casefold() in ("true", "false"):
-        return _boolean_cell(attribute, text.casefold())
-    return _whole_cell(attribute, text)
-
-
-def _boolean_cell(attribute: CategoricalAttribute, folded: str) -> int | None:
-    """Return the cell of true or false, declared in any case; a declared boolean comes first."""
-    texts = [canonical_text(candidate) for candidate in attribute.values]
-    if folded in texts:
-        return texts.index(folded)
-    cells = [code for code, text in enumerate(texts) if text.casefold() == folded]
-    return cells[0] if cells else None
-
-
-def _whole_cell(attribute: CategoricalAttribute, text: str) -> int | None:
-    """Return the cell of a declared integer that is written otherwise, such as ``3.0`` or ``03``."""
-    number = _as_number(text)
-    if number is None or number != int(number):
-        return None
-    for code, candidate in enumerate(attribute.values):
-        if isinstance(candidate, int) and not isinstance(candidate, bool) and candidate == number:
-            return code
-    return None
-
-
-_ENCODERS: dict[type, Callable[[Any, object], int | None]] = {
-    IntegerAttribute: _encode_integer,
-    NumericAttribute: _encode_numeric,
-    CategoricalAttribute: _encode_categorical,
-}
 
 
 # --- one column ------------------------------------------------------------------------------------------
@@ -319,7 +197,7 @@ def _encode_integers(
     attribute: IntegerAttribute | NumericAttribute, values: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     if isinstance(attribute, NumericAttribute):
-        return _numeric_cells(attribute, values.astype(np.float64))
+        return numeric_cells(attribute, values.astype(np.float64))
     clipped = np.clip(values, attribute.minimum, attribute.maximum)
     return (clipped - attribute.minimum) // attribute.width
 
@@ -333,15 +211,10 @@ def _encode_floats(
         usable = np.clip(np.where(valid, values, attribute.minimum), attribute.minimum, attribute.maximum)
         codes = (usable.astype(np.int64) - attribute.minimum) // attribute.width
     else:
-        codes = _numeric_cells(attribute, np.where(valid, values, attribute.edges[0]))
+        codes = numeric_cells(attribute, np.where(valid, values, attribute.edges[0]))
     codes[~valid] = DROPPED if attribute.other_code is None else attribute.other_code
     codes[np.isnan(values)] = DROPPED if attribute.missing_code is None else attribute.missing_code
     return codes
-
-
-def _numeric_cells(attribute: NumericAttribute, values: NDArray[np.float64]) -> NDArray[np.int64]:
-    cells = np.searchsorted(np.array(attribute.edges), values, side="right") - 1
-    return np.clip(cells, 0, attribute.base_size - 1).astype(np.int64)
 
 
 def _decode_column(
@@ -356,7 +229,7 @@ def _decode_column(
         numbers = (
             attribute.missing
             and not attribute.other
-            and all(type(value) is int for value in attribute.values)
+            and all(type(value) is int and -(2**63) <= value < 2**63 for value in attribute.values)
         )
         return drawn.astype("Int64") if numbers else drawn if attribute.missing else drawn.infer_objects()
     cells = np.minimum(codes, attribute.base_size - 1)

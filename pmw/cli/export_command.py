@@ -1,4 +1,4 @@
-"""``pmw export``: write a synthetic table."""
+"""``pmw export``: write a synthetic table, or the measurements behind it."""
 
 from __future__ import annotations
 
@@ -14,42 +14,65 @@ __all__ = [
 
 @click.command(
     "export",
-    short_help="Write a synthetic table.",
+    short_help="Write a synthetic table, or the measurements.",
     epilog="""\b
 Examples:
   pmw export study.pmw --output synthetic.csv
   pmw export study.pmw --output small.csv --rows 1000 --seed 7
+  pmw export study.pmw --output synthetic.parquet
+  pmw export study.pmw --output released.json --format measurements
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
-@click.option("--output", required=True, type=click.Path(path_type=Path), help="The CSV file to write.")
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="The file to write.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["csv", "parquet", "measurements"]),
+    help="Synthetic rows as CSV or Parquet, or every released number as JSON. "
+    "[default: parquet where the file's name ends in .parquet or .pq, else csv]",
+)
 @click.option("--rows", type=int, metavar="N", help="Number of rows. [default: the session's total]")
 @click.option(
     "--method",
     type=click.Choice(["systematic", "independent"]),
-    default="systematic",
-    show_default=True,
-    help="Cells rounded up or down to whole records, or independent draws.",
+    help="Cells rounded up or down to whole records, or independent draws. [default: systematic]",
 )
 @click.option(
     "--seed", type=int, metavar="S", help="Repeat a drawing of rows; the model does not depend on it."
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-def command(session: Path, output: Path, rows: int | None, seed: int | None, **given: Any) -> None:
+def command(session: Path, output: Path, file_format: str | None, as_json: bool, **given: Any) -> None:
     """Write a synthetic table drawn from the model of SESSION, and a manifest beside it.
+
+    In Parquet, integers are BIGINT, numbers DOUBLE, categories BIGINT, BOOLEAN or VARCHAR by their declared
+    values, a column with an "other" cell is VARCHAR, and empty values are NULL.
+
+    With --format measurements the file holds no rows but every number that was released, with the law of its
+    noise, so that others can fit a model of their own.
 
     The files are public: they are made from released numbers alone and cost nothing.
     """
     from pmw.cli.texts import json_line, say
-    from pmw.release import RowPlan, export_csv
+    from pmw.release import RowPlan, export
     from pmw.session import read_session
 
+    rows, method, seed = given["rows"], given["method"], given["seed"]
+    plan = None
+    if (rows, method, seed) != (None, None, None):
+        if file_format == "measurements":
+            raise click.UsageError("--format measurements has no rows: leave out --rows, --method and --seed")
+        plan = RowPlan(rows, method == "independent", seed)
     state, _ = read_session(session)
-    plan = RowPlan(rows, given["method"] == "independent", seed)
-    manifest = export_csv(state, output, plan, force=given["force"])
-    if given["as_json"]:
+    manifest = export(state, output, plan, format=file_format, force=given["force"])
+    if as_json:
         say(json_line(manifest))
         return
-    say(f"Wrote {manifest['rows']:,} synthetic rows to {output}, and {output.name}.manifest.json beside it.")
+    count = (
+        f"{manifest['measurements']:,} measurements"
+        if manifest["format"] == "measurements"
+        else f"{manifest['rows']:,} synthetic rows"
+    )
+    say(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
     say(f"Guarantee: {manifest['guarantee']}.")

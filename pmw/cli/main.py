@@ -11,7 +11,9 @@ __all__ = [
     "main",
 ]
 
-_COMMANDS = ("ask", "close", "demo", "export", "ledger", "open", "plan", "status", "verify")
+_COMMANDS = (
+    "ask", "check", "close", "completion", "demo", "export", "ledger", "open", "plan", "status", "verify",
+)  # fmt: skip
 
 
 class _Refusal(click.ClickException):

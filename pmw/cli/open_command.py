@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pmw.cli.dialect import dialect_of, dialect_options
 from pmw.cli.session_options import read_options, session_options
 
 __all__ = [
@@ -28,12 +29,7 @@ Examples:
 @click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
 @click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
 @session_options()
-@click.option("--delimiter", default=",", show_default=True, metavar="CHAR", help="CSV: between fields.")
-@click.option("--quote", default='"', show_default=True, metavar="CHAR", help="CSV: around fields.")
-@click.option(
-    "--missing-text", multiple=True, metavar="TEXT", help="CSV: a text that means empty; repeatable."
-)
-@click.option("--trim", is_flag=True, help="CSV: drop spaces around fields.")
+@dialect_options
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def command(session: Path, data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     """Begin SESSION, a new file, over the table in --data.
@@ -43,14 +39,13 @@ def command(session: Path, data: Path, schema: Path, as_json: bool, **given: Any
     holds secrets: keep it as safe as the table. What `pmw export` writes is public.
     """
     from pmw.cli.texts import opening_text, say, status_json
-    from pmw.data import CsvDialect, TableFile
+    from pmw.data import TableFile
     from pmw.session import open_session
     from queries.schema import load_schema
 
     domain = load_schema(schema)
-    dialect = CsvDialect(given["delimiter"], given["quote"], tuple(given["missing_text"]), given["trim"])
     with open_session(
-        TableFile(data, dialect),
+        TableFile(data, dialect_of(given)),
         domain,
         epsilon=given["epsilon"],
         delta=given["delta"],

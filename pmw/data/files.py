@@ -11,38 +11,48 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
 from pmw.data.memory import MemorySource
 from pmw.errors import DataError
 from queries.domain import CategoricalAttribute, Domain
-from queries.records import CodedRecords, encode_records, encode_texts
+from queries.records import CodedRecords, encode_records
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
 __all__ = [
+    "column_names",
     "CsvDialect",
+    "is_parquet",
+    "malformed_lines",
     "read_file",
+    "table_parts",
 ]
 
-_LONGEST_LINE = 2**20  # bytes; a longer line is malformed
+_LONGEST_LINE = 2**20  # bytes; a line of as many, or more, is malformed
 _CHUNK = 50  # vectors of 2,048 rows at a time
 _PARQUET = (".parquet", ".pq")
 
-# Every line as one field: the separator and the text for NULL are sequences that no text holds.
-_LINES = """
+# Every line as one field: the separator and the text for NULL are sequences that no text holds. In a file
+# that does hold them, a line ends at the first, and a line that is the second is malformed. The engine's own
+# limit on lines counts their ends or not, by what other lines end with; ours, below it, does not.
+_SEPARATOR, _NULL = "\x1c\x1d\x1e\x1f", "\x1f\x1e\x1d\x1c"
+_LINES = f"""
     SELECT rtrim(line, chr(13)) AS line FROM read_csv(
-        $path, auto_detect = false, header = true, delim = '\x1c\x1d\x1e\x1f', quote = '',
-        escape = '', comment = '', columns = {'line': 'VARCHAR'}, ignore_errors = true,
-        strict_mode = false, null_padding = false, nullstr = '\x1f\x1e\x1d\x1c',
-        max_line_size = 1048576, new_line = '\\n')
-"""
+        $path, auto_detect = false, header = true, delim = '{_SEPARATOR}', quote = '',
+        escape = '', comment = '', columns = {{'line': 'VARCHAR'}}, ignore_errors = true,
+        strict_mode = false, null_padding = false, nullstr = '{_NULL}',
+        max_line_size = {_LONGEST_LINE + 64}, new_line = '\\n')
+    WHERE coalesce(strlen(line), 0) < {_LONGEST_LINE}
+"""  # noqa: S608 - the path is a bound parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +94,47 @@ def read_file(path: str | Path, domain: Domain, dialect: CsvDialect | None = Non
     Raises:
         DataError: the file is absent or unreadable, or lacks a declared column.
     """
+    return MemorySource(
+        _joined([encode_records(part, domain) for part in table_parts(path, domain, dialect)], domain)
+    )
+
+
+def table_parts(
+    path: str | Path, domain: Domain, dialect: CsvDialect | None = None
+) -> Iterator[pd.DataFrame]:
+    """Yield the records of a file part by part, without malformed lines; declared columns only.
+
+    Privacy: true records; they stay in this room.
+
+    Raises:
+        DataError: the file is absent or unreadable, or lacks a declared column.
+    """
+    with _opened(path) as (connection, file):
+        if is_parquet(file):
+            yield from _parquet_parts(connection, file, domain)
+        else:
+            yield from _csv_parts(connection, file, domain, dialect or CsvDialect())
+
+
+def column_names(path: str | Path, dialect: CsvDialect | None = None) -> list[str]:
+    """Return the names of a file's columns, in its order.
+
+    Raises:
+        DataError: the file is absent or unreadable, or its first line names no columns.
+    """
+    with _opened(path) as (connection, file):
+        if is_parquet(file):
+            return list(_parquet_kinds(connection, file))
+        return _header(file, dialect or CsvDialect())
+
+
+def is_parquet(path: str | Path) -> bool:
+    """Return whether a file's name says that it is Parquet."""
+    return Path(path).suffix.lower() in _PARQUET
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
     file = Path(path)
     if not file.is_file():
         raise DataError(f"expected a readable file, got {file}: no such file")
@@ -93,18 +144,11 @@ def read_file(path: str | Path, domain: Domain, dialect: CsvDialect | None = Non
 
     try:
         with duckdb.connect(":memory:") as connection:
-            if file.suffix.lower() in _PARQUET:
-                parts = _parquet_parts(connection, file, domain)
-            else:
-                parts = _csv_parts(connection, file, domain, dialect or CsvDialect())
-            return MemorySource(_joined(list(parts), domain))
+            yield connection, file
     except duckdb.Error:
         # The engine's own text may quote a record.
-        raise DataError(f"{file}: the file could not be read as {_kind(file)}") from None
-
-
-def _kind(file: Path) -> str:
-    return "Parquet" if file.suffix.lower() in _PARQUET else "CSV"
+        kind = "Parquet" if is_parquet(file) else "CSV"
+        raise DataError(f"{file}: the file could not be read as {kind}") from None
 
 
 def _joined(parts: list[CodedRecords], domain: Domain) -> CodedRecords:
@@ -129,7 +173,9 @@ def _require_columns(file: Path, columns: list[str], domain: Domain) -> None:
 
 def _csv_parts(
     connection: duckdb.DuckDBPyConnection, file: Path, domain: Domain, dialect: CsvDialect
-) -> Iterator[CodedRecords]:
+) -> Iterator[pd.DataFrame]:
+    import pandas as pd  # late: only where tables are handled
+
     header = _header(file, dialect)
     _require_columns(file, header, domain)
     places = [header.index(name) for name in domain.names]
@@ -142,12 +188,14 @@ def _csv_parts(
     bound = {"path": str(file), "quote": dialect.quote}
     connection.execute(plain, {**bound, "delimiter": dialect.delimiter, "width": len(header)})
     for chunk in _chunks(connection):
-        frame = chunk.set_axis(list(domain.names), axis="columns")
-        yield encode_records(_cleaned(frame, dialect), domain)
+        yield _cleaned(chunk.set_axis(list(domain.names), axis="columns"), dialect)
     connection.execute(f"SELECT line FROM ({_LINES}) WHERE contains(line, $quote)", bound)  # noqa: S608
     for chunk in _chunks(connection):
-        rows = (_split(line, dialect, len(header)) for line in chunk["line"])
-        yield encode_texts(([row[place] for place in places] for row in rows if row is not None), domain)
+        rows = [row for line in chunk["line"] if (row := _split(line, dialect, len(header))) is not None]
+        yield pd.DataFrame(
+            {name: [row[place] for row in rows] for name, place in zip(domain.names, places, strict=True)},
+            dtype=object,
+        )
 
 
 def _chunks(connection: duckdb.DuckDBPyConnection) -> Iterator[pd.DataFrame]:
@@ -156,9 +204,8 @@ def _chunks(connection: duckdb.DuckDBPyConnection) -> Iterator[pd.DataFrame]:
 
 
 def _header(file: Path, dialect: CsvDialect) -> list[str]:
-    opener: Any = gzip.open if file.suffix.lower() == ".gz" else open
     try:
-        with opener(file, "rb") as stream:
+        with _bytes_of(file) as stream:
             raw = stream.readline(_LONGEST_LINE)
         line = raw.decode("utf-8-sig").rstrip("\r\n")
     except (OSError, EOFError) as error:
@@ -169,6 +216,57 @@ def _header(file: Path, dialect: CsvDialect) -> list[str]:
     if not fields or line == "":
         raise DataError(f"{file}: expected column names in the first line, got none")
     return fields
+
+
+def _bytes_of(file: Path) -> BinaryIO:
+    opener: Any = gzip.open if file.suffix.lower() == ".gz" else open
+    return cast(BinaryIO, opener(file, "rb"))
+
+
+def malformed_lines(path: str | Path, dialect: CsvDialect | None = None) -> Iterator[int]:
+    """Yield the number of each line of a CSV file that holds no record, the first line being 1.
+
+    The engine leaves such lines out and keeps no count of them, so this looks at each line once more, by the
+    same rule. Empty lines hold no record either, but are not malformed.
+
+    Privacy: exact and secret.
+
+    Raises:
+        DataError: the file is absent or unreadable.
+    """
+    with _opened(path) as (_, file):
+        chosen = dialect or CsvDialect()
+        width = len(_header(file, chosen))
+        with _bytes_of(file) as raw, TextIOWrapper(raw, encoding="latin-1") as stream:  # a byte, a character
+            for number, line in enumerate(iter(lambda: _next_line(stream), None), start=1):
+                if number > 1 and line and _is_malformed(line, chosen, width):
+                    yield number
+
+
+def _next_line(stream: TextIOWrapper) -> str | None:
+    """Return the next line without its end, cut where it is too long; None at the end of the file."""
+    line = stream.readline(_LONGEST_LINE + 1)
+    if not line:
+        return None
+    rest = line
+    while len(rest) == _LONGEST_LINE + 1 and not rest.endswith("\n"):
+        rest = stream.readline(_LONGEST_LINE + 1)
+    return line.removesuffix("\n")
+
+
+def _is_malformed(line: str, dialect: CsvDialect, width: int) -> bool:
+    """Return whether a line, a character for each of its bytes, is malformed."""
+    if len(line) >= _LONGEST_LINE or line == _NULL:
+        return True
+    if not line.isascii():
+        try:
+            line = line.encode("latin-1").decode("utf-8")
+        except UnicodeDecodeError:
+            return True
+    line = line.partition(_SEPARATOR)[0]
+    if dialect.quote in line:
+        return _split(line, dialect, width) is None
+    return line.count(dialect.delimiter) + 1 != width
 
 
 def _split(line: str, dialect: CsvDialect, width: int | None) -> list[str] | None:
@@ -203,11 +301,15 @@ def _cleaned(frame: pd.DataFrame, dialect: CsvDialect) -> pd.DataFrame:
 # --- Parquet ---------------------------------------------------------------------------------------------
 
 
+def _parquet_kinds(connection: duckdb.DuckDBPyConnection, file: Path) -> dict[str, str]:
+    described = connection.execute("DESCRIBE SELECT * FROM read_parquet($path)", {"path": str(file)})
+    return {str(row[0]): str(row[1]) for row in described.fetchall()}
+
+
 def _parquet_parts(
     connection: duckdb.DuckDBPyConnection, file: Path, domain: Domain
-) -> Iterator[CodedRecords]:
-    described = connection.execute("DESCRIBE SELECT * FROM read_parquet($path)", {"path": str(file)})
-    kinds = {str(row[0]): str(row[1]) for row in described.fetchall()}
+) -> Iterator[pd.DataFrame]:
+    kinds = _parquet_kinds(connection, file)
     _require_columns(file, list(kinds), domain)
     fields = []
     for attribute in domain:
@@ -219,5 +321,4 @@ def _parquet_parts(
         f"SELECT {', '.join(fields)} FROM read_parquet($path)",  # noqa: S608 - names quoted above
         {"path": str(file)},
     )
-    for chunk in _chunks(connection):
-        yield encode_records(chunk, domain)
+    yield from _chunks(connection)

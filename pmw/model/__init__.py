@@ -11,7 +11,9 @@ from pmw.model.measurement import (
     NoiseLaw,
     QueryMeasurement,
     half_width,
+    noise_form,
     noise_variance,
+    read_noise,
 )
 
 __all__ = [
@@ -22,10 +24,12 @@ __all__ = [
     "MarginalMeasurement",
     "MarginalTerm",
     "Measurement",
+    "noise_form",
     "noise_variance",
     "NoiseLaw",
     "QueryMeasurement",
     "QueryTerm",
+    "read_noise",
     "refit",
     "step",
     "SyntheticDistribution",

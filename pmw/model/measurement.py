@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -19,9 +20,11 @@ __all__ = [
     "half_width",
     "MarginalMeasurement",
     "Measurement",
+    "noise_form",
     "noise_variance",
     "NoiseLaw",
     "QueryMeasurement",
+    "read_noise",
 ]
 
 NoiseLaw: TypeAlias = DiscreteLaplace | DiscreteGaussian
@@ -115,3 +118,17 @@ def half_width(noise: NoiseLaw, confidence: float) -> float:
     if isinstance(noise, DiscreteLaplace):
         return (float(noise.scale) * -math.log1p(-confidence) + 1) / UNITS
     return (float(noise.sigma) * NormalDist().inv_cdf((1 + confidence) / 2) + 1) / UNITS
+
+
+def noise_form(noise: NoiseLaw) -> dict[str, str]:
+    """Return the form of a noise law: its name and its scale in units."""
+    if isinstance(noise, DiscreteLaplace):
+        return {"law": "discrete_laplace", "scale": str(noise.scale)}
+    return {"law": "discrete_gaussian", "sigma": str(noise.sigma)}
+
+
+def read_noise(form: dict[str, str]) -> NoiseLaw:
+    """Return the noise law of a form."""
+    if form["law"] == "discrete_laplace":
+        return DiscreteLaplace(Fraction(form["scale"]))
+    return DiscreteGaussian(Fraction(form["sigma"]))

@@ -111,6 +111,13 @@ def test_special_cells_come_back_as_an_empty_value_and_a_word(attribute: Attribu
     assert shown == [text for text, flag in zip(texts, empty, strict=True) if not flag]
 
 
+def test_values_beyond_64_bits_come_back() -> None:
+    column = _decoded(
+        CategoricalAttribute("a", (3, 2**63), missing=True), np.array([0, 1, 2], dtype=np.uint8)
+    )
+    assert column["a"].tolist() == [3, 2**63, None]
+
+
 def test_drawn_numbers_are_rounded_to_a_thousandth_of_their_cell() -> None:
     attribute = NumericAttribute("a", (0, 10, 20))
     drawn = _decoded(attribute, np.repeat(np.array([0, 1], dtype=np.uint8), 200))["a"]

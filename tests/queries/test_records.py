@@ -24,7 +24,7 @@ from queries import (
     RecordsError,
     encode_records,
 )
-from queries.records import encode_texts, encode_value
+from queries.records import encode_columns, encode_value
 
 LAW = settings(max_examples=100, deadline=None)
 Column: TypeAlias = "pd.Series[Any]"
@@ -163,7 +163,9 @@ def test_a_table_written_as_text_gives_the_same_cells(values: list[Any], attribu
 
 @LAW
 @given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), max_size=12), st.booleans())
-def test_rows_of_texts_are_encoded_like_a_table_of_texts(rows: list[tuple[str, ...]], other: bool) -> None:
+def test_a_table_of_objects_that_are_texts_is_encoded_like_a_table_of_texts(
+    rows: list[tuple[str, ...]], other: bool
+) -> None:
     domain = Domain(
         (
             IntegerAttribute("n", 0, 5, missing=True, other=other),
@@ -172,10 +174,17 @@ def test_rows_of_texts_are_encoded_like_a_table_of_texts(rows: list[tuple[str, .
         )
     )
     table = encode_records(pd.DataFrame(rows, columns=["n", "c", "r"], dtype="string"), domain)
-    texts = encode_texts(rows, domain)
+    texts = encode_records(pd.DataFrame(rows, columns=["n", "c", "r"], dtype="object"), domain)
     for ours, theirs in zip(texts.columns, table.columns, strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_cells_of_columns_tell_which_records_are_dropped() -> None:
+    domain = Domain((IntegerAttribute("n", 0, 5), CategoricalAttribute("c", ("x",), missing=True)))
+    frame = pd.DataFrame({"n": [1.0, 2.5, 9.0], "c": ["x", None, "y"]})
+    assert [column.tolist() for column in encode_columns(frame, domain)] == [[1, -1, 5], [0, 1, -1]]
+    assert len(encode_records(frame, domain)) == 1
 
 
 @LAW

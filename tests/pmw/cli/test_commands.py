@@ -178,6 +178,38 @@ def test_export_writes_rows_and_a_manifest(study: Path, run: Run) -> None:
     assert shown["method"] == "independent draws"
 
 
+@pytest.mark.parametrize(("options", "written"), [((), "parquet"), (("--format", "csv"), "csv")])
+def test_export_goes_by_the_name_of_its_file_unless_told(
+    study: Path, run: Run, options: tuple[str, ...], written: str
+) -> None:
+    result = run("export", "study.pmw", "--output", "rows.parquet", "--rows", "20", *options)
+    assert result.stdout.startswith("Wrote 20 synthetic rows to rows.parquet, and rows.parquet.manifest.json")
+    assert (study.parent / "rows.parquet").read_bytes().startswith(b"PAR1") == (written == "parquet")
+    assert json.loads((study.parent / "rows.parquet.manifest.json").read_text())["format"] == written
+
+
+def test_export_writes_the_measurements(study: Path, run: Run) -> None:
+    result = run("export", "study.pmw", "--output", "released.json", "--format", "measurements")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == (
+        "Wrote 4 measurements to released.json, and released.json.manifest.json beside it."
+    )
+    form = json.loads((study.parent / "released.json").read_text())
+    assert [entry["scope"] for entry in form["marginals"]] == [["age"], ["sex"], ["region"], ["member"]]
+    shown = run(
+        "export", "study.pmw", "--output", "released.json", "--format", "measurements", "--force", "--json"
+    )
+    assert json.loads(shown.stdout)["format"] == "measurements"
+
+
+@pytest.mark.parametrize("option", [("--rows", "5"), ("--method", "systematic"), ("--seed", "1")])
+def test_measurements_have_no_rows_to_draw(study: Path, run: Run, option: tuple[str, str]) -> None:
+    result = run("export", "study.pmw", "--output", "m.json", "--format", "measurements", *option)
+    assert result.exit_code == 2
+    assert "--format measurements has no rows: leave out --rows, --method and --seed" in result.stderr
+    assert not (study.parent / "m.json").exists()
+
+
 def test_an_export_to_a_folder_that_is_not_there_is_told(study: Path, run: Run) -> None:
     result = run("export", "study.pmw", "--output", "absent/rows.csv")
     assert result.exit_code == 1
@@ -306,11 +338,11 @@ def test_help_names_every_command_and_loads_no_numerical_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")
-    for command in ("ask", "demo", "export", "open", "status"):
+    for command in ("ask", "check", "completion", "demo", "export", "open", "status"):
         assert f"\n  {command} " in done.stdout
 
 
-@pytest.mark.parametrize("command", ["ask", "demo", "export", "open", "status"])
+@pytest.mark.parametrize("command", ["ask", "check", "completion", "demo", "export", "open", "status"])
 def test_every_command_has_help_with_examples(run: Run, command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0

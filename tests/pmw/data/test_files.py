@@ -177,6 +177,20 @@ def test_a_very_long_line_is_dropped_alone(tmp_path: Path) -> None:
     assert read_file(write(tmp_path, text), DOMAIN).counts(()).total == 2
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("length", [2**20 - 2, 2**20 - 1, 2**20])
+def test_whether_a_line_is_too_long_does_not_depend_on_how_others_end(
+    tmp_path: Path, end: bytes, length: int
+) -> None:
+    long = b"5,f," + b"0" * (length - 5) + b"7" + end
+    for others in (b"1,f,1\n", b"1,f,1\r\n"):
+        for text in (others + long, long + others, others + long + others):
+            path = write(tmp_path, b"age,sex,income\n" + text)
+            domain = Domain((CategoricalAttribute("sex", ("f", "m")),))
+            kept = read_file(path, domain).counts(()).total
+            assert kept == text.count(others) + (length < 2**20)
+
+
 def test_a_large_file_with_bad_lines_in_every_block_keeps_all_good_ones(tmp_path: Path) -> None:
     good, bad = b"30,f,5\n" * 999, b'30,"f,5\n'
     path = write(tmp_path, b"age,sex,income\n" + (good + bad) * 300)

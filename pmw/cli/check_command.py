@@ -1,0 +1,133 @@
+"""``pmw check``: what a table holds, exactly, for its custodian."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pmw.cli.dialect import dialect_of, dialect_options
+
+if TYPE_CHECKING:
+    from pmw.data.inspection import AttributeFacts, TableFacts
+
+__all__ = [
+    "command",
+]
+
+
+@click.command(
+    "check",
+    short_help="Show what a table holds and what would be dropped.",
+    epilog="""\b
+Examples:
+  pmw check --data people.csv --schema people.toml
+  pmw check --data people.csv --schema people.toml --missing-text "?" --trim
+  pmw check --data people.parquet --schema people.toml --json
+""",
+)
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
+@click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
+@dialect_options
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
+    """Show what the table in --data holds, and what a session with --schema would drop of it.
+
+    It counts the records kept and dropped and, for each attribute, values that are empty, undeclared, no
+    number, or outside the declared ends; it lists malformed lines, columns that are ignored or missing, and
+    what may help.
+
+    The numbers are exact: they are outside the privacy guarantee, for the custodian of the table alone. A
+    session never shows them, and this command touches no session and writes no file. Declare an attribute by
+    what is known of it in public, not by the values listed here.
+
+    Ends with exit code 1 where a declared column is missing, for a session would refuse the table.
+    """
+    from pmw.cli.texts import json_line, say
+    from pmw.data import TableFile
+    from pmw.data.inspection import WARNING, inspect_file
+    from queries.schema import load_schema
+
+    domain = load_schema(schema)
+    file = TableFile(data, dialect_of(given))
+    click.echo(f"Warning: {WARNING}.", err=True)
+    facts = inspect_file(file, domain)
+    say(json_line(facts.to_dict()) if as_json else "\n".join(_lines(data, facts)))
+    if facts.absent:
+        raise click.exceptions.Exit(1)
+
+
+def _lines(data: Path, facts: TableFacts) -> Iterator[str]:
+    if facts.absent:
+        yield f"{data}: a session would refuse this table."
+        yield f"Declared columns that are missing or stand there twice: {_listed(facts.absent)}."
+    else:
+        yield (
+            f"{data}: {_number(facts.read, 'record')}; a session keeps {facts.kept:,} "
+            f"and drops {facts.dropped:,}."
+        )
+    if facts.malformed:
+        more = ", …" if facts.malformed > len(facts.malformed_lines) else ""
+        places = ", ".join(map(str, facts.malformed_lines))
+        yield f"Malformed lines, each dropped: {facts.malformed:,} (line {places}{more})."
+    if facts.ignored:
+        yield f"Columns that the schema does not name, ignored: {_listed(facts.ignored)}."
+    if facts.attributes:
+        yield ""
+        yield from _table(facts.attributes)
+    for attribute in facts.attributes:
+        yield from _details(attribute)
+
+
+def _table(attributes: tuple[AttributeFacts, ...]) -> Iterator[str]:
+    rows = [("attribute", "empty", "undeclared", "clipped low", "clipped high")]
+    for facts in attributes:
+        rows.append(
+            (
+                _plain(facts.name),
+                _outcome(facts.empty, facts.empty_kept),
+                _outcome(facts.undeclared, facts.undeclared_kept),
+                f"{facts.clipped_low:,}",
+                f"{facts.clipped_high:,}",
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *numbers in rows:
+        cells = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
+        yield "  ".join([name.ljust(widths[0]), *cells])
+
+
+def _details(facts: AttributeFacts) -> Iterator[str]:
+    if not facts.undeclared and not facts.suggestions:
+        return
+    yield ""
+    if facts.undeclared:
+        notes = [
+            f"{count:,} {words}"
+            for count, words in ((facts.no_number, "no number"), (facts.fractions, "no whole number"))
+            if count
+        ]
+        values = ", ".join(f"{text!r} ({count:,})" for text, count in facts.examples)
+        yield f"{_plain(facts.name)}: undeclared {values}" + (f"; {', '.join(notes)}" if notes else "")
+    else:
+        yield f"{_plain(facts.name)}:"
+    for suggestion in facts.suggestions:
+        yield f"  {suggestion}"
+
+
+def _outcome(count: int, kept: bool) -> str:
+    return f"{count:,} {'kept' if kept else 'dropped'}" if count else "0"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(_plain, names))
+
+
+def _plain(name: str) -> str:
+    return name if name.isprintable() and name.strip() == name != "" else repr(name)

@@ -1,0 +1,269 @@
+"""Inspection: what a file holds and what a session would drop of it, exactly, for the custodian alone.
+
+Nothing here is private in the sense of the guarantee: every number is exact. It is for the person who holds
+the table, before a session is opened, and no session can reach it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.data.files import column_names, is_parquet, malformed_lines, table_parts
+from pmw.data.tables import TableFile
+from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, canonical_text
+from queries.records import encode_columns
+from queries.values import DROPPED, Reading, reading_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "AttributeFacts",
+    "inspect_file",
+    "TableFacts",
+    "WARNING",
+]
+
+WARNING = (
+    "these numbers are exact and outside the privacy guarantee; they are for the custodian of the table "
+    "alone, do not share them"
+)
+
+_MOST_EXAMPLES = 5
+_MOST_LINES = 10  # line numbers that are listed
+_LONGEST_EXAMPLE = 80  # characters
+_MARKERS = frozenset(("?", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", ".", "*"))
+_OUTSIDE = (Reading.FRACTION, Reading.NO_NUMBER, Reading.UNDECLARED)
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeFacts:
+    """What the values of one column are.
+
+    Args:
+        name: the attribute.
+        empty: number of empty values.
+        empty_kept: empty values have a cell, ``missing``; else each drops its record.
+        undeclared: number of values that no cell was declared for.
+        undeclared_kept: undeclared values have a cell, ``other``; else each drops its record.
+        no_number: undeclared values of a number attribute that are no number.
+        fractions: undeclared values of an integer attribute that are no whole number.
+        clipped_low: number of values below the declared ends.
+        clipped_high: number of values above the declared ends.
+        examples: undeclared values with their number, most frequent first, at most 5.
+        suggestions: what may keep more records.
+    """
+
+    name: str
+    empty: int
+    empty_kept: bool
+    undeclared: int
+    undeclared_kept: bool
+    no_number: int
+    fractions: int
+    clipped_low: int
+    clipped_high: int
+    examples: tuple[tuple[str, int], ...]
+    suggestions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What a file holds.
+
+    Args:
+        read: number of records, malformed lines included.
+        kept: number of records that a session would count.
+        malformed: number of lines that hold no record.
+        malformed_lines: the first of them, the first line of the file being 1.
+        ignored: columns that the schema does not name.
+        absent: declared columns that are missing or stand there twice; the records are not read then.
+        attributes: one per declared attribute; none where the records are not read.
+    """
+
+    read: int
+    kept: int
+    malformed: int
+    malformed_lines: tuple[int, ...]
+    ignored: tuple[str, ...]
+    absent: tuple[str, ...]
+    attributes: tuple[AttributeFacts, ...]
+
+    @property
+    def dropped(self) -> int:
+        """Number of records that a session would not count."""
+        return self.read - self.kept
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        attributes = [
+            {
+                **asdict(facts),
+                "examples": [{"value": text, "count": count} for text, count in facts.examples],
+                "suggestions": list(facts.suggestions),
+            }
+            for facts in self.attributes
+        ]
+        return {
+            "warning": WARNING,
+            "read": self.read,
+            "kept": self.kept,
+            "dropped": self.dropped,
+            "malformed": self.malformed,
+            "malformed_lines": list(self.malformed_lines),
+            "ignored_columns": list(self.ignored),
+            "absent_columns": list(self.absent),
+            "attributes": attributes,
+        }
+
+
+def inspect_file(file: TableFile, domain: Domain) -> TableFacts:
+    """Return what a file holds and what a session over it would drop.
+
+    The records are read and put into cells by the very functions that a session uses.
+
+    Raises:
+        DataError: the file is absent or unreadable.
+
+    Privacy: exact and secret, outside every guarantee: for the custodian's own terminal.
+    """
+    columns = column_names(file.path, file.dialect)
+    ignored = tuple(name for name in columns if name not in domain.names)
+    absent = tuple(name for name in domain.names if columns.count(name) != 1)
+    if absent:
+        return TableFacts(0, 0, 0, (), ignored, absent, ())
+    tallies = [_Tally(attribute) for attribute in domain]
+    read = kept = 0
+    for part in table_parts(file.path, domain, file.dialect):
+        whole = np.ones(len(part), dtype=bool)
+        for tally, codes in zip(tallies, encode_columns(part, domain), strict=True):
+            tally.add(part[tally.attribute.name], codes)
+            whole &= codes != DROPPED
+        read += len(part)
+        kept += int(whole.sum())
+    malformed, first = _malformed(file)
+    facts = tuple(tally.facts(is_text=not is_parquet(file.path)) for tally in tallies)
+    return TableFacts(read + malformed, kept, malformed, first, ignored, (), facts)
+
+
+def _malformed(file: TableFile) -> tuple[int, tuple[int, ...]]:
+    if is_parquet(file.path):
+        return 0, ()
+    count, first = 0, []
+    for count, line in enumerate(malformed_lines(file.path, file.dialect), start=1):
+        if count <= _MOST_LINES:
+            first.append(line)
+    return count, tuple(first)
+
+
+class _Tally:
+    """Counts what the values of one column are.
+
+    Args:
+        attribute: what is declared of the column.
+    """
+
+    def __init__(self, attribute: Attribute) -> None:
+        self.attribute = attribute
+        self._readings: Counter[Reading] = Counter()
+        self._outside: Counter[str] = Counter()
+
+    def add(self, column: pd.Series[Any], codes: NDArray[np.int64]) -> None:
+        """Count the values of one part of the column, given their cells."""
+        attribute = self.attribute
+        # Only values of these cells can be empty, undeclared or clipped.
+        telling = {DROPPED, attribute.missing_code, attribute.other_code}
+        if not isinstance(attribute, CategoricalAttribute):
+            telling |= {0, attribute.base_size - 1}
+        chosen = np.isin(codes, [code for code in telling if code is not None])
+        for value, count in _distinct(column[chosen]):
+            reading = reading_of(attribute, value)
+            self._readings[reading] += count
+            if reading in _OUTSIDE:
+                self._outside[_shortened(str(value))] += count
+
+    def facts(self, *, is_text: bool) -> AttributeFacts:
+        """Return what was counted; ``is_text`` for a CSV file, where suggestions may name the dialect."""
+        attribute, readings = self.attribute, self._readings
+        listed = sorted(self._outside.items(), key=lambda item: (-item[1], item[0]))
+        return AttributeFacts(
+            name=attribute.name,
+            empty=readings[Reading.EMPTY],
+            empty_kept=attribute.missing,
+            undeclared=sum(readings[reading] for reading in _OUTSIDE),
+            undeclared_kept=attribute.other,
+            no_number=readings[Reading.NO_NUMBER],
+            fractions=readings[Reading.FRACTION],
+            clipped_low=readings[Reading.LOW],
+            clipped_high=readings[Reading.HIGH],
+            examples=tuple(listed[:_MOST_EXAMPLES]),
+            suggestions=tuple(_suggestions(attribute, readings, [text for text, _ in listed], is_text)),
+        )
+
+
+def _distinct(column: pd.Series[Any]) -> Iterator[tuple[object, int]]:
+    """Yield the values of a column with their number; equal ones of different types apart."""
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
+        values, counts = np.unique(column.to_numpy(), return_counts=True)
+        yield from zip(values, counts.tolist(), strict=True)
+        return
+    if dtype.name in ("str", "string"):
+        yield from Counter(column.to_numpy(dtype=object)).items()
+        return
+    seen: Counter[tuple[type, object]] = Counter()
+    for value in column.to_numpy(dtype=object):
+        if type(value) in (str, int, float, bool, type(None)):
+            seen[type(value), value] += 1
+        else:  # a value that may have no hash, or be written in several ways
+            yield value, 1
+    yield from ((value, count) for (_, value), count in seen.items())
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 1] + "…"
+
+
+def _suggestions(
+    attribute: Attribute, readings: Counter[Reading], outside: list[str], is_text: bool
+) -> Iterator[str]:
+    """Yield what may keep more records, for values that drop theirs or fall into ``other``."""
+    if readings[Reading.EMPTY] and not attribute.missing:
+        yield "declare missing = true to keep empty values"
+    markers = [text for text in outside if text.strip().casefold() in _MARKERS]
+    if markers and is_text:
+        declare = "" if attribute.missing else " and declare missing = true"
+        options = " ".join(f"--missing-text {_shell_quoted(text)}" for text in markers[:_MOST_EXAMPLES])
+        yield f"{_if_empty(markers)}, give {options}{declare}"
+    elif markers:
+        yield f"{_if_empty(markers)}, write NULL in the table instead"
+    if readings[Reading.FRACTION] and isinstance(attribute, IntegerAttribute):
+        yield 'declare kind = "numeric" with edges to keep fractions'
+    rest = [text for text in outside if text not in markers]
+    if not isinstance(attribute, CategoricalAttribute):
+        if readings[Reading.NO_NUMBER] and rest and not attribute.other:
+            yield "declare other = true to keep values that are no number"
+        return
+    declared = {canonical_text(value): value for value in attribute.values}
+    folded = {text.casefold() for text in declared}
+    if is_text and any(text.strip(" \t") in declared for text in rest):
+        yield "give --trim to drop spaces around fields"
+    if any(text not in declared and text.casefold() in folded for text in rest):
+        yield "declare values in the case in which the table writes them"
+    if rest and not attribute.other:
+        yield "list these values, or declare other = true to keep them in one cell"
+
+
+def _if_empty(markers: list[str]) -> str:
+    shown = " and ".join(map(repr, markers[:_MOST_EXAMPLES]))
+    return f"if {shown} {'means' if len(markers) == 1 else 'mean'} empty"
+
+
+def _shell_quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

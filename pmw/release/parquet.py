@@ -1,0 +1,90 @@
+"""Parquet: synthetic rows in typed columns, written by DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pmw.errors import ReleaseError
+from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, canonical_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "column_type",
+    "write_parquet",
+]
+
+_INT64 = 2**63
+
+
+def column_type(attribute: Attribute) -> str:
+    """Return the type of an attribute's column, by its declaration alone.
+
+    BIGINT for integers, DOUBLE for numbers, BIGINT, BOOLEAN or VARCHAR for categories, by their values.
+    A column with an ``other`` cell holds the text ``(other)``, so all of it is VARCHAR.
+    """
+    if attribute.other:
+        return "VARCHAR"
+    if isinstance(attribute, CategoricalAttribute):
+        if all(isinstance(value, bool) for value in attribute.values):
+            return "BOOLEAN"
+        whole = all(type(value) is int and -_INT64 <= value < _INT64 for value in attribute.values)
+        return "BIGINT" if whole else "VARCHAR"
+    return "BIGINT" if isinstance(attribute, IntegerAttribute) else "DOUBLE"
+
+
+def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
+    """Write synthetic rows; empty values become NULL.
+
+    Args:
+        frame: one column per attribute, in declared order.
+        domain: the declared attributes.
+        path: the file to write, replaced where it exists.
+
+    Raises:
+        ReleaseError: two names differ in case only, or the file cannot be written.
+        OSError: the file cannot be opened.
+    """
+    folded = [name.casefold() for name in domain.names]
+    if len(set(folded)) != len(folded):
+        twice = next(name for name in domain.names if folded.count(name.casefold()) > 1)
+        raise ReleaseError(
+            f"a Parquet column is found by its name in any case, and {twice!r} would stand there twice; "
+            "choose --format csv"
+        )
+    path.open("wb").close()  # an operating system's reason is told by its error
+    import duckdb  # late: only needed where Parquet is written
+
+    typed = frame.set_axis([f"c{place}" for place in range(len(domain))], axis="columns")
+    for name, attribute in zip(typed.columns, domain, strict=True):
+        typed[name] = _TYPED[column_type(attribute)](typed[name])
+    columns = ", ".join(f"c{place} AS {_quoted(attribute.name)}" for place, attribute in enumerate(domain))
+    try:
+        with duckdb.connect(":memory:") as connection:
+            connection.register("typed", typed)
+            connection.execute(
+                f"COPY (SELECT {columns} FROM typed) TO $path (FORMAT parquet, USE_TMP_FILE false)",  # noqa: S608
+                {"path": str(path.absolute())},
+            )
+    except duckdb.Error:
+        raise ReleaseError(f"{path}: the file cannot be written as Parquet") from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _texts(column: pd.Series[Any]) -> pd.Series[Any]:
+    empty = column.isna()
+    return column.astype(object).map(canonical_text).mask(empty, None).astype("str")
+
+
+_TYPED: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
+    "BIGINT": lambda column: column.astype("Int64"),
+    "DOUBLE": lambda column: column.astype("float64"),
+    "BOOLEAN": lambda column: column.astype("boolean"),
+    "VARCHAR": _texts,
+}

@@ -1,0 +1,174 @@
+"""Values: what one value of a table says about an attribute, and the cell that it falls into."""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.domain import (
+    Attribute,
+    CategoricalAttribute,
+    IntegerAttribute,
+    NumericAttribute,
+    canonical_text,
+)
+
+__all__ = [
+    "DROPPED",
+    "encode_value",
+    "numeric_cells",
+    "Reading",
+    "reading_of",
+]
+
+DROPPED = -1  # the code of a value that drops its record
+
+_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
+_WHOLE = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*")
+_LONGEST_NUMBER = 400  # characters; longer texts are malformed
+
+
+def encode_value(attribute: Attribute, value: object) -> int:
+    """Return the cell of one value, or -1 where it drops its record."""
+    if _is_empty(value):
+        return DROPPED if attribute.missing_code is None else attribute.missing_code
+    code = _ENCODERS[type(attribute)](attribute, value)
+    if code is None:
+        return DROPPED if attribute.other_code is None else attribute.other_code
+    return code
+
+
+class Reading(enum.Enum):
+    """What a value is to an attribute."""
+
+    DECLARED = "declared"
+    EMPTY = "empty"
+    LOW = "below the declared ends"  # clipped to them
+    HIGH = "above the declared ends"
+    FRACTION = "not a whole number"
+    NO_NUMBER = "not a number"
+    UNDECLARED = "not a declared value"
+
+
+def reading_of(attribute: Attribute, value: object) -> Reading:
+    """Return what a value is to an attribute; ``encode_value`` puts it into a cell accordingly.
+
+    An empty value goes to ``missing``; a fraction, a text that is no number and an undeclared value go to
+    ``other``; the rest goes to a base cell.
+    """
+    if _is_empty(value):
+        return Reading.EMPTY
+    if isinstance(attribute, CategoricalAttribute):
+        declared = _encode_categorical(attribute, value) is not None
+        return Reading.DECLARED if declared else Reading.UNDECLARED
+    number = _as_number(value)
+    if number is None:
+        return Reading.NO_NUMBER
+    if isinstance(attribute, IntegerAttribute):
+        low, high = float(attribute.minimum), float(attribute.maximum)
+        if number != int(number):
+            return Reading.FRACTION
+    else:
+        low, high = attribute.edges[0], attribute.edges[-1]
+    return Reading.LOW if number < low else Reading.HIGH if number > high else Reading.DECLARED
+
+
+def _is_empty(value: object) -> bool:
+    if value is None or type(value).__name__ == "NAType":  # pandas.NA refuses to be a truth value
+        return True
+    if isinstance(value, str):
+        return value == ""
+    try:
+        return bool(value != value)  # noqa: PLR0124 - NaN and NaT differ from themselves
+    except (TypeError, ValueError, ArithmeticError):  # arrays and signalling NaN refuse to be compared
+        return False
+
+
+def _as_number(value: object) -> int | float | None:
+    """Return a finite number, or None where the value is not one."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        number = float(value)
+    else:
+        text = value if isinstance(value, str) else str(value)
+        if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+            return None
+        if _WHOLE.fullmatch(text):
+            return int(text)
+        number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _encode_integer(attribute: IntegerAttribute, value: object) -> int | None:
+    number = _as_number(value)
+    if number is None or number != int(number):
+        return None
+    clipped = min(max(int(number), attribute.minimum), attribute.maximum)
+    return (clipped - attribute.minimum) // attribute.width
+
+
+def _encode_numeric(attribute: NumericAttribute, value: object) -> int | None:
+    number = _as_number(value)
+    if number is None:
+        return None
+    clipped = min(max(number, attribute.edges[0]), attribute.edges[-1])
+    return int(numeric_cells(attribute, np.array([clipped], dtype=np.float64))[0])
+
+
+def _encode_categorical(attribute: CategoricalAttribute, value: object) -> int | None:
+    if isinstance(value, bool | np.bool_):
+        value = "true" if value else "false"
+    if isinstance(value, float | np.floating):
+        value = repr(float(value) + 0.0)  # -0.0 and 0.0 are one value
+    try:
+        text = value if isinstance(value, str) else str(value)
+    except ValueError:  # a whole number of more digits than Python writes
+        return None
+    for code, candidate in enumerate(attribute.values):
+        if canonical_text(candidate) == text:
+            return code
+    if text.casefold() in ("true", "false"):
+        return _boolean_cell(attribute, text.casefold())
+    return _whole_cell(attribute, text)
+
+
+def _boolean_cell(attribute: CategoricalAttribute, folded: str) -> int | None:
+    """Return the cell of true or false, declared in any case; a declared boolean comes first."""
+    texts = [canonical_text(candidate) for candidate in attribute.values]
+    if folded in texts:
+        return texts.index(folded)
+    cells = [code for code, text in enumerate(texts) if text.casefold() == folded]
+    return cells[0] if cells else None
+
+
+def _whole_cell(attribute: CategoricalAttribute, text: str) -> int | None:
+    """Return the cell of a declared integer that is written otherwise, such as ``3.0`` or ``03``."""
+    number = _as_number(text)
+    if number is None or number != int(number):
+        return None
+    for code, candidate in enumerate(attribute.values):
+        if isinstance(candidate, int) and not isinstance(candidate, bool) and candidate == number:
+            return code
+    return None
+
+
+_ENCODERS: dict[type, Callable[[Any, object], int | None]] = {
+    IntegerAttribute: _encode_integer,
+    NumericAttribute: _encode_numeric,
+    CategoricalAttribute: _encode_categorical,
+}
+
+
+def numeric_cells(attribute: NumericAttribute, values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the cell of each number inside the declared ends: int64, same shape."""
+    cells = np.searchsorted(np.array(attribute.edges), values, side="right") - 1
+    return np.clip(cells, 0, attribute.base_size - 1).astype(np.int64)

@@ -1,0 +1,128 @@
+"""``pmw check``: exact facts on standard output, a warning first, and nothing else anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+CHECK = ("check", "--data", "t.csv", "--schema", "t.toml")
+SCHEMA = """\
+name = "people"
+[[attributes]]
+name = "age"
+kind = "integer"
+min = 0
+max = 99
+[[attributes]]
+name = "work"
+kind = "categorical"
+values = ["public", "private"]
+missing = true
+"""
+TABLE = """\
+id,age,work
+1,30,public
+2,-3,private
+3,40,?
+4,abc,
+5,50.5,?
+6,50
+"""
+WARNING = (
+    "Warning: these numbers are exact and outside the privacy guarantee; they are for the custodian of the "
+    "table alone, do not share them.\n"
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    (tmp_path / "t.csv").write_text(TABLE)
+    (tmp_path / "t.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+def test_a_check_tells_what_is_kept_dropped_and_why(table: Path, run: Run) -> None:
+    result = run(*CHECK)
+    assert result.exit_code == 0
+    assert result.stderr == WARNING
+    assert result.stdout == (
+        "t.csv: 6 records; a session keeps 2 and drops 4.\n"
+        "Malformed lines, each dropped: 1 (line 7).\n"
+        "Columns that the schema does not name, ignored: id.\n"
+        "\n"
+        "attribute   empty  undeclared  clipped low  clipped high\n"
+        "age             0   2 dropped            1             0\n"
+        "work       1 kept   2 dropped            0             0\n"
+        "\n"
+        "age: undeclared '50.5' (1), 'abc' (1); 1 no number, 1 no whole number\n"
+        '  declare kind = "numeric" with edges to keep fractions\n'
+        "  declare other = true to keep values that are no number\n"
+        "\n"
+        "work: undeclared '?' (2)\n"
+        "  if '?' means empty, give --missing-text '?'\n"
+    )
+
+
+def test_a_dialect_changes_the_facts_as_it_changes_a_session(table: Path, run: Run) -> None:
+    form = json.loads(run(*CHECK, "--missing-text", "?", "--json").stdout)
+    assert (form["kept"], form["attributes"][1]["empty"]) == (3, 3)
+    (table / "t.csv").write_text(TABLE.replace(",", ";").replace("public", " 'public'"))
+    form = json.loads(run(*CHECK, "--delimiter", ";", "--quote", "'", "--trim", "--json").stdout)
+    assert (form["read"], form["kept"]) == (6, 2)
+
+
+def test_the_warning_stands_on_standard_error_and_in_the_json(table: Path, run: Run) -> None:
+    result = run(*CHECK, "--json")
+    assert result.stderr == WARNING
+    (line,) = result.stdout.splitlines()
+    assert "outside the privacy guarantee" in json.loads(line)["warning"]
+
+
+def test_a_check_writes_no_file(table: Path, run: Run) -> None:
+    before = sorted((path.name, path.read_bytes()) for path in table.iterdir())
+    run(*CHECK)
+    assert sorted((path.name, path.read_bytes()) for path in table.iterdir()) == before
+
+
+def test_a_missing_column_is_told_with_exit_code_1(table: Path, run: Run) -> None:
+    (table / "t.csv").write_text("age,wrok\n1,public\n")
+    result = run(*CHECK)
+    assert result.exit_code == 1
+    assert result.stdout == (
+        "t.csv: a session would refuse this table.\n"
+        "Declared columns that are missing or stand there twice: work.\n"
+        "Columns that the schema does not name, ignored: wrok.\n"
+    )
+    assert result.stderr == WARNING
+    result = run(*CHECK, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["absent_columns"] == ["work"]
+
+
+def test_names_and_values_cannot_move_the_cursor(table: Path, run: Run) -> None:
+    (table / "t.csv").write_text("age,work,\x1b[2J\n1,\x1b[2J,x\n")
+    result = run(*CHECK)
+    assert "\x1b" not in result.stdout
+    assert "'\\x1b[2J' (1)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--data", "absent.csv"), 1, "Error: expected a readable file, got absent.csv: no such file\n"),
+        (("--schema", "absent.toml"), 1, "Error: expected a readable schema file, got absent.toml"),
+        (("--quote", "''"), 1, "Error: expected one ASCII character for quote, got \"''\"\n"),
+    ],
+)
+def test_what_cannot_be_checked_is_told(
+    table: Path, run: Run, arguments: tuple[str, str], code: int, message: str
+) -> None:
+    result = run(*CHECK, *arguments)
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert result.stdout == ""

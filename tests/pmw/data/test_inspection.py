@@ -1,0 +1,336 @@
+"""Inspection: the facts about a file are exact, and agree with what a session counts of it."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pmw.data import CsvDialect, TableFile, read_file
+from pmw.data.files import malformed_lines, table_parts
+from pmw.data.inspection import AttributeFacts, TableFacts, inspect_file
+from pmw.errors import DataError
+from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries.values import DROPPED, Reading, encode_value, reading_of
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 99, 10),
+        CategoricalAttribute("sex", ("f", "m"), missing=True),
+        NumericAttribute("income", (0.0, 10.0, 20.5, 100.0), other=True),
+    )
+)
+STRICT = Domain(tuple(replace(one, missing=False, other=False) for one in DOMAIN))
+LENIENT = Domain(tuple(replace(one, missing=True, other=True) for one in DOMAIN))
+HEADER = b"age,sex,income\n"
+
+
+def inspect(
+    folder: Path, raw: bytes, domain: Domain = DOMAIN, dialect: CsvDialect | None = None
+) -> TableFacts:
+    path = folder / "table.csv"
+    path.write_bytes(raw)
+    return inspect_file(TableFile(path, dialect or CsvDialect()), domain)
+
+
+def of(facts: TableFacts, name: str) -> AttributeFacts:
+    (found,) = (attribute for attribute in facts.attributes if attribute.name == name)
+    return found
+
+
+def test_every_kind_of_fact_is_counted(tmp_path: Path) -> None:
+    rows = ["30,f,5", "-4,x,5", "abc,,500", "30.5,f,-1", "200,f,rich", "30,f", '30,"f,5', ",x,", "30,x,?"]
+    facts = inspect(tmp_path, b"note," + HEADER + "\n".join("hello," + row for row in rows).encode())
+    assert (facts.read, facts.kept, facts.dropped, facts.malformed) == (9, 2, 7, 2)
+    assert facts.malformed_lines == (7, 8)
+    assert (facts.ignored, facts.absent) == (("note",), ())
+    age, sex, income = facts.attributes
+    assert (age.empty, age.undeclared, age.no_number, age.fractions) == (1, 2, 1, 1)
+    assert (age.clipped_low, age.clipped_high) == (1, 1)
+    assert age.examples == (("30.5", 1), ("abc", 1))
+    assert (sex.empty, sex.empty_kept, sex.undeclared, sex.undeclared_kept) == (1, True, 3, False)
+    assert sex.examples == (("x", 3),)
+    assert (income.empty, income.undeclared, income.undeclared_kept, income.no_number) == (1, 2, True, 2)
+    assert (income.clipped_low, income.clipped_high) == (1, 1)
+
+
+def test_examples_are_the_five_most_frequent_values(tmp_path: Path) -> None:
+    values = [f"v{number}" for number in range(8) for _ in range(1 + number // 2)] + ["w" * 300] * 9
+    rows = "\n".join(f"1,{value},1" for value in values).encode()
+    assert of(inspect(tmp_path, HEADER + rows), "sex").examples == (
+        ("w" * 79 + "…", 9), ("v6", 4), ("v7", 4), ("v4", 3), ("v5", 3),
+    )  # fmt: skip
+
+
+HOSTILE = [
+    *(b'"', b'""', b"\r", b"\n", b"\r\n", b"\xff", b"\x00", b"\x1f", b"\x1e", b"'", b"\\", b"#", b"\xc3\xa9"),
+    *(
+        b",",
+        b" ",
+        b"\t",
+        b"\xed\xa0\x80",
+        b"\x1c\x1d\x1e\x1f",
+        b"\n\x1f\x1e\x1d\x1c\n",
+        b"\xe2\x80\xa8",
+        b"1",
+    ),
+]
+SEXES = st.sampled_from([b"f", b"m", b"", b"x", b"?", b'"f"', b'"f,m"'])
+AGES = st.sampled_from([b"7", b"0", b"99", b"-1", b"100", b"7.5", b"", b"old", b"1e1", b"?"])
+INCOMES = st.sampled_from([b"7", b"0", b"100", b"-0.1", b"100.5", b"", b"rich", b"nan", b"inf"])
+
+
+@st.composite
+def hostile_lines(draw: st.DrawFn) -> list[bytes]:
+    lines = []
+    for _ in range(draw(st.integers(1, 12))):
+        line = b",".join([draw(AGES), draw(SEXES), draw(INCOMES)])
+        for piece in draw(st.lists(st.sampled_from(HOSTILE), max_size=2)):
+            place = draw(st.integers(0, len(line)))
+            line = line[:place] + piece + line[place:]
+        lines.append(line)
+    return lines
+
+
+def reference(lines: list[bytes], dialect: CsvDialect) -> tuple[list[list[str]], list[int]]:
+    """Return the fields of every record and the numbers of malformed lines, by the standard library."""
+    records, malformed = [], []
+    raw = b"\n".join(lines).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    for number, line in enumerate(raw, start=2):
+        if not line:
+            continue
+        try:
+            text = line.decode().split("\x1c\x1d\x1e\x1f")[0]
+            (row,) = csv.reader([text], strict=True, skipinitialspace=dialect.trim)
+            if len(row) != 3:
+                raise ValueError("another number of fields")
+        except (ValueError, csv.Error):
+            malformed.append(number)
+            continue
+        fields = [field.strip(" \t") if dialect.trim else field for field in row]
+        records.append(["" if field in dialect.missing_texts else field for field in fields])
+    return records, malformed
+
+
+@given(
+    hostile_lines(),
+    st.sampled_from([DOMAIN, STRICT, LENIENT]),
+    st.sampled_from([CsvDialect(), CsvDialect(missing_texts=("?",)), CsvDialect(trim=True)]),
+)
+@settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_facts_agree_with_the_session_and_with_each_line(
+    tmp_path: Path, lines: list[bytes], domain: Domain, dialect: CsvDialect
+) -> None:
+    facts = inspect(tmp_path, HEADER + b"\n".join(lines), domain, dialect)
+    source = read_file(tmp_path / "table.csv", domain, dialect)
+    assert facts.kept == source.counts(()).total == source.counts(domain.names).counts.sum()
+    records, malformed = reference(lines, dialect)
+    assert (facts.read, facts.malformed) == (len(records) + len(malformed), len(malformed))
+    assert list(facts.malformed_lines) == malformed[:10]
+    codes = [[encode_value(one, value) for one, value in zip(domain, row, strict=True)] for row in records]
+    assert facts.kept == sum(DROPPED not in row for row in codes)
+    for place, attribute in enumerate(domain):
+        found = of(facts, attribute.name)
+        values = [row[place] for row in records]
+        readings = Counter(reading_of(attribute, value) for value in values)
+        assert (found.empty, found.clipped_low, found.clipped_high) == (
+            readings[Reading.EMPTY], readings[Reading.LOW], readings[Reading.HIGH],
+        )  # fmt: skip
+        assert (found.no_number, found.fractions) == (
+            readings[Reading.NO_NUMBER], readings[Reading.FRACTION],
+        )  # fmt: skip
+        dropping = (0 if found.empty_kept else found.empty) + (
+            0 if found.undeclared_kept else found.undeclared
+        )
+        assert dropping == sum(row[place] == DROPPED for row in codes)
+        assert sum(count for _, count in found.examples) <= found.undeclared
+
+
+@given(hostile_lines())
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_domain_that_drops_nothing_keeps_every_line_that_is_not_malformed(
+    tmp_path: Path, lines: list[bytes]
+) -> None:
+    facts = inspect(tmp_path, HEADER + b"\n".join(lines), LENIENT)
+    assert facts.dropped == facts.malformed
+    counts = read_file(tmp_path / "table.csv", LENIENT).counts
+    for attribute in LENIENT:
+        found = of(facts, attribute.name)
+        marginal = counts((attribute.name,)).counts
+        assert marginal[attribute.base_size :].tolist() == [found.empty, found.undeclared]
+
+
+@pytest.mark.parametrize("length", [2**20 - 1, 2**20, 2**20 + 1, 2**21 + 2])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_line_is_too_long_for_the_facts_where_it_is_for_a_session(
+    tmp_path: Path, length: int, end: bytes
+) -> None:
+    long = b"5,f," + b"0" * (length - 5) + b"7"
+    facts = inspect(tmp_path, HEADER + end.join([b"1,f,1", long, b"2,m,2", b"3", b""]))
+    malformed = length >= 2**20
+    assert (facts.read, facts.malformed) == (4, 1 + malformed)
+    assert facts.malformed_lines == ((3, 5) if malformed else (5,))
+    assert facts.kept == read_file(tmp_path / "table.csv", DOMAIN).counts(()).total
+
+
+def test_a_column_alone_is_read_like_any_table(tmp_path: Path) -> None:
+    domain = Domain((CategoricalAttribute("sex", ("f", "m"), missing=True),))
+    facts = inspect(tmp_path, b"sex\nf\n\n\x1f\x1e\x1d\x1c\n\x1c\x1d\x1e\x1f\nm,m\n\n", domain)
+    assert (facts.read, facts.kept, facts.malformed_lines) == (4, 2, (4, 6))
+    assert read_file(tmp_path / "table.csv", domain).counts(("sex",)).counts.tolist() == [1, 0, 1]
+
+
+def test_at_most_ten_malformed_lines_are_listed(tmp_path: Path) -> None:
+    facts = inspect(tmp_path, HEADER + b"1,f\n" * 25)
+    assert facts.malformed == 25
+    assert facts.malformed_lines == tuple(range(2, 12))
+    assert list(malformed_lines(tmp_path / "table.csv")) == list(range(2, 27))
+
+
+def test_a_compressed_file_has_the_same_facts(tmp_path: Path) -> None:
+    raw = HEADER + b"1,f,1\n2,x,1\n3,f\n"
+    plain = inspect(tmp_path, raw)
+    (tmp_path / "table.csv.gz").write_bytes(gzip.compress(raw))
+    assert inspect_file(TableFile(tmp_path / "table.csv.gz"), DOMAIN) == plain
+
+
+def test_a_parquet_file_has_facts_by_value(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"""COPY (SELECT * FROM (VALUES
+                (30::BIGINT, 'f', 5.00::DECIMAL(9, 2), DATE '2020-01-02'), (NULL, NULL, NULL, NULL),
+                (200, '?', 500, NULL), (-1, '?', -0.5, NULL), (50, 'm', 'nan'::DOUBLE, NULL)
+            ) AS t(age, sex, income, day)) TO '{path}' (FORMAT parquet)"""
+        )
+    domain = Domain((*DOMAIN, IntegerAttribute("day", 0, 3)))
+    facts = inspect_file(TableFile(path), domain)
+    assert (facts.read, facts.kept, facts.malformed) == (5, 0, 0)
+    age, sex, income, day = facts.attributes
+    assert (age.empty, age.clipped_low, age.clipped_high, age.undeclared) == (1, 1, 1, 0)
+    assert (sex.empty, sex.undeclared, sex.examples) == (1, 2, (("?", 2),))
+    assert sex.suggestions == ("if '?' means empty, write NULL in the table instead",)
+    assert (income.empty, income.clipped_low, income.clipped_high) == (2, 1, 1)
+    assert (day.empty, day.no_number) == (4, 1)
+    kept = inspect_file(
+        TableFile(path), Domain(tuple(replace(one, missing=True, other=True) for one in domain))
+    )
+    assert kept.kept == kept.read == 5
+
+
+def test_numbers_of_every_parquet_type_are_classed_like_their_cells(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    kinds = ("TINYINT", "UBIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(5, 1)", "VARCHAR")
+    for kind in kinds:
+        with duckdb.connect() as connection:
+            numbers = ", ".join(f"('{text}'::{kind})" for text in ("0", "1", "7", "9", "12"))
+            connection.execute(
+                f"COPY (SELECT a FROM (VALUES {numbers}, (NULL)) AS t(a)) TO '{path}' (FORMAT parquet)"
+            )
+        for attribute in (IntegerAttribute("a", 1, 9), NumericAttribute("a", (1.0, 9.0))):
+            facts = of(inspect_file(TableFile(path), Domain((attribute,))), "a")
+            assert (facts.empty, facts.clipped_low, facts.clipped_high, facts.undeclared) == (1, 1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "values", "suggestions"),
+    [
+        (IntegerAttribute("a", 0, 9), ["1", ""], ["declare missing = true to keep empty values"]),
+        (
+            IntegerAttribute("a", 0, 9),
+            ["1", "1.5"],
+            ['declare kind = "numeric" with edges to keep fractions'],
+        ),
+        (
+            IntegerAttribute("a", 0, 9),
+            ["NA", "1"],
+            ["if 'NA' means empty, give --missing-text 'NA' and declare missing = true"],
+        ),
+        (
+            NumericAttribute("a", (0, 9)),
+            ["-", "?", "?", "many"],
+            [
+                "if '?' and '-' mean empty, give --missing-text '?' --missing-text '-' and declare "
+                "missing = true",
+                "declare other = true to keep values that are no number",
+            ],
+        ),
+        (
+            CategoricalAttribute("a", ("f", "m"), missing=True),
+            ["n/a"],
+            ["if 'n/a' means empty, give --missing-text 'n/a'"],
+        ),
+        (
+            CategoricalAttribute("a", ("f", "m")),
+            [" f", "m"],
+            [
+                "give --trim to drop spaces around fields",
+                "list these values, or declare other = true to keep them in one cell",
+            ],
+        ),
+        (
+            CategoricalAttribute("a", ("f", "m"), other=True),
+            ["F"],
+            ["declare values in the case in which the table writes them"],
+        ),
+        (CategoricalAttribute("a", ("f", "?")), ["f", "?"], []),
+        (IntegerAttribute("a", 0, 9), ["-5", "50"], []),
+    ],
+)
+def test_what_may_help_is_suggested(
+    tmp_path: Path,
+    attribute: IntegerAttribute | NumericAttribute | CategoricalAttribute,
+    values: list[str],
+    suggestions: list[str],
+) -> None:
+    rows = "".join(f"x,{value}\n" for value in values)
+    facts = inspect(tmp_path, f"id,a\n{rows}".encode(), Domain((attribute,)))
+    assert list(of(facts, "a").suggestions) == suggestions
+
+
+def test_the_suggested_missing_text_keeps_the_records(tmp_path: Path) -> None:
+    raw = HEADER + b"1,?,1\n2,f,1\n"
+    assert inspect(tmp_path, raw).kept == 1
+    assert inspect(tmp_path, raw, dialect=CsvDialect(missing_texts=("?",))).kept == 2
+
+
+def test_absent_columns_are_told_and_nothing_is_counted(tmp_path: Path) -> None:
+    facts = inspect(tmp_path, b"age,sexx,age,income\n1,f,1,1\n")
+    assert (facts.absent, facts.ignored) == (("age", "sex"), ("sexx",))
+    assert (facts.read, facts.kept, facts.attributes) == (0, 0, ())
+
+
+def test_a_file_that_cannot_be_read_is_refused_as_a_session_refuses_it(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        inspect_file(TableFile(tmp_path / "absent.csv"), DOMAIN)
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 secret")
+    with pytest.raises(DataError, match="could not be read as Parquet"):
+        inspect_file(TableFile(tmp_path / "t.parquet"), DOMAIN)
+
+
+def test_the_form_is_json_and_carries_the_warning(tmp_path: Path) -> None:
+    form = inspect(tmp_path, HEADER + b"1,\x00,1\n2,f,1\n3\n").to_dict()
+    assert list(form) == [
+        "warning", "read", "kept", "dropped", "malformed", "malformed_lines", "ignored_columns",
+        "absent_columns", "attributes",
+    ]  # fmt: skip
+    assert "outside the privacy guarantee" in form["warning"]
+    again = json.loads(json.dumps(form))
+    assert again["attributes"][1]["examples"] == [{"value": "\x00", "count": 1}]
+    assert again == form
+
+
+def test_parts_hold_the_declared_columns_only(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(b'note,income,sex,age\nx,1,f,2\ny,2,"m",3\n')
+    parts = list(table_parts(path, DOMAIN))
+    assert all(list(part.columns) == ["age", "sex", "income"] for part in parts)
+    assert [row for part in parts for row in part.to_numpy().tolist()] == [["2", "f", "1"], ["3", "m", "2"]]
