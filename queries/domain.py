@@ -61,10 +61,14 @@ class _Cells:
     def _check(self) -> None:
         name = self.name
         if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
-            raise DomainError(f"an attribute needs a printable name without spaces around it, got {name!r}")
+            raise DomainError(
+                f"an attribute needs a printable name without spaces around it, got {name!r}", key="name"
+            )
         for label, flag in (("missing", self.missing), ("other", self.other)):
             if not isinstance(flag, bool):
-                raise DomainError(f"attribute {name!r}: {label} must be true or false, got {flag!r}")
+                raise DomainError(
+                    f"attribute {name!r}: {label} must be true or false, got {flag!r}", key=label
+                )
 
     @property
     def base_size(self) -> int:
@@ -101,20 +105,26 @@ class IntegerAttribute(_Cells):
         self._check()
         for label, value in (("min", self.minimum), ("max", self.maximum), ("width", self.width)):
             if isinstance(value, bool) or not isinstance(value, int):
-                raise DomainError(f"attribute {self.name!r}: {label} must be a whole number, got {value!r}")
+                raise DomainError(
+                    f"attribute {self.name!r}: {label} must be a whole number, got {value!r}", key=label
+                )
             if abs(value) > _LARGEST_INTEGER:
-                raise DomainError(f"attribute {self.name!r}: {label} must be within ±(2^53 - 1)")
+                raise DomainError(f"attribute {self.name!r}: {label} must be within ±(2^53 - 1)", key=label)
         if self.minimum > self.maximum:
             raise DomainError(
                 f"attribute {self.name!r}: min must not exceed max, "
-                f"got min={self.minimum}, max={self.maximum}"
+                f"got min={self.minimum}, max={self.maximum}",
+                key="min",
             )
         if self.width < 1:
-            raise DomainError(f"attribute {self.name!r}: width must be at least 1, got width={self.width}")
+            raise DomainError(
+                f"attribute {self.name!r}: width must be at least 1, got width={self.width}", key="width"
+            )
         if self.base_size > _MOST_CELLS:
             raise DomainError(
                 f"attribute {self.name!r}: at most {_MOST_CELLS:,} cells, got {self.base_size:,}; "
-                "choose a larger width"
+                "choose a larger width",
+                key="width",
             )
 
     @property
@@ -154,24 +164,27 @@ class NumericAttribute(_Cells):
         edges = tuple(self.edges)
         if len(edges) < 2:
             raise DomainError(
-                f"attribute {self.name!r}: edges must list at least 2 numbers, got {len(edges)}"
+                f"attribute {self.name!r}: edges must list at least 2 numbers, got {len(edges)}", key="edges"
             )
         for edge in edges:
             if isinstance(edge, bool) or not isinstance(edge, int | float) or not _is_finite(edge):
                 shown = (
                     "a number beyond float64" if isinstance(edge, int) and edge not in (0, 1) else repr(edge)
                 )
-                raise DomainError(f"attribute {self.name!r}: edges must be finite numbers, got {shown}")
+                raise DomainError(
+                    f"attribute {self.name!r}: edges must be finite numbers, got {shown}", key="edges"
+                )
         for low, high in pairwise(edges):
             if not float(low) < float(high):
                 raise DomainError(
-                    f"attribute {self.name!r}: edges must increase or cells overlap, got {low!r}, {high!r}"
+                    f"attribute {self.name!r}: edges must increase or cells overlap, got {low!r}, {high!r}",
+                    key="edges",
                 )
         if not math.isfinite(float(edges[-1]) - float(edges[0])):
-            raise DomainError(f"attribute {self.name!r}: edges must span a finite width")
+            raise DomainError(f"attribute {self.name!r}: edges must span a finite width", key="edges")
         if len(edges) - 1 > _MOST_CELLS:
             raise DomainError(
-                f"attribute {self.name!r}: at most {_MOST_CELLS:,} cells, got {len(edges) - 1:,}"
+                f"attribute {self.name!r}: at most {_MOST_CELLS:,} cells, got {len(edges) - 1:,}", key="edges"
             )
         object.__setattr__(self, "edges", tuple(float(edge) for edge in edges))
 
@@ -209,33 +222,43 @@ class CategoricalAttribute(_Cells):
         self._check()
         given: object = self.values
         if isinstance(given, str):
-            raise DomainError(f"attribute {self.name!r}: values must be a list, got the text {given!r}")
+            raise DomainError(
+                f"attribute {self.name!r}: values must be a list, got the text {given!r}", key="values"
+            )
         values = tuple(self.values)
         if not values:
-            raise DomainError(f"attribute {self.name!r}: values must list at least one value, got none")
+            raise DomainError(
+                f"attribute {self.name!r}: values must list at least one value, got none", key="values"
+            )
         for value in values:
             if not isinstance(value, str | int):
                 raise DomainError(
-                    f"attribute {self.name!r}: values must be strings, integers or booleans, got {value!r}"
+                    f"attribute {self.name!r}: values must be strings, integers or booleans, got {value!r}",
+                    key="values",
                 )
             if isinstance(value, str) and not _is_encodable(value):
                 raise DomainError(
-                    f"attribute {self.name!r}: values must be valid Unicode text, got {value!a}"
+                    f"attribute {self.name!r}: values must be valid Unicode text, got {value!a}", key="values"
                 )
             if value == "":
                 raise DomainError(
-                    f"attribute {self.name!r}: an empty text is no value; declare missing = true instead"
+                    f"attribute {self.name!r}: an empty text is no value; declare missing = true instead",
+                    key="values",
                 )
         texts = [canonical_text(value) for value in values]
         if len(set(texts)) != len(texts):
             twice = next(text for text in texts if texts.count(text) > 1)
-            raise DomainError(f"attribute {self.name!r}: values must differ, got {twice!r} more than once")
+            raise DomainError(
+                f"attribute {self.name!r}: values must differ, got {twice!r} more than once", key="values"
+            )
         if len(values) > _MOST_CELLS:
-            raise DomainError(f"attribute {self.name!r}: at most {_MOST_CELLS:,} values, got {len(values):,}")
+            raise DomainError(
+                f"attribute {self.name!r}: at most {_MOST_CELLS:,} values, got {len(values):,}", key="values"
+            )
         for label, flag in (("(missing)", self.missing), ("(other)", self.other)):
             if flag and label in texts:
                 raise DomainError(
-                    f"attribute {self.name!r}: {label!r} names the special cell and is no value"
+                    f"attribute {self.name!r}: {label!r} names the special cell and is no value", key="values"
                 )
         object.__setattr__(self, "values", values)
 
@@ -316,9 +339,9 @@ class Domain:
         object.__setattr__(self, "shape", tuple(attribute.size for attribute in attributes))
         object.__setattr__(self, "_positions", {name: position for position, name in enumerate(names)})
         if not self.attributes:
-            raise DomainError("a domain needs at least one attribute, got none")
+            raise DomainError("a domain needs at least one attribute, got none", key="attributes")
         if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
-            raise DomainError(f"a domain needs a printable name, got name={self.name!r}")
+            raise DomainError(f"a domain needs a printable name, got name={self.name!r}", key="name")
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise DomainError(f"attribute names must differ, got {twice!r} more than once")

@@ -28,11 +28,36 @@ class QueriesError(Exception):
 
 
 class DomainError(QueriesError, ValueError):
-    """An attribute or a domain that cannot be."""
+    """An attribute or a domain that cannot be.
+
+    Args:
+        message: what was expected, what came, what to do next.
+        key: the key of a schema that declares what is wrong; None where no single one does.
+    """
+
+    def __init__(self, message: str, *, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class SchemaError(QueriesError, ValueError):
-    """A schema file that does not describe a domain."""
+    """A schema file that does not describe a domain.
+
+    Args:
+        message: what was expected, what came, what to do next.
+        line: where, from 1; None where no single line is wrong.
+        path: the file; None for a text.
+
+    Attributes:
+        message: the message without its place.
+        line: the line, or None.
+    """
+
+    def __init__(self, message: str, *, line: int | None = None, path: str | None = None) -> None:
+        places = [*([] if path is None else [path]), *([] if line is None else [f"line {line}"])]
+        super().__init__(": ".join([*([", ".join(places)] if places else []), message]))
+        self.message = message
+        self.line = line
 
 
 class RecordsError(QueriesError, ValueError):

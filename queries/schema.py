@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from queries.domain import (
     nearest,
 )
 from queries.errors import DomainError, SchemaError
+from queries.schema_lines import line_of
 
 __all__ = [
     "format_schema",
@@ -45,9 +47,11 @@ def load_schema(path: str | Path) -> Domain:
     try:
         return parse_schema(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise SchemaError(f"{path}: expected UTF-8 text, got another byte at offset {error.start}") from None
+        line = raw.count(b"\n", 0, error.start) + 1
+        message = f"expected UTF-8 text, got another byte at offset {error.start}"
+        raise SchemaError(message, line=line, path=str(path)) from None
     except SchemaError as error:
-        raise SchemaError(f"{path}: {error}") from None
+        raise SchemaError(error.message, line=error.line, path=str(path)) from None
 
 
 def parse_schema(text: str) -> Domain:
@@ -58,26 +62,79 @@ def parse_schema(text: str) -> Domain:
     """
     try:
         table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
-        raise SchemaError(f"expected TOML: {error}") from None
-    _refuse_unknown(table, ("name", "attributes"), "the schema")
+    except tomllib.TOMLDecodeError as error:
+        raise _not_toml(text, str(error)) from None
+    except ValueError:
+        raise SchemaError("expected TOML: a number has too many digits") from None
+    except RecursionError:
+        raise SchemaError("expected TOML: brackets are nested too deeply") from None
+    try:
+        return _domain(table)
+    except _FaultError as fault:
+        raise SchemaError(fault.message, line=line_of(text, fault.number, fault.key)) from None
+
+
+class _FaultError(Exception):
+    """What is wrong with a schema, and where.
+
+    Args:
+        message: what was expected, what came, what to do next.
+        number: of the attribute, from 0; None outside of attributes.
+        key: the key that is wrong; None for the whole attribute.
+    """
+
+    def __init__(self, message: str, number: int | None = None, key: str | None = None) -> None:
+        super().__init__(message)
+        self.message, self.number, self.key = message, number, key
+
+
+def _not_toml(text: str, reason: str) -> SchemaError:
+    """Return the error of a text that is no TOML, with the line that the parser names."""
+    place = re.search(r" \(at line ([0-9]+), column ([0-9]+)\)$", reason)
+    if place:
+        reason = f"{reason[: place.start()]} (column {place[2]})"
+        return SchemaError(f"expected TOML: {reason}", line=int(place[1]))
+    ends = reason.endswith("(at end of document)")
+    return SchemaError(f"expected TOML: {reason}", line=text.count("\n") + 1 if ends else None)
+
+
+def _domain(table: Mapping[str, Any]) -> Domain:
+    _refuse_unknown(table, ("name", "attributes"), "the schema", None)
     entries = table.get("attributes")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise SchemaError("expected one [[attributes]] section per attribute, got none")
-    lines = _section_lines(text)
+        came = "another kind of value" if "attributes" in table else "none"
+        raise _FaultError(f"expected one [[attributes]] section per attribute, got {came}", key="attributes")
     attributes = []
     for number, entry in enumerate(entries):
-        where = f"attribute {number + 1}"
-        if number < len(lines):
-            where += f" (line {lines[number]})"
         try:
-            attributes.append(_attribute(entry))
-        except (DomainError, SchemaError) as error:
-            raise SchemaError(f"{where}: {error}") from None
+            attributes.append(_attribute(entry, number))
+        except DomainError as error:
+            message = (
+                str(error) if str(error).startswith("attribute ") else f"{_called(entry, number)}: {error}"
+            )
+            raise _FaultError(message, number, error.key) from None
     try:
         return Domain(tuple(attributes), name=table.get("name", "records"))
     except DomainError as error:
-        raise SchemaError(str(error)) from None
+        if error.key is not None:
+            raise _FaultError(str(error), None, error.key) from None
+        raise _FaultError(str(error), _repeated(attributes), "name") from None
+
+
+def _called(entry: Mapping[str, Any], number: int) -> str:
+    """Return how messages call an attribute: by its name where it has one."""
+    name = entry.get("name")
+    return f"attribute {name!r}" if isinstance(name, str) and name else f"attribute {number + 1}"
+
+
+def _repeated(attributes: Sequence[Attribute]) -> int | None:
+    """Return the first attribute whose name an earlier one has, or None."""
+    seen = set()
+    for number, attribute in enumerate(attributes):
+        if attribute.name in seen:
+            return number
+        seen.add(attribute.name)
+    return None
 
 
 def save_schema(domain: Domain, path: str | Path) -> None:
@@ -95,34 +152,30 @@ def format_schema(domain: Domain) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section_lines(text: str) -> list[int]:
-    """Return the line of each [[attributes]] header, for messages."""
-    lines = text.split("\n")
-    return [
-        number
-        for number, line in enumerate(lines, start=1)
-        if line.split("#")[0].replace(" ", "").replace("\t", "") == "[[attributes]]"
-    ]
-
-
-def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], owner: str) -> None:
+def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], owner: str, number: int | None) -> None:
     for key in table:
         if key not in known:
-            raise SchemaError(f"{owner} knows the keys {', '.join(known)}, got {key!r}{nearest(key, known)}")
+            listed = ", ".join(known)
+            raise _FaultError(
+                f"{owner} knows the keys {listed}, got {key!r}{nearest(key, known)}", number, key
+            )
 
 
-def _attribute(entry: Mapping[str, Any]) -> Attribute:
-    kind = entry.get("kind")
+def _attribute(entry: Mapping[str, Any], number: int) -> Attribute:
+    kind, called = entry.get("kind"), _called(entry, number)
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise SchemaError(f"expected kind = integer, numeric or categorical, got {kind!r}")
+        raise _FaultError(
+            f"{called}: expected kind = integer, numeric or categorical, got {kind!r}", number, "kind"
+        )
     build, required, optional = _KINDS[kind]
-    _refuse_unknown(entry, ("name", "kind", *required, *optional, "missing", "other"), f"kind {kind!r}")
+    known = ("name", "kind", *required, *optional, "missing", "other")
+    _refuse_unknown(entry, known, f"{called}: kind {kind!r}", number)
     for key in ("name", *required):
         if key not in entry:
-            raise SchemaError(f"kind {kind!r} needs the key {key!r}")
+            raise _FaultError(f"{called}: kind {kind!r} needs the key {key!r}", number)
     for key in ("edges", "values"):
         if key in entry and not isinstance(entry[key], list):
-            raise SchemaError(f"{key} must be a list, got {entry[key]!r}")
+            raise _FaultError(f"{called}: {key} must be a list, got {entry[key]!r}", number, key)
     return build(entry)
 
 
