@@ -38,11 +38,19 @@ from pmw.mechanism import (
     Proposal,
     abandoned_entry,
     correct,
+    released_total,
     settle_opening,
 )
-from pmw.model import DenseDistribution, MarginalTerm, QueryMeasurement, QueryTerm, Term
+from pmw.model import (
+    DenseDistribution,
+    MarginalTerm,
+    QueryMeasurement,
+    QueryTerm,
+    Term,
+    check_dense_size,
+)
 from pmw.planning import choose_filter
-from pmw.policy import Contract, OpeningPlan, QueryTestPlan
+from pmw.policy import Contract, OpeningPlan, QueryTestPlan, UpdateRule
 from pmw.sparse_vector import NoisyThreshold
 from pmw.state import PublicState, SecretState
 from pmw.store import IntentRow, LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
@@ -191,8 +199,13 @@ def read_answer(row: StoredAnswer, query: LinearQuery, state: PublicState) -> An
 
 
 def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
-    """Return what was fixed at opening, and the noise of the opening measurements."""
+    """Return what was fixed at opening, and the noise of the opening measurements.
+
+    Raises:
+        BudgetError: the domain is too large for the model.
+    """
     contract = read_contract(_fact(store, "contract"))
+    check_dense_size(contract.domain)
     return contract, read_opening_plan(_fact(store, "opening_plan"))
 
 
@@ -266,9 +279,10 @@ def load_state(store: SessionStore) -> PublicState:
         measured = [read_measured(contract, row) for row in rows if row.kind == "query"]
     except (ValueError, KeyError, TypeError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-    state = settle_opening(contract, plan, draws, ledger, load_plan(store))
-    state = _from_snapshot(state, measured, store)
-    for measurement in measured[len(state.measured) :]:
+    model, version = _from_snapshot(store, contract, released_total(plan, draws).value, draws, measured)
+    state = settle_opening(contract, plan, draws, ledger, load_plan(store), model)
+    state = replace(state, measured=tuple(measured[:version]))
+    for measurement in measured[version:]:
         state = correct(state, measurement)
     closed = store.meta("closed") is not None
     return replace(state, round_open=store.secret("threshold") is not None, closed=closed)
@@ -298,21 +312,24 @@ def _read_ledger(store: SessionStore, contract: Contract) -> PrivacyFilter:
 
 
 def _from_snapshot(
-    state: PublicState, measured: Sequence[QueryMeasurement], store: SessionStore
-) -> PublicState:
-    """Return the state with the model and the measurements of the newest usable snapshot."""
+    store: SessionStore,
+    contract: Contract,
+    total: float,
+    draws: OpeningDraws,
+    measured: Sequence[QueryMeasurement],
+) -> tuple[DenseDistribution | None, int]:
+    """Return the model of the newest usable snapshot and its version; without one, None and 0."""
     found = store.snapshot()
-    if found is None:
-        return state
+    if found is None or contract.options.update is UpdateRule.STEP:
+        return None, 0  # single steps are taken again: to the last bit, their model depends on their order
     version, duals = found
-    cells = sum(marginal.units.size for marginal in state.opening)
+    cells = sum(marginal.units.size for marginal in draws.marginals)
     if version > len(measured) or len(duals) != cells + version:
-        return state
+        return None, 0
     terms: list[Term] = []
-    for marginal in state.opening:
+    for marginal in draws.marginals:
         size = marginal.units.size
         terms.append(MarginalTerm(marginal.scope, duals[:size].reshape(marginal.units.shape)))
         duals = duals[size:]
     terms += [QueryTerm(row.query, float(dual)) for row, dual in zip(measured, duals, strict=False)]
-    model = DenseDistribution.of_terms(state.domain, state.total.value, terms)
-    return replace(state, model=model, measured=tuple(measured[:version]))
+    return DenseDistribution.of_terms(contract.domain, total, terms), version

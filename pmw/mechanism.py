@@ -125,6 +125,7 @@ def settle_opening(
     draws: OpeningDraws,
     ledger: PrivacyFilter,
     test: QueryTestPlan | None,
+    fitted: DenseDistribution | None = None,
 ) -> PublicState:
     """Return the session's first public state.
 
@@ -134,16 +135,17 @@ def settle_opening(
         draws: what they gave.
         ledger: the filter after their charges.
         test: the sparse vector, planned from the same numbers.
+        fitted: the model, where it is known already; None fits it.
     """
     total = released_total(plan, draws)
-    model = DenseDistribution.uniform(contract.domain, total.value)
+    model = fitted or refit(DenseDistribution.uniform(contract.domain, total.value), draws.marginals)
     return PublicState(
         contract=contract,
         ledger=ledger,
         total=total,
         opening=draws.marginals,
         measured=(),
-        model=refit(model, draws.marginals),
+        model=model,
         plan=test,
         round_open=False,
     )

@@ -213,8 +213,9 @@ class LinearQuery:
             The answer in records.
         """
         total = values[self.box]
-        for part in self._parts:
-            total = total * (part.weights.reshape(part.shape) / UNITS)
+        for number, part in enumerate(self._parts):
+            weights = part.weights.reshape(part.shape) / UNITS
+            total = np.multiply(total, weights, out=total if number else None)  # the first makes a copy
         return float(total.sum()) * (self._constant / UNITS)
 
     def weights(self) -> NDArray[np.int64]:

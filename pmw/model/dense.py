@@ -1,13 +1,18 @@
 """The dense distribution: one array over the whole domain.
 
-Never a mask per query and never an exponential per cell: a box query is a slice times a number, any other a
-small table of weights that is exponentiated once and broadcast. The normaliser is kept as a number and
-brought up to date with the mass that an update touched.
+Never a mask per query, and an exponential per cell only where a model is combined anew: a box query is a
+slice times a number, any other a small table of weights that is exponentiated once and broadcast. The array
+is not normalised; the sum of its cells is kept as a number beside it.
+
+A distribution is defined by its factors, and its array is a way to compute with it. So an update takes the
+array over and changes it in place: a session holds one array, not two. A distribution whose array was taken
+makes it again when it is asked, with the same bits.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +22,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model.distribution import MarginalTerm, Term
+from pmw.model.layout import Layout, choose_layout
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.linear import UNITS, LinearQuery
@@ -27,11 +33,11 @@ __all__ = [
     "DenseDistribution",
     "DenseWorkspace",
     "LARGEST_DENSE_DOMAIN",
-    "project",
 ]
 
 LARGEST_DENSE_DOMAIN = 10**8  # cells: 800 MB in float64
 _MOST_CACHED_CELLS = 2**22
+_SAMPLED_AT_ONCE = 2**18  # cells
 
 
 def check_dense_size(domain: Domain) -> None:
@@ -41,36 +47,61 @@ def check_dense_size(domain: Domain) -> None:
         BudgetError: the domain has more cells than LARGEST_DENSE_DOMAIN.
     """
     if domain.size > LARGEST_DENSE_DOMAIN:
+        size = f"{domain.size:,}" if domain.size < 10**15 else f"{domain.size:.3g}"
         raise BudgetError(
-            f"the domain has {domain.size:.3g} cells; a dense model holds at most "
+            f"the domain has {size} cells; a dense model holds at most "
             f"{LARGEST_DENSE_DOMAIN:,}: declare fewer attributes or wider cells"
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """The array of a distribution, up to a constant factor.
+
+    Args:
+        layout: the order of its axes.
+        values: float64, shape ``layout.shape``; contiguous, not normalised.
+        mass: the sum of the values.
+    """
+
+    layout: Layout
+    values: NDArray[np.float64]
+    mass: float
+
+
+@dataclass(slots=True, eq=False)
+class _Shelf:
+    """Where a distribution keeps its array until an update takes it; users of the array take turns."""
+
+    cells: _Cells | None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DenseDistribution:
-    """Expected records per cell of the whole domain.
+    """Expected records per cell of the whole domain. Made by ``uniform`` and ``of_terms``, and by updates.
 
     Args:
         domain: the declared attributes.
         total: records that the cells sum to.
         terms: the factors that define it.
-        values: float64, shape ``domain.shape``, records per cell; made read-only, not copied.
+        combined: how many of the terms were combined at once; the later ones were multiplied in, in order.
     """
 
     domain: Domain
     total: float
     terms: tuple[Term, ...]
-    values: NDArray[np.float64]
+    combined: int
+    _shelf: _Shelf = field(default_factory=lambda: _Shelf(None))
     # A memo of ``marginal``, newest last; it never changes an answer.
     _marginals: OrderedDict[tuple[str, ...], NDArray[np.float64]] = field(
         init=False, default_factory=OrderedDict
     )
 
     def __post_init__(self) -> None:
-        if self.values.shape != self.domain.shape:
-            raise ScopeError(f"expected values of shape {self.domain.shape}, got {self.values.shape}")
-        self.values.flags.writeable = False
+        check_dense_size(self.domain)
+        if not self.total > 0:
+            raise BudgetError(f"expected a positive total, got {self.total}")
 
     @classmethod
     def uniform(cls, domain: Domain, total: float) -> DenseDistribution:
@@ -79,40 +110,57 @@ class DenseDistribution:
         Raises:
             BudgetError: the domain is too large, or the total is not positive.
         """
-        check_dense_size(domain)
-        if not total > 0:
-            raise BudgetError(f"expected a positive total, got {total}")
-        return cls(domain, total, (), np.full(domain.shape, total / domain.size))
+        return cls.of_terms(domain, total, ())
 
     @classmethod
     def of_terms(cls, domain: Domain, total: float, terms: Sequence[Term]) -> DenseDistribution:
-        """Return the distribution that the factors define."""
-        workspace = cls.uniform(domain, total).workspace()
-        for term in terms:
-            if isinstance(term, MarginalTerm):
-                workspace.tilt_marginal(term.scope, term.duals)
-            else:
-                workspace.tilt_query(term.query, term.dual)
-        return workspace.freeze(tuple(terms))
+        """Return the distribution that the factors define.
+
+        Raises:
+            BudgetError: the domain is too large, or the total is not positive.
+        """
+        return cls(domain, total, tuple(terms), len(terms))
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """A copy of the cells: float64, shape ``domain.shape``, records per cell, read-only."""
+        with self._shelf.lock:
+            cells = self._held()
+            values = np.array(cells.layout.declared(cells.values), order="C")
+        values *= self.total / cells.mass
+        values.flags.writeable = False
+        return values
 
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
         """Return expected records per cell over a scope in declared order: float64, read-only."""
         key = tuple(scope)
-        if key in self._marginals:
-            return self._marginals[key]
+        known = self._marginals.get(key)
+        if known is not None:
+            return known
         if self.domain.scope(key) != key:
             raise ScopeError(f"expected a scope in declared order, got {list(key)}")
-        axes = [self.domain.index(name) for name in key]
-        values = project(self.values, axes)
-        values.flags.writeable = False
-        self._marginals[key] = values
-        while sum(kept.size for kept in self._marginals.values()) > _MOST_CACHED_CELLS:
-            self._marginals.popitem(last=False)
+        with self._shelf.lock:
+            cells = self._held()
+            values = cells.layout.project(cells.values, key)
+            values *= self.total / cells.mass
+            values.flags.writeable = False
+            self._marginals[key] = values
+            while sum(kept.size for kept in self._marginals.values()) > _MOST_CACHED_CELLS:
+                self._marginals.popitem(last=False)
         return values
 
     def answer(self, query: LinearQuery) -> float:
         """Return the expected answer, in records."""
-        return query.evaluate(self.marginal(query.scope))
+        if query.scope in self._marginals or self.domain.scope_size(query.scope) <= _MOST_CACHED_CELLS:
+            return query.evaluate(self.marginal(query.scope))
+        with self._shelf.lock:  # a marginal as long as this would be another array
+            cells = self._held()
+            scale = self.total / cells.mass
+            if query.is_box:
+                return float(cells.values[cells.layout.index(query)].sum()) * scale
+            if query.scope == self.domain.names:
+                return query.evaluate(cells.layout.declared(cells.values)) * scale
+            return query.evaluate(cells.layout.project(cells.values, query.scope)) * scale
 
     def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
         """Return ``count`` synthetic records.
@@ -125,50 +173,86 @@ class DenseDistribution:
         """
         if count < 0:
             raise BudgetError(f"expected a number of rows of at least 0, got {count}")
-        heights = np.cumsum(self.values, axis=None)
         places = generator.random(count) if independent else (np.arange(count) + generator.random()) / count
-        cells = np.searchsorted(heights, np.sort(places) * heights[-1], side="right")
-        cells = generator.permutation(np.minimum(cells, self.domain.size - 1))
-        codes = np.unravel_index(cells, self.domain.shape)
-        return CodedRecords(
-            self.domain,
-            tuple(
-                code.astype(np.min_scalar_type(size - 1))
-                for code, size in zip(codes, self.domain.shape, strict=True)
-            ),
-        )
+        places.sort()
+        cells = generator.permutation(self._cells_at(places))
+        codes = []
+        for size in reversed(self.domain.shape):
+            codes.append((cells % size).astype(np.min_scalar_type(size - 1)))
+            cells //= size
+        return CodedRecords(self.domain, tuple(reversed(codes)))
 
     def workspace(self) -> DenseWorkspace:
-        """Return a copy to update in place."""
-        return DenseWorkspace(self.domain, self.total, self.values.copy())
+        """Return the cells to update in place; this distribution makes its own again when it needs them."""
+        with self._shelf.lock:
+            cells = self._held()
+            self._shelf.cells = None
+        return DenseWorkspace(self.domain, self.total, cells, self.combined)
 
     def __repr__(self) -> str:
         return f"DenseDistribution({self.domain.name!r}, {self.domain.size:,} cells, total {self.total:,.0f})"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return DenseDistribution, (self.domain, self.total, self.terms, self.combined)
+
+    def _held(self) -> _Cells:
+        """Return the cells, made of the terms where they are not there; the caller holds the lock."""
+        if self._shelf.cells is None:
+            cells = _combine(np.empty(self.domain.size), self.domain, self.terms[: self.combined])
+            for term in self.terms[self.combined :]:
+                if isinstance(term, MarginalTerm):
+                    _multiply_all(cells, term.scope, term.duals)
+                else:
+                    part = cells.values[cells.layout.index(term.query)]
+                    _multiply_box(part, cells.layout, term.query, term.dual)
+            mass = float(cells.values.sum())
+            self._shelf.cells = _Cells(cells.layout, cells.values, mass)
+        return self._shelf.cells
+
+    def _cells_at(self, places: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the cells, numbered in declared order, at places in [0, 1) that ascend: int64."""
+        found = np.full(len(places), self.domain.size - 1)  # where rounding leaves a place beyond the end
+        with self._shelf.lock:
+            held = self._held()
+            flat = held.layout.declared(held.values).flat
+            heights = places * held.mass
+            base, done = 0.0, 0
+            for start in range(0, self.domain.size, _SAMPLED_AT_ONCE):
+                sums = np.cumsum(flat[start : start + _SAMPLED_AT_ONCE])
+                sums += base
+                end = int(np.searchsorted(heights, sums[-1], side="left"))
+                found[done:end] = start + np.searchsorted(sums, heights[done:end], side="right")
+                base, done = float(sums[-1]), end
+        return found
+
 
 class DenseWorkspace:
-    """A dense array under update: multiplied in place, normalised lazily, frozen at the end.
+    """A dense array under update: changed in place, normalised lazily, frozen at the end.
 
     Args:
         domain: the declared attributes.
         total: records that the cells sum to when frozen.
-        values: float64, shape ``domain.shape``; owned and changed.
+        cells: the array; owned and changed.
+        combined: how many terms of the model were combined at once.
     """
 
-    def __init__(self, domain: Domain, total: float, values: NDArray[np.float64]) -> None:
+    def __init__(self, domain: Domain, total: float, cells: _Cells, combined: int) -> None:
         self.domain = domain
         self.total = total
-        self._values = values
-        self._mass = float(values.sum())
+        self._cells = cells
+        self._mass = cells.mass
+        self._combined = combined
 
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
         """Return records per cell over a scope, normalised to the total: float64."""
-        axes = [self.domain.index(name) for name in scope]
-        return project(self._values, axes) * (self.total / self._mass)
+        values = self._cells.layout.project(self._cells.values, scope)
+        values *= self.total / self._mass
+        return values
 
     def mass(self, query: LinearQuery) -> float:
         """Return the answer to a box query, in records, normalised to the total."""
-        return float(self._values[self._index(query)].sum()) * (self.total / self._mass)
+        inside = self._cells.values[self._cells.layout.index(query)]
+        return float(inside.sum()) * (self.total / self._mass)
 
     def weight_classes(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the distinct weights of a query and the records of each: float64, shape (k,) both."""
@@ -179,60 +263,69 @@ class DenseWorkspace:
 
     def tilt_query(self, query: LinearQuery, dual: float) -> None:
         """Multiply every cell by exp(dual * weight)."""
-        index = self._index(query)
-        part = self._values[index]
+        part = self._cells.values[self._cells.layout.index(query)]
         before = float(part.sum())
-        if query.is_box:
-            part *= math.exp(dual)
-        else:
-            weights = query.weights()[query.box] / UNITS
-            part *= np.exp(dual * weights).reshape(self._broadcast(query.scope, weights.shape))
+        _multiply_box(part, self._cells.layout, query, dual)
         self._mass += float(part.sum()) - before if not query.is_box else before * math.expm1(dual)
 
     def tilt_marginal(self, scope: Sequence[str], duals: NDArray[np.float64]) -> None:
         """Multiply every cell by exp(duals[its cell of the scope])."""
-        self._values *= np.exp(duals).reshape(self._broadcast(scope, duals.shape))
-        self._mass = float(self._values.sum())
+        _multiply_all(self._cells, scope, duals)
+        self._mass = float(self._cells.values.sum())
 
     def freeze(self, terms: tuple[Term, ...]) -> DenseDistribution:
-        """Return the normalised distribution; the workspace must not be used afterwards."""
-        self._values *= self.total / float(self._values.sum())
-        return DenseDistribution(self.domain, self.total, terms, self._values)
+        """Return the distribution of the terms, of which those beyond the combined ones were multiplied in.
 
-    def _index(self, query: LinearQuery) -> tuple[slice, ...]:
-        slices = dict(zip(query.scope, query.box, strict=True))
-        return tuple(slices.get(name, slice(None)) for name in self.domain.names)
+        The workspace must not be used afterwards.
+        """
+        cells = _Cells(self._cells.layout, self._cells.values, float(self._cells.values.sum()))
+        return DenseDistribution(self.domain, self.total, terms, self._combined, _Shelf(cells))
 
-    def _broadcast(self, scope: Sequence[str], shape: tuple[int, ...]) -> tuple[int, ...]:
-        lengths = dict(zip(scope, shape, strict=True))
-        return tuple(lengths.get(name, 1) for name in self.domain.names)
+    def combine(self, terms: tuple[Term, ...]) -> DenseDistribution:
+        """Return the distribution that the terms define, whatever the array held, in the layout they ask for.
+
+        The same terms give the same bits, by whatever steps their duals were found. The workspace must not be
+        used afterwards.
+        """
+        cells = _combine(self._cells.values, self.domain, terms)
+        return DenseDistribution(self.domain, self.total, terms, len(terms), _Shelf(cells))
 
 
-def project(values: NDArray[np.float64], axes: Sequence[int]) -> NDArray[np.float64]:
-    """Sum out all axes but the given ones, leading axes first (3 to 5 times faster than one call).
+def _combine(values: NDArray[np.float64], domain: Domain, terms: Sequence[Term]) -> _Cells:
+    """Write exp(sum of dual * weights) into an array.
 
-    Args:
-        values: float64, contiguous.
-        axes: axes to keep, ascending.
-
-    Returns:
-        float64, one axis per kept axis; the array itself where every axis is kept.
+    The duals are added up before they are exponentiated: those of measurements that contradict each other are
+    large, and cancel.
     """
-    shape = values.shape
-    kept = set(axes)
-    result = values
-    axis = 0
-    position = 0
-    while axis < len(shape):
-        end = axis
-        while end < len(shape) and (end in kept) == (axis in kept):
-            end += 1
-        if axis in kept:
-            position += end - axis
+    layout = choose_layout(domain, terms)
+    values = values.reshape(layout.shape)
+    values.fill(0.0)
+    for term in terms:
+        if isinstance(term, MarginalTerm):
+            values += layout.spread(term.scope, term.duals, layout.shape)
         else:
-            # Merge the run of axes to be summed, then sum it; what lies before it is already small.
-            lead, tail = result.shape[:position], result.shape[position + end - axis :]
-            merged = result.reshape(*lead, math.prod(shape[axis:end]), *tail)
-            result = np.add.reduce(merged, axis=position)
-        axis = end
-    return np.asarray(result, dtype=np.float64)
+            part = values[layout.index(term.query)]
+            box = term.query.is_box
+            part += term.dual if box else _exponents(layout, term.query, term.dual, part.shape)
+    values -= values.max()
+    np.exp(values, out=values)
+    return _Cells(layout, values, float(values.sum()))
+
+
+def _multiply_all(cells: _Cells, scope: Sequence[str], duals: NDArray[np.float64]) -> None:
+    """Multiply each cell by exp(duals[its cell of the scope]), in place."""
+    values = cells.values
+    values *= cells.layout.spread(scope, np.exp(duals), cells.layout.shape)
+
+
+def _multiply_box(part: NDArray[np.float64], layout: Layout, query: LinearQuery, dual: float) -> None:
+    """Multiply the cells of a query's bounding box by exp(dual * weight), in place."""
+    part *= math.exp(dual) if query.is_box else np.exp(_exponents(layout, query, dual, part.shape))
+
+
+def _exponents(
+    layout: Layout, query: LinearQuery, dual: float, shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return dual * weights, to broadcast over the query's bounding box of the given shape: float64."""
+    exponents = np.asarray(query.weights()[query.box] * (dual / UNITS))
+    return layout.spread(query.scope, exponents, shape)

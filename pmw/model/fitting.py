@@ -37,6 +37,8 @@ PRIOR_WEIGHT = (
 _SWEEPS = 10  # of one refit, at most
 _TOLERANCE = 0.05  # stop when no fitted number moves by more than this many standard deviations
 _LARGEST_DUAL_STEP = 20.0
+_FEWEST_STEPS = 8  # combining anew, at a last axis, pays after about this many
+_LARGEST_EXPONENT = 200.0  # of steps multiplied in, together; keeps cells far from overflow
 
 
 def step(
@@ -45,7 +47,7 @@ def step(
     """Return the distribution after one multiplicative weights update.
 
     A(x) becomes A(x) exp(+-learning_rate q(x)), normalised. The textbook's exp(-learning_rate r(x)) with
-    r = q or 1 - q differs from this by a constant factor only.
+    r = q or 1 - q differs from this by a constant factor only. The model's array is taken over and changed.
 
     Args:
         distribution: the model.
@@ -61,13 +63,26 @@ def step(
     if not 0 < learning_rate < math.inf:
         raise BudgetError(f"expected a positive learning rate, got {learning_rate}")
     term = QueryTerm(query, learning_rate if increase else -learning_rate)
+    terms = (*distribution.terms, term)
+    due = _is_due(terms, distribution.combined)
     workspace = distribution.workspace()
+    if due:
+        return workspace.combine(terms)
     workspace.tilt_query(term.query, term.dual)
-    return workspace.freeze((*distribution.terms, term))
+    return workspace.freeze(terms)
+
+
+def _is_due(terms: Sequence[Term], combined: int) -> bool:
+    """Tell whether steps are combined anew, with a layout that suits them: whenever their number doubles."""
+    steps = [abs(term.dual) for term in terms[combined:] if isinstance(term, QueryTerm)]
+    before = sum(isinstance(term, QueryTerm) for term in terms[:combined])
+    return len(steps) >= max(_FEWEST_STEPS, before) or sum(steps) > _LARGEST_EXPONENT
 
 
 def refit(distribution: DenseDistribution, measurements: Sequence[Measurement]) -> DenseDistribution:
     """Return the distribution fitted to all measurements, starting from the given one.
+
+    The model's array is taken over and changed. The result depends on the duals alone, to the last bit.
 
     Args:
         distribution: a model whose terms fit the first measurements, in order; further measurements start
@@ -89,7 +104,7 @@ def refit(distribution: DenseDistribution, measurements: Sequence[Measurement]) 
             moved = max(moved, change)
         if moved < _TOLERANCE:
             break
-    return workspace.freeze(tuple(terms))
+    return workspace.combine(tuple(terms))
 
 
 def _zero_term(distribution: DenseDistribution, measurement: Measurement) -> Term:

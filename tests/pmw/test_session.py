@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import threading
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -202,9 +203,14 @@ def test_replace_one_refuses_a_schema_that_could_drop_a_record(frame: pd.DataFra
 
 
 def test_a_domain_beyond_the_dense_limit_is_refused_before_the_table_is_read(tmp_path: Path) -> None:
-    wide = Domain(tuple(IntegerAttribute(f"a{place}", 0, 999) for place in range(3)))
-    with pytest.raises(pmw.BudgetError, match="dense model"):
-        pmw.open_session(tmp_path / "absent.csv", wide, epsilon=1)
+    wide = Domain((IntegerAttribute("a", 0, 14_040), IntegerAttribute("b", 0, 7_121)))
+    path = tmp_path / "s.pmw"
+    tracemalloc.start()
+    with pytest.raises(pmw.BudgetError, match=r"has 100,000,002 cells; .* at most 100,000,000: declare"):
+        pmw.open_session(tmp_path / "absent.csv", wide, epsilon=1, path=path)
+    assert tracemalloc.get_traced_memory()[1] < 10**6
+    tracemalloc.stop()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

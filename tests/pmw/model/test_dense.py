@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import pickle
+import re
+import threading
+import tracemalloc
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,8 +18,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model import DenseDistribution, MarginalTerm, QueryTerm, check_dense_size
-from pmw.model.dense import project
+from pmw.model import (
+    LARGEST_DENSE_DOMAIN,
+    DenseDistribution,
+    MarginalMeasurement,
+    MarginalTerm,
+    Measurement,
+    QueryMeasurement,
+    QueryTerm,
+    Term,
+    check_dense_size,
+    refit,
+    step,
+)
+from pmw.model.layout import project
+from pmw.noise import DiscreteGaussian
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, ScopeError
 from queries.records import CodedRecords
 
@@ -28,8 +48,9 @@ NAMES = DOMAIN.names
 
 
 def spread(seed: int, total: float = 1000.0) -> DenseDistribution:
-    values = np.random.default_rng(seed).random(DOMAIN.shape) ** 4
-    return DenseDistribution(DOMAIN, total, (), values * (total / values.sum()))
+    """Return a distribution with a number of its own in every cell."""
+    duals = 4 * np.log(np.random.default_rng(seed).random(DOMAIN.shape))
+    return DenseDistribution.of_terms(DOMAIN, total, [MarginalTerm(NAMES, duals)])
 
 
 def full_weights(query: LinearQuery) -> NDArray[np.float64]:
@@ -182,12 +203,149 @@ def test_rows_come_in_no_order_of_cells() -> None:
     assert not np.all(np.diff(ages) >= 0)
 
 
+def of_size(*sizes: int) -> Domain:
+    return Domain(tuple(IntegerAttribute(f"a{place}", 0, size - 1) for place, size in enumerate(sizes)))
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Return the most bytes that were allocated at once."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_domain_beyond_the_limit_is_refused_before_anything_is_allocated() -> None:
-    wide = Domain(tuple(IntegerAttribute(f"a{number}", 0, 999) for number in range(3)))
-    with pytest.raises(BudgetError, match=r"the domain has 1e\+09 cells; a dense model holds at most"):
-        check_dense_size(wide)
-    with pytest.raises(BudgetError, match="dense model"):
-        DenseDistribution.uniform(wide, 10.0)
+    beyond = of_size(14_041, 7_122)  # the least that attributes of up to a million cells can make
+    assert beyond.size == LARGEST_DENSE_DOMAIN + 2
+    message = re.escape(
+        "the domain has 100,000,002 cells; a dense model holds at most 100,000,000: "
+        "declare fewer attributes or wider cells"
+    )
+
+    def refuse() -> None:
+        with pytest.raises(BudgetError, match=message):
+            check_dense_size(beyond)
+        with pytest.raises(BudgetError, match=message):
+            DenseDistribution.uniform(beyond, 10.0)
+        with pytest.raises(BudgetError, match=message):
+            DenseDistribution.of_terms(beyond, 10.0, [MarginalTerm(("a0",), np.zeros(14_041))])
+
+    assert peak_of(refuse) < 10**6
+    with pytest.raises(BudgetError, match=r"the domain has 1e\+18 cells"):
+        check_dense_size(of_size(10**6, 10**6, 10**6))
+    check_dense_size(of_size(10**4, 10**4))
+
+
+CUBE = of_size(100, 100, 200)  # an array of 16 MB
+ARRAY = CUBE.size * 8
+
+
+def test_an_update_needs_no_second_array() -> None:
+    query = LinearQuery.cells(CUBE, {"a0": (3, 9)})
+    model = DenseDistribution.uniform(CUBE, 1000.0)
+    model.marginal(())
+    assert peak_of(lambda: step(model, query, learning_rate=0.1, increase=True)) < 0.1 * ARRAY
+
+
+def test_a_refit_needs_no_second_array() -> None:
+    query = LinearQuery.cells(CUBE, {"a2": (3, 9), "a1": (0, 0)})
+    noise = DiscreteGaussian(Fraction(5 * UNITS))
+    measurements: list[Measurement] = [
+        MarginalMeasurement(("a1",), np.arange(100) * UNITS, noise),
+        QueryMeasurement(query, 40 * UNITS, noise),
+    ]
+    model = DenseDistribution.uniform(CUBE, 4950.0)
+    model.marginal(())
+    assert peak_of(lambda: refit(model, measurements)) < 0.2 * ARRAY
+
+
+def test_rows_are_drawn_without_a_second_array() -> None:
+    model = step(
+        DenseDistribution.uniform(CUBE, 10.0),
+        LinearQuery.cells(CUBE, {"a2": (3, 9)}),
+        learning_rate=300.0,  # combined at once, so the last attribute stands first
+        increase=True,
+    )
+    model.marginal(())
+    draw = partial(model.sample, 1000, np.random.default_rng(1), independent=False)
+    assert peak_of(draw) < 0.6 * ARRAY
+    assert np.all(np.isin(draw().columns[2], np.arange(3, 10)))
+
+
+def test_a_model_whose_array_was_taken_makes_the_same_bits_again() -> None:
+    query = LinearQuery.cells(DOMAIN, {"d": (1, 1), "c": (0, 2)})
+    models = [spread(4)]
+    kept = [models[0].values]
+    for number in range(20):
+        models.append(step(models[-1], query, learning_rate=0.1 + number / 50, increase=number % 3 > 0))
+        kept.append(models[-1].values)
+    for model, values in zip(models, kept, strict=True):
+        assert np.array_equal(model.values, values)
+    assert len({values.tobytes() for values in kept}) == 21
+
+
+def test_single_steps_are_combined_anew_now_and_then_and_nothing_changes() -> None:
+    query = LinearQuery.cells(DOMAIN, {"d": (1, 1), "c": (0, 2)})
+    model = DenseDistribution.uniform(DOMAIN, 100.0)
+    combined = []
+    for _ in range(40):
+        model = step(model, query, learning_rate=0.05, increase=True)
+        combined.append(model.combined)
+        again = DenseDistribution.of_terms(DOMAIN, 100.0, model.terms)
+        assert model.values == pytest.approx(again.values, rel=1e-12)
+    assert sorted(set(combined)) == [0, 8, 16, 32]
+
+
+def test_readers_and_an_updater_do_not_disturb_each_other() -> None:
+    query = LinearQuery.cells(DOMAIN, {"a": (1, 2), "d": (0, 0)})
+    model = spread(6)
+    expected, found, stop = model.values, set[bytes](), threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            found.add(model.values.tobytes())
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for _ in range(300):
+        step(model, query, learning_rate=1.0, increase=True)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert found == {expected.tobytes()}
+
+
+def test_large_duals_that_cancel_leave_what_they_leave() -> None:
+    # Measurements that contradict each other end in such duals; one after the other they would overflow.
+    query = LinearQuery.cells(DOMAIN, {"a": (1, 2)})
+    terms: list[Term] = [
+        QueryTerm(query, -2000.0),
+        MarginalTerm(("a",), np.array([0.0, 2000.0, 2000.0, 0.0, 0.0])),
+    ]
+    model = DenseDistribution.of_terms(DOMAIN, 240.0, terms)
+    assert model.values == pytest.approx(np.full(DOMAIN.shape, 2.0))
+
+
+def test_answers_over_scopes_too_long_for_a_marginal_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(3)
+    queries = [
+        LinearQuery.cells(DOMAIN, {"a": (1, 2), "c": (0, 1)}),
+        LinearQuery(DOMAIN, (Factor(("a", "c"), generator.integers(0, UNITS, (5, 4))),)),
+        LinearQuery(DOMAIN, (Factor(NAMES, generator.integers(0, UNITS, DOMAIN.shape)),)),
+    ]
+    expected = [spread(2).answer(query) for query in queries]
+    monkeypatch.setattr("pmw.model.dense._MOST_CACHED_CELLS", 0)
+    assert [spread(2).answer(query) for query in queries] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_pickled_distribution_has_the_same_bits() -> None:
+    model = step(spread(1), LinearQuery.cells(DOMAIN, {"d": (1, 1)}), learning_rate=0.3, increase=True)
+    again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
+    assert np.array_equal(again.values, model.values)
 
 
 def test_a_model_needs_something_to_spread() -> None:

@@ -68,7 +68,7 @@ def test_a_step_lowers_the_potential_by_what_hoeffdings_lemma_says(seed: int, et
     truth = generator.random(DOMAIN.shape)
     truth /= truth.sum()
     start = generator.random(DOMAIN.shape)
-    model = DenseDistribution(DOMAIN, 1.0, (), start / start.sum())
+    model = DenseDistribution.of_terms(DOMAIN, 1.0, [MarginalTerm(DOMAIN.names, np.log(start))])
     inside = np.zeros(DOMAIN.shape)
     inside[1:3, 0, :] = 1
     gap = float((inside * (truth - model.values)).sum())

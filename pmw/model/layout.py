@@ -1,0 +1,144 @@
+"""Layouts: in which order the attributes of a dense array stand in memory.
+
+A box that narrows the leading axes is one run of memory; a box that narrows the last ones touches every cache
+line of the array. So the attributes that measured questions narrow most stand first. Nothing outside the
+dense model sees the order: scopes, marginals and rows keep the declared one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model.distribution import QueryTerm, Term
+from queries.domain import Domain
+from queries.linear import LinearQuery
+
+__all__ = [
+    "choose_layout",
+    "Layout",
+    "project",
+]
+
+_SHORT = 2**12  # cells: below this, loops over the last axes cost more than the numbers in them
+_LARGEST_TABLE = 2**20  # cells of a table that is written out along the last axes
+_WHOLE = slice(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """An order of a domain's attributes in memory.
+
+    Args:
+        domain: the declared attributes.
+        names: all of them, the slowest axis first.
+    """
+
+    domain: Domain
+    names: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells per axis."""
+        return tuple(self.domain[name].size for name in self.names)
+
+    def index(self, query: LinearQuery) -> tuple[slice, ...]:
+        """Return the slices of a query's bounding box."""
+        slices = dict(zip(query.scope, query.box, strict=True))
+        return tuple([slices.get(name, _WHOLE) for name in self.names])
+
+    def spread(
+        self, scope: Sequence[str], table: NDArray[np.float64], shape: tuple[int, ...]
+    ) -> NDArray[np.float64]:
+        """Return a table over a scope so that it broadcasts over the array, or over a box of it.
+
+        Along the last axes it is repeated where it changes along them, which makes the inner loops long.
+
+        Args:
+            scope: attribute names in declared order.
+            table: float64, one axis per attribute of the scope.
+            shape: cells per axis of the array, or of the box, in this layout.
+        """
+        places = [scope.index(name) for name in self.names if name in scope]
+        lengths = dict(zip(scope, table.shape, strict=True))
+        ready = table.transpose(places).reshape([lengths.get(name, 1) for name in self.names])
+        start, run = len(shape), 1
+        while start > 0 and run < _SHORT:
+            start -= 1
+            run *= shape[start]
+        lead = ready.shape[:start]
+        if math.prod(ready.shape[start:]) == 1 or math.prod(lead) * run > _LARGEST_TABLE:
+            return ready
+        whole = lead + shape[start:]
+        return np.ascontiguousarray(np.broadcast_to(ready, whole))
+
+    def project(self, values: NDArray[np.float64], scope: Sequence[str]) -> NDArray[np.float64]:
+        """Return the sums over a scope, one axis per attribute in declared order: float64, an own array.
+
+        Args:
+            values: float64, contiguous, in this layout.
+            scope: attribute names in declared order.
+        """
+        kept = [axis for axis, name in enumerate(self.names) if name in scope]
+        sums = project(values, kept)
+        stored = [self.names[axis] for axis in kept]
+        return np.array(sums.transpose([stored.index(name) for name in scope]), order="C")
+
+    def declared(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return a view of an array in the declared order of attributes."""
+        return values.transpose([self.names.index(name) for name in self.domain.names])
+
+
+def choose_layout(domain: Domain, terms: Sequence[Term]) -> Layout:
+    """Return the layout for a model: first the attributes that its queries narrow most.
+
+    A query narrows an attribute by ln(cells / cells inside its box); ties keep the declared order. The choice
+    depends on the measured queries alone, in order, which a session file keeps: after a crash the same model
+    has the same layout and so, to the last bit, the same sums. Questions that were only asked do not count.
+
+    Args:
+        domain: the declared attributes.
+        terms: the factors of the model.
+    """
+    narrowed = dict.fromkeys(domain.names, 0.0)
+    for term in terms:
+        if isinstance(term, QueryTerm):
+            for name, cells in zip(term.query.scope, term.query.box, strict=True):
+                narrowed[name] += math.log(domain[name].size / (cells.stop - cells.start))
+    return Layout(domain, tuple(sorted(domain.names, key=lambda name: -narrowed[name])))
+
+
+def project(values: NDArray[np.float64], axes: Sequence[int]) -> NDArray[np.float64]:
+    """Sum out all axes but the given ones, leading axes first (3 to 5 times faster than one call).
+
+    Args:
+        values: float64, contiguous.
+        axes: axes to keep, ascending.
+
+    Returns:
+        float64, one axis per kept axis; the array itself where every axis is kept.
+    """
+    shape = values.shape
+    kept = set(axes)
+    result = values
+    axis = 0
+    position = 0
+    while axis < len(shape):
+        end = axis + 1
+        while end < len(shape) and (end in kept) == (axis in kept):
+            end += 1
+        if axis in kept:
+            position += end - axis
+        else:
+            # Merge the run of axes to be summed, then sum it; what lies before it is already small.
+            while end > axis + 1 and end < len(shape) and math.prod(shape[end:]) < _SHORT:
+                end -= 1  # the last axes of the run are summed next, from little
+            lead, tail = result.shape[:position], result.shape[position + end - axis :]
+            merged = result.reshape(*lead, math.prod(shape[axis:end]), *tail)
+            result = np.add.reduce(merged, axis=position)
+        axis = end
+    return np.asarray(result, dtype=np.float64)

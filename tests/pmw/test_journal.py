@@ -1,0 +1,104 @@
+"""The journal: a session that is read back from its file has the bits that it had."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.model.layout import choose_layout
+from pmw.session import read_session
+from pmw.state import PublicState
+from queries import Domain, LinearQuery, random_conjunctions
+
+
+def questions(domain: Domain) -> list[LinearQuery]:
+    """Return narrow questions on the last attributes, and others."""
+    last = [
+        LinearQuery.cells(domain, {"region": (cell, cell), "member": (flag, flag)})
+        for cell in range(4)
+        for flag in range(2)
+    ]
+    return [*last, *random_conjunctions(domain, 40, seed=5), *reversed(last)]
+
+
+def same_bits(first: PublicState, second: PublicState) -> bool:
+    same_answers = all(
+        first.model.answer(query) == second.model.answer(query) for query in questions(first.domain)
+    )
+    same_cells = np.array_equal(first.model.values, second.model.values)
+    return first.version == second.version and same_answers and same_cells
+
+
+@pytest.fixture(params=pmw.UpdateRule)
+def states(
+    request: pytest.FixtureRequest, frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> list[PublicState]:
+    """Ask until the model was corrected 25 times, and return the state after each question."""
+    options = pmw.Options(threshold=0.5, update_limit=30, update=request.param)
+    path = tmp_path / "study.pmw"
+    with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, path=path, options=options) as session:
+        found = [session.state]
+        for query in itertools.islice(itertools.cycle(questions(domain)), 2000):
+            if session.state.version == 25:
+                break
+            session.ask(query, fresh=True)
+            found.append(session.state)
+            if session.state.version % 7 == 0:
+                assert same_bits(read_session(path)[0], session.state)
+    model = session.state.model
+    assert session.state.version == 25
+    assert choose_layout(domain, model.terms[: model.combined]).names != domain.names
+    return found
+
+
+def test_a_resumed_session_has_the_same_model_to_the_last_bit(
+    states: list[PublicState], frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    first = states[-1].model.values  # made again from its terms, should the array be elsewhere
+    with pmw.resume_session(tmp_path / "study.pmw", frame) as session:
+        assert np.array_equal(session.state.model.values, first)
+        assert same_bits(session.state, states[-1])
+        for query in questions(domain)[:5]:  # goes on
+            session.ask(query, fresh=True)
+        assert same_bits(read_session(tmp_path / "study.pmw")[0], session.state)
+
+
+def test_without_its_snapshot_a_session_has_the_same_model_to_the_last_bit(
+    states: list[PublicState], tmp_path: Path
+) -> None:
+    with sqlite3.connect(tmp_path / "study.pmw") as connection:
+        assert connection.execute("SELECT count(*) FROM snapshots").fetchone() == (1,)
+        connection.execute("DELETE FROM snapshots")
+    connection.close()
+    assert same_bits(read_session(tmp_path / "study.pmw")[0], states[-1])
+
+
+def test_earlier_states_still_answer_as_they_did(states: list[PublicState]) -> None:
+    query = questions(states[0].domain)[0]
+    answers = [state.model.answer(query) for state in states]
+    assert len(set(answers)) > 20
+    assert [state.model.marginal(()).item() for state in states] == pytest.approx(
+        [state.total.value for state in states]
+    )
+    assert [state.model.answer(query) for state in states] == answers
+
+
+def test_a_session_whose_domain_is_beyond_the_limit_is_refused_before_it_goes_on(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.pmw"
+    pmw.open_session(frame, domain, epsilon=1, path=path).close()
+    content = path.read_bytes()
+    monkeypatch.setattr("pmw.model.dense.LARGEST_DENSE_DOMAIN", 239)
+    for go_on in (pmw.resume_session, read_session):
+        with pytest.raises(pmw.BudgetError, match="has 240 cells; a dense model holds at most 239"):
+            go_on(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == content
+    pmw.resume_session(path, frame).close()
