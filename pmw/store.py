@@ -14,7 +14,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -295,45 +294,24 @@ class SessionStore:
         with self._guarded():
             return self._connection.execute(f"{statement} ORDER BY sequence").fetchall()
 
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._connection, self._name)
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """BEGIN IMMEDIATE … COMMIT, or ROLLBACK where anything fails."""
+        with self._guarded():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                raise
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise _own_error(error, self._name) from None
-
-
-class _Transaction:
-    """BEGIN IMMEDIATE … COMMIT, or ROLLBACK where anything fails."""
-
-    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
-        self._connection = connection
-        self._name = name
-
-    def __enter__(self) -> None:
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise _own_error(error, self._name) from None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if error is None:
-                self._connection.execute("COMMIT")
-                return
-        except sqlite3.Error as failure:
-            error = failure
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.execute("ROLLBACK")
-        if isinstance(error, sqlite3.Error):
             raise _own_error(error, self._name) from None
 
 
