@@ -36,6 +36,7 @@ from pmw.mechanism import (
     OpeningDraws,
     Proposal,
     correct,
+    opening_entries,
     settle_opening,
 )
 from pmw.model import DenseDistribution, MarginalTerm, QueryMeasurement, QueryTerm, Term
@@ -43,6 +44,7 @@ from pmw.planning import choose_filter
 from pmw.policy import Contract, OpeningPlan
 from pmw.sparse_vector import NoisyThreshold
 from pmw.state import PublicState, SecretState
+from pmw.status import History
 from pmw.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
 from queries.linear import LinearQuery
 
@@ -53,6 +55,7 @@ __all__ = [
     "first_facts",
     "ledger_rows",
     "load_contract",
+    "load_history",
     "load_secret",
     "load_state",
     "opening_outcome",
@@ -60,6 +63,8 @@ __all__ = [
     "read_answer",
     "secret_facts",
 ]
+
+_MOST_POINTS = 2000  # of a history
 
 
 def first_facts(
@@ -168,6 +173,16 @@ def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
     """Return what was fixed at opening, and the noise of the opening measurements."""
     contract = read_contract(_fact(store, "contract"))
     return contract, read_opening_plan(_fact(store, "opening_plan"))
+
+
+def load_history(store: SessionStore) -> History:
+    """Return how the budget was spent, from the opening on; a long history is thinned to 2,000 points."""
+    contract, plan = load_contract(store)
+    ledger = choose_filter(contract.domain, contract.budget, contract.options)
+    for entry in opening_entries(plan, contract.options):
+        ledger = ledger.charge(entry.charge)
+    answers, shares = zip((0, ledger.share), *store.shares(_MOST_POINTS), strict=True)
+    return History(np.array(answers), np.array(shares))
 
 
 def load_secret(store: SessionStore) -> SecretState:

@@ -19,7 +19,7 @@ from pmw.answers import Answer
 from pmw.data import Table, TableFile, as_source, as_table_file
 from pmw.engine import Ask, Deliver, Engine, next_seed
 from pmw.errors import BudgetError, NoiseError, SessionError
-from pmw.journal import first_facts, load_state
+from pmw.journal import first_facts, load_history, load_state
 from pmw.locking import SessionLock
 from pmw.model import check_dense_size
 from pmw.planning import choose_filter, plan_opening
@@ -28,7 +28,7 @@ from pmw.privacy import Budget, NeighboringRelation, Number
 from pmw.randomness import fresh_seed
 from pmw.release import RowPlan, export_csv, synthetic_frame
 from pmw.state import PublicState
-from pmw.status import Status, status_of
+from pmw.status import History, Status, status_of
 from pmw.store import SessionStore
 from queries.domain import Domain
 from queries.errors import QueryError
@@ -37,10 +37,12 @@ from queries.parsing import Question, parse_where
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 __all__ = [
     "Asked",
     "open_session",
+    "read_history",
     "read_session",
     "remembered_table",
     "resume_session",
@@ -141,6 +143,19 @@ def read_session(path: str | Path) -> tuple[PublicState, Status]:
         store.close()
 
 
+def read_history(path: str | Path) -> History:
+    """Return how the budget of a session in a file was spent, while others may be using it.
+
+    Raises:
+        SessionCorruptError: the file is no session.
+    """
+    store = SessionStore.open(Path(path))
+    try:
+        return load_history(store)
+    finally:
+        store.close()
+
+
 def remembered_table(path: str | Path) -> TableFile | None:
     """Return where a session's table was when it opened, or None for a table in memory."""
     store = SessionStore.open(Path(path))
@@ -226,6 +241,30 @@ class Session:
         """Return where the session stands."""
         with self._turn:
             return status_of(self.state, self._open_store().asked())
+
+    def plot(self, path: str | Path | None = None, *, force: bool = False) -> Figure:
+        """Return a picture of the session, made of public state alone; free.
+
+        It shows released marginals beside the model's, the budget over time, and how far the model lies from
+        what was measured.
+
+        Args:
+            path: where to write it too: a PNG, PDF or SVG file.
+            force: overwrite an existing file.
+
+        Raises:
+            ReleaseError: matplotlib is not installed, or the file cannot be written.
+        """
+        from pmw.plots import check_target, status_figure, write_figure
+
+        if path is not None:
+            check_target(Path(path), force=force)
+        with self._turn:
+            state, history = self.state, load_history(self._open_store())
+        figure = status_figure(state, history)
+        if path is not None:
+            write_figure(figure, Path(path), force=force)
+        return figure
 
     def synthetic_records(
         self, rows: int | None = None, *, seed: int | None = None, independent: bool = False
