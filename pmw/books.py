@@ -1,29 +1,62 @@
-"""Books: a session file in the hands of its custodian, who reads its ledger, verifies it and closes it.
+"""Books: a session file that is read while others may be using it, verified, or closed for good.
 
 Reading and verifying take no lock, so they work while the session is in use.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 
-from pmw.data import Table
+from pmw.data import Table, TableFile
 from pmw.engine import Engine, abandon
 from pmw.errors import DataError
-from pmw.journal import load_ledger
+from pmw.journal import load_history, load_ledger, load_state
 from pmw.ledger import Ledger
 from pmw.locking import SessionLock
-from pmw.status import Status, status_of
+from pmw.state import PublicState
+from pmw.status import History, Status, status_of
 from pmw.store import SessionStore
 from pmw.verification import Verification, verify
 
 __all__ = [
     "is_closed",
+    "read_history",
     "read_ledger",
+    "read_session",
+    "remembered_table",
     "seal_session",
     "verify_session",
 ]
+
+
+def read_session(path: str | Path) -> tuple[PublicState, Status]:
+    """Return the public state and status of a session in a file, while others may be using it.
+
+    Raises:
+        SessionCorruptError: the file is no session, or its opening was never finished.
+    """
+    with closing(SessionStore.open(Path(path))) as store:
+        state = load_state(store)
+        return state, status_of(state, store.asked())
+
+
+def read_history(path: str | Path) -> History:
+    """Return how the budget of a session in a file was spent, while others may be using it.
+
+    Raises:
+        SessionCorruptError: the file is no session.
+    """
+    with closing(SessionStore.open(Path(path))) as store:
+        return load_history(store)
+
+
+def remembered_table(path: str | Path) -> TableFile | None:
+    """Return where a session's table was when it opened, or None for a table in memory."""
+    with closing(SessionStore.open(Path(path))) as store:
+        form = json.loads(store.meta("data") or "null")
+        return None if form is None else TableFile.from_dict(form)
 
 
 def read_ledger(path: str | Path) -> Ledger:

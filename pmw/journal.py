@@ -38,6 +38,7 @@ from pmw.mechanism import (
     Proposal,
     abandoned_entry,
     correct,
+    opening_entries,
     released_total,
     settle_opening,
 )
@@ -53,6 +54,7 @@ from pmw.planning import choose_filter
 from pmw.policy import Contract, OpeningPlan, QueryTestPlan, UpdateRule
 from pmw.sparse_vector import NoisyThreshold
 from pmw.state import PublicState, SecretState
+from pmw.status import History
 from pmw.store import IntentRow, LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
 from queries.linear import LinearQuery
 
@@ -64,6 +66,7 @@ __all__ = [
     "first_facts",
     "ledger_rows",
     "load_contract",
+    "load_history",
     "load_ledger",
     "load_plan",
     "load_secret",
@@ -76,6 +79,8 @@ __all__ = [
     "read_opening",
     "secret_facts",
 ]
+
+_MOST_POINTS = 2000  # of a history
 
 
 def first_facts(
@@ -252,6 +257,16 @@ def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningD
 def read_measured(contract: Contract, row: MeasurementRow) -> QueryMeasurement:
     """Return the measured query of a row."""
     return read_query(contract.domain, json.loads(row.what), row.units, json.loads(row.noise))
+
+
+def load_history(store: SessionStore) -> History:
+    """Return how the budget was spent, from the opening on; a long history is thinned to 2,000 points."""
+    contract, plan = load_contract(store)
+    ledger = choose_filter(contract.domain, contract.budget, contract.options)
+    for entry in opening_entries(plan, contract.options):
+        ledger = ledger.charge(entry.charge)
+    answers, shares = zip((0, ledger.share), *store.shares(_MOST_POINTS), strict=True)
+    return History(np.array(answers), np.array(shares))
 
 
 def load_secret(store: SessionStore) -> SecretState:

@@ -6,7 +6,6 @@ itself. In memory or in a file it behaves alike: both keep their journal in SQLi
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pmw.answer_table import Answers
 from pmw.answers import Answer
-from pmw.data import Table, TableFile, as_source, as_table_file
+from pmw.data import Table, as_source, as_table_file
 from pmw.engine import Ask, Deliver, Engine, next_seed
 from pmw.errors import NoiseError, SessionError
-from pmw.journal import first_facts, load_ledger, load_state
+from pmw.journal import first_facts, load_history, load_ledger
 from pmw.ledger import Ledger
 from pmw.locking import SessionLock
 from pmw.markup import html_table
@@ -42,12 +41,11 @@ from queries.parsing import Question, parse_sql, parse_where
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 __all__ = [
     "Asked",
     "open_session",
-    "read_session",
-    "remembered_table",
     "resume_session",
     "Session",
 ]
@@ -132,30 +130,6 @@ def resume_session(path: str | Path, data: Table | None = None) -> Session:
     except BaseException:
         lock.release()
         raise
-
-
-def read_session(path: str | Path) -> tuple[PublicState, Status]:
-    """Return the public state and status of a session in a file, while others may be using it.
-
-    Raises:
-        SessionCorruptError: the file is no session, or its opening was never finished.
-    """
-    store = SessionStore.open(Path(path))
-    try:
-        state = load_state(store)
-        return state, status_of(state, store.asked())
-    finally:
-        store.close()
-
-
-def remembered_table(path: str | Path) -> TableFile | None:
-    """Return where a session's table was when it opened, or None for a table in memory."""
-    store = SessionStore.open(Path(path))
-    try:
-        form = json.loads(store.meta("data") or "null")
-        return None if form is None else TableFile.from_dict(form)
-    finally:
-        store.close()
 
 
 class Session:
@@ -287,6 +261,30 @@ class Session:
         with self._turn:
             self._open_store()
             self._engine.seal()
+
+    def plot(self, path: str | Path | None = None, *, force: bool = False) -> Figure:
+        """Return a picture of the session, made of public state alone; free.
+
+        It shows released marginals beside the model's, the budget over time, and how far the model lies from
+        what was measured.
+
+        Args:
+            path: where to write it too: a PNG, PDF or SVG file.
+            force: overwrite an existing file.
+
+        Raises:
+            ReleaseError: matplotlib is not installed, or the file cannot be written.
+        """
+        from pmw.plots import check_target, status_figure, write_figure
+
+        if path is not None:
+            check_target(Path(path), force=force)
+        with self._turn:
+            state, history = self.state, load_history(self._open_store())
+        figure = status_figure(state, history)
+        if path is not None:
+            write_figure(figure, Path(path), force=force)
+        return figure
 
     def synthetic_records(
         self, rows: int | None = None, *, seed: int | None = None, independent: bool = False

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pmw.markup import html_table
 from pmw.release import guarantee
 from pmw.state import PublicState
 
 __all__ = [
+    "History",
     "Status",
     "status_of",
     "status_rows",
@@ -56,6 +60,29 @@ class Status:
 
     def _repr_html_(self) -> str:
         return html_table((), [(name, str(value)) for name, value in self.to_dict().items()], "Session")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """How the budget was spent while questions were answered.
+
+    Args:
+        answers: int64, shape (k,), numbers of answers so far, increasing from 0; repeats are not counted.
+        shares: float64, shape (k,), part of the cap that was spent by then, in [0, 1].
+    """
+
+    answers: NDArray[np.int64]
+    shares: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "answers", _read_only(self.answers, np.int64))
+        object.__setattr__(self, "shares", _read_only(self.shares, np.float64))
+
+
+def _read_only(values: Any, kind: type[np.generic]) -> NDArray[Any]:
+    copy = np.array(values, dtype=kind)
+    copy.flags.writeable = False
+    return copy
 
 
 def status_of(state: PublicState, queries_answered: int) -> Status:

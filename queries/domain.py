@@ -231,20 +231,9 @@ class CategoricalAttribute(_Cells):
                 f"attribute {self.name!r}: values must list at least one value, got none", key="values"
             )
         for value in values:
-            if not isinstance(value, str | int):
-                raise DomainError(
-                    f"attribute {self.name!r}: values must be strings, integers or booleans, got {value!r}",
-                    key="values",
-                )
-            if isinstance(value, str) and not _is_encodable(value):
-                raise DomainError(
-                    f"attribute {self.name!r}: values must be valid Unicode text, got {value!a}", key="values"
-                )
-            if value == "":
-                raise DomainError(
-                    f"attribute {self.name!r}: an empty text is no value; declare missing = true instead",
-                    key="values",
-                )
+            fault = _value_fault(value)
+            if fault:
+                raise DomainError(f"attribute {self.name!r}: {fault}", key="values")
         texts = [canonical_text(value) for value in values]
         if len(set(texts)) != len(texts):
             twice = next(text for text in texts if texts.count(text) > 1)
@@ -293,6 +282,15 @@ def _is_finite(number: float) -> bool:
         return math.isfinite(number)
     except OverflowError:
         return False
+
+
+def _value_fault(value: object) -> str | None:
+    """Return why a text, integer or boolean cannot be a declared value, or None where it can."""
+    if not isinstance(value, str | int):
+        return f"values must be strings, integers or booleans, got {value!r}"
+    if isinstance(value, str) and not _is_encodable(value):
+        return f"values must be valid Unicode text, got {value!a}"
+    return "an empty text is no value; declare missing = true instead" if value == "" else None
 
 
 def _is_encodable(text: str) -> bool:

@@ -54,9 +54,9 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
 
     The files are public: they are made from released numbers alone and cost nothing.
     """
+    from pmw.books import read_session
     from pmw.cli.texts import json_line, say
     from pmw.release import RowPlan, export
-    from pmw.session import read_session
 
     rows, method, seed = given["rows"], given["method"], given["seed"]
     plan = None

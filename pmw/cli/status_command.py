@@ -18,17 +18,46 @@ __all__ = [
 Examples:
   pmw status study.pmw
   pmw status study.pmw --json
+  pmw status study.pmw --plot study.png
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw marginals, budget and fit too: a PNG, PDF or SVG file. Needs the extra 'plots'.",
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def command(session: Path, as_json: bool) -> None:
+def command(session: Path, plot: Path | None, force: bool, as_json: bool) -> None:
     """Show the guarantee of SESSION, what was spent and how many questions were answered.
 
-    It reads public state only, needs no table, and works while the session is in use.
+    It reads public state only, needs no table, and works while the session is in use. A picture made with
+    --plot is public too, and costs nothing.
     """
+    from pmw.books import read_session
     from pmw.cli.texts import say, status_json, status_text
-    from pmw.session import read_session
 
+    if plot is None and force:
+        raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
+    if plot is not None:
+        _check(plot, session, force)
     state, status = read_session(session)
+    if plot is not None:
+        from pmw.books import read_history
+        from pmw.plots import status_figure, write_figure
+
+        write_figure(status_figure(state, read_history(session)), plot, force=force)
     say(status_json(status) if as_json else status_text(state, status))
+    if plot is not None and not as_json:
+        say(f"Wrote {plot}.")
+
+
+def _check(plot: Path, session: Path, force: bool) -> None:
+    """Refuse a picture that cannot or must not be written, before the session is read."""
+    from pmw.plots import check_target
+
+    if plot.exists() and session.exists() and plot.samefile(session):
+        raise click.UsageError("the picture would overwrite the session; name another file")
+    check_target(plot, force=force)

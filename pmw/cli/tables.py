@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pmw.books import remembered_table
 from pmw.data import TableFile
-from pmw.session import remembered_table
 
 __all__ = [
     "moved_table",

@@ -1,4 +1,4 @@
-"""Pictures of a demonstration. matplotlib is optional and imported late."""
+"""Pictures of a demonstration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pmw.answers import Answer
 from pmw.demo.scores import Baseline, Scores
-from pmw.errors import DataError
+from pmw.plots import MEASURED, MODEL, new_figure, tidy, write_figure
 from pmw.state import PublicState
 
 __all__ = [
@@ -19,17 +19,18 @@ __all__ = [
     "draw_promises",
 ]
 
-_OURS, _THEIRS, _INK = "#1b6ca8", "#c8553d", "#333333"
+_OURS, _THEIRS = MODEL, MEASURED
+_WIDTH, _HEIGHT = 11, 4.2  # inches
 
 
 def draw_errors(path: Path, scores: Scores, baseline: Baseline) -> None:
     """Draw true errors against the number of questions and against each other.
 
     Raises:
-        DataError: matplotlib is not installed.
+        ReleaseError: matplotlib is not installed, or the file cannot be written.
     """
-    plot = _pyplot()
-    figure, (left, right) = plot.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    figure = new_figure(_WIDTH, _HEIGHT)
+    left, right = figure.subplots(1, 2)
     lines = (
         ("this session", scores.errors, _OURS),
         (f"{baseline.law} per question", baseline.errors, _THEIRS),
@@ -49,13 +50,13 @@ def draw_errors(path: Path, scores: Scores, baseline: Baseline) -> None:
         [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if _inside(left, tick)]
     )
     for axes, axis in ((left, left.yaxis), (right, right.xaxis)):
-        _tidy(axes)
+        tidy(axes)
         axis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.set_minor_formatter(lambda value, _: "")
     figure.legend(
         *left.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=9
     )
-    _save(plot, figure, path)
+    write_figure(figure, path, force=True)
 
 
 def _inside(axes: Any, tick: float) -> bool:
@@ -67,10 +68,10 @@ def draw_promises(path: Path, answers: Sequence[Answer], state: PublicState) -> 
     """Draw the promised error bars and the budget against the number of questions: public numbers only.
 
     Raises:
-        DataError: matplotlib is not installed.
+        ReleaseError: matplotlib is not installed, or the file cannot be written.
     """
-    plot = _pyplot()
-    figure, (left, right) = plot.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    figure = new_figure(_WIDTH, _HEIGHT)
+    left, right = figure.subplots(1, 2)
     numbers = np.arange(1, len(answers) + 1)
     ends = np.array([answer.interval or (np.nan, np.nan) for answer in answers]).reshape(-1, 2)
     left.plot(numbers, 50 * (ends[:, 1] - ends[:, 0]) / state.total.value, ".", color=_OURS, markersize=2)
@@ -80,8 +81,8 @@ def draw_promises(path: Path, answers: Sequence[Answer], state: PublicState) -> 
     right.set(xlabel="questions asked", ylabel="% of the budget spent", ylim=(0, 102))
     right.set_title("Budget", loc="left")
     for axes in (left, right):
-        _tidy(axes)
-    _save(plot, figure, path)
+        tidy(axes)
+    write_figure(figure, path, force=True)
 
 
 def _windows(
@@ -94,25 +95,3 @@ def _windows(
     centers = (np.arange(count, dtype=np.float64) + 0.5) * width
     upper: NDArray[np.float64] = np.quantile(windows, 0.95, axis=1)
     return centers, windows.mean(axis=1, dtype=np.float64), upper
-
-
-def _tidy(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
-    axes.tick_params(colors=_INK)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise DataError("pictures need matplotlib: pip install 'online-pmw[plots]'") from None
-    mpl.use("Agg")
-    import matplotlib.pyplot as plot
-
-    return plot
-
-
-def _save(plot: Any, figure: Any, path: Path) -> None:
-    figure.savefig(path, dpi=130)
-    plot.close(figure)

@@ -209,6 +209,13 @@ class SessionStore:
             for row in self._connection.execute(f"{_ANSWER} ORDER BY sequence"):
                 yield _answer(row)
 
+    def shares(self, most: int) -> list[tuple[int, float]]:
+        """Return the share spent after n answers, as (n, share), evenly thinned to ``most`` pairs."""
+        (last,) = self._one("SELECT coalesce(max(sequence), 0) FROM answers")
+        step = max(1, -(-last // most))
+        with self._guarded():
+            return self._connection.execute(_SHARES, (last, step, step)).fetchall()
+
     def save_snapshot(self, version: int, duals: NDArray[np.float64]) -> None:
         """Keep the model's dual numbers as a cache; only the newest are kept."""
         raw = np.ascontiguousarray(duals, dtype="<f8").tobytes()
@@ -300,6 +307,11 @@ class SessionStore:
             raise own_error(error, self._name) from None
 
 
+# Looks up every so manyth row by its number, from the last one down, so that a long table is not read.
+_SHARES = (
+    "WITH RECURSIVE steps(place) AS (SELECT ? UNION ALL SELECT place - ? FROM steps WHERE place > ?)"
+    " SELECT sequence, share FROM steps JOIN answers ON sequence = place ORDER BY sequence"
+)
 _ANSWER = (
     "SELECT request_id, query_key, query, count, low, high, confidence, source, version, share FROM answers"
 )

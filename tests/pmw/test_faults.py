@@ -23,12 +23,12 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.books import read_session
 from pmw.data import MemorySource
 from pmw.encoding import read_noise, read_proposal
 from pmw.journal import load_secret, load_state
 from pmw.mechanism import draw_tests
 from pmw.randomness import BitSource
-from pmw.session import read_session
 from pmw.store import IntentRow, SessionStore
 from queries import Domain, random_conjunctions, save_schema
 

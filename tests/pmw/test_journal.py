@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.books import read_session
 from pmw.model.layout import choose_layout
-from pmw.session import read_session
 from pmw.state import PublicState
 from queries import Domain, LinearQuery, random_conjunctions
 

@@ -16,7 +16,8 @@ import pytest
 
 import pmw
 from pmw.answers import Source
-from pmw.session import Asked, read_session
+from pmw.books import read_session
+from pmw.session import Asked
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError, all_marginals
 from queries.parsing import Question
 

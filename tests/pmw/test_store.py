@@ -68,6 +68,33 @@ def test_the_newest_answer_to_a_question_is_given(store: SessionStore) -> None:
     assert store.newest_answer(b"k" * 32) == newer
 
 
+def test_shares_are_read_in_order_and_thinned_evenly_with_the_last_one_kept(store: SessionStore) -> None:
+    assert store.shares(10) == []
+    store.finish(1, Outcome(answers=[answer_number(number) for number in range(1, 24)]))
+    assert store.shares(100) == [(number, number / 100) for number in range(1, 24)]
+    assert store.shares(23) == store.shares(100)
+    assert store.shares(10) == [(number, number / 100) for number in (2, 5, 8, 11, 14, 17, 20, 23)]
+    assert store.shares(1) == [(23, 0.23)]
+
+
+def answer_number(number: int) -> StoredAnswer:
+    return StoredAnswer(None, b"k" * 32, "{}", 1.0, None, 0.95, "synthetic", 0, number / 100)
+
+
+def test_a_long_history_is_looked_up_and_not_read(store: SessionStore) -> None:
+    store.finish(1, Outcome(answers=[answer_number(number) for number in range(1, 20_001)]))
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    store._connection.set_progress_handler(count, 1)  # called at every step of the database's machine
+    assert len(store.shares(10)) == 10
+    assert steps < 1000
+
+
 def test_a_secret_is_wiped(store: SessionStore) -> None:
     store.finish(1, FULL)
     store.finish(None, Outcome(secrets={"threshold": None}))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from pmw.session import read_session
+from pmw.books import read_session
 
 Run = Callable[..., Result]
 

@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 from click.testing import Result
 
+from pmw.books import read_session
 from pmw.locking import SessionLock
-from pmw.session import read_session, resume_session
+from pmw.session import resume_session
 
 Run = Callable[..., Result]
 OPEN = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")
@@ -144,6 +145,63 @@ def test_one_way_of_asking_and_not_two(study: Path, run: Run, arguments: tuple[s
     result = run("ask", "study.pmw", *arguments)
     assert result.exit_code == 2
     assert "give a condition, --sql, --stream or --workload, one of the four" in result.stderr
+
+
+def test_a_status_can_be_drawn(study: Path, run: Run) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
+    run("ask", "study.pmw", "age >= 40 AND member = TRUE")
+    result = run("status", "study.pmw", "--plot", "study.png")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == run("status", "study.pmw").stdout + "Wrote study.png.\n"
+    assert (study.parent / "study.png").read_bytes().startswith(b"\x89PNG")
+    again = run("status", "study.pmw", "--plot", "study.png", "--json")
+    assert again.exit_code == 1
+    assert again.stdout == ""
+    assert again.stderr == "Error: study.png exists; choose another name, or overwrite it with --force\n"
+    forced = run("status", "study.pmw", "--plot", "study.png", "--json", "--force")
+    assert forced.exit_code == 0
+    assert forced.stdout == run("status", "study.pmw", "--json").stdout
+
+
+def test_a_status_is_drawn_while_the_session_is_in_use_and_without_its_table(study: Path, run: Run) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
+    (study.parent / "people.csv").unlink()
+    with resume_session(study):
+        assert run("status", "study.pmw", "--plot", "study.svg").exit_code == 0
+    assert "<svg" in (study.parent / "study.svg").read_text()
+
+
+def test_a_picture_of_an_unknown_kind_is_refused(study: Path, run: Run) -> None:
+    result = run("status", "study.pmw", "--plot", "study.jpg")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr == "Error: expected a picture file ending in .png, .pdf or .svg, got 'study.jpg'\n"
+
+
+def test_without_matplotlib_the_status_names_the_extra(
+    study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = run("status", "study.pmw", "--plot", "study.png")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: pictures need matplotlib: pip install 'online-pmw[plots]'\n"
+    assert not (study.parent / "study.png").exists()
+    assert run("status", "study.pmw").exit_code == 0
+
+
+def test_a_picture_never_overwrites_the_session(study: Path, run: Run) -> None:
+    (study.parent / "study.png").symlink_to(study)
+    result = run("status", "study.pmw", "--plot", "study.png", "--force")
+    assert result.exit_code == 2
+    assert "the picture would overwrite the session; name another file" in result.stderr
+    assert run("status", "study.pmw").exit_code == 0
+
+
+def test_force_goes_with_a_picture(study: Path, run: Run) -> None:
+    result = run("status", "study.pmw", "--force")
+    assert result.exit_code == 2
+    assert "give --plot FILE with it" in result.stderr
 
 
 def test_the_status_has_the_documented_keys(study: Path, run: Run) -> None:

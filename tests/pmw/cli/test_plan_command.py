@@ -186,11 +186,11 @@ def test_a_schema_fault_and_a_domain_too_large_are_named(people: Path, run: Run)
     Path("bad.toml").write_text('[[attributes]]\nname = "a"\nkind = "colour"\n')
     result = run(*PLAN, "--epsilon", "1", "--schema", "bad.toml")
     assert result.exit_code == 1
-    assert "attribute 1 (line 1)" in result.stderr
+    assert "bad.toml, line 3: attribute 'a': expected kind" in result.stderr
     save_schema(Domain(tuple(IntegerAttribute(name, 0, 999) for name in "abc")), "large.toml")
     result = run(*PLAN, "--epsilon", "1", "--schema", "large.toml")
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        "Error: the domain has 1e+09 cells; a dense model holds at most 100,000,000"
+        "Error: the domain has 1,000,000,000 cells; a dense model holds at most 100,000,000"
     )
     assert len(result.stderr.splitlines()) == 1

@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
+from pmw.books import read_session
 from pmw.cli import main
 from pmw.demo.scores import noise_per_query, score
 from pmw.demo.table import fertility_domain
-from pmw.session import open_session, read_session
+from pmw.session import open_session
 from queries import Domain, save_schema
 
 pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")

@@ -1,0 +1,337 @@
+"""Pictures: the panels show released numbers, and files are written whole or not at all."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.books import read_history, read_session
+from pmw.errors import ReleaseError
+from pmw.model import half_width
+from pmw.plots import compare_marginals, farthest, new_figure, paid_deviations, status_figure, write_figure
+from pmw.state import PublicState
+from pmw.status import History
+from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, random_conjunctions
+
+pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
+
+NOTHING_ASKED = History(np.array([0]), np.array([0.11]))
+
+
+def opened(frame: pd.DataFrame, domain: Domain, **options: Any) -> pmw.Session:
+    return pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=5, **options))
+
+
+@pytest.fixture
+def session(frame: pd.DataFrame, domain: Domain) -> pmw.Session:
+    session = opened(frame, domain)
+    session.ask_all(list(random_conjunctions(domain, 60, seed=2)))
+    return session
+
+
+def panel(figure: Any, title: str) -> Any:
+    (found,) = [axes for axes in figure.axes if axes.get_title("left").startswith(title)]
+    return found
+
+
+def titles(figure: Any) -> list[str]:
+    return [axes.get_title("left") for axes in figure.axes if axes.get_visible()]
+
+
+def draw(figure: Any) -> None:
+    """Lay a figure out, so that ticks have their labels and texts their places."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.draw_without_rendering()
+
+
+def words(figure: Any) -> str:
+    """Return every text of a figure."""
+    from matplotlib.text import Text
+
+    draw(figure)
+    return "\n".join(text.get_text() for text in figure.findobj(Text))
+
+
+def centers_and_ends(axes: Any) -> tuple[Any, Any]:
+    """Return the points of the one error bar series of a panel, and the ends of its bars."""
+    (container,) = [one for one in axes.containers if one.get_label() == "measured"]
+    line, _, (bars,) = container
+    return np.array(line.get_xydata()), np.array(bars.get_segments())
+
+
+def test_a_column_panel_shows_the_model_and_the_measured_marginal_with_its_error_bars(
+    session: pmw.Session,
+) -> None:
+    state = session.state
+    axes = panel(session.plot(), "age")
+    share = 100 / state.total.value
+    heights = [bar.get_height() for bar in axes.patches]
+    assert heights == pytest.approx(share * state.model.marginal(("age",)))
+    (measured,) = [one for one in state.opening if one.scope == ("age",)]
+    points, ends = centers_and_ends(axes)
+    assert points[:, 1] == pytest.approx(share * measured.values)
+    width = half_width(measured.noise, 0.95)
+    assert ends[:, 1, 1] - ends[:, 0, 1] == pytest.approx(np.full(10, 2 * share * width))
+
+
+def test_a_bar_panel_names_every_cell(session: pmw.Session) -> None:
+    state = session.state
+    axes = panel(session.plot(), "region")
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["north", "east", "south", "west", "(missing)", "(other)"]
+    share = 100 / state.total.value
+    lengths = [bar.get_width() for bar in axes.patches]
+    assert lengths == pytest.approx(share * state.model.marginal(("region",)))
+    (measured,) = [one for one in state.opening if one.scope == ("region",)]
+    points, _ = centers_and_ends(axes)
+    assert points[:, 0] == pytest.approx(share * measured.values)
+    assert axes.get_xlabel() == "% of all records"
+
+
+def test_the_budget_panel_shows_the_share_after_each_answer(frame: pd.DataFrame, domain: Domain) -> None:
+    with opened(frame, domain) as session:
+        at_opening = session.state.ledger.share
+        queries = list(dict.fromkeys(random_conjunctions(domain, 40, seed=2)))
+        shares = [session.ask(query).spent.share for query in queries]
+        session.ask(queries[0])  # a repeat adds no point
+        figure = session.plot()
+    axes = panel(figure, "Budget: ")
+    steps = axes.lines[1].get_xydata()
+    assert steps[:, 0].tolist() == list(range(len(steps)))
+    assert steps[0, 1] == pytest.approx(100 * at_opening)
+    assert set(np.round(steps[1:, 1], 6)) == set(np.round(100 * np.array(shares), 6))
+    assert np.all(np.diff(steps[:, 1]) >= 0)
+    assert axes.get_title("left") == f"Budget: {100 * shares[-1]:.1f} % spent, 11.0 % at opening"
+    assert "the cap: epsilon = 1, delta = 1e-09" in words(figure)
+
+
+def test_the_fit_panel_shows_distances_in_standard_deviations(frame: pd.DataFrame, domain: Domain) -> None:
+    with opened(frame, domain, update_limit=3, threshold=0.5) as session:
+        session.ask_all(list(random_conjunctions(domain, 60, seed=2)))
+        state = session.state
+        axes = panel(session.plot(), "Model against measurements")
+    assert len(state.measured) == 3
+    rows = [line.get_xdata() for line in axes.lines[1:]]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["age", "sex", "region", "member", "paid answers"]
+    for measured, row in zip(state.opening, rows, strict=False):
+        expected = (state.model.marginal(measured.scope) - measured.values) / np.sqrt(measured.variance)
+        assert row == pytest.approx(expected)
+    paid = state.measured[0]
+    assert rows[4][0] == pytest.approx((state.model.answer(paid.query) - paid.value) / np.sqrt(paid.variance))
+    assert rows[4] == pytest.approx(paid_deviations(state))
+    texts = [text.get_text() for text in axes.texts]
+    assert f"{np.sqrt(np.mean(rows[0] ** 2)):.2f}" in texts
+
+
+def test_of_many_paid_answers_the_newest_are_shown(frame: pd.DataFrame, domain: Domain) -> None:
+    with opened(frame, domain, update_limit=3, threshold=0.5) as session:
+        session.ask_all(list(random_conjunctions(domain, 60, seed=2)))
+        state = session.state
+    many = replace(state, measured=state.measured * 70)
+    axes = panel(status_figure(many, NOTHING_ASKED), "Model against measurements")
+    assert axes.get_yticklabels()[-1].get_text() == "newest 200 paid answers"
+    assert len(axes.lines[-1].get_xdata()) == 200
+
+
+def test_a_point_far_away_stays_inside_the_fit_panel(session: pmw.Session) -> None:
+    state = session.state
+    moved = replace(state.opening[1], units=state.opening[1].units + 2**20 * 10_000)
+    axes = panel(
+        status_figure(replace(state, opening=(state.opening[0], moved)), NOTHING_ASKED),
+        "Model against measurements",
+    )
+    low, high = axes.get_xlim()
+    values = np.concatenate([line.get_xdata() for line in axes.lines[1:3]])
+    assert values.min() < -50
+    assert low < values.min() < values.max() < high
+
+
+def test_the_header_tells_table_records_and_guarantee(frame: pd.DataFrame, domain: Domain) -> None:
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9) as session:
+        text = words(session.plot()).replace("\n", " ")
+        records = f"{session.state.total.value:,.0f}"
+    assert f"people: 4 attributes, about {records} records" in text
+    assert "Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding or removing" in text
+    assert "SEEDED" not in text
+
+
+def test_a_seeded_session_says_that_it_gives_no_privacy(session: pmw.Session) -> None:
+    text = words(session.plot())
+    assert "SEEDED NOISE: no privacy" in text
+    assert "Guarantee: none: the noise of this session is seeded" in text.replace("\n", " ")
+
+
+def test_without_one_way_measurements_the_model_stands_alone(frame: pd.DataFrame, domain: Domain) -> None:
+    with opened(frame, domain, opening=pmw.Opening.NONE) as session:
+        fresh = session.plot()
+        session.ask_all(list(random_conjunctions(domain, 200, seed=2)))
+        later = session.plot()
+        measured = len(session.state.measured)
+    assert "Synthetic marginals; no one-attribute marginal was measured" in words(fresh)
+    assert "only the number of records was measured" in words(fresh)
+    assert not any(one.get_label() == "measured" for axes in fresh.axes for one in axes.containers)
+    assert "% spent, all of it at opening" in panel(fresh, "Budget").get_title("left")
+    assert measured > 0
+    (row,) = panel(later, "Model against").lines[1:]
+    assert len(row.get_xdata()) == measured
+
+
+def wide(count: int, last: str = "income") -> tuple[pd.DataFrame, Domain]:
+    """Return records and a domain of many attributes with names that a picture might stumble over."""
+    generator = np.random.default_rng(3)
+    attributes: list[Any] = [
+        CategoricalAttribute(f"price in $ and ${number}$ and what else a name can hold", (True, False))
+        for number in range(count - 2)
+    ]
+    attributes.append(CategoricalAttribute("land", tuple("$ x_{" + str(number) for number in range(13))))
+    attributes.append(NumericAttribute(last, (-1.5, 0, 2500.5, 30000, 2e6), missing=True, other=True))
+    columns: dict[str, Any] = {attribute.name: generator.random(500) < 0.3 for attribute in attributes[:-2]}
+    columns["land"] = generator.choice(attributes[-2].values, 500)
+    columns[last] = generator.normal(1000, 3000, 500)
+    return pd.DataFrame(columns), Domain(tuple(attributes), name="a $ table $")
+
+
+@pytest.mark.parametrize(("count", "shown"), [(2, 2), (4, 4), (6, 6), (7, 6), (14, 6)])
+def test_at_most_six_marginals_are_shown_and_the_picture_says_which(
+    count: int, shown: int, tmp_path: Path
+) -> None:
+    with opened(*wide(count, "收入")) as session:
+        figure = session.plot(tmp_path / "wide.png")
+        comparisons = compare_marginals(session.state)
+    assert len(titles(figure)) == shown + 2
+    text = words(figure)
+    sentence = f"marginals of 6 of {count} attributes: where the model lies farthest from its measurement"
+    assert (sentence in text) == (count > 6)
+    assert "a $ table $: " in text
+    sizes = sorted((float(np.mean(one.distances**2)) for one in comparisons), reverse=True)
+    kept = [float(np.mean(one.distances**2)) for one in farthest(comparisons, 6)]
+    assert sorted(kept, reverse=True) == sizes[:6]
+    names = [one.attribute.name for one in farthest(comparisons, 6)]
+    assert names == [name for name in session.domain.names if name in names]
+
+
+def test_a_long_list_of_values_shows_its_largest_cells_and_says_so() -> None:
+    with opened(*wide(3)) as session:
+        axes = panel(session.plot(), "land (10 largest of 13 cells)")
+        model = session.state.model.marginal(("land",))
+    assert len(axes.patches) == 10
+    shown = [bar.get_width() * session.state.total.value / 100 for bar in axes.patches]
+    assert sorted(shown) == pytest.approx(sorted(model)[3:])
+
+
+def test_numbers_stand_at_the_ends_of_their_cells_and_special_cells_apart() -> None:
+    with opened(*wide(2)) as session:
+        axes = panel(session.plot(), "income")
+    ticks = dict(zip([label.get_text() for label in axes.get_xticklabels()], axes.get_xticks(), strict=True))
+    assert list(ticks) == ["-1.5", "0", "2500.5", "30k", "2M", "(missing)", "(other)"]
+    assert [ticks["-1.5"], ticks["2M"]] == [-0.5, 3.5]
+    assert ticks["(missing)"] > 4
+    assert ticks["(other)"] > ticks["(missing)"]
+
+
+def test_a_long_scale_has_few_ticks() -> None:
+    domain = Domain((IntegerAttribute("year", 1901, 2020, missing=True), IntegerAttribute("age", 0, 99, 10)))
+    frame = pd.DataFrame({"year": np.arange(1901, 2001), "age": np.arange(100)})
+    with opened(frame, domain) as session:
+        figure = session.plot()
+    labels = [label.get_text() for label in panel(figure, "year").get_xticklabels()]
+    assert labels == ["1901", "1921", "1941", "1961", "1981", "2001", "(missing)"]
+    labels = [label.get_text() for label in panel(figure, "age").get_xticklabels()]
+    assert labels == ["0", "20", "40", "60", "80", "100"]
+
+
+def test_labels_do_not_overlap(session: pmw.Session) -> None:
+    for figure in (session.plot(), opened(*wide(14)).plot()):
+        draw(figure)
+        for axes in figure.axes:
+            for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+                boxes = [label.get_window_extent() for label in labels if label.get_text()]
+                for one, other in pairwise(boxes):
+                    assert not one.overlaps(other), [label.get_text() for label in labels]
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml")])
+def test_the_suffix_chooses_the_kind_of_file(
+    session: pmw.Session, tmp_path: Path, name: str, start: bytes
+) -> None:
+    session.plot(tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(start)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a", ".png"])
+def test_an_unknown_suffix_is_refused(session: pmw.Session, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ReleaseError, match=r"expected a picture file ending in .png, .pdf or .svg, got "):
+        session.plot(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_file_is_kept_unless_forced(session: pmw.Session, tmp_path: Path) -> None:
+    target = tmp_path / "a.png"
+    target.write_text("precious")
+    with pytest.raises(
+        ReleaseError, match=r"a.png exists; choose another name, or overwrite it with --force"
+    ):
+        session.plot(target)
+    with pytest.raises(ReleaseError, match="exists"):
+        write_figure(new_figure(2, 2), target)
+    assert target.read_text() == "precious"
+    session.plot(target, force=True)
+    assert target.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseError, match=r"a.png: the file cannot be written: No such file or directory"):
+        write_figure(new_figure(2, 2), tmp_path / "absent" / "a.png")
+    (tmp_path / "a.png").mkdir()
+    with pytest.raises(ReleaseError, match=r"a.png: the file cannot be written: Is a directory"):
+        write_figure(new_figure(2, 2), tmp_path / "a.png", force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_without_matplotlib_the_extra_is_named(
+    session: pmw.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ReleaseError) as caught:
+        session.plot(tmp_path / "a.png")
+    assert str(caught.value) == "pictures need matplotlib: pip install 'online-pmw[plots]'"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_global_state_of_matplotlib_is_touched(session: pmw.Session, tmp_path: Path) -> None:
+    import subprocess
+
+    code = (
+        "import sys, pmw.plots; assert 'matplotlib' not in sys.modules; figure = pmw.plots.new_figure(2, 2); "
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def state_and_history(path: Path) -> tuple[PublicState, History]:
+    return read_session(path)[0], read_history(path)
+
+
+def test_a_history_read_from_the_file_ends_with_what_was_spent(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    with pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "a.pmw") as session:
+        session.ask_all(list(random_conjunctions(domain, 80, seed=2)))
+    state, history = state_and_history(tmp_path / "a.pmw")
+    assert history.answers[0] == 0
+    assert history.shares[0] == pytest.approx(0.11, abs=1e-4)
+    assert history.shares[-1] == state.ledger.share > history.shares[0]
+    with pytest.raises(ValueError, match="read-only"):
+        history.shares[0] = 0
