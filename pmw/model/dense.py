@@ -240,18 +240,22 @@ class DenseWorkspace:
         self.domain = domain
         self.total = total
         self._cells = cells
-        self._mass = cells.mass
+        self._mass: float | None = cells.mass  # None: to be summed when it is needed
         self._combined = combined
 
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
         """Return records per cell over a scope, normalised to the total: float64."""
         values = self._cells.layout.project(self._cells.values, scope)
+        if self._mass is None:
+            self._mass = float(values.sum())
         values *= self.total / self._mass
         return values
 
     def mass(self, query: LinearQuery) -> float:
         """Return the answer to a box query, in records, normalised to the total."""
         inside = self._cells.values[self._cells.layout.index(query)]
+        if self._mass is None:
+            self._mass = float(self._cells.values.sum())
         return float(inside.sum()) * (self.total / self._mass)
 
     def weight_classes(self, query: LinearQuery) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -266,12 +270,13 @@ class DenseWorkspace:
         part = self._cells.values[self._cells.layout.index(query)]
         before = float(part.sum())
         _multiply_box(part, self._cells.layout, query, dual)
-        self._mass += float(part.sum()) - before if not query.is_box else before * math.expm1(dual)
+        if self._mass is not None:
+            self._mass += before * math.expm1(dual) if query.is_box else float(part.sum()) - before
 
     def tilt_marginal(self, scope: Sequence[str], duals: NDArray[np.float64]) -> None:
         """Multiply every cell by exp(duals[its cell of the scope])."""
         _multiply_all(self._cells, scope, duals)
-        self._mass = float(self._cells.values.sum())
+        self._mass = None
 
     def freeze(self, terms: tuple[Term, ...]) -> DenseDistribution:
         """Return the distribution of the terms, of which those beyond the combined ones were multiplied in.

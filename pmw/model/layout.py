@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _SHORT = 2**12  # cells: below this, loops over the last axes cost more than the numbers in them
+_LONG = 2**9  # cells: from here on, sums of single runs of memory are the fastest
 _LARGEST_TABLE = 2**20  # cells of a table that is written out along the last axes
 _WHOLE = slice(None)
 
@@ -113,7 +114,9 @@ def choose_layout(domain: Domain, terms: Sequence[Term]) -> Layout:
 
 
 def project(values: NDArray[np.float64], axes: Sequence[int]) -> NDArray[np.float64]:
-    """Sum out all axes but the given ones, leading axes first (3 to 5 times faster than one call).
+    """Sum out all axes but the given ones, in runs: the last axes first where they are long, else the first.
+
+    That is 3 to 5 times faster than one call of ``sum``.
 
     Args:
         values: float64, contiguous.
@@ -122,6 +125,10 @@ def project(values: NDArray[np.float64], axes: Sequence[int]) -> NDArray[np.floa
     Returns:
         float64, one axis per kept axis; the array itself where every axis is kept.
     """
+    last = max(axes, default=-1) + 1
+    run = math.prod(values.shape[last:])
+    if last and run >= _LONG:
+        values = np.add.reduce(values.reshape(-1, run), axis=1).reshape(values.shape[:last])
     shape = values.shape
     kept = set(axes)
     result = values
