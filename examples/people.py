@@ -1,0 +1,41 @@
+"""Write the small made-up table of the guides: people.csv, its schema people.toml, and questions.jsonl."""
+
+import json
+
+import numpy as np
+import pandas as pd
+
+import queries
+
+generator = np.random.default_rng(1)
+COUNT = 40_000
+age = generator.integers(16, 96, COUNT)
+sex = generator.choice(["Female", "Male"], COUNT)
+region = generator.choice(["north", "south", "east", "west"], COUNT, p=[0.4, 0.3, 0.2, 0.1])
+income = np.round(generator.lognormal(9.9, 0.6, COUNT) * np.where(region == "north", 1.3, 1.0), -1)
+smoker = np.where(generator.random(COUNT) < np.where(age < 50, 0.3, 0.15), "yes", "no")
+smoker[generator.random(COUNT) < 0.02] = ""  # not everybody was asked
+people = pd.DataFrame({"age": age, "sex": sex, "region": region, "income": income, "smoker": smoker})
+people.to_csv("people.csv", index=False)
+
+domain = queries.Domain(
+    (
+        queries.IntegerAttribute("age", 18, 90),
+        queries.CategoricalAttribute("sex", ("Female", "Male")),
+        queries.CategoricalAttribute("region", ("north", "south", "east", "west"), other=True),
+        queries.NumericAttribute("income", (0, 10_000, 20_000, 30_000, 50_000, 100_000)),
+        queries.CategoricalAttribute("smoker", ("yes", "no"), missing=True),
+    ),
+    name="people",
+)
+queries.save_schema(domain, "people.toml")
+
+QUESTIONS = [
+    {"id": 1, "where": "age BETWEEN 30 AND 39 AND sex = 'Female'"},
+    {"id": 2, "where": {"age": {"ge": 65}, "smoker": {"eq": "yes"}}},
+    {"id": 3, "sql": "SELECT region, COUNT(*) FROM people WHERE smoker = 'yes' GROUP BY region"},
+    {"id": 4, "where": "age >= 30 AND sexx = 'Male'"},
+]
+with open("questions.jsonl", "w", encoding="utf-8") as stream:
+    stream.writelines(json.dumps(question) + "\n" for question in QUESTIONS)
+print(f"wrote people.csv ({len(people):,} records), people.toml and questions.jsonl")

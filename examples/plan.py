@@ -1,0 +1,21 @@
+"""Plans: what a session would give, before any data is touched."""
+
+import pmw
+import queries
+
+domain = queries.Domain(
+    (
+        queries.IntegerAttribute("age", 18, 90, width=6),
+        queries.CategoricalAttribute("sex", ("Female", "Male")),
+        queries.CategoricalAttribute("region", ("north", "south", "east", "west")),
+        queries.NumericAttribute("income", (0, 10_000, 20_000, 40_000, 80_000)),
+    ),
+    name="people",
+)
+
+print("epsilon  bound: one attribute  two or more  bought answers, each within")
+for epsilon in (0.25, 0.5, 1, 2):
+    plan = pmw.plan_session(domain, records=50_000, epsilon=epsilon, delta=1e-9).to_dict()
+    one, two = (plan["orders"][order]["bound"] for order in (1, 2))
+    vector = plan["vector"]
+    print(f"{epsilon:7}  {one:20,.0f}  {two:11,.0f}  {vector['update_limit']:14}, {vector['value_bound']:11,.0f}")
