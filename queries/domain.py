@@ -8,6 +8,7 @@ the records.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -66,9 +67,10 @@ class _Cells:
             )
         for label, flag in (("missing", self.missing), ("other", self.other)):
             if not isinstance(flag, bool):
-                raise DomainError(
-                    f"attribute {name!r}: {label} must be true or false, got {flag!r}", key=label
-                )
+                raise self._wrong(label, f"{label} must be true or false, got {flag!r}")
+
+    def _wrong(self, key: str, message: str) -> DomainError:
+        return DomainError(f"attribute {self.name!r}: {message}", key=key)
 
     @property
     def base_size(self) -> int:
@@ -105,26 +107,16 @@ class IntegerAttribute(_Cells):
         self._check()
         for label, value in (("min", self.minimum), ("max", self.maximum), ("width", self.width)):
             if isinstance(value, bool) or not isinstance(value, int):
-                raise DomainError(
-                    f"attribute {self.name!r}: {label} must be a whole number, got {value!r}", key=label
-                )
+                raise self._wrong(label, f"{label} must be a whole number, got {value!r}")
             if abs(value) > _LARGEST_INTEGER:
-                raise DomainError(f"attribute {self.name!r}: {label} must be within ±(2^53 - 1)", key=label)
+                raise self._wrong(label, f"{label} must be within ±(2^53 - 1)")
         if self.minimum > self.maximum:
-            raise DomainError(
-                f"attribute {self.name!r}: min must not exceed max, "
-                f"got min={self.minimum}, max={self.maximum}",
-                key="min",
-            )
+            raise self._wrong("min", f"min must not exceed max, got min={self.minimum}, max={self.maximum}")
         if self.width < 1:
-            raise DomainError(
-                f"attribute {self.name!r}: width must be at least 1, got width={self.width}", key="width"
-            )
+            raise self._wrong("width", f"width must be at least 1, got width={self.width}")
         if self.base_size > _MOST_CELLS:
-            raise DomainError(
-                f"attribute {self.name!r}: at most {_MOST_CELLS:,} cells, got {self.base_size:,}; "
-                "choose a larger width",
-                key="width",
+            raise self._wrong(
+                "width", f"at most {_MOST_CELLS:,} cells, got {self.base_size:,}; choose a larger width"
             )
 
     @property
@@ -163,29 +155,20 @@ class NumericAttribute(_Cells):
         self._check()
         edges = tuple(self.edges)
         if len(edges) < 2:
-            raise DomainError(
-                f"attribute {self.name!r}: edges must list at least 2 numbers, got {len(edges)}", key="edges"
-            )
+            raise self._wrong("edges", f"edges must list at least 2 numbers, got {len(edges)}")
         for edge in edges:
             if isinstance(edge, bool) or not isinstance(edge, int | float) or not _is_finite(edge):
                 shown = (
                     "a number beyond float64" if isinstance(edge, int) and edge not in (0, 1) else repr(edge)
                 )
-                raise DomainError(
-                    f"attribute {self.name!r}: edges must be finite numbers, got {shown}", key="edges"
-                )
+                raise self._wrong("edges", f"edges must be finite numbers, got {shown}")
         for low, high in pairwise(edges):
             if not float(low) < float(high):
-                raise DomainError(
-                    f"attribute {self.name!r}: edges must increase or cells overlap, got {low!r}, {high!r}",
-                    key="edges",
-                )
+                raise self._wrong("edges", f"edges must increase or cells overlap, got {low!r}, {high!r}")
         if not math.isfinite(float(edges[-1]) - float(edges[0])):
-            raise DomainError(f"attribute {self.name!r}: edges must span a finite width", key="edges")
+            raise self._wrong("edges", "edges must span a finite width")
         if len(edges) - 1 > _MOST_CELLS:
-            raise DomainError(
-                f"attribute {self.name!r}: at most {_MOST_CELLS:,} cells, got {len(edges) - 1:,}", key="edges"
-            )
+            raise self._wrong("edges", f"at most {_MOST_CELLS:,} cells, got {len(edges) - 1:,}")
         object.__setattr__(self, "edges", tuple(float(edge) for edge in edges))
 
     @property
@@ -222,33 +205,27 @@ class CategoricalAttribute(_Cells):
         self._check()
         given: object = self.values
         if isinstance(given, str):
-            raise DomainError(
-                f"attribute {self.name!r}: values must be a list, got the text {given!r}", key="values"
-            )
+            raise self._wrong("values", f"values must be a list, got the text {given!r}")
         values = tuple(self.values)
         if not values:
-            raise DomainError(
-                f"attribute {self.name!r}: values must list at least one value, got none", key="values"
-            )
+            raise self._wrong("values", "values must list at least one value, got none")
         for value in values:
-            fault = _value_fault(value)
-            if fault:
-                raise DomainError(f"attribute {self.name!r}: {fault}", key="values")
+            if not isinstance(value, str | int):
+                raise self._wrong("values", f"values must be strings, integers or booleans, got {value!r}")
+            if isinstance(value, str) and not _is_encodable(value):
+                raise self._wrong("values", f"values must be valid Unicode text, got {value!a}")
+            if value == "":
+                raise self._wrong("values", "an empty text is no value; declare missing = true instead")
         texts = [canonical_text(value) for value in values]
         if len(set(texts)) != len(texts):
-            twice = next(text for text in texts if texts.count(text) > 1)
-            raise DomainError(
-                f"attribute {self.name!r}: values must differ, got {twice!r} more than once", key="values"
-            )
+            written = Counter(texts)
+            twice = next(text for text in texts if written[text] > 1)
+            raise self._wrong("values", f"values must differ, got {twice!r} more than once")
         if len(values) > _MOST_CELLS:
-            raise DomainError(
-                f"attribute {self.name!r}: at most {_MOST_CELLS:,} values, got {len(values):,}", key="values"
-            )
+            raise self._wrong("values", f"at most {_MOST_CELLS:,} values, got {len(values):,}")
         for label, flag in (("(missing)", self.missing), ("(other)", self.other)):
             if flag and label in texts:
-                raise DomainError(
-                    f"attribute {self.name!r}: {label!r} names the special cell and is no value", key="values"
-                )
+                raise self._wrong("values", f"{label!r} names the special cell and is no value")
         object.__setattr__(self, "values", values)
 
     def _identity(self) -> tuple[object, ...]:
@@ -282,15 +259,6 @@ def _is_finite(number: float) -> bool:
         return math.isfinite(number)
     except OverflowError:
         return False
-
-
-def _value_fault(value: object) -> str | None:
-    """Return why a text, integer or boolean cannot be a declared value, or None where it can."""
-    if not isinstance(value, str | int):
-        return f"values must be strings, integers or booleans, got {value!r}"
-    if isinstance(value, str) and not _is_encodable(value):
-        return f"values must be valid Unicode text, got {value!a}"
-    return "an empty text is no value; declare missing = true instead" if value == "" else None
 
 
 def _is_encodable(text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 __all__ = [
     "line_of",
@@ -38,9 +38,9 @@ class SchemaLines:
         keys: the keys of each attribute, in order.
     """
 
-    top: dict[str, int] = field(default_factory=dict)
-    headers: list[int] = field(default_factory=list)
-    keys: list[dict[str, int]] = field(default_factory=list)
+    top: dict[str, int]
+    headers: tuple[int, ...]
+    keys: tuple[dict[str, int], ...]
 
 
 def line_of(text: str, number: int | None, key: str | None) -> int | None:
@@ -68,8 +68,10 @@ def schema_lines(text: str) -> SchemaLines:
     Args:
         text: a schema that is TOML.
     """
-    lines = SchemaLines()
-    current: dict[str, int] | None = lines.top
+    top: dict[str, int] = {}
+    headers: list[int] = []
+    keys: list[dict[str, int]] = []
+    current: dict[str, int] | None = top
     for line, statement in _statements(text):
         if not statement.startswith("["):
             if current is not None:
@@ -77,15 +79,15 @@ def schema_lines(text: str) -> SchemaLines:
             continue
         path = _path(statement)
         current = None
-        if path[0] == "attributes" and len(path) > 1 and lines.keys:
-            lines.keys[-1].setdefault(path[1], line)  # [attributes.min] is the key min of the last attribute
+        if path[0] == "attributes" and len(path) > 1 and keys:
+            keys[-1].setdefault(path[1], line)  # [attributes.min] is the key min of the last attribute
             continue
-        lines.top.setdefault(path[0], line)
+        top.setdefault(path[0], line)
         if path == ["attributes"] and statement.startswith("[["):
             current = {}
-            lines.headers.append(line)
-            lines.keys.append(current)
-    return lines
+            headers.append(line)
+            keys.append(current)
+    return SchemaLines(top, tuple(headers), tuple(keys))
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -205,11 +206,8 @@ def _chunks(connection: duckdb.DuckDBPyConnection) -> Iterator[pd.DataFrame]:
 
 def _header(file: Path, dialect: CsvDialect) -> list[str]:
     try:
-        with _bytes_of(file) as stream:
-            raw = stream.readline(_LONGEST_LINE)
-        line = raw.decode("utf-8-sig").rstrip("\r\n")
-    except (OSError, EOFError) as error:
-        raise DataError(f"{file}: the file could not be read: {error.__class__.__name__}") from None
+        with _read_bytes(file) as stream:
+            line = stream.readline(_LONGEST_LINE).decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
         raise DataError(f"{file}: expected UTF-8 text in the first line, got other bytes") from None
     fields = _split(line, dialect, None)
@@ -218,9 +216,19 @@ def _header(file: Path, dialect: CsvDialect) -> list[str]:
     return fields
 
 
-def _bytes_of(file: Path) -> BinaryIO:
+@contextmanager
+def _read_bytes(file: Path) -> Iterator[BinaryIO]:
     opener: Any = gzip.open if file.suffix.lower() == ".gz" else open
-    return cast(BinaryIO, opener(file, "rb"))
+    try:
+        with opener(file, "rb") as stream:
+            yield stream
+    except (OSError, EOFError, zlib.error) as error:  # the last two: a damaged compressed file
+        raise DataError(f"{file}: the file could not be read: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    damaged = isinstance(error, EOFError | zlib.error | gzip.BadGzipFile)
+    return "its compression is damaged" if damaged else type(error).__name__
 
 
 def malformed_lines(path: str | Path, dialect: CsvDialect | None = None) -> Iterator[int]:
@@ -237,7 +245,8 @@ def malformed_lines(path: str | Path, dialect: CsvDialect | None = None) -> Iter
     with _opened(path) as (_, file):
         chosen = dialect or CsvDialect()
         width = len(_header(file, chosen))
-        with _bytes_of(file) as raw, TextIOWrapper(raw, encoding="latin-1") as stream:  # a byte, a character
+        # In latin-1 a character stands for a byte.
+        with _read_bytes(file) as raw, TextIOWrapper(raw, encoding="latin-1") as stream:
             for number, line in enumerate(iter(lambda: _next_line(stream), None), start=1):
                 if number > 1 and line and _is_malformed(line, chosen, width):
                     yield number

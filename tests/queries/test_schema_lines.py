@@ -87,7 +87,7 @@ def test_every_key_is_found_on_its_line(
     text, top, headers, keys = document
     tomllib.loads(text)
     lines = schema_lines(text)
-    assert (lines.top, lines.headers, lines.keys) == (top, headers, keys)
+    assert (lines.top, lines.headers, lines.keys) == (top, tuple(headers), tuple(keys))
 
 
 TEXT = """\

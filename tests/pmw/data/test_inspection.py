@@ -202,6 +202,18 @@ def test_a_compressed_file_has_the_same_facts(tmp_path: Path) -> None:
     assert inspect_file(TableFile(tmp_path / "table.csv.gz"), DOMAIN) == plain
 
 
+def test_a_damaged_compressed_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv.gz"
+    whole = gzip.compress(HEADER + b"1,f,1\n" * 1000)
+    for raw in (whole[:-8] + b"\0" * 8, whole[:12] + b"\xff" * 20 + whole[32:], b"age,sex,income\n"):
+        path.write_bytes(raw)
+        with pytest.raises(DataError, match="could not be read: its compression is damaged"):
+            inspect_file(TableFile(path), DOMAIN)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="could not be read"):
+        inspect_file(TableFile(path), DOMAIN)
+
+
 def test_a_parquet_file_has_facts_by_value(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     with duckdb.connect() as connection:
