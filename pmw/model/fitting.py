@@ -37,7 +37,7 @@ PRIOR_WEIGHT = (
 _SWEEPS = 10  # of one refit, at most
 _TOLERANCE = 0.05  # stop when no fitted number moves by more than this many standard deviations
 _LARGEST_DUAL_STEP = 20.0
-_FEWEST_STEPS = 8  # combining anew, at a last axis, pays after about this many
+_FEWEST_STEPS = 8  # laying an array out anew pays after about this many steps on its last axes
 _LARGEST_EXPONENT = 200.0  # of steps multiplied in, together; keeps cells far from overflow
 
 
