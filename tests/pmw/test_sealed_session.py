@@ -14,11 +14,10 @@ import pytest
 
 import pmw
 from pmw.answers import Source
-from pmw.books import is_closed, read_ledger
+from pmw.books import is_closed, read_ledger, read_session
 from pmw.encoding import read_charge
 from pmw.locking import SessionLock
 from pmw.randomness import fresh_seed
-from pmw.session import read_session
 from pmw.store import SessionStore
 from queries import Domain
 
