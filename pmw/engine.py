@@ -189,7 +189,7 @@ class Engine:
             self._load()
         if not self._state.closed:
             self.save_snapshot()
-            self._store.seal(closing_outcome(None))
+            self._store.seal(None, closing_outcome(None))
             self._state = replace(self._state, round_open=False, closed=True)
             self._secret = SecretState(None)
             self._data = self._source = None
@@ -310,7 +310,7 @@ def abandon(store: SessionStore) -> None:
             "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
             "give the table, or delete the session file: nothing was ever released from it"
         )
-    store.seal(closing_outcome(intent))
+    store.seal(None if intent is None else intent.id, closing_outcome(intent))
 
 
 def _require_same(ask: Ask, text: str) -> None:

@@ -8,11 +8,13 @@ from fractions import Fraction
 from typing import Any
 
 from pmw.accounting import PrivacyFilter
+from pmw.markup import html_table
 from pmw.mechanism import LedgerEntry
 from pmw.privacy import Budget, Composition
 
 __all__ = [
     "Ledger",
+    "ledger_cells",
     "ledger_of",
     "LedgerLine",
 ]
@@ -97,6 +99,30 @@ class Ledger:
             "share": self.share,
             "entries": [line.to_dict() for line in self.lines],
         }
+
+    def sentence(self) -> str:
+        """Return the total in words."""
+        delta = f", delta {float(self.budget.delta):g}" if self.budget.delta else ""
+        return (
+            f"Charged: {float(self.spent):.3g} of {float(self.cap):.3g} {self.unit} ({self.share:.1%}); "
+            f"the cap is epsilon {float(self.budget.epsilon):g}{delta}."
+        )
+
+    def _repr_html_(self) -> str:
+        header, *rows = ledger_cells(self)
+        return html_table(header, rows, self.sentence())
+
+
+def ledger_cells(ledger: Ledger) -> list[tuple[str, ...]]:
+    """Return a ledger as texts: a row of headings, then a row for each charge."""
+    pure = ledger.composition is Composition.PURE  # then epsilon is what is added up
+    rows = [("no.", "event", "paid for", *(() if pure else ("epsilon",)), ledger.unit, "share", "so far")]
+    for line in ledger.lines:
+        epsilon = "" if line.epsilon is None else f"{float(line.epsilon):.3g}"
+        prices = (*(() if pure else (epsilon,)), f"{float(line.price):.3g}")
+        shares = (f"{line.share:.2%}", f"{line.running_share:.2%}")
+        rows.append((str(line.number), line.event, line.label, *prices, *shares))
+    return rows
 
 
 def ledger_of(budget: Budget, budget_filter: PrivacyFilter, entries: Sequence[LedgerEntry]) -> Ledger:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 
-from pmw.ledger import Ledger, LedgerLine
+from pmw.ledger import Ledger, ledger_cells
+from pmw.markup import text_table
 from pmw.status import Status
 from pmw.verification import NOT_PROVED, Verification
 
@@ -16,45 +16,20 @@ __all__ = [
 ]
 
 _WIDTH = 100  # columns of a table
-_GAP = "  "
+_LABEL = 2  # the column of texts that may be long
 
 
 def ledger_text(ledger: Ledger) -> str:
-    """Return a ledger as a table, a line for each charge and one for the total."""
-    rows = [_line_cells(line) for line in ledger.lines]
-    heads = ("", "event", "paid for", "epsilon", ledger.unit, "share", "so far")
-    if ledger.unit == "epsilon":  # then what is charged is epsilon
-        heads = ("", "event", "paid for", "", "epsilon", "share", "so far")
-        rows = [(*cells[:3], "", *cells[4:]) for cells in rows]
-    widths = [max(len(cells[place]) for cells in (heads, *rows)) for place in range(len(heads))]
-    others = sum(width + len(_GAP) for place, width in enumerate(widths) if place != 2 and width)
-    widths[2] = min(widths[2], max(_WIDTH - others, len(heads[2])))
-    table = [_row(cells, widths) for cells in (heads, *rows)]
-    delta = f", delta {float(ledger.budget.delta):g}" if ledger.budget.delta else ""
-    table.append(
-        f"Charged: {_number(ledger.spent)} of {_number(ledger.cap)} {ledger.unit} ({ledger.share:.1%}); "
-        f"the cap is epsilon {float(ledger.budget.epsilon):g}{delta}."
-    )
-    return "\n".join(table)
+    """Return a ledger as a table, a line for each charge, and its total; long labels are cut short."""
+    header, *rows = ledger_cells(ledger)
+    others = [column for place, column in enumerate(zip(header, *rows, strict=True)) if place != _LABEL]
+    room = max(_WIDTH - sum(2 + max(map(len, column)) for column in others), len(header[_LABEL]))
+    cut = [(*row[:_LABEL], _shortened(row[_LABEL], room), *row[_LABEL + 1 :]) for row in rows]
+    return f"{text_table(header, cut, left=_LABEL + 1)}\n{ledger.sentence()}"
 
 
-def _line_cells(line: LedgerLine) -> tuple[str, ...]:
-    epsilon = "" if line.epsilon is None else _number(line.epsilon)
-    shares = (f"{line.share:.2%}", f"{line.running_share:.2%}")
-    return (str(line.number), line.event, line.label, epsilon, _number(line.price), *shares)
-
-
-def _number(value: Fraction) -> str:
-    return f"{float(value):.3g}"
-
-
-def _row(cells: tuple[str, ...], widths: list[int]) -> str:
-    texts = []
-    for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        shown = cell if len(cell) <= width else cell[: width - 1] + "…"
-        if width:
-            texts.append(f"{shown:<{width}}" if place in (1, 2) else f"{shown:>{width}}")
-    return _GAP.join(texts).rstrip()
+def _shortened(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "…"
 
 
 def verification_text(verification: Verification) -> str:

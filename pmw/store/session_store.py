@@ -119,10 +119,10 @@ class SessionStore:
             if intent is not None:
                 self._connection.execute("DELETE FROM intents WHERE id = ?", (intent,))
 
-    def seal(self, outcome: Outcome) -> None:
+    def seal(self, intent: int | None, outcome: Outcome) -> None:
         """Record a last outcome and wipe every secret and every intent, in one durable transaction."""
         with self._transaction():
-            self._insert(0, outcome)
+            self._insert(intent or 0, outcome)
             self._connection.execute("DELETE FROM intents")
             self._connection.execute("DELETE FROM secrets")
 

@@ -279,12 +279,12 @@ def test_a_reader_sees_one_state_of_the_file_throughout(tmp_path: Path) -> None:
 
 def test_sealing_wipes_every_secret_and_every_intent_at_once(store: SessionStore) -> None:
     store.finish(1, FULL)
-    store.begin("tests", "{}", b"t" * 32)
-    store.seal(Outcome(ledger=FULL.ledger[:1], meta={"closed": "true"}))
+    intent = store.begin("tests", "{}", b"t" * 32)
+    store.seal(intent, Outcome(ledger=FULL.ledger[:1], meta={"closed": "true"}))
     assert store.pending() is None
     assert store.secret_names() == set()
     assert store.meta("closed") == "true"
-    assert len(store.ledger()) == 3
+    assert store.ledger_intents() == [1, 1, intent]
     store.scrub()
     assert list(store.answers()) == [ANSWER]
 
@@ -296,7 +296,7 @@ def test_a_sealing_that_fails_changes_nothing(store: SessionStore) -> None:
         "CREATE TRIGGER held BEFORE DELETE ON secrets BEGIN SELECT RAISE(ABORT, 'no'); END"
     )
     with pytest.raises(StoreError, match="nothing was released"):
-        store.seal(Outcome(ledger=FULL.ledger, meta={"closed": "true"}))
+        store.seal(None, Outcome(ledger=FULL.ledger, meta={"closed": "true"}))
     assert store.pending() is not None
     assert store.secret_names() == {"threshold"}
     assert store.meta("closed") is None
@@ -311,7 +311,7 @@ def test_no_trace_of_a_wiped_secret_is_left_after_scrubbing(tmp_path: Path) -> N
     store.begin("tests", "{}", secrets["s7"])
     files = [path, tmp_path / "s.pmw-wal"]
     assert all(any(secret in file.read_bytes() for file in files) for secret in secrets.values())
-    store.seal(Outcome())
+    store.seal(None, Outcome())
     store.scrub()
     assert (tmp_path / "s.pmw-wal").stat().st_size == 0
     assert not any(secret in file.read_bytes() for secret in secrets.values() for file in files)
@@ -329,7 +329,7 @@ def test_a_reader_that_holds_old_pages_is_told_of_and_scrubbing_can_be_repeated(
     store.finish(1, FULL)
     with reader.reading():
         assert len(reader.ledger()) == 2
-        store.seal(Outcome())
+        store.seal(None, Outcome())
         with pytest.raises(StoreError, match="the session is closed, but its file could not be written anew"):
             store.scrub()
     store.scrub()

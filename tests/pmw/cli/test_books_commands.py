@@ -1,0 +1,186 @@
+"""``pmw ledger``, ``pmw verify`` and ``pmw close``: what they print, and with which exit code they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from pmw.books import is_closed
+from pmw.locking import SessionLock
+
+Run = Callable[..., Result]
+QUESTION = "age >= 40 AND NOT member = TRUE"
+
+
+@pytest.fixture
+def asked(study: Path, run: Run) -> Path:
+    """Ask a study a question that is measured or certified, and return its path."""
+    assert run("ask", "study.pmw", QUESTION).exit_code == 0
+    return study
+
+
+def test_the_ledger_is_a_table_for_100_columns(asked: Path, run: Run) -> None:
+    result = run("ledger", "study.pmw")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["no.", "event", "paid", "for", "epsilon", "rho", "share", "so", "far"]
+    assert lines[1].split()[:2] == ["1", "total"]
+    assert [line.split()[2] for line in lines[2:6]] == ["age", "sex", "region", "member"]
+    assert lines[6].startswith("6    sparse vector")
+    assert lines[-1].startswith("Charged: ")
+    assert lines[-1].endswith("the cap is epsilon 1, delta 1e-09.")
+    assert max(map(len, lines)) <= 100
+
+
+def test_the_ledger_as_json_is_one_object_that_adds_up(asked: Path, run: Run) -> None:
+    (line,) = run("ledger", "study.pmw", "--json").stdout.splitlines()
+    form = json.loads(line)
+    assert list(form) == [
+        "epsilon_cap", "delta", "composition", "unit", "cap", "spent", "share", "entries",
+    ]  # fmt: skip
+    assert [entry["number"] for entry in form["entries"]] == list(range(1, len(form["entries"]) + 1))
+    assert sum(entry["charge"] for entry in form["entries"]) == pytest.approx(form["spent"])
+    assert form["entries"][-1]["running_share"] == form["share"]
+    status = json.loads(run("status", "study.pmw", "--json").stdout)
+    assert form["share"] == status["budget_share"]
+
+
+def test_books_are_read_while_the_session_is_in_use_and_without_the_table(asked: Path, run: Run) -> None:
+    (asked.parent / "people.csv").unlink()
+    lock = SessionLock(asked)
+    assert run("ledger", "study.pmw").exit_code == 0
+    assert run("verify", "study.pmw").exit_code == 0
+    lock.release()
+
+
+def test_verify_tells_each_check_in_words_and_what_it_cannot_prove(asked: Path, run: Run) -> None:
+    result = run("verify", "study.pmw")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[2].startswith("ok      every charge is what its event costs: ")
+    assert "All 13 checks hold. They cannot prove:" in lines
+    assert lines[-4].startswith("  - that this is the newest copy of the file")
+    form = json.loads(run("verify", "study.pmw", "--json").stdout)
+    assert form["holds"] is True
+    assert len(form["checks"]) == 13
+
+
+def test_verify_ends_with_5_where_a_check_fails(asked: Path, run: Run) -> None:
+    with sqlite3.connect(asked) as connection:
+        connection.execute("UPDATE ledger SET rho = '0' WHERE sequence = 2")
+    connection.close()
+    result = run("verify", "study.pmw")
+    assert result.exit_code == 5
+    assert (
+        "FAILED  every charge is what its event costs: rho of charge 2 (marginal): expected " in result.stdout
+    )
+    assert "FAILED: the file was damaged or altered. Do not go on with it." in result.stdout
+    result = run("verify", "study.pmw", "--json")
+    assert result.exit_code == 5
+    assert json.loads(result.stdout)["holds"] is False
+
+
+@pytest.mark.parametrize("command", ["ledger", "verify", "close"])
+def test_a_file_that_is_no_session_has_exit_code_5(people: Path, run: Run, command: str) -> None:
+    for name in ("people.csv", "absent.pmw"):
+        result = run(command, name)
+        assert result.exit_code == 5
+        assert result.stderr.startswith("Error: ")
+    assert not (people / "absent.pmw-lock").exists()
+
+
+def test_close_ends_all_spending(asked: Path, run: Run) -> None:
+    first = run("ask", "study.pmw", QUESTION).stdout
+    result = run("close", "study.pmw", "--yes")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("Closed study.pmw: nothing is spent any more (")
+    assert lines[1] == "Questions and exports go on from the model, without the table."
+    (asked.parent / "people.csv").unlink()
+    assert run("ask", "study.pmw", QUESTION).stdout == first
+    share = json.loads(run("status", "study.pmw", "--json").stdout)["budget_share"]
+    strict = run("ask", "study.pmw", QUESTION, "--fresh", "--strict")
+    assert strict.exit_code == 3
+    assert "exhausted" in strict.stdout
+    assert run("ask", "study.pmw", "age >= 40", "--strict").exit_code == 0
+    assert run("export", "study.pmw", "--output", "rows.csv").exit_code == 0
+    status = json.loads(run("status", "study.pmw", "--json").stdout)
+    assert status["closed"] is True
+    assert status["budget_share"] == share
+    assert "closed" in run("status", "study.pmw").stdout
+    assert "The session was closed for good" in run("verify", "study.pmw").stdout
+
+
+def test_close_twice_is_no_fault(asked: Path, run: Run) -> None:
+    assert json.loads(run("close", "study.pmw", "--yes", "--json").stdout)["closed"] is True
+    for again in (("close", "study.pmw"), ("close", "study.pmw", "--yes")):
+        result = run(*again)
+        assert result.exit_code == 0
+        assert result.stdout == ("study.pmw is closed already; questions and exports go on from its model.\n")
+
+
+def test_close_is_confirmed_where_nobody_can_be_asked(asked: Path, run: Run) -> None:
+    result = run("close", "study.pmw")
+    assert result.exit_code == 2
+    assert "confirm it with --yes" in result.stderr
+    assert not is_closed(asked)
+
+
+@pytest.mark.parametrize(("reply", "code", "closed"), [(b"n\n", 1, False), (b"y\n", 0, True)])
+def test_close_asks_on_a_terminal(asked: Path, reply: bytes, code: int, closed: bool) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pmw", "close", "study.pmw"],
+        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=asked.parent,
+    )  # fmt: skip
+    os.write(ours, reply)
+    _, errors = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert process.returncode == code
+    assert b"Close study.pmw for good?" in errors
+    assert is_closed(asked) == closed
+
+
+def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run) -> None:
+    connection = sqlite3.connect(asked)
+    connection.execute("CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'full'); END")
+    connection.commit()
+    assert run("ask", "study.pmw", "age < 33 AND sex = 'Male'").exit_code == 1
+    connection.execute("DROP TRIGGER full")
+    connection.commit()
+    connection.close()
+    assert "An interrupted batch waits to be finished" in run("verify", "study.pmw").stdout
+    (asked.parent / "people.csv").rename(asked.parent / "moved.csv")
+    kept = asked.read_bytes()
+    result = run("close", "study.pmw", "--yes")
+    assert "An interrupted batch could not be finished without its table: it was charged" in result.stdout
+    assert "abandoned batch" in run("ledger", "study.pmw").stdout
+    asked.write_bytes(kept)
+    result = run("close", "study.pmw", "--yes", "--data", "moved.csv")
+    assert "interrupted" not in result.stdout
+    assert "abandoned batch" not in run("ledger", "study.pmw").stdout
+
+
+def test_a_session_in_use_is_not_closed(asked: Path, run: Run) -> None:
+    lock = SessionLock(asked)
+    assert run("close", "study.pmw", "--yes").exit_code == 5
+    lock.release()
+    assert not is_closed(asked)
+
+
+@pytest.mark.parametrize("command", ["close", "ledger", "verify"])
+def test_every_command_on_books_has_help_with_examples(run: Run, command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "Examples:" in result.stdout
+    assert f"  pmw {command} study.pmw" in result.stdout
