@@ -17,5 +17,5 @@ print("epsilon  bound: one attribute  two or more  bought answers, each within")
 for epsilon in (0.25, 0.5, 1, 2):
     plan = pmw.plan_session(domain, records=50_000, epsilon=epsilon, delta=1e-9).to_dict()
     one, two = (plan["orders"][order]["bound"] for order in (1, 2))
-    vector = plan["vector"]
-    print(f"{epsilon:7}  {one:20,.0f}  {two:11,.0f}  {vector['update_limit']:14}, {vector['value_bound']:11,.0f}")
+    limit, value = plan["vector"]["update_limit"], plan["vector"]["value_bound"]
+    print(f"{epsilon:7}  {one:20,.0f}  {two:11,.0f}  {limit:14}, {value:11,.0f}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,15 @@ def test_the_continuous_integration_runs_the_documented_commands() -> None:
     assert "scripts/check" in script
     assert "set -euo pipefail" in script
     assert "uv run pytest" in README
+
+
+def test_the_page_of_commands_is_current() -> None:
+    written = runpy.run_path(str(ROOT / "scripts" / "write_cli_page.py"))
+    expected = written["page"]()
+    assert (ROOT / "docs" / "cli.md").read_text() == expected, "run python scripts/write_cli_page.py"
+
+
+def test_every_exit_code_is_explained() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    for code in (0, 1, 2, 3, 4, 5, 130):
+        assert f"| {code} | " in text

@@ -38,10 +38,18 @@ def sessions(path: Path) -> list[tuple[str, str]]:
 WITH_COMMANDS = [path for path in DOCUMENTS if sessions(path)]
 
 
+# Where an answer comes from is a matter of chance where an error is near the threshold.
+SOURCE = re.compile(
+    r"synthetic: from the model; released numbers bound its error|measured: measured for this question"
+    r'|(?<="source": ")(synthetic|measured)|(synthetic|measured)$'
+)
+
+
 def normal(text: str) -> list[str]:
     """Return the lines of an output with every number as # and every run of blanks as one."""
     lines = []
     for line in text.splitlines():
+        line = SOURCE.sub("SOURCE", line)
         shown = re.sub(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?", "#", line)
         lines.append(re.sub(r"\s+", " ", shown).strip())
     return [line for line in lines if line]

@@ -1,0 +1,44 @@
+"""Write docs/cli.md: the help of every command, as the command line prints it."""
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from pmw.cli import main
+
+PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
+
+_HEAD = """\
+# The command line
+
+What `pmw --help` and `pmw COMMAND --help` print, on one page; `scripts/write_cli_page.py` writes it anew and a
+test keeps it current. The [custodian's](custodian.md) and the [analyst's](analyst.md) guide show the commands at
+work.
+
+Data goes to standard output; progress, warnings and errors go to standard error, progress on a terminal only.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | an error: its line says what was expected, what came and what to do |
+| 2 | wrong usage of the command line |
+| 3 | under `--strict`: the tests' budget is exhausted, so an answer came without a promise |
+| 4 | a question was refused; or, under `--strict`, it was never tested |
+| 5 | the session is in use by another process, damaged, or fails `pmw verify` |
+| 130 | interrupted; everything printed so far is durable |
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    runner = CliRunner(env={"COLUMNS": "100"})
+    sections = [_HEAD]
+    for name in ("", *main.list_commands(None)):  # type: ignore[arg-type]  # the list needs no context
+        arguments = [name, "--help"] if name else ["--help"]
+        printed = runner.invoke(main, arguments, prog_name="pmw", terminal_width=100).stdout
+        sections.append(f"## pmw {name}".rstrip() + f"\n\n```text\n{printed.rstrip()}\n```\n")
+    return "\n".join(sections)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
