@@ -30,18 +30,16 @@ missing = true
 
 with tempfile.TemporaryDirectory() as folder:
     rides = Path(folder) / "rides.parquet"
-    duckdb.sql(f"""
-        COPY (
-            SELECT (random() * random() * 90)::DOUBLE AS minutes,
-                   ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'][1 + (random() * 6.99)::INT % 7] AS day,
-                   CASE WHEN random() < 0.6 THEN true WHEN random() < 0.9 THEN false END AS member
-            FROM range(60000)
-        ) TO '{rides}' (FORMAT parquet)
-    """)
+    duckdb.sql("""
+        SELECT (random() * random() * 90)::DOUBLE AS minutes,
+               ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'][1 + (random() * 6.99)::INT % 7] AS day,
+               CASE WHEN random() < 0.6 THEN true WHEN random() < 0.9 THEN false END AS member
+        FROM range(60000)
+    """).write_parquet(str(rides))
     domain = queries.parse_schema(SCHEMA)
     with pmw.open_session(pmw.TableFile(rides), domain, epsilon=1, delta=1e-9) as session:
         print(session)
         print(session.group_by("member", where="minutes >= 20 AND day IN ('sat', 'sun')"))
         session.export(Path(folder) / "synthetic.parquet")
-        synthetic = duckdb.sql(f"SELECT count(*), avg(minutes) FROM '{folder}/synthetic.parquet'").fetchall()
-        print("rows and mean minutes of the synthetic table:", synthetic)
+        synthetic = duckdb.read_parquet(f"{folder}/synthetic.parquet")
+        print("rows and mean minutes:", synthetic.aggregate("count(*), avg(minutes)").fetchall())

@@ -11,9 +11,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 _HEAD = """\
 # The command line
 
-What `pmw --help` and `pmw COMMAND --help` print, on one page; `scripts/write_cli_page.py` writes it anew and a
-test keeps it current. The [custodian's](custodian.md) and the [analyst's](analyst.md) guide show the commands at
-work.
+What `pmw --help` and `pmw COMMAND --help` print, on one page; `scripts/write_cli_page.py` writes it anew,
+and a test keeps it current. The [custodian's](custodian.md) and the [analyst's](analyst.md) guide show the
+commands at work.
 
 Data goes to standard output; progress, warnings and errors go to standard error, progress on a terminal only.
 

@@ -49,8 +49,7 @@ def normal(text: str) -> list[str]:
     """Return the lines of an output with every number as # and every run of blanks as one."""
     lines = []
     for line in text.splitlines():
-        line = SOURCE.sub("SOURCE", line)
-        shown = re.sub(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?", "#", line)
+        shown = re.sub(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?", "#", SOURCE.sub("SOURCE", line))
         lines.append(re.sub(r"\s+", " ", shown).strip())
     return [line for line in lines if line]
 
