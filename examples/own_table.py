@@ -30,12 +30,17 @@ missing = true
 
 with tempfile.TemporaryDirectory() as folder:
     rides = Path(folder) / "rides.parquet"
-    duckdb.sql("""
-        SELECT (random() * random() * 90)::DOUBLE AS minutes,
-               ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'][1 + (random() * 6.99)::INT % 7] AS day,
-               CASE WHEN random() < 0.6 THEN true WHEN random() < 0.9 THEN false END AS member
-        FROM range(60000)
-    """).write_parquet(str(rides))
+    duckdb.execute(
+        """
+        COPY (
+            SELECT (random() * random() * 90)::DOUBLE AS minutes,
+                   ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'][1 + (random() * 6.99)::INT % 7] AS day,
+                   CASE WHEN random() < 0.6 THEN true WHEN random() < 0.9 THEN false END AS member
+            FROM range(60000)
+        ) TO $path (FORMAT parquet)
+        """,
+        {"path": str(rides)},
+    )
     domain = queries.parse_schema(SCHEMA)
     with pmw.open_session(pmw.TableFile(rides), domain, epsilon=1, delta=1e-9) as session:
         print(session)

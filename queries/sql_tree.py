@@ -87,6 +87,7 @@ STATEMENTS = Grammar(
 )
 
 _WORDS: dict[type[exp.Expr], str] = {
+    **{kind: "arithmetic" for kind in (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)},
     exp.Anonymous: "a function",
     exp.Block: "a second statement",
     exp.Case: "CASE",
@@ -94,6 +95,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Count: "COUNT here",
     exp.Cube: "CUBE",
     exp.Distinct: "DISTINCT",
+    exp.DPipe: "||",
     exp.Escape: "ESCAPE",
     exp.Except: "EXCEPT",
     exp.Exists: "EXISTS",
@@ -109,6 +111,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Placeholder: "a placeholder",
     exp.Rollup: "ROLLUP",
     exp.Select: "a sub-query",
+    exp.SimilarTo: "SIMILAR TO",
     exp.Star: "*",
     exp.Subquery: "a sub-query",
     exp.Tuple: "a tuple",
