@@ -87,7 +87,7 @@ STATEMENTS = Grammar(
 )
 
 _WORDS: dict[type[exp.Expr], str] = {
-    **{kind: "arithmetic" for kind in (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)},
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), "arithmetic"),
     exp.Anonymous: "a function",
     exp.Block: "a second statement",
     exp.Case: "CASE",

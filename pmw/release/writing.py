@@ -75,6 +75,8 @@ def export(
     chosen = ExportFormat.chosen(format, path)
     if chosen is ExportFormat.MEASUREMENTS and plan is not None:
         raise ReleaseError("measurements have no rows to draw; leave out rows, method and seed")
+    if not path.name or path.is_dir():
+        raise ReleaseError(f"expected a file to write, got the folder {path}")
     beside = path.with_name(path.name + ".manifest.json")
     for target in (path, beside):
         if target.exists() and not force:
