@@ -50,6 +50,7 @@ Examples:
 @click.option("--data", type=click.Path(path_type=Path), help="A table of your own.")
 @click.option("--schema", type=click.Path(path_type=Path), help="Its schema.")
 @click.option("--force", is_flag=True, help="Overwrite an earlier demonstration.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as one line of JSON.")
 def command(output: Path, data: Path | None, schema: Path | None, **given: Any) -> None:
     """Open a session on a real census table, answer random questions, and write what comes out.
 
@@ -61,9 +62,9 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
         raise click.UsageError("give --data and --schema together")
     import time
 
-    from pmw.cli.demo_texts import demo_text
+    from pmw.cli.demo_texts import demo_form, demo_text
     from pmw.cli.progress import Progress
-    from pmw.cli.texts import say
+    from pmw.cli.texts import json_line, say
     from pmw.data import TableFile
     from pmw.demo import DemoPlan, run_demo
     from queries.schema import load_schema
@@ -77,4 +78,8 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     result = run_demo(plan, own, progress.add)
     progress.close()
     with result.session:
-        say(demo_text(result, plan, time.monotonic() - started))
+        seconds = time.monotonic() - started
+        if given["as_json"]:
+            say(json_line(demo_form(result, plan, seconds)))
+        else:
+            say(demo_text(result, plan, seconds))

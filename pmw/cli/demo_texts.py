@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from pmw.cli.texts import example_where
 from pmw.demo import DemoPlan, DemoResult
@@ -10,6 +13,7 @@ from pmw.demo.scores import Baseline, Scores
 from pmw.release import guarantee
 
 __all__ = [
+    "demo_form",
     "demo_text",
 ]
 
@@ -38,6 +42,37 @@ def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
         f'  pmw ask {plan.folder}/session.pmw "{example_where(state.domain)}"',
     ]
     return "\n".join(lines)
+
+
+def demo_form(result: DemoResult, plan: DemoPlan, seconds: float) -> dict[str, Any]:
+    """Return the figures of a demonstration, ready for JSON; errors are fractions of all records.
+
+    ``errors`` is null for a table of one's own, whose true errors are not shown.
+    """
+    form: dict[str, Any] = {
+        "folder": str(plan.folder),
+        "seconds": round(seconds, 1),
+        **result.session.status().to_dict(),
+        "errors": None,
+    }
+    if result.scores is not None and result.baseline is not None:
+        form["errors"] = {
+            "session": _figures(result.scores.errors, result.scores.widths, result.scores.coverage),
+            "noise_per_query": _figures(result.baseline.errors, np.array([result.baseline.width]), None),
+        }
+    return form
+
+
+def _figures(
+    errors: NDArray[np.float64], widths: NDArray[np.float64], coverage: float | None
+) -> dict[str, Any]:
+    form = {
+        "mean": float(errors.mean()),
+        "p95": float(np.quantile(errors, 0.95)),
+        "max": float(errors.max()),
+        "half_width_median": float(np.nanmedian(widths)),
+    }
+    return form if coverage is None else {**form, "coverage": coverage}
 
 
 def _comparison(scores: Scores, baseline: Baseline) -> list[str]:

