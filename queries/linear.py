@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.domain import Domain
+from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute
 from queries.errors import ScopeError
 from queries.marginal import Marginal
 
@@ -345,11 +345,21 @@ def _describe(domain: Domain, factor: Factor) -> str:
     attribute = domain[factor.scope[0]]
     pieces = []
     for start, stop, weight in _runs(factor.weights):
-        text = attribute.label(start)
-        if stop - start > 1:
-            text += f" to {attribute.label(stop - 1)}"
+        text = _cells_text(attribute, start, stop)
         if weight != UNITS:
             text += f" (x {weight / UNITS:.3g})"
         pieces.append(text)
     shown = pieces if len(pieces) <= 6 else [*pieces[:5], f"{len(pieces) - 5} more"]
     return f"{attribute.name} {', '.join(shown)}"
+
+
+def _cells_text(attribute: Attribute, start: int, stop: int) -> str:
+    """Return consecutive cells in words: ``30 to 39``, ``[0, 25000)``, ``Female to Male``."""
+    first, last = attribute.label(start), attribute.label(stop - 1)
+    if stop - start == 1:
+        return first
+    if isinstance(attribute, CategoricalAttribute) or stop > attribute.base_size:
+        return f"{first} to {last}"
+    if isinstance(attribute, IntegerAttribute):
+        return f"{attribute.boundaries[start]} to {attribute.boundaries[stop] - 1}"
+    return f"{first.split(',')[0]},{last.split(',')[1]}"

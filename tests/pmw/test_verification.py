@@ -119,11 +119,11 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "a payment was deleted": (
         "DELETE FROM ledger WHERE sequence = 7", PAID,
-        "the measurement of 'age 24..27 to 28..31 and member true' (batch 2) has no charge",
+        "the measurement of 'age 24 to 31 and member true' (batch 2) has no charge",
     ),
     "a measurement was deleted": (
         "DELETE FROM measurements WHERE kind = 'query' AND intent = 2", PAID,
-        "the charge for 'age 24..27 to 28..31 and member true' (batch 2) has no measurement",
+        "the charge for 'age 24 to 31 and member true' (batch 2) has no measurement",
     ),
     "a payment was given to another batch": (
         "UPDATE ledger SET intent = 3 WHERE sequence = 7", PAID, "(batch 2) has no charge",

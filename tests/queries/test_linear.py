@@ -261,9 +261,9 @@ def test_answers_beyond_32_bits_are_exact(domain: Domain) -> None:
         ("a = 'x'", "a x"),
         ("b IN ('x', 'y')", "b x to y"),
         ("b <> 'y'", "b x, z"),
-        ("c BETWEEN 2 AND 5", "c 2..3 to 4..5"),
+        ("c BETWEEN 2 AND 5", "c 2 to 5"),
         ("c < 3", "c 0..1, 2..3 (x 0.5)"),
-        ("c < 4 AND b = 'z'", "b z and c 0..1 to 2..3"),
+        ("c < 4 AND b = 'z'", "b z and c 0 to 3"),
         ("a = 'x' OR b = 'z'", "a condition on a, b"),
     ],
 )
