@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pmw.data.files import CsvDialect, read_file
+from pmw.data.csv_file import CsvDialect
+from pmw.data.files import read_file
 from pmw.data.memory import MemorySource
 from pmw.data.source import CountSource
 from pmw.data.tables import Table, TableFile, as_source, as_table_file

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.files import column_names, is_parquet, malformed_lines, table_parts
+from pmw.data.files import column_names, holds_malformed, is_parquet, table_parts
 from pmw.data.tables import TableFile
 from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, canonical_text
 from queries.records import encode_columns
@@ -80,7 +80,7 @@ class TableFacts:
     Args:
         read: number of records, malformed lines included.
         kept: number of records that a session would count.
-        malformed: number of lines that hold no record.
+        malformed: number of lines that cannot be read; kept where every attribute has an ``other`` cell.
         malformed_lines: the first of them, the first line of the file being 1.
         ignored: columns that the schema does not name.
         absent: declared columns that are missing or stand there twice; the records are not read then.
@@ -140,26 +140,19 @@ def inspect_file(file: TableFile, domain: Domain) -> TableFacts:
         return TableFacts(0, 0, 0, (), ignored, absent, ())
     tallies = [_Tally(attribute) for attribute in domain]
     read = kept = 0
+    malformed: list[int] = []
     for part in table_parts(file.path, domain, file.dialect):
-        whole = np.ones(len(part), dtype=bool)
-        for tally, codes in zip(tallies, encode_columns(part, domain), strict=True):
-            tally.add(part[tally.attribute.name], codes)
+        whole = np.ones(len(part.frame), dtype=bool)
+        for tally, codes in zip(tallies, encode_columns(part.frame, domain), strict=True):
+            tally.add(part.frame[tally.attribute.name], codes)
             whole &= codes != DROPPED
-        read += len(part)
+        read += len(part.frame)
         kept += int(whole.sum())
-    malformed, first = _malformed(file)
+        malformed += part.malformed
     facts = tuple(tally.facts(is_text=not is_parquet(file.path)) for tally in tallies)
-    return TableFacts(read + malformed, kept, malformed, first, ignored, (), facts)
-
-
-def _malformed(file: TableFile) -> tuple[int, tuple[int, ...]]:
-    if is_parquet(file.path):
-        return 0, ()
-    count, first = 0, []
-    for count, line in enumerate(malformed_lines(file.path, file.dialect), start=1):
-        if count <= _MOST_LINES:
-            first.append(line)
-    return count, tuple(first)
+    count = len(malformed)
+    kept += count if holds_malformed(domain) else 0
+    return TableFacts(read + count, kept, count, tuple(malformed[:_MOST_LINES]), ignored, (), facts)
 
 
 class _Tally:

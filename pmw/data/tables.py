@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from pmw.data.files import CsvDialect, read_file
+from pmw.data.csv_file import CsvDialect
+from pmw.data.files import read_file
 from pmw.data.memory import MemorySource
 from pmw.errors import DataError
 from queries.domain import Domain

@@ -1,0 +1,220 @@
+"""CSV files: one line is one record, read by itself.
+
+A line ends at a line feed, with or without a carriage return before it, wherever that stands: a reader that
+lets a quoted field run over several lines would let one record, with one stray quote, swallow its neighbours.
+So a person who can put line feeds into a field can make several records of it; such tables belong in Parquet.
+A line that cannot be read (wrong number of fields, an open quote, bytes that are not UTF-8, a megabyte or
+more) is malformed, and changes no other record. A line feed at the end of the file begins no record, nor does
+an empty line where there are several columns.
+
+The standard library splits lines, since engines that read files in blocks drop lines that they cannot read
+without a count, and decide on some of them by their neighbours.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from pmw.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "csv_header",
+    "csv_parts",
+    "CsvDialect",
+    "TablePart",
+]
+
+_LONGEST_LINE = 2**20  # bytes; a line of as many, or more, is malformed
+_BLOCK = 2**22  # bytes read at a time
+
+
+@dataclass(frozen=True, slots=True)
+class CsvDialect:
+    """How a CSV file is written. The text is UTF-8, the first line names the columns.
+
+    Args:
+        delimiter: one character between fields.
+        quote: one character around fields that hold a delimiter; doubled inside such a field.
+        missing_texts: texts that count as empty, besides the empty text.
+        trim: drop spaces and tabs around each field.
+
+    Raises:
+        DataError: delimiter or quote is not one character, or both are the same.
+    """
+
+    delimiter: str = ","
+    quote: str = '"'
+    missing_texts: tuple[str, ...] = ()
+    trim: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("delimiter", "quote"):
+            value = getattr(self, name)
+            if len(value) != 1 or value in "\r\n\x00\x1e\x1f" or not value.isascii():
+                raise DataError(f"expected one ASCII character for {name}, got {value!r}")
+        if self.delimiter == self.quote:
+            raise DataError(f"expected different delimiter and quote, got {self.quote!r} twice")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TablePart:
+    """Some records of a file, in its order.
+
+    Args:
+        frame: the records, declared columns only.
+        malformed: numbers of the lines that could not be read, the first line of the file being 1.
+    """
+
+    frame: pd.DataFrame
+    malformed: tuple[int, ...] = ()
+
+
+def csv_header(file: Path, dialect: CsvDialect) -> list[str]:
+    """Return the names in the first line.
+
+    Raises:
+        DataError: the file cannot be read, or its first line names no columns.
+    """
+    try:
+        with _bytes_of(file) as stream:
+            line = stream.readline(_LONGEST_LINE).decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise DataError(f"{file}: expected UTF-8 text in the first line, got other bytes") from None
+    fields = _split(line, dialect)
+    if not fields or line == "":
+        raise DataError(f"{file}: expected column names in the first line, got none")
+    return [field.strip(" \t") for field in fields] if dialect.trim else fields
+
+
+def csv_parts(file: Path, names: Sequence[str], dialect: CsvDialect) -> Iterator[TablePart]:
+    """Yield the records of a file part by part, the named columns only.
+
+    Raises:
+        DataError: the file cannot be read.
+
+    Privacy: true records; they stay in this room.
+    """
+    import pandas as pd  # late: only where tables are handled
+
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))  # our own limit decides alone
+    header = csv_header(file, dialect)
+    places = [header.index(name) for name in names]
+    number = 2  # of the next line
+    for lines in _blocks(file):
+        rows, malformed = _rows(lines, number, dialect, len(header))
+        columns = list(zip(*rows, strict=True)) or [()] * len(header)
+        frame = pd.DataFrame(
+            {name: columns[place] for name, place in zip(names, places, strict=True)}, dtype=str
+        )
+        yield TablePart(_cleaned(frame, dialect), tuple(malformed))
+        number += len(lines)
+
+
+def _rows(
+    lines: list[bytes], number: int, dialect: CsvDialect, width: int
+) -> tuple[list[list[str]], list[int]]:
+    """Return the fields of the lines that can be read, and the numbers of those that cannot."""
+    rows, malformed = [], []
+    delimiter, quote = dialect.delimiter, dialect.quote
+    for place, line in enumerate(_texts(lines)):
+        row: list[str] | None = None
+        if line is not None and quote in line:
+            row = _split(line, dialect)
+        elif line is not None and "\r" not in line:
+            row = line.split(delimiter)
+        if row is not None and len(row) == width:
+            rows.append(row)
+        elif line != "":
+            malformed.append(number + place)
+    return rows, malformed
+
+
+def _texts(lines: list[bytes]) -> list[str | None]:
+    """Return each line as text without its carriage return; None where it is too long or no UTF-8."""
+    if all(len(line) < _LONGEST_LINE for line in lines):
+        try:
+            text = b"\n".join(lines).decode("utf-8")
+            return [line.removesuffix("\r") for line in text.split("\n")]
+        except UnicodeDecodeError:
+            pass
+    return [_text(line) for line in lines]
+
+
+def _text(line: bytes) -> str | None:
+    line = line.removesuffix(b"\r")
+    if len(line) >= _LONGEST_LINE:
+        return None
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _split(line: str, dialect: CsvDialect) -> list[str] | None:
+    """Return the fields of one line that may hold quotes, or None where it cannot be read."""
+    try:
+        rows = list(
+            csv.reader(
+                [line],
+                delimiter=dialect.delimiter,
+                quotechar=dialect.quote,
+                doublequote=True,
+                strict=True,
+                skipinitialspace=dialect.trim,
+            )
+        )
+    except csv.Error:
+        return None
+    return rows[0] if len(rows) == 1 else None
+
+
+def _cleaned(frame: pd.DataFrame, dialect: CsvDialect) -> pd.DataFrame:
+    if dialect.trim:
+        frame = frame.apply(lambda column: column.str.strip(" \t"))
+    if dialect.missing_texts:
+        frame = frame.mask(frame.isin(list(dialect.missing_texts)), "")
+    return frame
+
+
+def _blocks(file: Path) -> Iterator[list[bytes]]:
+    """Yield the lines after the first without their line feeds, some at a time.
+
+    A line that is too long is cut, and stays too long.
+    """
+    with _bytes_of(file) as stream:
+        rest, first = b"", True
+        while block := stream.read(_BLOCK):
+            *lines, rest = (rest + block).split(b"\n")
+            rest = rest[: _LONGEST_LINE + 1]
+            if first and lines:
+                del lines[0]
+                first = False
+            if lines:
+                yield lines
+        if rest and not first:
+            yield [rest]
+
+
+@contextmanager
+def _bytes_of(file: Path) -> Iterator[BinaryIO]:
+    opener: Any = gzip.open if file.suffix.lower() == ".gz" else open
+    try:
+        with opener(file, "rb") as stream:
+            yield stream
+    except (OSError, EOFError, zlib.error) as error:  # the last two: a damaged compressed file
+        raise DataError(f"{file}: the file could not be read: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    damaged = isinstance(error, EOFError | zlib.error | gzip.BadGzipFile)
+    return "its compression is damaged" if damaged else type(error).__name__
