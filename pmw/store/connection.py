@@ -8,14 +8,40 @@ import sqlite3
 from pathlib import Path
 from types import TracebackType
 
-from pmw.errors import SessionCorruptError, SessionExistsError, SessionLockedError, StoreError
+from pmw.errors import (
+    SessionCorruptError,
+    SessionError,
+    SessionExistsError,
+    SessionLockedError,
+    StoreError,
+)
 
 __all__ = [
     "claim",
     "connect",
     "own_error",
+    "resolved",
     "Transaction",
 ]
+
+
+def resolved(path: Path) -> Path:
+    """Return the one name of a session file, with every symbolic link followed.
+
+    Raises:
+        SessionError: the file has more names: the log beside it belongs to one of them only.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        names = target.stat().st_nlink
+    except OSError:
+        return target  # absent, or out of reach: told where it is made or opened
+    if target.is_file() and names > 1:
+        raise SessionError(
+            f"{path}: expected a session file with one name, found {names} hard links to it; "
+            "remove the others, then try again"
+        )
+    return target
 
 
 def claim(path: Path) -> None:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError, StoreError
-from pmw.store.connection import Transaction, claim, connect, own_error
+from pmw.store.connection import Transaction, claim, connect, own_error, resolved
+from pmw.store.fence import Fence
 from pmw.store.rows import IntentRow, LedgerRow, MeasurementRow, Outcome, StoredAnswer
 
 __all__ = [
@@ -50,12 +51,14 @@ CREATE TABLE snapshots (version INTEGER PRIMARY KEY, duals BLOB NOT NULL, checks
 class SessionStore:
     """One connection to a session file, or to a database in memory.
 
-    Every method that writes is one durable transaction. Texts of the driver are replaced by our own.
+    Every method that writes is one durable transaction, and writes nothing where another process has taken
+    the session over. Texts of the driver are replaced by our own.
     """
 
-    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
-        self._connection = connection
+    def __init__(self, path: Path | None, name: str) -> None:
+        self._connection = connect(":memory:" if path is None else str(path))
         self._name = name
+        self._fence = Fence(self._connection, path, name)
 
     @classmethod
     def create(
@@ -67,33 +70,37 @@ class SessionStore:
         intent or not at all.
 
         Raises:
+            SessionError: the file has several names.
             SessionExistsError: the file exists.
             StoreError: the file cannot be made.
         """
         name = "the session in memory" if path is None else str(path)
-        if path is not None:
-            claim(path)
-        store = cls(connect(":memory:" if path is None else str(path)), name)
+        target = None if path is None else resolved(path)
+        if target is not None:
+            claim(target)
+        store = cls(target, name)
         with store._transaction():
             for statement in _SCHEMA.split(";"):
                 store._connection.execute(statement)
             store._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             store._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
             store._connection.execute("INSERT INTO meta VALUES ('asked', '0')")
+            store._fence.take()
             store._insert(0, outcome)
             store._insert_intent(kind, proposal, seed)
         return store
 
     @classmethod
     def open(cls, path: Path) -> SessionStore:
-        """Return the store of an existing session file.
+        """Return the store of an existing session file, for reading until ``take_over``.
 
         Raises:
             SessionCorruptError: the file is absent, is no session, or was made by a newer version.
+            SessionError: the file has several names.
         """
         if not path.is_file():
             raise SessionCorruptError(f"{path}: expected a session file, found none; make one with open")
-        store = cls(connect(str(path)), str(path))
+        store = cls(resolved(path), str(path))
         with store._guarded():
             (application,) = store._connection.execute("PRAGMA application_id").fetchone()
             (version,) = store._connection.execute("PRAGMA user_version").fetchone()
@@ -107,21 +114,41 @@ class SessionStore:
             )
         return store
 
-    def begin(self, kind: str, proposal: str, seed: bytes) -> int:
-        """Record an intent durably, before anything is drawn, and return its number."""
+    def take_over(self) -> None:
+        """Become the one who writes, durably; whoever held the session before writes nothing any more."""
         with self._transaction():
+            self._fence.take()
+
+    def begin(self, kind: str, proposal: str, seed: bytes) -> int:
+        """Record an intent durably, before anything is drawn, and return its number.
+
+        Raises:
+            SessionLockedError: another process has taken over, or another intent has no outcome yet.
+        """
+        with self._writing():
+            if self._connection.execute("SELECT 1 FROM intents").fetchone() is not None:
+                raise self._fence.lost()
             return self._insert_intent(kind, proposal, seed)
 
     def finish(self, intent: int | None, outcome: Outcome) -> None:
-        """Record an outcome durably, and wipe the intent that it belongs to."""
-        with self._transaction():
+        """Record an outcome durably, and wipe the intent that it belongs to.
+
+        Raises:
+            SessionLockedError: another process has taken over, the intent has its outcome already, or the
+                file holds other charges than the outcome goes on from.
+        """
+        with self._writing():
+            if outcome.charged_before not in (None, self._charges()):
+                raise self._fence.lost()
             self._insert(intent or 0, outcome)
             if intent is not None:
-                self._connection.execute("DELETE FROM intents WHERE id = ?", (intent,))
+                wiped = self._connection.execute("DELETE FROM intents WHERE id = ?", (intent,)).rowcount
+                if wiped != 1:
+                    raise self._fence.lost()
 
     def seal(self, outcome: Outcome) -> None:
         """Record a last outcome and wipe every secret and every intent, in one durable transaction."""
-        with self._transaction():
+        with self._writing():
             self._insert(0, outcome)
             self._connection.execute("DELETE FROM intents")
             self._connection.execute("DELETE FROM secrets")
@@ -182,6 +209,11 @@ class SessionStore:
         """Return the number of the intent that each measurement belongs to, in order."""
         return [int(row[0]) for row in self._all("SELECT intent FROM measurements")]
 
+    def charge_count(self) -> int:
+        """Return how many charges there are."""
+        with self._guarded():
+            return self._charges()
+
     def intent_count(self) -> int:
         """Return how many intents have no outcome."""
         return int(self._one("SELECT count(*) FROM intents")[0])
@@ -219,7 +251,7 @@ class SessionStore:
     def save_snapshot(self, version: int, duals: NDArray[np.float64]) -> None:
         """Keep the model's dual numbers as a cache; only the newest are kept."""
         raw = np.ascontiguousarray(duals, dtype="<f8").tobytes()
-        with self._transaction():
+        with self._writing():
             self._connection.execute("DELETE FROM snapshots")
             self._connection.execute(
                 "INSERT INTO snapshots VALUES (?, ?, ?)", (version, raw, _checksum(version, raw))
@@ -255,6 +287,9 @@ class SessionStore:
         """Close the connection."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
+
+    def _charges(self) -> int:
+        return int(self._connection.execute("SELECT coalesce(max(sequence), 0) FROM ledger").fetchone()[0])
 
     def _insert(self, intent: int, outcome: Outcome) -> None:
         execute, many = self._connection.execute, self._connection.executemany
@@ -298,6 +333,13 @@ class SessionStore:
 
     def _transaction(self) -> Transaction:
         return Transaction(self._connection, self._name)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One durable transaction, for whoever holds the session."""
+        with self._transaction():
+            self._fence.check()
+            yield
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
