@@ -19,10 +19,13 @@ from pmw.errors import (
 __all__ = [
     "claim",
     "connect",
+    "empty_log",
     "own_error",
     "resolved",
     "Transaction",
 ]
+
+_WAIT = 30_000  # milliseconds that another connection's transaction is waited for
 
 
 def resolved(path: Path) -> Path:
@@ -69,13 +72,31 @@ def _is_unborn(path: Path) -> bool:
 def connect(target: str) -> sqlite3.Connection:
     """Return a connection whose commits are durable and whose deleted bytes are overwritten."""
     try:
-        connection = sqlite3.connect(target, timeout=30, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
+        connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")
     except sqlite3.Error as error:
         raise own_error(error, target) from None
     return connection
+
+
+def empty_log(connection: sqlite3.Connection, patience: int = 0) -> bool:
+    """Move the log into the file and cut it off, so that it keeps no old pages; tell whether that was done.
+
+    Args:
+        connection: the connection, outside a transaction.
+        patience: milliseconds that readers of old pages are waited for.
+    """
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
+        (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+    except sqlite3.Error:
+        return False
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
 
 
 def own_error(error: sqlite3.Error, name: str) -> Exception:

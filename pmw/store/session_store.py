@@ -2,7 +2,8 @@
 
 The ledger is the truth; model snapshots are a cache with a checksum. A batch that draws noise takes two
 durable commits: its intent with 32 fresh bytes before anything is drawn, then its outcome, charges and
-answers together with the wiping of the bytes. What lies in this file is secret.
+answers together with the wiping of the bytes. Deleted rows are overwritten, and the log, which keeps old
+pages, is emptied after each commit that wiped a secret. What lies in this file is secret.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError, StoreError
-from pmw.store.connection import Transaction, claim, connect, own_error, resolved
+from pmw.store.connection import Transaction, claim, connect, empty_log, own_error, resolved
 from pmw.store.fence import Fence
 from pmw.store.rows import IntentRow, LedgerRow, MeasurementRow, Outcome, StoredAnswer
 
@@ -59,6 +60,7 @@ class SessionStore:
         self._connection = connect(":memory:" if path is None else str(path))
         self._name = name
         self._fence = Fence(self._connection, path, name)
+        self._log_tells = True  # the log may hold a secret that was wiped
 
     @classmethod
     def create(
@@ -118,6 +120,7 @@ class SessionStore:
         """Become the one who writes, durably; whoever held the session before writes nothing any more."""
         with self._transaction():
             self._fence.take()
+        self._quiet_log()
 
     def begin(self, kind: str, proposal: str, seed: bytes) -> int:
         """Record an intent durably, before anything is drawn, and return its number.
@@ -125,6 +128,7 @@ class SessionStore:
         Raises:
             SessionLockedError: another process has taken over, or another intent has no outcome yet.
         """
+        self._log_tells = True
         with self._writing():
             if self._connection.execute("SELECT 1 FROM intents").fetchone() is not None:
                 raise self._fence.lost()
@@ -133,10 +137,14 @@ class SessionStore:
     def finish(self, intent: int | None, outcome: Outcome) -> None:
         """Record an outcome durably, and wipe the intent that it belongs to.
 
+        When this returns, no byte of what was wiped is left in the file or its log, unless somebody is just
+        reading old pages: then they are wiped at the next commit that finds nobody.
+
         Raises:
             SessionLockedError: another process has taken over, the intent has its outcome already, or the
                 file holds other charges than the outcome goes on from.
         """
+        self._log_tells |= bool(outcome.secrets)
         with self._writing():
             if outcome.charged_before not in (None, self._charges()):
                 raise self._fence.lost()
@@ -145,6 +153,7 @@ class SessionStore:
                 wiped = self._connection.execute("DELETE FROM intents WHERE id = ?", (intent,)).rowcount
                 if wiped != 1:
                     raise self._fence.lost()
+        self._quiet_log()
 
     def seal(self, outcome: Outcome) -> None:
         """Record a last outcome and wipe every secret and every intent, in one durable transaction."""
@@ -166,11 +175,10 @@ class SessionStore:
         try:
             execute("PRAGMA temp_store = MEMORY")  # no copy of the session in another folder
             execute("VACUUM")
-            execute(f"PRAGMA busy_timeout = {_PATIENCE}")
-            (busy, _, _) = execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            done = empty_log(self._connection, _PATIENCE)
         except sqlite3.Error:
-            busy = 1
-        if busy:
+            done = False
+        if not done:
             raise StoreError(
                 f"{self._name}: the session is closed, but its file could not be written anew, so old copies "
                 "of its secrets may lie in it; make room and let its readers end, then close it again"
@@ -256,6 +264,7 @@ class SessionStore:
             self._connection.execute(
                 "INSERT INTO snapshots VALUES (?, ?, ?)", (version, raw, _checksum(version, raw))
             )
+        self._quiet_log()
 
     def snapshot(self) -> tuple[int, NDArray[np.float64]] | None:
         """Return the newest snapshot whose checksum holds: its version and dual numbers, or None."""
@@ -287,6 +296,11 @@ class SessionStore:
         """Close the connection."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
+
+    def _quiet_log(self) -> None:
+        """Empty the log where it may tell of a wiped secret; a reader in the way makes nothing fail."""
+        if self._log_tells:
+            self._log_tells = not empty_log(self._connection)
 
     def _charges(self) -> int:
         return int(self._connection.execute("SELECT coalesce(max(sequence), 0) FROM ledger").fetchone()[0])
