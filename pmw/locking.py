@@ -34,6 +34,7 @@ class SessionLock:
         self._file: IO[bytes] | None = None
         try:
             descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+            os.fchmod(descriptor, 0o600)
         except OSError as error:
             raise StoreError(f"{lock_path}: the lock file cannot be made: {error.strerror}") from None
         file = os.fdopen(descriptor, "r+b")

@@ -48,7 +48,12 @@ def resolved(path: Path) -> Path:
 
 
 def claim(path: Path) -> None:
-    """Make an empty file with mode 0600, or take over one that a killed opening left without any table."""
+    """Make an empty file with mode 0600, or take over one that a killed opening left without any table.
+
+    Raises:
+        SessionExistsError: the file holds something.
+        StoreError: the file cannot be made, or it belongs to another user.
+    """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
@@ -58,6 +63,24 @@ def claim(path: Path) -> None:
             ) from None
     except OSError as error:
         raise StoreError(f"{path}: the session file cannot be made: {error.strerror}") from None
+    for end in ("", "-wal", "-shm"):
+        _make_private(path.with_name(path.name + end))
+
+
+def _make_private(path: Path) -> None:
+    """Give a file mode 0600, where there is one: an old log keeps its mode, whatever its database has."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"{path}: the session file cannot be made: {error.strerror}") from None
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise StoreError(f"{path}: the file belongs to another user; choose another name")
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
 
 
 def _is_unborn(path: Path) -> bool:
