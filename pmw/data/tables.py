@@ -68,8 +68,8 @@ def as_source(table: Table, domain: Domain) -> MemorySource:
     if isinstance(table, MemorySource):
         if table.domain != domain:
             raise DataError(
-                f"expected a table that was read with the declared domain {domain.name!r}, got one of another "
-                "domain; read it again with this one"
+                f"expected a table that was read with the declared domain {domain.name!r}, "
+                "got one of another domain; read it again with this one"
             )
         return table
     file = as_table_file(table)
