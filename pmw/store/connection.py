@@ -47,8 +47,12 @@ def resolved(path: Path) -> Path:
     return target
 
 
-def claim(path: Path) -> None:
+def claim(path: Path, name: str) -> None:
     """Make an empty file with mode 0600, or take over one that a killed opening left without any table.
+
+    Args:
+        path: the resolved file.
+        name: what messages call it.
 
     Raises:
         SessionExistsError: the file holds something.
@@ -59,10 +63,10 @@ def claim(path: Path) -> None:
     except FileExistsError:
         if not _is_unborn(path):
             raise SessionExistsError(
-                f"{path} exists; choose another name, or go on with the session that it holds"
+                f"{name} exists; choose another name, or go on with the session that it holds"
             ) from None
     except OSError as error:
-        raise StoreError(f"{path}: the session file cannot be made: {error.strerror}") from None
+        raise StoreError(f"{name}: the session file cannot be made: {error.strerror}") from None
     for end in ("", "-wal", "-shm"):
         _make_private(path.with_name(path.name + end))
 

@@ -79,7 +79,7 @@ class SessionStore:
         name = "the session in memory" if path is None else str(path)
         target = None if path is None else resolved(path)
         if target is not None:
-            claim(target)
+            claim(target, name)
         store = cls(target, name)
         with store._transaction():
             for statement in _SCHEMA.split(";"):
