@@ -18,7 +18,7 @@ from pmw.cli.texts import json_line
 from pmw.session import Session
 from queries.errors import QueryError
 from queries.linear import LinearQuery
-from queries.parsing import Question, parse_question, read_line, require_aligned
+from queries.parsing import Question, identifier_of, parse_question, read_line, require_aligned
 from queries.workloads import Workload
 
 __all__ = [
@@ -175,7 +175,7 @@ def _parsed(line: bytes, session: Session, options: StreamOptions) -> _Parsed:
     head: dict[str, Any] = {"id": None}
     try:
         form = read_line(line)
-        head["id"] = form.get("id") if isinstance(form.get("id"), str | int) else None
+        head["id"] = identifier_of(form)
         return head, _accepted(parse_question(form, session.domain), options)
     except QueryError as error:
         return head, error
