@@ -342,6 +342,27 @@ def test_a_test_runs_only_if_its_positive_is_reserved() -> None:
     assert propose(state, [QUERY]).reserved is not None
 
 
+@pytest.mark.parametrize("redraw", [True, False])
+def test_the_reservation_holds_the_threshold_noise_and_the_positive_with_its_value(redraw: bool) -> None:
+    state = opened(random_rows(1000), budget=Budget.of(1), redraw=redraw, update_limit=3)
+    assert state.plan is not None
+    assert state.ledger.composition is Composition.PURE
+    opening, positive = (state.ledger.price(charge) for charge in state.plan.vector.charges(Composition.PURE))
+    assert opening > 0
+    assert positive > 0
+    least = Fraction(1, 10**12)
+    for round_open, needed in ((False, opening + positive), (True, positive)):
+        for left, runs in (
+            (needed, 1),
+            (needed - least, 0),
+            (needed - positive / 2, 0),
+            (opening, opening >= needed),
+        ):
+            ledger = replace(state.ledger, spent=state.ledger.cap - left)
+            proposal = propose(replace(state, ledger=ledger, round_open=round_open), [QUERY])
+            assert len(proposal.requests) == runs, (round_open, left)
+
+
 def test_the_threshold_noise_goes_when_its_round_closes() -> None:
     rows = np.tile(np.array([[2, 0, 0]]), (20_000, 1))
     for redraw, limit in ((True, 3), (False, 1)):
