@@ -80,6 +80,7 @@ def test_every_intent_of_a_session_has_bytes_of_its_own(
     assert {len(seed) for seed in seeds} == {32}
 
 
+@pytest.mark.usefixtures("repeatable")
 def test_threshold_noise_stays_as_it_is_while_tests_are_negative_and_over_a_resumption(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_threshold_noise_stays_as_it_is_while_tests_are_negative_and_over_a_resu
             assert rounds_paid(session) == 1
 
 
+@pytest.mark.usefixtures("repeatable")
 @pytest.mark.parametrize("resumed", [False, True])
 def test_after_a_positive_the_threshold_noise_is_gone_and_the_next_round_is_paid_when_it_opens(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path, resumed: bool
@@ -140,6 +142,7 @@ def test_one_threshold_two_and_none_come_back_from_the_file(
         assert load_secret(store) == stored_threshold(path) == SecretState(noisy)
 
 
+@pytest.mark.usefixtures("repeatable")
 def test_both_thresholds_of_a_session_come_back(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
     with pmw.open_session(frame, domain, epsilon=1, path=path, options=NEGATIVE) as session:
@@ -169,6 +172,7 @@ def transactions(statements: list[str]) -> list[list[str]]:
     return found
 
 
+@pytest.mark.usefixtures("repeatable")
 def test_an_answer_is_committed_with_its_charge_its_measurement_and_the_wiping_of_its_intent(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
@@ -206,6 +210,7 @@ def start_of(statement: str) -> str:
     return " ".join(statement.split()[:3])
 
 
+@pytest.mark.usefixtures("repeatable")
 def test_an_intent_is_durable_before_the_table_is_counted_or_a_bit_is_drawn(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +241,7 @@ def test_an_intent_is_durable_before_the_table_is_counted_or_a_bit_is_drawn(
         assert events == []
 
 
+@pytest.mark.usefixtures("repeatable")
 @pytest.mark.parametrize("delta", [0, 1e-9])
 @pytest.mark.parametrize(
     "options",

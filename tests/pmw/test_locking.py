@@ -24,7 +24,7 @@ CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7")])
 
 
 @pytest.fixture
-def study(tmp_path: Path, frame: pd.DataFrame, domain: Domain) -> Path:
+def study(tmp_path: Path, frame: pd.DataFrame, domain: Domain, repeatable: None) -> Path:
     """Open a session with three positives to spend, close it and return its path."""
     path = tmp_path / "s.pmw"
     options = pmw.Options(threshold=0.5, update_limit=3)

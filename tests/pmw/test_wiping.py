@@ -18,12 +18,14 @@ from queries import Domain, random_conjunctions, save_schema
 
 # Notes every seed and every threshold that reaches a session file, asks, and is killed between two answers.
 KILLED_BETWEEN_ANSWERS = """
-import os, signal, sys
-import pandas as pd
-import pmw
+import itertools, os, signal
+import pmw, pmw.engine
+from pmw.randomness import repeatable_seed
 from pmw.store import SessionStore
 from queries import load_schema, random_conjunctions
 
+numbers = itertools.count()
+pmw.engine.fresh_seed = lambda: repeatable_seed(20, next(numbers))
 notes = open("notes.txt", "w")
 kept = set()
 insert, finish = SessionStore._insert_intent, SessionStore.finish
@@ -83,6 +85,7 @@ def content_of(path: Path) -> bytes:
     return b"|".join(file.read_bytes() for file in files if file.exists())
 
 
+@pytest.mark.usefixtures("repeatable")
 def test_a_live_session_leaves_no_trace_of_a_finished_batch(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
