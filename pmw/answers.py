@@ -99,7 +99,7 @@ class Answer:
             low, high = self.interval
             text += f", between {low:,.0f} and {high:,.0f} at {self.confidence:.0%} confidence"
         if not self.aligned:
-            text += "; cells that the condition cuts are taken as evenly filled"
+            text += ", if records are spread evenly in the cells that the condition cuts"
         return text
 
     def __repr__(self) -> str:

@@ -104,7 +104,8 @@ def seal_session(path: str | Path, data: Table | None = None) -> Status:
     Raises:
         SessionCorruptError: the file is no session, or damaged, or made by a newer version.
         SessionLockedError: another process is using it.
-        SessionError: the session's opening was never finished, and the table cannot be read.
+        SessionError: the session's opening was never finished, and the table cannot be read; or the file has
+            several names (hard links).
         StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
     """
     target = Path(path)
@@ -112,6 +113,7 @@ def seal_session(path: str | Path, data: Table | None = None) -> Status:
     lock = SessionLock(target)
     try:
         with closing(SessionStore.open(target)) as store:
+            store.take_over()
             engine = _engine_to_seal(store, data)
             engine.seal()
             return status_of(engine.state, store.asked())

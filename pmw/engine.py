@@ -91,7 +91,7 @@ class Engine:
     Public and secret state are replaced together, after their rows are durable.
 
     Args:
-        store: the session file.
+        store: the session file, created or taken over.
         data: the table, or None to read it from where the session remembers it, when first needed.
 
     Raises:
@@ -101,6 +101,8 @@ class Engine:
 
     _state: PublicState
     _secret: SecretState
+    _snapshot_version: int  # of the newest model in the file's cache; -1 where there is none
+    _charges: int  # how many charges the states were made from
     _interrupted: bool  # rows may be ahead of the states: load before going on
 
     def __init__(self, store: SessionStore, data: Table | None) -> None:
@@ -109,7 +111,6 @@ class Engine:
         self._source: CountSource | None = None
         self._intents = 0
         self._load()
-        self._snapshot_version = self._state.version
 
     @property
     def state(self) -> PublicState:
@@ -211,7 +212,7 @@ class Engine:
         asked = [(ask.text, ask.request_id) for ask in asks]
         if not proposal.requests:
             answers = answers_of(proposal, BatchDraws((), None), self._state, self._state.ledger)
-            self._store.finish(None, _with_answers(Outcome(), asked, answers))
+            self._store.finish(None, _with_answers(Outcome(charged_before=self._charges), asked, answers))
             return answers
         self._table(self._state.contract)  # that it cannot be read is found out before anything is drawn
         form = proposal_form(proposal, [text for text, _ in asked])
@@ -237,7 +238,9 @@ class Engine:
             ledger = ledger.charge(entry.charge)
         answers = answers_of(proposal, draws, state, ledger)
         outcome = _with_answers(batch_outcome(entries, proposal, draws, state), asked, answers)
-        self._store.finish(intent, replace(outcome, secrets=secret_facts(secret)))
+        outcome = replace(outcome, secrets=secret_facts(secret), charged_before=self._charges)
+        self._store.finish(intent, outcome)
+        self._charges += len(entries)
         self._secret = secret
         self._state = settle(state, proposal, draws, ledger)
         self._interrupted = False
@@ -251,18 +254,25 @@ class Engine:
         """Read the state from the file, finishing first what was interrupted."""
         self._interrupted = True
         intent = self._store.pending()
-        if intent is not None and intent.kind == "opening":
+        opening = intent is not None and intent.kind == "opening"
+        if intent is not None and opening:
             self._finish_opening(intent)
             intent = None
+        self._charges = self._store.charge_count()
         self._state = load_state(self._store)
         self._secret = load_secret(self._store)
-        self._snapshot_version = self._state.version
+        self._snapshot_version = -1 if opening else self._state.version
         if intent is not None:
-            form = json.loads(intent.proposal)
-            proposal = read_proposal(self._state.domain, form)
-            asked = list(zip(form["queries"], form["request_ids"], strict=True))
+            try:
+                form = json.loads(intent.proposal)
+                proposal = read_proposal(self._state.domain, form)
+                asked = list(zip(form["queries"], form["request_ids"], strict=True))
+            except (ValueError, KeyError, TypeError) as error:
+                raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
             self._carry_out(intent.id, proposal, asked, intent.seed)
         self._interrupted = False
+        if opening:
+            self.save_snapshot()  # fitting the opening again would take the longest of all that a reader does
 
     def _finish_opening(self, intent: IntentRow) -> None:
         contract, plan = load_contract(self._store)
@@ -273,7 +283,8 @@ class Engine:
             ledger = ledger.charge(entry.charge)
         total = released_total(plan, draws).value
         test = plan_query_test(contract.domain, ledger, total, contract.options)
-        self._store.finish(intent.id, opening_outcome(entries, plan, draws, test))
+        outcome = opening_outcome(entries, plan, draws, test)
+        self._store.finish(intent.id, replace(outcome, charged_before=0))
 
     def _table(self, contract: Contract) -> CountSource:
         """Return the count source, read on first use and checked against the session's fingerprint."""

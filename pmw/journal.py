@@ -29,7 +29,7 @@ from pmw.encoding import (
     read_units,
     units_bytes,
 )
-from pmw.errors import SessionCorruptError
+from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from pmw.ledger import Ledger, ledger_of
 from pmw.mechanism import (
     BatchDraws,
@@ -292,6 +292,8 @@ def load_state(store: SessionStore) -> PublicState:
         draws = read_opening(contract, rows)
         ledger = _read_ledger(store, contract)
         measured = [read_measured(contract, row) for row in rows if row.kind == "query"]
+    except BudgetExhaustedError:
+        raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
     except (ValueError, KeyError, TypeError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
     model, version = _from_snapshot(store, contract, released_total(plan, draws).value, draws, measured)

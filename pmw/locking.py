@@ -17,16 +17,24 @@ __all__ = [
 class SessionLock:
     """Holds a session for one writing process: an advisory lock that dies with the process.
 
+    The lock file lies beside the session file, wherever symbolic links to it lie. It is another file, because
+    letting go of any descriptor of a database drops the locks that SQLite holds on it.
+
+    Args:
+        path: the session file, which need not exist.
+
     Raises:
         SessionLockedError: another process holds it.
         StoreError: the lock file cannot be made.
     """
 
     def __init__(self, path: Path) -> None:
-        lock_path = path.with_name(path.name + "-lock")
+        target = Path(os.path.realpath(path))
+        lock_path = target.with_name(target.name + "-lock")
         self._file: IO[bytes] | None = None
         try:
             descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+            os.fchmod(descriptor, 0o600)
         except OSError as error:
             raise StoreError(f"{lock_path}: the lock file cannot be made: {error.strerror}") from None
         file = os.fdopen(descriptor, "r+b")

@@ -21,6 +21,7 @@ from pmw.accounting import PrivacyFilter
 from pmw.answers import Answer, Spent
 from pmw.data import CountSource
 from pmw.error_bars import certified_answer, is_covered, measured_answer, untested_answer
+from pmw.errors import BudgetError
 from pmw.model import (
     DenseDistribution,
     MarginalMeasurement,
@@ -261,7 +262,15 @@ def draw_tests(
 
     Privacy: one step of the sparse vector, and one value with fresh noise at a positive. The statistic
         q(D) - q(A) is an integer in units; one person moves it by at most ``query_sensitivity``.
+
+    Raises:
+        BudgetError: the batch would draw threshold noise that it does not pay for, or pay for what is drawn.
     """
+    if proposal.opens_round != (secret.noisy is None):
+        raise BudgetError(
+            "the threshold noise is not as the batch was recorded: a round is charged when, and only when, "
+            "it draws its noise; resume the session"
+        )
     answers = np.array(
         [request.query.answer(source.counts(request.query.scope)) for request in proposal.requests],
         dtype=np.int64,

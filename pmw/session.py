@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,8 +19,8 @@ from pmw.answer_table import Answers
 from pmw.answers import Answer
 from pmw.data import Table, as_source, as_table_file
 from pmw.engine import Ask, Deliver, Engine, next_seed
-from pmw.errors import NoiseError, SessionError
-from pmw.journal import first_facts, load_history, load_ledger
+from pmw.errors import NoiseError, SessionError, SessionLockedError
+from pmw.journal import first_facts, load_contract, load_history, load_ledger
 from pmw.ledger import Ledger
 from pmw.locking import SessionLock
 from pmw.markup import html_table
@@ -120,13 +121,17 @@ def resume_session(path: str | Path, data: Table | None = None) -> Session:
     Raises:
         SessionCorruptError: the file is no session, or damaged, or made by a newer version.
         SessionLockedError: another process is using it.
+        SessionError: the file has several names (hard links).
         DataError: an interrupted batch needs the table, and it cannot be read or differs.
     """
     target = Path(path)
-    SessionStore.open(target).close()  # says what is wrong before a lock file is made
+    with closing(SessionStore.open(target)) as store:
+        load_contract(store)  # says what is wrong before anything is written
     lock = SessionLock(target)
     try:
-        return Session(SessionStore.open(target), lock, data)
+        store = SessionStore.open(target)
+        store.take_over()
+        return Session(store, lock, data)
     except BaseException:
         lock.release()
         raise
@@ -166,6 +171,7 @@ class Session:
 
         Raises:
             QueryError: the question is refused; nothing is spent.
+            SessionLockedError: another process has taken over the session; nothing was released.
             StoreError: the answer could not be made durable; nothing was released.
         """
         with self._turn:
@@ -184,6 +190,7 @@ class Session:
 
         Raises:
             QueryError: a question is refused; none is answered then, and nothing is spent.
+            SessionLockedError: another process has taken over the session; nothing was written.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         with self._turn:
@@ -329,7 +336,8 @@ class Session:
             if self._store is None or os.getpid() != self._process:
                 return
             try:
-                self._engine.save_snapshot()
+                with suppress(SessionLockedError):  # whoever took the session over keeps a model of its own
+                    self._engine.save_snapshot()
             finally:
                 self._store.close()
                 self._store = None

@@ -48,7 +48,7 @@ _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with
 _SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-4, 1e3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SessionPlan:
     """What a session will give; errors and bounds are in records.
 
@@ -97,6 +97,14 @@ class SessionPlan:
     def guarantee(self) -> str:
         """The guarantee in words."""
         return guarantee(self.contract)
+
+    def __repr__(self) -> str:
+        budget, bound = self.contract.budget, self.bound
+        promise = "not every answer has a bound" if bound is None else f"answers within {bound:,.0f} records"
+        return (
+            f"SessionPlan({self.contract.domain.name!r}, {self.records:,} records, "
+            f"epsilon={float(budget.epsilon):g}, delta={float(budget.delta):g}, {promise})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON; numbers have six digits."""

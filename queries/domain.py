@@ -8,6 +8,7 @@ the records.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,9 @@ CategoricalValue: TypeAlias = str | int | bool
 _LARGEST_INTEGER = 2**53 - 1  # so that every boundary, one past the last included, is exact in float64
 _MOST_CELLS = 1_000_000
 _MOST_HINTS = 10_000  # names that are compared for a hint
+
+
+MISSING_LABEL, OTHER_LABEL = "(missing)", "(other)"  # how the two special cells are called; no values
 
 
 def canonical_text(value: CategoricalValue) -> str:
@@ -223,7 +227,7 @@ class CategoricalAttribute(_Cells):
             raise self._wrong("values", f"values must differ, got {twice!r} more than once")
         if len(values) > _MOST_CELLS:
             raise self._wrong("values", f"at most {_MOST_CELLS:,} values, got {len(values):,}")
-        for label, flag in (("(missing)", self.missing), ("(other)", self.other)):
+        for label, flag in ((MISSING_LABEL, self.missing), (OTHER_LABEL, self.other)):
             if flag and label in texts:
                 raise self._wrong("values", f"{label!r} names the special cell and is no value")
         object.__setattr__(self, "values", values)
@@ -249,6 +253,12 @@ class CategoricalAttribute(_Cells):
         return canonical_text(self.values[code]) if special is None else special
 
 
+def quoted_name(name: str) -> str:
+    """Return a name as it stands in SQL: in double quotes where it is more than letters and digits."""
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
 def number_text(number: float) -> str:
     """Return the shortest text of a number, without a needless ``.0``."""
     return repr(float(number)).removesuffix(".0")
@@ -272,9 +282,9 @@ def _special_label(attribute: Attribute, code: int) -> str | None:
     if not 0 <= code < attribute.size:
         raise ScopeError(f"attribute {attribute.name!r} has cells 0..{attribute.size - 1}, got code={code}")
     if code == attribute.missing_code:
-        return "(missing)"
+        return MISSING_LABEL
     if code == attribute.other_code:
-        return "(other)"
+        return OTHER_LABEL
     return None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute
+from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, nearest
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 
@@ -58,9 +58,14 @@ class GroupedQuery:
     def __post_init__(self) -> None:
         domain, names = self.domain, tuple(self.names)
         for name in names:
-            if name not in domain or names.count(name) > 1:
-                fault = "names an attribute twice" if name in domain else "names an unknown attribute"
-                raise QueryError(f"GROUP BY {fault}: {name!r}", code="bad_request")
+            if name not in domain:
+                listed = ", ".join(domain.names[:20]) + (", …" if len(domain) > 20 else "")
+                raise QueryError(
+                    f"unknown attribute {name!r}; declared are {listed}{nearest(name, domain.names)}",
+                    code="unknown_attribute",
+                )
+            if names.count(name) > 1:
+                raise QueryError(f"GROUP BY names an attribute twice: {name!r}", code="bad_request")
         columns = tuple(self.columns) or names
         _check_columns(columns, self.count_column)
         groups = math.prod(domain[name].size for name in names)

@@ -5,11 +5,13 @@ Every refusal of a value is worded here: its message names what is declared, wha
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from queries.domain import (
+    OTHER_LABEL,
     Attribute,
     CategoricalAttribute,
     Domain,
@@ -18,6 +20,7 @@ from queries.domain import (
     canonical_text,
     nearest,
     number_text,
+    quoted_name,
 )
 from queries.errors import QueryError
 from queries.predicates import Atom, Between, Comparison, IsIn, IsMissing, IsOther, Position, Scalar
@@ -114,8 +117,11 @@ def _declared_cell(
     texts = tuple(cells)
     listed = ", ".join(_shown(declared) for declared in attribute.values[:12])
     listed += ", …" if len(texts) > 12 else ""
+    special = f"; any other is {OTHER_LABEL!r}" if attribute.other else ""
+    special += "; an empty one IS NULL" if attribute.missing else ""
     raise QueryError(
-        f"attribute {attribute.name!r} has the values {listed}; got {_shown(value)}{nearest(text, texts)}",
+        f"attribute {attribute.name!r} has the values {listed}{special}; got {_shown(value)}"
+        f"{nearest(text, texts)}",
         code="unknown_value",
         position=position,
     )
@@ -190,10 +196,12 @@ def _number(attribute: Attribute, value: Scalar, position: Position) -> float:
 def _point(attribute: OrderedAttribute, value: Scalar, position: Position) -> tuple[float, float]:
     number = _number(attribute, value, position)
     if isinstance(attribute, NumericAttribute):
-        low, high = attribute.edges[0], attribute.edges[1]
+        edges = attribute.edges
+        place = min(max(bisect.bisect_right(edges, number) - 1, 0), len(edges) - 2)
+        low, high, name = edges[place], edges[place + 1], quoted_name(attribute.name)
         raise QueryError(
             f"attribute {attribute.name!r} is numeric: a single number has no width; ask for a range, "
-            f"such as {attribute.name} >= {number_text(low)} AND {attribute.name} < {number_text(high)}",
+            f"such as {name} >= {number_text(low)} AND {name} < {number_text(high)}",
             code="wrong_kind",
             position=position,
         )

@@ -15,6 +15,7 @@ from queries.segments import count_where
 from queries.structured import structured_predicate
 
 __all__ = [
+    "identifier_of",
     "parse_line",
     "parse_question",
     "parse_sql",
@@ -157,6 +158,13 @@ def read_line(line: str | bytes) -> dict[str, Any]:
     return form
 
 
+def identifier_of(form: Mapping[str, Any]) -> str | int | None:
+    """Return the id of a JSON object, or None where it has none that can be given back."""
+    identifier = form.get("id")
+    usable = isinstance(identifier, str | int) and not isinstance(identifier, bool) and _is_text(identifier)
+    return identifier if usable else None
+
+
 def parse_question(form: Mapping[str, Any], domain: Domain) -> Question:
     """Return the question that a JSON object states.
 
@@ -170,12 +178,8 @@ def parse_question(form: Mapping[str, Any], domain: Domain) -> Question:
                 code="bad_request",
                 position=key,
             )
-    identifier, request = form.get("id"), form.get("request_id")
-    if (
-        isinstance(identifier, bool)
-        or not isinstance(identifier, str | int | None)
-        or not _is_text(identifier)
-    ):
+    identifier, request = identifier_of(form), form.get("request_id")
+    if identifier is None and form.get("id") is not None:
         raise QueryError("id must be a text or a whole number", code="bad_request", position="id")
     if request is not None and not _is_mark(request):
         raise QueryError(

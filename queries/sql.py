@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from queries.domain import Domain, nearest
+from queries.domain import Domain, nearest, quoted_name
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.intervals import resolve_attribute
@@ -85,7 +85,7 @@ def _qualify(tree: exp.Expr, domain: Domain) -> None:
     """Check the table, and take its name or alias off the columns that carry it."""
     source = tree.args.get("from_")
     if source is None:
-        raise QueryError(f"expected FROM {_quoted(domain.name)}; {STATEMENTS.advice}", code="syntax")
+        raise QueryError(f"expected FROM {quoted_name(domain.name)}; {STATEMENTS.advice}", code="syntax")
     check_node(source, STATEMENTS)
     table = source.this
     check_node(table, STATEMENTS)
@@ -108,7 +108,7 @@ def _check_table(name: exp.Identifier, domain: Domain) -> None:
     )
     if not same:
         raise QueryError(
-            f"unknown table {name.name[:60]!r}; the session's table is {_quoted(domain.name)}"
+            f"unknown table {name.name[:60]!r}; the session's table is {quoted_name(domain.name)}"
             f"{nearest(name.name, (domain.name,))}",
             code="unknown_table",
             position=position_of(name),
@@ -197,8 +197,3 @@ def _result(query: LinearQuery, columns: list[_Column], grouped: list[str], tree
         )
     names = tuple(column.attribute for column in shown if column.attribute is not None)
     return GroupedQuery(query, names, tuple(column.name for column in shown), counts[0].name)
-
-
-def _quoted(name: str) -> str:
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
-    return name if plain else '"' + name.replace('"', '""') + '"'

@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from pmw.cli.streaming import StreamOptions
     from pmw.session import Session
+    from queries.linear import LinearQuery
 
 __all__ = [
     "command",
@@ -57,9 +58,10 @@ Workloads:
 def command(session: Path, where: str | None, data: Path | None, **given: Any) -> None:
     """Answer the question WHERE from SESSION: how many records satisfy a condition?
 
-    The condition is written as in SQL: comparisons, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT. An empty one
-    counts everybody. With --sql a whole statement is asked, and GROUP BY lists every declared value. A
-    question that was answered before gets the same answer, unless it is asked with --fresh.
+    The condition is written as in SQL: comparisons, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT; or as an
+    object, as in a stream. An empty one counts everybody. With --sql a whole statement is asked, and GROUP BY
+    lists every declared value. A question that was answered before gets the same answer, unless it is asked
+    with --fresh.
     """
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
     if sum(asked) != 1:
@@ -86,9 +88,9 @@ def _ask_one(
     """Print the answer to one question; return the exit code."""
     from pmw.cli.streaming import strict_code
     from pmw.cli.texts import answer_text, answers_text, json_line, say
-    from queries.parsing import parse_sql, parse_where, require_aligned
+    from queries.parsing import parse_sql, require_aligned
 
-    query = parse_where(where or "", session.domain) if sql is None else parse_sql(sql, session.domain)
+    query = _query(where or "", session) if sql is None else parse_sql(sql, session.domain)
     if options.strict_cells:
         require_aligned(query)
     if sql is not None:
@@ -98,9 +100,16 @@ def _ask_one(
             return max(map(strict_code, answers)) if options.strict else 0
         answer = answers[0]
     else:
-        answer = session.ask(where or "", fresh=options.fresh)
+        answer = session.ask(_query(where or "", session), fresh=options.fresh)
     say(json_line(answer.to_dict()) if as_json else answer_text(answer))
     return strict_code(answer) if options.strict else 0
+
+
+def _query(where: str, session: Session) -> LinearQuery:
+    """Return the query of a condition, written as text or as a JSON object."""
+    from queries.parsing import parse_where, read_line
+
+    return parse_where(read_line(where) if where.lstrip().startswith("{") else where, session.domain)
 
 
 def _ask_workload(session: Session, name: str, options: StreamOptions) -> int:

@@ -63,6 +63,11 @@ def _lines(data: Path, facts: TableFacts) -> Iterator[str]:
     if facts.absent:
         yield f"{data}: a session would refuse this table."
         yield f"Declared columns that are missing or stand there twice: {_listed(facts.absent)}."
+        from queries.domain import nearest
+
+        for name in facts.absent:
+            if hint := nearest(name, facts.ignored):
+                yield f"  {name}{hint}"
     else:
         yield (
             f"{data}: {_number(facts.read, 'record')}; a session keeps {facts.kept:,} "

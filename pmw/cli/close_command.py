@@ -50,7 +50,7 @@ def command(session: Path, yes: bool, data: Path | None, as_json: bool) -> None:
     if as_json:
         say(status_json(status))
     elif again:
-        say(f"{session} is closed already; questions and exports go on from its model.")
+        say(f"{session} is closed already, and its file was written anew; questions and exports go on.")
     else:
         say(closing_text(session, status, read_ledger(session)))
 

@@ -55,6 +55,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     The files are public: they are made from released numbers alone and cost nothing.
     """
     from pmw.books import read_session
+    from pmw.cli.targets import refuse_session_files
     from pmw.cli.texts import json_line, say
     from pmw.release import RowPlan, export
 
@@ -64,6 +65,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         if file_format == "measurements":
             raise click.UsageError("--format measurements has no rows: leave out --rows, --method and --seed")
         plan = RowPlan(rows, method == "independent", seed)
+    for target in (output, output.with_name(output.name + ".manifest.json")):
+        refuse_session_files(target, session, "the export")
     state, _ = read_session(session)
     manifest = export(state, output, plan, format=file_format, force=given["force"])
     if as_json:

@@ -56,8 +56,8 @@ def command(session: Path, plot: Path | None, force: bool, as_json: bool) -> Non
 
 def _check(plot: Path, session: Path, force: bool) -> None:
     """Refuse a picture that cannot or must not be written, before the session is read."""
+    from pmw.cli.targets import refuse_session_files
     from pmw.plots import check_target
 
-    if plot.exists() and session.exists() and plot.samefile(session):
-        raise click.UsageError("the picture would overwrite the session; name another file")
+    refuse_session_files(plot, session, "the picture")
     check_target(plot, force=force)

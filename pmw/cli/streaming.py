@@ -18,7 +18,7 @@ from pmw.cli.texts import json_line
 from pmw.session import Session
 from queries.errors import QueryError
 from queries.linear import LinearQuery
-from queries.parsing import Question, parse_question, read_line, require_aligned
+from queries.parsing import Question, identifier_of, parse_question, read_line, require_aligned
 from queries.workloads import Workload
 
 __all__ = [
@@ -58,7 +58,7 @@ def answer_stream(session: Session, source: BinaryIO, options: StreamOptions) ->
         source: lines of JSON.
         options: how they are answered.
     """
-    batches = ([_parsed(line, session, options) for line in lines] for lines in _batches(source))
+    batches = ([_parsed(*line, session, options) for line in lines] for lines in _batches(source))
     return _answer_batches(session, batches, options)
 
 
@@ -171,13 +171,15 @@ class _Printer:
         sys.stdout.flush()
 
 
-def _parsed(line: bytes, session: Session, options: StreamOptions) -> _Parsed:
+def _parsed(number: int, line: bytes, session: Session, options: StreamOptions) -> _Parsed:
     head: dict[str, Any] = {"id": None}
     try:
         form = read_line(line)
-        head["id"] = form.get("id") if isinstance(form.get("id"), str | int) else None
+        head["id"] = identifier_of(form)
         return head, _accepted(parse_question(form, session.domain), options)
     except QueryError as error:
+        if head["id"] is None:
+            head["line"] = number  # else nobody could tell which question was refused
         return head, error
 
 
@@ -200,17 +202,21 @@ def strict_code(answer: Answer) -> int:
     return {Source.EXHAUSTED: 3, Source.UNVERIFIED: 4}.get(answer.source, 0)
 
 
-def _batches(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield the lines that have come so far, at most ``_BATCH`` together, without waiting for more."""
-    rest = b""
+def _batches(source: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield numbered lines that have come so far, at most ``_BATCH`` together, without waiting for more.
+
+    Blank lines ask nothing: they are counted and left out.
+    """
+    rest, number = b"", 1
     while True:
         block = source.read1(_READ) if hasattr(source, "read1") else source.read(_READ)
         if not block:
             break
         *lines, rest = (rest + block).split(b"\n")
         rest = rest[:_LONGEST_LINE]
-        wanted = [line for line in lines if line.strip()]
+        wanted = [(place, line) for place, line in enumerate(lines, number) if line.strip()]
+        number += len(lines)
         for start in range(0, len(wanted), _BATCH):
             yield wanted[start : start + _BATCH]
     if rest.strip():
-        yield [rest]
+        yield [(number, rest)]

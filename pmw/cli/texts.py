@@ -47,8 +47,8 @@ def say(text: str) -> None:
 
 
 def json_line(form: Any) -> str:
-    """Return one line of JSON."""
-    return json.dumps(form, ensure_ascii=False)
+    """Return one line of JSON that can be written as UTF-8: half a surrogate pair stays an escape."""
+    return json.dumps(form, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def status_json(status: Status) -> str:

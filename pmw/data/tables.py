@@ -63,9 +63,15 @@ def as_source(table: Table, domain: Domain) -> MemorySource:
     """Return the count source of a table.
 
     Raises:
-        DataError: the table is of no known kind, cannot be read, or lacks a declared column.
+        DataError: the table is of no known kind, cannot be read, lacks a declared column, or was read for
+            another domain.
     """
     if isinstance(table, MemorySource):
+        if table.domain != domain:
+            raise DataError(
+                f"expected a table that was read with the declared domain {domain.name!r}, "
+                "got one of another domain; read it again with this one"
+            )
         return table
     file = as_table_file(table)
     if file is not None:

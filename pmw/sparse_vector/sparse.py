@@ -130,10 +130,13 @@ class Sparse:
             The state after it, and the outcomes so far: int8, shape (m,), m <= n.
 
         Raises:
-            BudgetError: the run has halted, or a value is not an integer.
+            BudgetError: the run has halted, a value is not an integer, or the threshold noise that is kept
+                from round to round is lost.
         """
         if state.positives >= self.update_limit:
             raise BudgetError(f"expected a running Sparse, but it halted after {self.update_limit} positives")
+        if state.noisy is None and state.positives > 0 and not self.redraw:
+            raise BudgetError("expected the threshold noise of the run, which is drawn once, but it is lost")
         noisy = self.test.draw_threshold(bits) if state.noisy is None else state.noisy
         after, outcomes = AboveThreshold(self.test).scan(noisy, values, thresholds, bits)
         if after is not None:

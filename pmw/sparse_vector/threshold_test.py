@@ -176,12 +176,17 @@ class ThresholdTest:
             values: int64, shape (n,).
             thresholds: int64, shape (n,), public.
             bits: source of the noise.
+
+        Raises:
+            BudgetError: the threshold noise is not of these sides; a lost second threshold is not no noise.
         """
+        if (noisy.lower is None) != (self.sides is not Sides.TWO_THRESHOLDS):
+            raise BudgetError(f"the threshold noise was drawn for other sides than {self.sides.value}")
         limits = thresholds + noisy.upper
-        if self.sides is Sides.TWO_THRESHOLDS:
+        if noisy.lower is not None:
             nu = self.query_noise.sample_array(bits, 2 * len(values)).reshape(2, -1)
             above = values + nu[0] >= limits
-            negated = -values + nu[1] >= thresholds + (noisy.lower or 0)
+            negated = -values + nu[1] >= thresholds + noisy.lower
             return np.where(above, Outcome.ABOVE, np.where(negated, Outcome.ABOVE_NEGATED, 0)).astype(np.int8)
         compared = np.abs(values) if self.sides is Sides.TWO_SIDED else values
         above = compared + self.query_noise.sample_array(bits, len(values)) >= limits

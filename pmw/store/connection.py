@@ -8,27 +8,83 @@ import sqlite3
 from pathlib import Path
 from types import TracebackType
 
-from pmw.errors import SessionCorruptError, SessionExistsError, SessionLockedError, StoreError
+from pmw.errors import (
+    SessionCorruptError,
+    SessionError,
+    SessionExistsError,
+    SessionLockedError,
+    StoreError,
+)
 
 __all__ = [
     "claim",
     "connect",
+    "empty_log",
     "own_error",
+    "resolved",
     "Transaction",
 ]
 
+_WAIT = 30_000  # milliseconds that another connection's transaction is waited for
 
-def claim(path: Path) -> None:
-    """Make an empty file with mode 0600, or take over one that a killed opening left without any table."""
+
+def resolved(path: Path) -> Path:
+    """Return the one name of a session file, with every symbolic link followed.
+
+    Raises:
+        SessionError: the file has more names: the log beside it belongs to one of them only.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        names = target.stat().st_nlink
+    except OSError:
+        return target  # absent, or out of reach: told where it is made or opened
+    if target.is_file() and names > 1:
+        raise SessionError(
+            f"{path}: expected a session file with one name, found {names} hard links to it; "
+            "remove the others, then try again"
+        )
+    return target
+
+
+def claim(path: Path, name: str) -> None:
+    """Make an empty file with mode 0600, or take over one that a killed opening left without any table.
+
+    Args:
+        path: the resolved file.
+        name: what messages call it.
+
+    Raises:
+        SessionExistsError: the file holds something.
+        StoreError: the file cannot be made, or it belongs to another user.
+    """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         if not _is_unborn(path):
             raise SessionExistsError(
-                f"{path} exists; choose another name, or go on with the session that it holds"
+                f"{name} exists; choose another name, or go on with the session that it holds"
             ) from None
     except OSError as error:
+        raise StoreError(f"{name}: the session file cannot be made: {error.strerror}") from None
+    for end in ("", "-wal", "-shm"):
+        _make_private(path.with_name(path.name + end))
+
+
+def _make_private(path: Path) -> None:
+    """Give a file mode 0600, where there is one: an old log keeps its mode, whatever its database has."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    except OSError as error:
         raise StoreError(f"{path}: the session file cannot be made: {error.strerror}") from None
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise StoreError(f"{path}: the file belongs to another user; choose another name")
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
 
 
 def _is_unborn(path: Path) -> bool:
@@ -40,16 +96,39 @@ def _is_unborn(path: Path) -> bool:
         return False
 
 
-def connect(target: str) -> sqlite3.Connection:
-    """Return a connection whose commits are durable and whose deleted bytes are overwritten."""
+def connect(target: str, name: str) -> sqlite3.Connection:
+    """Return a connection whose commits are durable and whose deleted bytes are overwritten.
+
+    Args:
+        target: the database.
+        name: what messages call it.
+    """
     try:
-        connection = sqlite3.connect(target, timeout=30, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
+        connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")
     except sqlite3.Error as error:
-        raise own_error(error, target) from None
+        raise own_error(error, name) from None
     return connection
+
+
+def empty_log(connection: sqlite3.Connection, patience: int = 0) -> bool:
+    """Move the log into the file and cut it off, so that it keeps no old pages; tell whether that was done.
+
+    Args:
+        connection: the connection, outside a transaction.
+        patience: milliseconds that readers of old pages are waited for.
+    """
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
+        (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+    except sqlite3.Error:
+        return False
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
 
 
 def own_error(error: sqlite3.Error, name: str) -> Exception:

@@ -77,6 +77,8 @@ class Outcome:
         asked: how many questions it answers, repeated ones included.
         meta: public facts to set, as JSON texts.
         secrets: secret facts to set; None wipes one.
+        charged_before: how many charges the file must hold before these, so that a sum that was computed
+            from others is never added to; None looks at none.
     """
 
     ledger: Sequence[LedgerRow] = ()
@@ -85,3 +87,4 @@ class Outcome:
     asked: int = 0
     meta: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, bytes | None] = field(default_factory=dict)
+    charged_before: int | None = None

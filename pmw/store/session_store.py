@@ -2,7 +2,8 @@
 
 The ledger is the truth; model snapshots are a cache with a checksum. A batch that draws noise takes two
 durable commits: its intent with 32 fresh bytes before anything is drawn, then its outcome, charges and
-answers together with the wiping of the bytes. What lies in this file is secret.
+answers together with the wiping of the bytes. Deleted rows are overwritten, and the log, which keeps old
+pages, is emptied after each commit that wiped a secret. What lies in this file is secret.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.errors import SessionCorruptError, StoreError
-from pmw.store.connection import Transaction, claim, connect, own_error
+from pmw.errors import SessionCorruptError, SessionError, StoreError
+from pmw.store.connection import Transaction, claim, connect, empty_log, own_error, resolved
+from pmw.store.fence import Fence
 from pmw.store.rows import IntentRow, LedgerRow, MeasurementRow, Outcome, StoredAnswer
 
 __all__ = [
@@ -50,12 +52,15 @@ CREATE TABLE snapshots (version INTEGER PRIMARY KEY, duals BLOB NOT NULL, checks
 class SessionStore:
     """One connection to a session file, or to a database in memory.
 
-    Every method that writes is one durable transaction. Texts of the driver are replaced by our own.
+    Every method that writes is one durable transaction, and writes nothing where another process has taken
+    the session over. Texts of the driver are replaced by our own.
     """
 
-    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
-        self._connection = connection
+    def __init__(self, path: Path | None, name: str) -> None:
+        self._connection = connect(":memory:" if path is None else str(path), name)
         self._name = name
+        self._fence = Fence(self._connection, path, name)
+        self._log_tells = True  # the log may hold a secret that was wiped
 
     @classmethod
     def create(
@@ -67,33 +72,37 @@ class SessionStore:
         intent or not at all.
 
         Raises:
+            SessionError: the file has several names.
             SessionExistsError: the file exists.
             StoreError: the file cannot be made.
         """
         name = "the session in memory" if path is None else str(path)
-        if path is not None:
-            claim(path)
-        store = cls(connect(":memory:" if path is None else str(path)), name)
+        target = None if path is None else resolved(path)
+        if target is not None:
+            claim(target, name)
+        store = cls(target, name)
         with store._transaction():
             for statement in _SCHEMA.split(";"):
                 store._connection.execute(statement)
             store._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             store._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
             store._connection.execute("INSERT INTO meta VALUES ('asked', '0')")
+            store._fence.take()
             store._insert(0, outcome)
             store._insert_intent(kind, proposal, seed)
         return store
 
     @classmethod
     def open(cls, path: Path) -> SessionStore:
-        """Return the store of an existing session file.
+        """Return the store of an existing session file, for reading until ``take_over``.
 
         Raises:
-            SessionCorruptError: the file is absent, is no session, or was made by a newer version.
+            SessionCorruptError: the file is no session, or was made by a newer version.
+            SessionError: the file is absent, or has several names.
         """
         if not path.is_file():
-            raise SessionCorruptError(f"{path}: expected a session file, found none; make one with open")
-        store = cls(connect(str(path)), str(path))
+            raise SessionError(f"{path}: expected a session file, found none; make one with open")
+        store = cls(resolved(path), str(path))
         with store._guarded():
             (application,) = store._connection.execute("PRAGMA application_id").fetchone()
             (version,) = store._connection.execute("PRAGMA user_version").fetchone()
@@ -107,21 +116,48 @@ class SessionStore:
             )
         return store
 
-    def begin(self, kind: str, proposal: str, seed: bytes) -> int:
-        """Record an intent durably, before anything is drawn, and return its number."""
+    def take_over(self) -> None:
+        """Become the one who writes, durably; whoever held the session before writes nothing any more."""
         with self._transaction():
+            self._fence.take()
+        self._quiet_log()
+
+    def begin(self, kind: str, proposal: str, seed: bytes) -> int:
+        """Record an intent durably, before anything is drawn, and return its number.
+
+        Raises:
+            SessionLockedError: another process has taken over, or another intent has no outcome yet.
+        """
+        self._log_tells = True
+        with self._writing():
+            if self._connection.execute("SELECT 1 FROM intents").fetchone() is not None:
+                raise self._fence.lost()
             return self._insert_intent(kind, proposal, seed)
 
     def finish(self, intent: int | None, outcome: Outcome) -> None:
-        """Record an outcome durably, and wipe the intent that it belongs to."""
-        with self._transaction():
+        """Record an outcome durably, and wipe the intent that it belongs to.
+
+        When this returns, no byte of what was wiped is left in the file or its log, unless somebody is just
+        reading old pages: then they are wiped at the next commit that finds nobody.
+
+        Raises:
+            SessionLockedError: another process has taken over, the intent has its outcome already, or the
+                file holds other charges than the outcome goes on from.
+        """
+        self._log_tells |= bool(outcome.secrets)
+        with self._writing():
+            if outcome.charged_before not in (None, self._charges()):
+                raise self._fence.lost()
             self._insert(intent or 0, outcome)
             if intent is not None:
-                self._connection.execute("DELETE FROM intents WHERE id = ?", (intent,))
+                wiped = self._connection.execute("DELETE FROM intents WHERE id = ?", (intent,)).rowcount
+                if wiped != 1:
+                    raise self._fence.lost()
+        self._quiet_log()
 
     def seal(self, intent: int | None, outcome: Outcome) -> None:
         """Record a last outcome and wipe every secret and every intent, in one durable transaction."""
-        with self._transaction():
+        with self._writing():
             self._insert(intent or 0, outcome)
             self._connection.execute("DELETE FROM intents")
             self._connection.execute("DELETE FROM secrets")
@@ -139,11 +175,10 @@ class SessionStore:
         try:
             execute("PRAGMA temp_store = MEMORY")  # no copy of the session in another folder
             execute("VACUUM")
-            execute(f"PRAGMA busy_timeout = {_PATIENCE}")
-            (busy, _, _) = execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            done = empty_log(self._connection, _PATIENCE)
         except sqlite3.Error:
-            busy = 1
-        if busy:
+            done = False
+        if not done:
             raise StoreError(
                 f"{self._name}: the session is closed, but its file could not be written anew, so old copies "
                 "of its secrets may lie in it; make room and let its readers end, then close it again"
@@ -182,6 +217,11 @@ class SessionStore:
         """Return the number of the intent that each measurement belongs to, in order."""
         return [int(row[0]) for row in self._all("SELECT intent FROM measurements")]
 
+    def charge_count(self) -> int:
+        """Return how many charges there are."""
+        with self._guarded():
+            return self._charges()
+
     def intent_count(self) -> int:
         """Return how many intents have no outcome."""
         return int(self._one("SELECT count(*) FROM intents")[0])
@@ -219,11 +259,12 @@ class SessionStore:
     def save_snapshot(self, version: int, duals: NDArray[np.float64]) -> None:
         """Keep the model's dual numbers as a cache; only the newest are kept."""
         raw = np.ascontiguousarray(duals, dtype="<f8").tobytes()
-        with self._transaction():
+        with self._writing():
             self._connection.execute("DELETE FROM snapshots")
             self._connection.execute(
                 "INSERT INTO snapshots VALUES (?, ?, ?)", (version, raw, _checksum(version, raw))
             )
+        self._quiet_log()
 
     def snapshot(self) -> tuple[int, NDArray[np.float64]] | None:
         """Return the newest snapshot whose checksum holds: its version and dual numbers, or None."""
@@ -255,6 +296,14 @@ class SessionStore:
         """Close the connection."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
+
+    def _quiet_log(self) -> None:
+        """Empty the log where it may tell of a wiped secret; a reader in the way makes nothing fail."""
+        if self._log_tells:
+            self._log_tells = not empty_log(self._connection)
+
+    def _charges(self) -> int:
+        return int(self._connection.execute("SELECT coalesce(max(sequence), 0) FROM ledger").fetchone()[0])
 
     def _insert(self, intent: int, outcome: Outcome) -> None:
         execute, many = self._connection.execute, self._connection.executemany
@@ -298,6 +347,13 @@ class SessionStore:
 
     def _transaction(self) -> Transaction:
         return Transaction(self._connection, self._name)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One durable transaction, for whoever holds the session."""
+        with self._transaction():
+            self._fence.check()
+            yield
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:

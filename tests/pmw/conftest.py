@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from pmw.randomness import repeatable_seed
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 
@@ -34,3 +37,10 @@ def frame() -> pd.DataFrame:
     )
     member = generator.random(3000) < np.where(age > 40, 0.7, 0.2)
     return pd.DataFrame({"age": age, "sex": sex, "region": region, "member": member, "ignored": 1})
+
+
+@pytest.fixture
+def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the noise of sessions in files the same in every run; a session itself refuses to."""
+    numbers = itertools.count()
+    monkeypatch.setattr("pmw.engine.fresh_seed", lambda: repeatable_seed(20, next(numbers)))

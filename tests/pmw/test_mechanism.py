@@ -19,6 +19,7 @@ from pmw import mechanism
 from pmw.answers import Source
 from pmw.audit import output_law_of
 from pmw.data import MemorySource
+from pmw.errors import BudgetError
 from pmw.mechanism import (
     BatchDraws,
     answers_of,
@@ -44,7 +45,7 @@ from pmw.planning import (
 from pmw.policy import Contract, Opening, Options, UpdateRule
 from pmw.privacy import Budget, Composition, NeighboringRelation
 from pmw.randomness import BitSource
-from pmw.sparse_vector import NumericSparse, Sides, Sparse, ThresholdTest
+from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides, Sparse, ThresholdTest
 from pmw.state import PublicState, SecretState
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, Factor, IntegerAttribute, LinearQuery
 
@@ -341,6 +342,27 @@ def test_a_test_runs_only_if_its_positive_is_reserved() -> None:
     assert propose(state, [QUERY]).reserved is not None
 
 
+@pytest.mark.parametrize("redraw", [True, False])
+def test_the_reservation_holds_the_threshold_noise_and_the_positive_with_its_value(redraw: bool) -> None:
+    state = opened(random_rows(1000), budget=Budget.of(1), redraw=redraw, update_limit=3)
+    assert state.plan is not None
+    assert state.ledger.composition is Composition.PURE
+    opening, positive = (state.ledger.price(charge) for charge in state.plan.vector.charges(Composition.PURE))
+    assert opening > 0
+    assert positive > 0
+    least = Fraction(1, 10**12)
+    for round_open, needed in ((False, opening + positive), (True, positive)):
+        for left, runs in (
+            (needed, 1),
+            (needed - least, 0),
+            (needed - positive / 2, 0),
+            (opening, opening >= needed),
+        ):
+            ledger = replace(state.ledger, spent=state.ledger.cap - left)
+            proposal = propose(replace(state, ledger=ledger, round_open=round_open), [QUERY])
+            assert len(proposal.requests) == runs, (round_open, left)
+
+
 def test_the_threshold_noise_goes_when_its_round_closes() -> None:
     rows = np.tile(np.array([[2, 0, 0]]), (20_000, 1))
     for redraw, limit in ((True, 3), (False, 1)):
@@ -360,6 +382,20 @@ def test_the_threshold_noise_goes_when_its_round_closes() -> None:
         propose(kept, [QUERY]), kept.plan.vector, SecretState(None), table(rows), BitSource.from_integer(1)
     )
     assert secret.noisy is not None
+
+
+@pytest.mark.parametrize("redraw", [True, False])
+def test_threshold_noise_is_drawn_when_it_is_charged_and_only_then(redraw: bool) -> None:
+    rows, secret = random_rows(100), SecretState(NoisyThreshold(7, 8))
+    state = opened(rows, redraw=redraw, update_limit=3)
+    assert state.plan is not None
+    for opens, held in ((False, SecretState(None)), (True, secret)):
+        proposal = propose(replace(state, round_open=not opens), [QUERY])
+        assert proposal.opens_round is opens
+        bits = BitSource.from_integer(1)
+        with pytest.raises(BudgetError, match="the threshold noise is not as the batch was recorded"):
+            draw_tests(proposal, state.plan.vector, held, table(rows), bits)
+        assert bits.take(8) == BitSource.from_integer(1).take(8)  # nothing was drawn
 
 
 def test_the_ledger_names_what_was_bought() -> None:

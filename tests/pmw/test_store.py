@@ -153,6 +153,33 @@ def test_a_session_file_is_for_its_owner_alone(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
 
 
+def test_a_session_takes_over_empty_files_for_its_owner_alone(tmp_path: Path) -> None:
+    names = ["e.pmw", "e.pmw-wal", "e.pmw-shm", "e.pmw-lock"]
+    for name in names:
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(0o644)
+    lock = SessionLock(tmp_path / "e.pmw")
+    store = create(tmp_path / "e.pmw")
+    store.finish(1, FULL)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(names, 0o600)
+    store.close()
+    lock.release()
+
+
+def test_an_empty_file_of_another_user_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "e.pmw"
+    path.touch()
+    path.chmod(0o644)
+    monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(StoreError, match=r"e\.pmw: the file belongs to another user; choose another name"):
+        create(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert path.read_bytes() == b""
+
+
 def test_the_file_is_made_durable_at_every_commit(tmp_path: Path) -> None:
     store = create(tmp_path / "s.pmw")
     settings = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,3 +136,23 @@ def test_a_statement_given_as_a_condition_is_sent_to_its_option(study: Path, run
     result = run("ask", "study.pmw", "SELECT COUNT(*) FROM people")
     assert result.exit_code == 4
     assert "expected a condition, got a statement; ask it as SQL" in result.stderr
+
+
+def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study: Path) -> None:
+    lines = [
+        r'{"id": "\ud800", "where": "age >= 40"}',
+        '{"id": true, "where": "age >= 40"}',
+        r'{"id": 3, "\ud800": 1, "where": ""}',
+        r'{"id": 4, "where": {"\udfff": {"eq": 1}}}',
+        r'{"id": 5, "where": "sex = \ud800"}',
+        r'{"id": "\ud83d\ude00", "where": "age >= 40"}',
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pmw", "ask", str(study), "--stream"],
+        input="\n".join(lines).encode(), capture_output=True, cwd=study.parent, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    forms = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert [form["id"] for form in forms] == [None, None, 3, 4, 5, "\U0001f600"]
+    assert [form["error"]["message"] for form in forms[:2]] == ["id must be a text or a whole number"] * 2
+    assert ["error" in form for form in forms] == [True] * 5 + [False]

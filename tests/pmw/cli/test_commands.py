@@ -45,7 +45,9 @@ def test_the_next_command_that_opening_suggests_works(study: Path, run: Run) -> 
 def test_one_question_prints_a_sentence_with_its_error_bar(study: Path, run: Run) -> None:
     result = run("ask", "study.pmw", "age BETWEEN 30 AND 39 AND sex = 'Female'")
     sentence, source = result.stdout.splitlines()
-    assert sentence.endswith("at 95% confidence; cells that the condition cuts are taken as evenly filled.")
+    assert sentence.endswith(
+        "at 95% confidence, if records are spread evenly in the cells that the condition cuts."
+    )
     assert source.startswith(
         "(synthetic: from the model; released numbers bound its error; model version 0; "
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import pmw
 from pmw.data import MemorySource, TableFile, as_source, as_table_file
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute
@@ -93,3 +94,14 @@ def test_a_file_remembers_where_it_is_and_how_it_is_written() -> None:
 def test_an_attribute_with_one_value_counts() -> None:
     single = Domain((CategoricalAttribute("only", ("x",)),))
     assert MemorySource.from_frame(pd.DataFrame({"only": ["x", "x", "y"]}), single).counts(()).total == 2
+
+
+def test_a_table_that_was_read_for_another_domain_is_refused(domain: Domain, frame: pd.DataFrame) -> None:
+    flags = Domain((domain["member"],), name=domain.name)
+    for other in (flags, Domain(domain.attributes, name="others"), Domain(domain.attributes[::-1], "people")):
+        source = MemorySource.from_frame(frame, other)
+        assert as_source(source, other) is source
+        with pytest.raises(DataError, match="read with the declared domain 'people', got one of another"):
+            as_source(source, domain)
+        with pytest.raises(DataError, match="read it again with this one"):
+            pmw.open_session(source, domain, epsilon=1)

@@ -123,3 +123,11 @@ def test_the_accuracy_theorem_holds_in_simulation() -> None:
                 found.append(start - 1)
         right += found == [20, 60, 99]
     assert right / 200 >= 1 - beta
+
+
+def test_a_kept_threshold_that_is_lost_is_never_drawn_a_second_time() -> None:
+    values, bits = np.array([-100]), BitSource.from_integer(9)
+    with pytest.raises(BudgetError, match="drawn once, but it is lost"):
+        sparse(redraw=False).scan(SparseState(None, 1), values, values, bits)
+    sparse(redraw=False).scan(SparseState(None, 0), values, values, bits)
+    sparse(redraw=True).scan(SparseState(None, 1), values, values, bits)

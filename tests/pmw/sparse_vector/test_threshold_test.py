@@ -114,3 +114,21 @@ def test_a_negative_lies_below_the_margin_as_often_as_stated(noise: NoiseKind, s
 
 def test_a_wider_confidence_has_a_wider_margin() -> None:
     assert make().negative_margin(0.99) > make().negative_margin(0.9) > 0
+
+
+@pytest.mark.parametrize(
+    ("sides", "noisy"),
+    [
+        (Sides.TWO_THRESHOLDS, NoisyThreshold(3)),
+        (Sides.ONE_SIDED, NoisyThreshold(3, 4)),
+        (Sides.TWO_SIDED, NoisyThreshold(3, 0)),
+    ],
+)
+def test_a_lost_second_threshold_is_told_and_not_taken_for_no_noise(
+    sides: Sides, noisy: NoisyThreshold
+) -> None:
+    test = make(sides, monotone=sides is Sides.TWO_THRESHOLDS)
+    values = np.array([5, -5])
+    with pytest.raises(BudgetError, match="the threshold noise was drawn for other sides than") as caught:
+        test.compare(noisy, values, values, BitSource.from_integer(3))
+    assert "3" not in str(caught.value)

@@ -1,0 +1,285 @@
+"""The engine: what is recorded before noise is drawn, what is committed with an answer, what comes back."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import MemorySource
+from pmw.journal import load_secret, secret_facts
+from pmw.randomness import BitSource
+from pmw.sparse_vector import NoisyThreshold
+from pmw.state import SecretState
+from pmw.store import Outcome, SessionStore
+from queries import Domain, LinearQuery, random_conjunctions
+
+NEGATIVE = pmw.Options(threshold=1000.0)  # every test says below
+POSITIVE = pmw.Options(threshold=0.5, update_limit=40)  # many tests say above
+
+
+def uncovered(domain: Domain) -> list[LinearQuery]:
+    """Return questions that no opening measurement covers."""
+    return [query for query in random_conjunctions(domain, 600, seed=5) if len(query.scope) > 1]
+
+
+def stored_threshold(path: Path) -> SecretState:
+    with closing(SessionStore.open(path)) as store:
+        return load_secret(store)
+
+
+def rounds_paid(session: pmw.Session) -> int:
+    return sum(line.event == "sparse vector round" for line in session.ledger().lines)
+
+
+def ask_for_a_positive(session: pmw.Session, domain: Domain) -> None:
+    before = session.state.positives_used
+    for query in uncovered(domain):
+        session.ask(query, fresh=True)
+        if session.state.positives_used > before:
+            return
+    pytest.fail("no test was positive")
+
+
+def ask_for_a_negative(session: pmw.Session, domain: Domain) -> None:
+    for query in uncovered(domain):
+        session.ask(query, fresh=True)
+        if session.state.round_open:
+            return
+    pytest.fail("no test was negative")
+
+
+def test_every_intent_of_a_session_has_bytes_of_its_own(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[bytes] = []
+    insert = SessionStore._insert_intent
+
+    def noting(store: SessionStore, kind: str, proposal: str, seed: bytes) -> int:
+        seeds.append(seed)
+        return insert(store, kind, proposal, seed)
+
+    monkeypatch.setattr(SessionStore, "_insert_intent", noting)
+    path = tmp_path / "s.pmw"
+    with pmw.open_session(frame, domain, epsilon=1, path=path, options=NEGATIVE) as session:
+        for query in uncovered(domain)[:10]:
+            session.ask(query, fresh=True)
+    with pmw.resume_session(path, frame) as session:  # a count of intents would begin anew here
+        for query in uncovered(domain)[:10]:
+            session.ask(query, fresh=True)
+    with pmw.open_session(frame, domain, epsilon=1, options=NEGATIVE) as session:
+        session.ask(uncovered(domain)[0])
+    assert len(seeds) == len(set(seeds)) == 1 + 20 + 2
+    assert {len(seed) for seed in seeds} == {32}
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_threshold_noise_stays_as_it_is_while_tests_are_negative_and_over_a_resumption(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path, questions = tmp_path / "s.pmw", iter(uncovered(domain))
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=NEGATIVE) as session:
+        assert session._engine._secret == stored_threshold(path) == SecretState(None)
+        session.ask(next(questions))
+        drawn = session._engine._secret
+        assert drawn.noisy is not None
+        for query in itertools.islice(questions, 5):
+            assert session._engine._secret == stored_threshold(path) == drawn
+            session.ask(query)
+        assert session._engine._secret == stored_threshold(path) == drawn
+    for _ in range(2):
+        with pmw.resume_session(path, frame) as session:
+            assert session._engine._secret == stored_threshold(path) == drawn
+            session.ask(next(questions))
+            assert session._engine._secret == stored_threshold(path) == drawn
+            assert rounds_paid(session) == 1
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.parametrize("resumed", [False, True])
+def test_after_a_positive_the_threshold_noise_is_gone_and_the_next_round_is_paid_when_it_opens(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, resumed: bool
+) -> None:
+    path = tmp_path / "s.pmw"
+    session = pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=POSITIVE)
+    ask_for_a_negative(session, domain)
+    closed = session._engine._secret
+    ask_for_a_positive(session, domain)
+    assert session._engine._secret == stored_threshold(path) == SecretState(None)
+    assert not session.state.round_open
+    paid = rounds_paid(session)
+    assert paid == session.state.positives_used
+    if resumed:
+        session.close()
+        session = pmw.resume_session(path, frame)
+    assert not session.state.round_open
+    spent = session.state.ledger.spent
+    session.ask(uncovered(domain)[0], fresh=True)
+    assert rounds_paid(session) == paid + 1
+    assert session.state.ledger.spent > spent
+    ask_for_a_negative(session, domain)
+    assert stored_threshold(path).noisy not in (None, closed.noisy)
+    session.close()
+
+
+@pytest.mark.parametrize(
+    "noisy", [None, NoisyThreshold(7), NoisyThreshold(7, -3), NoisyThreshold(-7, 0), NoisyThreshold(0, 2**70)]
+)
+def test_one_threshold_two_and_none_come_back_from_the_file(
+    tmp_path: Path, noisy: NoisyThreshold | None
+) -> None:
+    path = tmp_path / "s.pmw"
+    first = Outcome(secrets=secret_facts(SecretState(NoisyThreshold(1, 2))))
+    with closing(SessionStore.create(path, "opening", "{}", b"s" * 32, first)) as store:
+        store.finish(1, Outcome(secrets=secret_facts(SecretState(noisy))))
+        assert load_secret(store) == stored_threshold(path) == SecretState(noisy)
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_both_thresholds_of_a_session_come_back(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    with pmw.open_session(frame, domain, epsilon=1, path=path, options=NEGATIVE) as session:
+        session.ask(uncovered(domain)[0])
+        drawn = session._engine._secret.noisy
+    assert drawn is not None
+    assert drawn.lower is not None
+    assert drawn.upper != drawn.lower
+    with pmw.resume_session(path, frame) as session:
+        assert session._engine._secret.noisy == drawn
+
+
+def transactions(statements: list[str]) -> list[list[str]]:
+    """Return what was written between each BEGIN and its COMMIT; nothing is written outside."""
+    found: list[list[str]] = []
+    inside = False
+    for statement in statements:
+        verb = statement.split()[0].upper()
+        if verb in ("BEGIN", "COMMIT"):
+            inside = verb == "BEGIN"
+            found += [[]] if inside else []
+        elif verb in ("INSERT", "UPDATE", "DELETE", "REPLACE"):
+            assert inside, statement
+            found[-1].append(statement)
+        else:
+            assert verb in ("SELECT", "PRAGMA"), statement
+    return found
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_an_answer_is_committed_with_its_charge_its_measurement_and_the_wiping_of_its_intent(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path, statements = tmp_path / "s.pmw", list[str]()
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=POSITIVE) as session:
+        ask_for_a_positive(session, domain)  # what comes next opens a round, and charges for it
+        charges = len(session.ledger().lines)
+        store = session._store
+        assert store is not None
+        store._connection.set_trace_callback(statements.append)
+        ask_for_a_positive(session, domain)
+        store._connection.set_trace_callback(None)
+        new_charges = len(session.ledger().lines) - charges
+    written = transactions(statements)
+    (place,) = (number for number, part in enumerate(written) if "INTO measurements" in " ".join(part))
+    assert [start_of(statement) for statement in written[place - 1]] == ["INSERT INTO intents"]
+    outcome = [start_of(statement) for statement in written[place]]
+    for start in (
+        "INSERT INTO answers",
+        "INSERT INTO measurements",
+        "DELETE FROM intents",
+        "DELETE FROM secrets",
+    ):
+        assert outcome.count(start) == 1, start
+    assert outcome.count("INSERT INTO ledger") >= 1
+    assert [start_of(statement) for part in written for statement in part].count("INSERT INTO ledger") == 2
+    assert new_charges == 2
+    for part in written:  # whatever is answered or charged is so with the wiping of its intent
+        starts = {start_of(statement) for statement in part}
+        if starts & {"INSERT INTO answers", "INSERT INTO ledger"}:
+            assert "DELETE FROM intents" in starts
+
+
+def start_of(statement: str) -> str:
+    return " ".join(statement.split()[:3])
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_an_intent_is_durable_before_the_table_is_counted_or_a_bit_is_drawn(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, events = tmp_path / "s.pmw", list[tuple[str, str]]()
+
+    def watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def watching(*given: Any) -> Any:
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as another:
+                ((kind, seed),) = another.execute("SELECT kind, seed FROM intents").fetchall()
+            events.append((name, kind))
+            assert len(seed) == 32
+            return method(*given)
+
+        return watching
+
+    monkeypatch.setattr(MemorySource, "counts", watched("counts", MemorySource.counts))
+    monkeypatch.setattr(BitSource, "__init__", watched("seeded", BitSource.__init__))
+    monkeypatch.setattr(BitSource, "take", watched("drawn", BitSource.take))
+    with pmw.open_session(frame, domain, epsilon=1, path=path, options=POSITIVE) as session:
+        assert set(events) == {(name, "opening") for name in ("counts", "seeded", "drawn")}
+        events.clear()
+        ask_for_a_negative(session, domain)
+        ask_for_a_positive(session, domain)
+        assert set(events) == {(name, "tests") for name in ("counts", "seeded", "drawn")}
+    events.clear()
+    with pmw.resume_session(path, frame) as session:
+        session.ask("sex = 'Male'")  # covered by what was bought: nothing is recorded, counted or drawn
+        assert events == []
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.parametrize("delta", [0, 1e-9])
+@pytest.mark.parametrize(
+    "options",
+    [
+        POSITIVE,
+        pmw.Options(redraw=False, update_limit=5),
+        pmw.Options(opening=pmw.Opening.NONE, update=pmw.UpdateRule.STEP, learning_rate=0.1, threshold=7.3),
+        pmw.Options(sides=pmw.Sides.TWO_SIDED, test_noise=pmw.NoiseKind.LAPLACE, records_per_person=3),
+    ],
+)
+def test_a_resumed_session_goes_on_with_the_same_plan(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, delta: float, options: pmw.Options
+) -> None:
+    path = tmp_path / "s.pmw"
+    with pmw.open_session(frame, domain, epsilon=1, delta=delta, path=path, options=options) as session:
+        for query in uncovered(domain)[:3]:
+            session.ask(query)
+        before = session.state
+    assert before.plan is not None
+    with pmw.resume_session(path, frame) as session:
+        after = session.state
+        assert after.plan == before.plan
+        assert after.contract == before.contract
+        assert after.ledger == before.ledger
+        assert after.total == before.total
+        assert after.round_open == before.round_open
+        assert [found.noise for found in after.measurements] == [found.noise for found in before.measurements]
+        assert all(found.noise == before.plan.vector.value_noise for found in after.measured)
+
+
+def test_two_sessions_on_one_table_store_keys_and_fingerprints_of_their_own(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    found: list[bytes | None] = []
+    for name in ("a.pmw", "b.pmw"):
+        pmw.open_session(frame, domain, epsilon=1, path=tmp_path / name).close()
+        with closing(SessionStore.open(tmp_path / name)) as store:
+            found += [store.secret("fingerprint_key"), store.secret("fingerprint")]
+    assert None not in found
+    assert len(set(found)) == 4
+    assert {len(value or b"") for value in found} == {32}
