@@ -15,6 +15,8 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.journal import load_secret, secret_facts
+from pmw.planning import plan_query_test
+from pmw.policy import QueryTestPlan
 from pmw.randomness import BitSource
 from pmw.sparse_vector import NoisyThreshold
 from pmw.state import SecretState
@@ -252,15 +254,27 @@ def test_an_intent_is_durable_before_the_table_is_counted_or_a_bit_is_drawn(
         pmw.Options(sides=pmw.Sides.TWO_SIDED, test_noise=pmw.NoiseKind.LAPLACE, records_per_person=3),
     ],
 )
-def test_a_resumed_session_goes_on_with_the_same_plan(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path, delta: float, options: pmw.Options
+def test_a_session_goes_on_with_the_plan_that_its_opening_made(
+    frame: pd.DataFrame,
+    domain: Domain,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    delta: float,
+    options: pmw.Options,
 ) -> None:
-    path = tmp_path / "s.pmw"
+    path, made = tmp_path / "s.pmw", list[QueryTestPlan | None]()
+
+    def noting(*given: Any) -> QueryTestPlan | None:
+        made.append(plan_query_test(*given))
+        return made[-1]
+
+    monkeypatch.setattr("pmw.engine.plan_query_test", noting)
     with pmw.open_session(frame, domain, epsilon=1, delta=delta, path=path, options=options) as session:
         for query in uncovered(domain)[:3]:
             session.ask(query)
         before = session.state
     assert before.plan is not None
+    assert made == [before.plan]
     with pmw.resume_session(path, frame) as session:
         after = session.state
         assert after.plan == before.plan
