@@ -36,7 +36,7 @@ class SessionLock:
             descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
             os.fchmod(descriptor, 0o600)
         except OSError as error:
-            raise StoreError(f"{lock_path}: the lock file cannot be made: {error.strerror}") from None
+            raise StoreError(f"{path}-lock: the lock file cannot be made: {error.strerror}") from None
         file = os.fdopen(descriptor, "r+b")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

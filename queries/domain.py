@@ -24,9 +24,12 @@ __all__ = [
     "CategoricalValue",
     "Domain",
     "IntegerAttribute",
+    "MISSING_LABEL",
     "nearest",
     "number_text",
     "NumericAttribute",
+    "OTHER_LABEL",
+    "quoted_name",
 ]
 
 CategoricalValue: TypeAlias = str | int | bool

@@ -28,6 +28,7 @@ from queries.predicates import Atom, Between, Comparison, IsIn, IsMissing, IsOth
 __all__ = [
     "categorical_cells",
     "intervals",
+    "names_other",
     "resolve_attribute",
     "special_cell",
 ]
@@ -95,10 +96,22 @@ def categorical_cells(attribute: CategoricalAttribute, atom: Atom) -> list[int]:
     )
 
 
+def names_other(attribute: Attribute, atom: Atom) -> bool:
+    """Tell whether a comparison of an ordered attribute asks for its undeclared values, by their label."""
+    return (
+        isinstance(atom, Comparison)
+        and atom.operator in ("eq", "ne")
+        and atom.value == OTHER_LABEL
+        and attribute.other
+    )
+
+
 def _declared_cells(
     attribute: CategoricalAttribute, values: Sequence[Scalar], position: Position
 ) -> list[int]:
     cells = {canonical_text(declared): cell for cell, declared in enumerate(attribute.values)}
+    if attribute.other_code is not None:
+        cells[OTHER_LABEL] = attribute.other_code  # which is no declared value then
     return [_declared_cell(attribute, cells, value, position) for value in values]
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.errors import QueryError
-from queries.intervals import categorical_cells, intervals, resolve_attribute, special_cell
+from queries.intervals import categorical_cells, intervals, names_other, resolve_attribute, special_cell
 from queries.linear import UNITS, Factor, LinearQuery
 from queries.predicates import (
     And,
@@ -152,7 +152,8 @@ def _cut(attribute: Attribute, atoms: Sequence[Atom]) -> _Segments:
     whole = _whole_cells(attribute)
     if isinstance(attribute, CategoricalAttribute):
         return whole
-    ends = {end for atom in atoms for interval in intervals(attribute, atom) for end in interval}
+    ranged = [atom for atom in atoms if not names_other(attribute, atom)]
+    ends = {end for atom in ranged for interval in intervals(attribute, atom) for end in interval}
     if ends <= whole.boundaries:
         return whole
     boundaries = np.array(attribute.boundaries, dtype=np.float64)
@@ -216,6 +217,11 @@ def _atom_truth(atom: Atom, segments: _Segments) -> _Truth:
         if attribute.other_code is not None:
             known[attribute.other_code] = True  # an undeclared value differs from every declared one
         true[categorical_cells(attribute, atom)] = True
+        if isinstance(atom, Comparison) and atom.operator == "ne":
+            true = known & ~true
+    elif names_other(attribute, atom):
+        other = segments.count - attribute.size + (attribute.other_code or 0)
+        known[:base] = known[other] = true[other] = True
         if isinstance(atom, Comparison) and atom.operator == "ne":
             true = known & ~true
     else:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from queries.domain import OTHER_LABEL, CategoricalAttribute, Domain
+from queries.domain import CategoricalAttribute, Domain
 from queries.errors import QueryError
 from queries.intervals import resolve_attribute
 from queries.predicates import (
@@ -17,11 +17,9 @@ from queries.predicates import (
     Comparison,
     IsIn,
     IsMissing,
-    IsOther,
     Not,
     Operator,
     Or,
-    Position,
     Predicate,
     Scalar,
 )
@@ -132,31 +130,14 @@ def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
             code="unsupported",
             position=position_of(right),
         )
-    name, value = _attribute(left, domain), _literal(right)
-    if value == OTHER_LABEL and domain[name].other and operator in ("eq", "ne"):
-        return _other(name, domain, position_of(left), negated=operator == "ne")
-    return Comparison(name, operator, value, position_of(left))
-
-
-def _other(name: str, domain: Domain, position: Position, *, negated: bool = False) -> Predicate:
-    """Return whether a value is undeclared; an empty value is neither, as in any comparison."""
-    found = IsOther(name, position)
-    if not negated:
-        return found
-    empty = (IsMissing(name, position),) if domain[name].missing else ()
-    return Not(Or((found, *empty)))
+    return Comparison(_attribute(left, domain), operator, _literal(right), position_of(left))
 
 
 def _membership(node: exp.Expr, domain: Domain) -> Predicate:
     values = tuple(_literal(item) for item in node.args.get("expressions") or ())
     if not values:
         raise QueryError("IN needs at least one value", code="syntax", position=position_of(node))
-    name, place = _attribute(node.this, domain), position_of(node)
-    if OTHER_LABEL not in values or not domain[name].other:
-        return IsIn(name, values, place)
-    rest = tuple(value for value in values if value != OTHER_LABEL)
-    other = _other(name, domain, place)
-    return Or((IsIn(name, rest, place), other)) if rest else other
+    return IsIn(_attribute(node.this, domain), values, position_of(node))
 
 
 def _pattern(node: exp.Expr, domain: Domain) -> Predicate:

@@ -65,7 +65,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         if file_format == "measurements":
             raise click.UsageError("--format measurements has no rows: leave out --rows, --method and --seed")
         plan = RowPlan(rows, method == "independent", seed)
-    for target in (output, output.with_name(output.name + ".manifest.json")):
+    for target in (output, output.parent / (output.name + ".manifest.json")):
         refuse_session_files(target, session, "the export")
     state, _ = read_session(session)
     manifest = export(state, output, plan, format=file_format, force=given["force"])

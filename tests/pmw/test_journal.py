@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pmw
 from pmw.books import read_session
 from pmw.model.layout import choose_layout
 from pmw.state import PublicState
+from pmw.store import SessionStore
 from queries import Domain, LinearQuery, random_conjunctions
 
 
@@ -102,3 +104,28 @@ def test_a_session_whose_domain_is_beyond_the_limit_is_refused_before_it_goes_on
     monkeypatch.undo()
     assert path.read_bytes() == content
     pmw.resume_session(path, frame).close()
+
+
+def test_opening_leaves_a_snapshot_so_that_readers_need_not_fit(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.pmw"
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
+        with closing(SessionStore.open(path)) as store:
+            found = store.snapshot()
+        assert found is not None
+        assert found[0] == 0
+        state, _ = read_session(path)
+        assert np.array_equal(state.model.values, session.state.model.values)
+
+
+def test_a_ledger_beyond_its_cap_is_a_damaged_file(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.pmw"
+    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE ledger SET rho = '1/2' WHERE sequence = 2")
+    connection.close()
+    with pytest.raises(pmw.SessionCorruptError, match="its charges exceed the cap"):
+        read_session(path)

@@ -10,7 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmw.errors import SessionCorruptError, SessionExistsError, SessionLockedError, StoreError
+from pmw.errors import (
+    SessionCorruptError,
+    SessionError,
+    SessionExistsError,
+    SessionLockedError,
+    StoreError,
+)
 from pmw.locking import SessionLock
 from pmw.store import (
     FORMAT_VERSION,
@@ -212,7 +218,7 @@ def test_an_opening_that_was_killed_before_its_first_commit_can_be_repeated(tmp_
 
 def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
-    with pytest.raises(SessionCorruptError, match="expected a session file, found none"):
+    with pytest.raises(SessionError, match="expected a session file, found none"):
         SessionStore.open(path)
     path.write_bytes(b"not a database, by any means" * 100)
     with pytest.raises(SessionCorruptError, match="no session file, or it is damaged"):

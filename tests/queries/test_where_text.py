@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, parse_where
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    QueryError,
+    parse_where,
+)
 from queries.predicates import (
     And,
     Between,
@@ -342,3 +350,43 @@ def test_any_declared_name_can_be_asked_for_in_double_quotes(name: str) -> None:
     domain = Domain((CategoricalAttribute(name, ("x", "y")),))
     quoted = name.replace('"', '""')
     assert parse_predicate(f"\"{quoted}\" = 'x'", domain) == Comparison(name, "eq", "x", 0)
+
+
+OTHERS = Domain(
+    (
+        CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+        IntegerAttribute("age", 0, 9, other=True),
+        CategoricalAttribute("region", ("(other)", "north")),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "cells"),
+    [
+        ("sex = '(other)'", {"sex": [3]}),
+        ("sex <> '(other)'", {"sex": [0, 1]}),  # an empty value is neither, as in any comparison
+        ("NOT sex = '(other)'", {"sex": [0, 1]}),
+        ("sex IN ('Male', '(other)')", {"sex": [1, 3]}),
+        ("sex IN ('(other)')", {"sex": [3]}),
+        ("age = '(other)'", {"age": [10]}),
+        ("age <> '(other)'", {"age": list(range(10))}),
+        ("NOT (age = '(other)' OR age < 5)", {"age": [5, 6, 7, 8, 9]}),
+        ("region = '(other)'", {"region": [0]}),  # a declared value like any other
+    ],
+)
+def test_undeclared_values_are_asked_for_by_the_name_of_their_cell(
+    where: str, cells: dict[str, list[int]]
+) -> None:
+    ((name, expected),) = cells.items()
+    query = parse_where(where, OTHERS)
+    assert query.scope == (name,)
+    assert np.flatnonzero(query.weights()).tolist() == expected
+
+
+def test_hints_say_how_special_cells_are_asked_for() -> None:
+    with pytest.raises(QueryError, match=r"any other is '\(other\)'; an empty one IS NULL; got 'Mal'"):
+        parse_where("sex = 'Mal'", OTHERS)
+    hyphen = Domain((NumericAttribute("a-b", (0, 10, 20, 30)),))
+    with pytest.raises(QueryError, match='such as "a-b" >= 10 AND "a-b" < 20'):
+        parse_where('"a-b" = 15', hyphen)

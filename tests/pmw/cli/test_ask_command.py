@@ -156,3 +156,22 @@ def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study
     assert [form["id"] for form in forms] == [None, None, 3, 4, 5, "\U0001f600"]
     assert [form["error"]["message"] for form in forms[:2]] == ["id must be a text or a whole number"] * 2
     assert ["error" in form for form in forms] == [True] * 5 + [False]
+
+
+def test_a_condition_may_be_an_object(study: Path, run: Run) -> None:
+    by_object = run("ask", "study.pmw", '{"age": {"ge": 40}}')
+    assert by_object.exit_code == 0
+    assert by_object.stdout == run("ask", "study.pmw", "age >= 40").stdout
+    refused = run("ask", "study.pmw", '{"age": {"ge": "x"}}')
+    assert refused.exit_code == 4
+    assert "(at where.age.ge)" in refused.stderr
+
+
+def test_a_refused_line_without_an_id_is_told_by_its_number(study: Path, run: Run) -> None:
+    lines = 'oops\n\n{"where": ""}\n{"id": 7, "where": 3}\n' + "\n" * 600 + "[]"
+    forms = [
+        json.loads(line) for line in run("ask", "study.pmw", "--stream", stdin=lines).stdout.splitlines()
+    ]
+    assert [(form["id"], form.get("line")) for form in forms] == [
+        (None, 1), (None, None), (7, None), (None, 605),
+    ]  # fmt: skip

@@ -96,6 +96,7 @@ def test_a_missing_column_is_told_with_exit_code_1(table: Path, run: Run) -> Non
     assert result.stdout == (
         "t.csv: a session would refuse this table.\n"
         "Declared columns that are missing or stand there twice: work.\n"
+        "  work; did you mean 'wrok'?\n"
         "Columns that the schema does not name, ignored: wrok.\n"
     )
     assert result.stderr == WARNING
