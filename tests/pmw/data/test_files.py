@@ -349,9 +349,8 @@ TYPES = {
     "BOOLEAN": ["true", "false"],
     "DATE": ["'infinity'", "'-infinity'", "'2020-01-01'", "'9999-12-31'", "'5877642-06-25 (BC)'"],
     "TIMESTAMP": ["'infinity'", "'290000-01-01'", "'2020-01-01'"],
+    "TIMESTAMP_NS": ["'infinity'", "'2262-04-11'", "'2020-01-01'"],
     "TIMESTAMPTZ": ["'infinity'", "'290000-01-01'", "'2020-01-01 00:00:00+00'"],
-    "TIME": ["'24:00:00'", "'12:30:00'"],
-    "TIMETZ": ["'24:00:00+15'", "'12:30:00+00'"],
     "INTERVAL": ["'300000000 months'", "'1 day'"],
     "VARCHAR": ["'3'", "''", "'old'"],
     "BLOB": ["'\\xFF\\x00'", "'3'"],
@@ -388,6 +387,98 @@ def test_no_value_of_any_type_decides_whether_a_file_can_be_read(
         one_by_one += read_file(path, domain).counts(("x",)).counts
     assert counts.tolist() == one_by_one.tolist()  # no value changes how another one is read
     assert counts[attribute.missing_code] == sum(value in ("NULL", "'nan'", "''") for value in values)
+
+
+def patched(path: Path, select: str, bytes_before: bytes, bytes_after: bytes) -> Path:
+    """Write a Parquet file and put other bytes of the same length in place of some."""
+    duckdb.execute(f"COPY ({select}) TO '{path}' (FORMAT parquet, COMPRESSION uncompressed)")
+    raw = path.read_bytes()
+    assert len(bytes_before) == len(bytes_after)
+    assert bytes_before in raw
+    path.write_bytes(raw.replace(bytes_before, bytes_after))
+    return path
+
+
+MARK = 1_234_567_890_123_456
+FIRST_TIME, INFINITE = -9_223_372_022_400_000_000, 2**63 - 1
+X_NUMBER = Domain((IntegerAttribute("x", 0, 9, missing=True, other=True),))
+X_TEXT = Domain((CategoricalAttribute("x", ("f", "m"), missing=True, other=True),))
+
+
+@pytest.mark.parametrize("domain", [X_NUMBER, X_TEXT])
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_NS"])
+@pytest.mark.parametrize(
+    "stored",
+    [-(2**63), -(2**63) + 1, -(2**63) + 2, FIRST_TIME - 1, FIRST_TIME, INFINITE - 1, INFINITE],
+)
+@pytest.mark.parametrize("records", [2, 5000])  # of so many, each distinct value is stored once
+def test_a_time_that_cannot_be_written_is_a_value_like_others(
+    tmp_path: Path, domain: Domain, kind: str, stored: int, records: int
+) -> None:
+    make = "make_timestamp_ns" if kind == "TIMESTAMP_NS" else "make_timestamp"
+    numbers = f"CASE WHEN i % 7 = 1 THEN {MARK} ELSE i % 5 END"
+    select = f"SELECT {make}({numbers})::{kind} AS x FROM range({records}) AS t(i)"
+    before, after = MARK.to_bytes(8, "little"), stored.to_bytes(8, "little", signed=True)
+    path = patched(tmp_path / "t.parquet", select, before, after)
+    assert read_file(path, domain).counts(()).total == records
+
+
+@pytest.mark.parametrize("domain", [X_NUMBER, X_TEXT])
+@pytest.mark.parametrize("records", [2, 5000])
+@pytest.mark.parametrize("other", ["'f'", "'m' || i"])  # the latter: too many distinct values for a list
+def test_a_text_in_parquet_that_is_no_utf8_is_a_value_like_others(
+    tmp_path: Path, domain: Domain, records: int, other: str
+) -> None:
+    select = f"SELECT CASE WHEN i = 1 THEN 'before' ELSE {other} END AS x FROM range({records}) AS t(i)"
+    path = patched(tmp_path / "t.parquet", select, b"before", b"bef\xff\xc3\xe2")
+    source = read_file(path, domain)
+    assert source.counts(()).total == records
+    assert source.counts(("x",)).counts[-1] >= 1
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("TIME '24:00:00'", "TIME"),
+        ("TIMETZ '12:30:00+00'", "TIME WITH TIME ZONE"),
+        ("'{}'::JSON", "JSON"),
+        ("[TIMESTAMP '2020-01-01']", r"TIMESTAMP\[\]"),
+        ("{'a': '{}'::JSON}", r"STRUCT\(a JSON\)"),
+    ],
+)
+def test_a_type_whose_values_may_fail_is_refused_whatever_it_holds(
+    tmp_path: Path, value: str, kind: str
+) -> None:
+    path = tmp_path / "t.parquet"
+    for rows in (f"SELECT {value} AS x, 'f' AS y", f"SELECT {value} AS x, 'f' AS y LIMIT 0"):
+        duckdb.execute(f"COPY ({rows}) TO '{path}' (FORMAT parquet)")
+        with pytest.raises(DataError, match=f"expected plain values in column 'x', got a .* type {kind}"):
+            read_file(path, X_TEXT)
+    # A column that is not declared is not read.
+    assert read_file(path, Domain((CategoricalAttribute("y", ("f",)),))).counts(()).total == 0
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_a_floating_number_has_one_text_in_every_source(tmp_path: Path, kind: str) -> None:
+    numbers = [0.1, -0.0, 0.0, 1e16, 1e-7, 1e22, 3.0, 2**24 + 1, float("inf"), float("nan"), None]
+    frame = pd.DataFrame({"x": pd.Series(numbers, dtype=kind)})
+    texts = tuple({repr(float(number) + 0.0) for number in frame["x"].dropna()})
+    domain = Domain((CategoricalAttribute("x", texts, missing=True, other=True),))
+    duckdb.from_df(frame).write_parquet(str(tmp_path / "t.parquet"))
+    expected = MemorySource.from_frame(frame, domain).counts(("x",)).counts.tolist()
+    assert read_file(tmp_path / "t.parquet", domain).counts(("x",)).counts.tolist() == expected
+    assert expected[-2:] == [2, 0]
+
+
+def test_the_text_of_a_time_does_not_depend_on_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.parquet"
+    duckdb.execute(f"COPY (SELECT TIMESTAMPTZ '2020-01-01 00:00:00+00' AS x) TO '{path}' (FORMAT parquet)")
+    domain = Domain((CategoricalAttribute("x", ("2020-01-01 00:00:00+00",)),))
+    for zone in ("UTC", "America/New_York"):
+        monkeypatch.setenv("TZ", zone)
+        assert read_file(path, domain).counts(()).total == 1
 
 
 def test_a_value_that_is_no_number_is_empty_in_every_source(tmp_path: Path) -> None:
