@@ -3,9 +3,12 @@
 A line ends at a line feed, with or without a carriage return before it, wherever that stands: a reader that
 lets a quoted field run over several lines would let one record, with one stray quote, swallow its neighbours.
 So a person who can put line feeds into a field can make several records of it; such tables belong in Parquet.
-A line that cannot be read (wrong number of fields, an open quote, bytes that are not UTF-8, a megabyte or
-more) is malformed, and changes no other record. A line feed at the end of the file begins no record, nor does
-an empty line where there are several columns.
+A carriage return elsewhere ends nothing.
+
+A line that cannot be read (wrong number of fields, an open quote, a carriage return outside quotes, bytes that
+are not UTF-8, a megabyte or more) is malformed, and changes no other record. An empty line is no exception: it
+is one empty field, hence a record of a file with one column and malformed in others. What follows the last
+line feed is a line unless it is empty.
 
 The standard library splits lines, since engines that read files in blocks drop lines that they cannot read
 without a count, and decide on some of them by their neighbours.
@@ -87,7 +90,10 @@ def csv_header(file: Path, dialect: CsvDialect) -> list[str]:
     """
     try:
         with _bytes_of(file) as stream:
-            line = stream.readline(_LONGEST_LINE).decode("utf-8-sig").rstrip("\r\n")
+            first = stream.readline(_LONGEST_LINE)
+        if len(first) == _LONGEST_LINE and not first.endswith(b"\n"):
+            raise DataError(f"{file}: expected a first line shorter than a megabyte, got a longer one")
+        line = first.decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         raise DataError(f"{file}: expected UTF-8 text in the first line, got other bytes") from None
     fields = _split(line, dialect)
@@ -134,7 +140,7 @@ def _rows(
             row = line.split(delimiter)
         if row is not None and len(row) == width:
             rows.append(row)
-        elif line != "":
+        else:
             malformed.append(number + place)
     return rows, malformed
 
@@ -175,7 +181,8 @@ def _split(line: str, dialect: CsvDialect) -> list[str] | None:
         )
     except csv.Error:
         return None
-    return rows[0] if len(rows) == 1 else None
+    # The library takes a carriage return at the end for the line's end, and an empty line for no row.
+    return rows[0] if len(rows) == 1 and not line.endswith("\r") else None
 
 
 def _cleaned(frame: pd.DataFrame, dialect: CsvDialect) -> pd.DataFrame:

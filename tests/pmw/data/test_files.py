@@ -141,9 +141,9 @@ def reference(lines: list[bytes], domain: Domain) -> np.ndarray:
     counts = np.zeros(domain.shape, dtype=np.int64)
     for raw in b"\n".join(lines).split(b"\n"):
         line = raw.removesuffix(b"\r")
-        if not line:
-            continue
         try:
+            if line.endswith(b"\r"):
+                raise ValueError("the library would take it for a line end")
             (row,) = csv.reader(io.StringIO(line.decode(), newline=""), strict=True)
             codes = [encode_value(attribute, value) for attribute, value in zip(domain, row, strict=True)]
         except (UnicodeDecodeError, csv.Error, ValueError):
@@ -178,25 +178,27 @@ def test_no_line_changes_what_another_line_counts(
     assert (whole - without).sum() <= 1
 
 
-@given(hostile_lines(), st.binary(max_size=30).filter(lambda line: b"\n" not in line), st.data())
+BYTES = st.binary(max_size=30) | st.lists(st.sampled_from([*HOSTILE, b"30", b"f"]), max_size=9).map(b"".join)
+
+
+@given(hostile_lines(), BYTES.filter(lambda line: b"\n" not in line), st.data())
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_where_no_record_is_dropped_the_number_of_lines_is_the_number_of_records(
     tmp_path: Path, lines: list[bytes], line: bytes, data: st.DataObject
 ) -> None:
     # As replace-one needs it: whatever a record is replaced by, their number stays.
     place = data.draw(st.integers(0, len(lines) - 1))
-    replaced = [*lines[:place], line or b"x", *lines[place + 1 :]]
+    replaced = [*lines[:place], line, *lines[place + 1 :]]
     for table in (lines, replaced):
         path = write(tmp_path, b"age,sex,income\n" + b"\n".join(table) + b"\n")
-        records = sum(row != b"\r" for row in table)
-        assert read_file(path, LENIENT).counts(()).total == records
+        assert read_file(path, LENIENT).counts(()).total == len(lines)
 
 
 @pytest.mark.parametrize(
     "line",
     [
         b"30,f", b"30,f,5,6", b'30,"f,5', b"30,\xff,5", b"9" * 3_000_000 + b",f,5", b"\x00", b"   ",
-        b"30,f\r41,m",
+        b"30,f\r41,m", b"30,f,5\r41,m,15", b"30,f,5\r\r", b'"30","f","5"\r\r', b"", b"\r",
         b'30,"' + b"f" * 200_000 + b'",5',
     ],
 )  # fmt: skip
@@ -217,14 +219,33 @@ def test_a_long_quoted_field_is_read_like_any_other(tmp_path: Path) -> None:
     assert read_file(path, domain).counts(("sex",)).counts.tolist() == [1, 1]
 
 
-def test_empty_lines_are_empty_values_of_a_column_alone_and_else_no_records(tmp_path: Path) -> None:
-    alone = Domain((IntegerAttribute("age", 1, 3, missing=True),))
-    path = write(tmp_path, "age\n1\n\n2\n")
-    frame = pd.DataFrame({"age": [1, None, 2]})
-    expected = MemorySource.from_frame(frame, alone).counts(("age",)).counts.tolist()
-    assert read_file(path, alone).counts(("age",)).counts.tolist() == expected == [1, 1, 0, 1]
-    several = write(tmp_path, "age,sex,income\n\n30,f,5\n\n\n")
-    assert read_file(several, LENIENT).counts(()).total == 1
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("ended", [True, False])  # the last line by a line feed
+def test_an_empty_line_is_an_empty_value_of_a_column_alone(tmp_path: Path, end: str, ended: bool) -> None:
+    alone = Domain((CategoricalAttribute("age", ("1", "2"), missing=True),))
+    for values in (["1", "", "2"], ["", "1"], ["1", "", ""], [""], []):
+        expected = MemorySource.from_frame(pd.DataFrame({"age": values}, dtype=object), alone)
+        needed = values[-1:] == [""]
+        path = write(tmp_path, end.join(["age", *values]) + (end if ended or needed else ""))
+        assert histogram_of(read_file(path, alone)) == histogram_of(expected)
+
+
+def histogram_of(source: MemorySource) -> list[int]:
+    return source.counts(source.domain.names).counts.tolist()
+
+
+def test_an_empty_line_of_several_columns_is_a_record_that_cannot_be_read(tmp_path: Path) -> None:
+    path = write(tmp_path, "age,sex,income\n\n30,f,5\n\n\n")
+    assert read_file(path, LENIENT).counts(("sex",)).counts.tolist() == [1, 0, 0, 3]
+    assert read_file(path, DOMAIN).counts(()).total == 1
+
+
+def test_a_first_line_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    long = b"age,sex,income," + b"n" * 2**20
+    with pytest.raises(DataError, match="expected a first line shorter than a megabyte, got a longer one"):
+        read_file(write(tmp_path, long + b"\n30,f,5,x\n"), DOMAIN)
+    names = long[: 2**20 - 1]
+    assert read_file(write(tmp_path, names + b"\n30,f,5,x\n"), DOMAIN).counts(()).total == 1
 
 
 @pytest.mark.parametrize("share", [0, 50, 100])
