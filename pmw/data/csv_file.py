@@ -5,10 +5,10 @@ lets a quoted field run over several lines would let one record, with one stray 
 So a person who can put line feeds into a field can make several records of it; such tables belong in Parquet.
 A carriage return elsewhere ends nothing.
 
-A line that cannot be read (wrong number of fields, an open quote, a carriage return outside quotes, bytes that
-are not UTF-8, a megabyte or more) is malformed, and changes no other record. An empty line is no exception: it
-is one empty field, hence a record of a file with one column and malformed in others. What follows the last
-line feed is a line unless it is empty.
+A line that cannot be read (wrong number of fields, an open quote, a carriage return outside quotes, bytes
+that are not UTF-8, a megabyte or more) is malformed, and changes no other record. An empty line is no
+exception: it is one empty field, hence a record of a file with one column and malformed in others. What
+follows the last line feed is a line unless it is empty.
 
 The standard library splits lines, since engines that read files in blocks drop lines that they cannot read
 without a count, and decide on some of them by their neighbours.
