@@ -39,6 +39,7 @@ __all__ = [
 
 _LONGEST_LINE = 2**20  # bytes; a line of as many, or more, is malformed
 _BLOCK = 2**22  # bytes read at a time
+_LINES = 2**12  # split at a time, so that the garbage collector goes through few of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +118,20 @@ def csv_parts(file: Path, names: Sequence[str], dialect: CsvDialect) -> Iterator
     places = [header.index(name) for name in names]
     number = 2  # of the next line
     for lines in _blocks(file):
-        rows, malformed = _rows(lines, number, dialect, len(header))
-        columns = list(zip(*rows, strict=True)) or [()] * len(header)
-        frame = pd.DataFrame(
-            {name: columns[place] for name, place in zip(names, places, strict=True)}, dtype=str
-        )
-        yield TablePart(_cleaned(frame, dialect), tuple(malformed))
+        columns: list[list[str]] = [[] for _ in places]
+        malformed: list[int] = []
+        for start in range(0, len(lines), _LINES):
+            rows, unread = _rows(lines[start : start + _LINES], dialect, len(header))
+            for column, place in zip(columns, places, strict=True):
+                column.extend(_cleaned([row[place] for row in rows], dialect))
+            malformed += [number + start + line for line in unread]
+        frame = pd.DataFrame(dict(zip(names, columns, strict=True)), dtype=str)
+        yield TablePart(frame, tuple(malformed))
         number += len(lines)
 
 
-def _rows(
-    lines: list[bytes], number: int, dialect: CsvDialect, width: int
-) -> tuple[list[list[str]], list[int]]:
-    """Return the fields of the lines that can be read, and the numbers of those that cannot."""
+def _rows(lines: list[bytes], dialect: CsvDialect, width: int) -> tuple[list[list[str]], list[int]]:
+    """Return the fields of the lines that can be read, and the places of those that cannot."""
     rows, malformed = [], []
     delimiter, quote = dialect.delimiter, dialect.quote
     for place, line in enumerate(_texts(lines)):
@@ -141,7 +143,7 @@ def _rows(
         if row is not None and len(row) == width:
             rows.append(row)
         else:
-            malformed.append(number + place)
+            malformed.append(place)
     return rows, malformed
 
 
@@ -185,12 +187,13 @@ def _split(line: str, dialect: CsvDialect) -> list[str] | None:
     return rows[0] if len(rows) == 1 and not line.endswith("\r") else None
 
 
-def _cleaned(frame: pd.DataFrame, dialect: CsvDialect) -> pd.DataFrame:
+def _cleaned(column: list[str], dialect: CsvDialect) -> list[str]:
     if dialect.trim:
-        frame = frame.apply(lambda column: column.str.strip(" \t"))
+        column = [text.strip(" \t") for text in column]
     if dialect.missing_texts:
-        frame = frame.mask(frame.isin(list(dialect.missing_texts)), "")
-    return frame
+        empty = frozenset(dialect.missing_texts)
+        column = ["" if text in empty else text for text in column]
+    return column
 
 
 def _blocks(file: Path) -> Iterator[list[bytes]]:
