@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -121,7 +122,8 @@ def _encode_numeric(attribute: NumericAttribute, value: object) -> int | None:
     if number is None:
         return None
     clipped = min(max(number, attribute.edges[0]), attribute.edges[-1])
-    return int(numeric_cells(attribute, np.array([clipped], dtype=np.float64))[0])
+    cell = bisect_right(attribute.edges, float(clipped)) - 1
+    return min(max(cell, 0), attribute.base_size - 1)
 
 
 def _encode_categorical(attribute: CategoricalAttribute, value: object) -> int | None:

@@ -3,9 +3,12 @@
 A line ends at a line feed, with or without a carriage return before it, wherever that stands: a reader that
 lets a quoted field run over several lines would let one record, with one stray quote, swallow its neighbours.
 So a person who can put line feeds into a field can make several records of it; such tables belong in Parquet.
-A line that cannot be read (wrong number of fields, an open quote, bytes that are not UTF-8, a megabyte or
-more) is malformed, and changes no other record. A line feed at the end of the file begins no record, nor does
-an empty line where there are several columns.
+A carriage return elsewhere ends nothing.
+
+A line that cannot be read (wrong number of fields, an open quote, a carriage return outside quotes, bytes
+that are not UTF-8, a megabyte or more) is malformed, and changes no other record. An empty line is no
+exception: it is one empty field, hence a record of a file with one column and malformed in others. What
+follows the last line feed is a line unless it is empty.
 
 The standard library splits lines, since engines that read files in blocks drop lines that they cannot read
 without a count, and decide on some of them by their neighbours.
@@ -36,6 +39,7 @@ __all__ = [
 
 _LONGEST_LINE = 2**20  # bytes; a line of as many, or more, is malformed
 _BLOCK = 2**22  # bytes read at a time
+_LINES = 2**12  # split at a time, so that the garbage collector goes through few of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,10 @@ def csv_header(file: Path, dialect: CsvDialect) -> list[str]:
     """
     try:
         with _bytes_of(file) as stream:
-            line = stream.readline(_LONGEST_LINE).decode("utf-8-sig").rstrip("\r\n")
+            first = stream.readline(_LONGEST_LINE)
+        if len(first) == _LONGEST_LINE and not first.endswith(b"\n"):
+            raise DataError(f"{file}: expected a first line shorter than a megabyte, got a longer one")
+        line = first.decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         raise DataError(f"{file}: expected UTF-8 text in the first line, got other bytes") from None
     fields = _split(line, dialect)
@@ -111,19 +118,20 @@ def csv_parts(file: Path, names: Sequence[str], dialect: CsvDialect) -> Iterator
     places = [header.index(name) for name in names]
     number = 2  # of the next line
     for lines in _blocks(file):
-        rows, malformed = _rows(lines, number, dialect, len(header))
-        columns = list(zip(*rows, strict=True)) or [()] * len(header)
-        frame = pd.DataFrame(
-            {name: columns[place] for name, place in zip(names, places, strict=True)}, dtype=str
-        )
-        yield TablePart(_cleaned(frame, dialect), tuple(malformed))
+        columns: list[list[str]] = [[] for _ in places]
+        malformed: list[int] = []
+        for start in range(0, len(lines), _LINES):
+            rows, unread = _rows(lines[start : start + _LINES], dialect, len(header))
+            for column, place in zip(columns, places, strict=True):
+                column.extend(_cleaned([row[place] for row in rows], dialect))
+            malformed += [number + start + line for line in unread]
+        frame = pd.DataFrame(dict(zip(names, columns, strict=True)), dtype=str)
+        yield TablePart(frame, tuple(malformed))
         number += len(lines)
 
 
-def _rows(
-    lines: list[bytes], number: int, dialect: CsvDialect, width: int
-) -> tuple[list[list[str]], list[int]]:
-    """Return the fields of the lines that can be read, and the numbers of those that cannot."""
+def _rows(lines: list[bytes], dialect: CsvDialect, width: int) -> tuple[list[list[str]], list[int]]:
+    """Return the fields of the lines that can be read, and the places of those that cannot."""
     rows, malformed = [], []
     delimiter, quote = dialect.delimiter, dialect.quote
     for place, line in enumerate(_texts(lines)):
@@ -134,8 +142,8 @@ def _rows(
             row = line.split(delimiter)
         if row is not None and len(row) == width:
             rows.append(row)
-        elif line != "":
-            malformed.append(number + place)
+        else:
+            malformed.append(place)
     return rows, malformed
 
 
@@ -175,15 +183,17 @@ def _split(line: str, dialect: CsvDialect) -> list[str] | None:
         )
     except csv.Error:
         return None
-    return rows[0] if len(rows) == 1 else None
+    # The library takes a carriage return at the end for the line's end, and an empty line for no row.
+    return rows[0] if len(rows) == 1 and not line.endswith("\r") else None
 
 
-def _cleaned(frame: pd.DataFrame, dialect: CsvDialect) -> pd.DataFrame:
+def _cleaned(column: list[str], dialect: CsvDialect) -> list[str]:
     if dialect.trim:
-        frame = frame.apply(lambda column: column.str.strip(" \t"))
+        column = [text.strip(" \t") for text in column]
     if dialect.missing_texts:
-        frame = frame.mask(frame.isin(list(dialect.missing_texts)), "")
-    return frame
+        empty = frozenset(dialect.missing_texts)
+        column = ["" if text in empty else text for text in column]
+    return column
 
 
 def _blocks(file: Path) -> Iterator[list[bytes]]:

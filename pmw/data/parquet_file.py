@@ -1,7 +1,13 @@
-"""Parquet files, read by DuckDB. What is done with a column depends on its type, never on a value."""
+"""Parquet files, read by DuckDB. What is done with a column depends on its type, never on a value.
+
+A column is read as numbers or as text, whichever cannot fail; texts whose bytes are not UTF-8 are read with a
+question mark in place of each such byte. The engine looks at each value of some types and fails at a bad one;
+a declared column of such a type is refused, whatever it holds.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +26,14 @@ __all__ = [
 ]
 
 _CHUNK = 50  # vectors of 2,048 rows at a time
+_FILE = "read_parquet($path, utf8_validation = 'replace')"
 _FLOATING = ("FLOAT", "DOUBLE")
 # NULLs turn a column of these into floating-point numbers, which are exact within an attribute's ends.
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
+_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+_FIRST_TIMESTAMP = "TIMESTAMP '290309-12-22 (BC)'"  # earlier ones can be stored, but not written as text
+# Alone or inside a nested type, values of these are looked at while they are read, or may have no text.
+_CHECKED = re.compile(r"\b(?:TIME|JSON|VARIANT|GEOMETRY)")
 
 
 def parquet_kinds(file: Path) -> dict[str, str]:
@@ -32,7 +43,7 @@ def parquet_kinds(file: Path) -> dict[str, str]:
         DataError: the file cannot be read.
     """
     with _connected(file) as connection:
-        described = connection.execute("DESCRIBE SELECT * FROM read_parquet($path)", {"path": str(file)})
+        described = connection.execute(f"DESCRIBE SELECT * FROM {_FILE}", {"path": str(file)})  # noqa: S608
         return {str(row[0]): str(row[1]) for row in described.fetchall()}
 
 
@@ -40,19 +51,29 @@ def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
     """Yield the records of a file part by part, declared columns only.
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: the file cannot be read, or a declared column is of a type that is refused.
 
     Privacy: true records; they stay in this room.
     """
     kinds = parquet_kinds(file)
+    for attribute in domain:
+        _require_readable(file, attribute.name, kinds[attribute.name])
     columns = ", ".join(_column(attribute, kinds[attribute.name]) for attribute in domain)
     with _connected(file) as connection:
         connection.execute(
-            f"SELECT {columns} FROM read_parquet($path)",  # noqa: S608 - names are quoted below
+            f"SELECT {columns} FROM {_FILE}",  # noqa: S608 - names are quoted below
             {"path": str(file)},
         )
         while len(chunk := connection.fetch_df_chunk(_CHUNK)):
             yield chunk
+
+
+def _require_readable(file: Path, name: str, kind: str) -> None:
+    if kind not in (*_TIMESTAMPS, "TIMESTAMP_NS") and _CHECKED.search(kind):
+        raise DataError(
+            f"{file}: expected plain values in column {name!r}, got a column of type {kind}; "
+            "write it as text or numbers"
+        )
 
 
 def _column(attribute: Attribute, kind: str) -> str:
@@ -61,14 +82,15 @@ def _column(attribute: Attribute, kind: str) -> str:
     A value that has no text, or is not a number, is empty, as it is in a pandas table.
     """
     name = '"' + attribute.name.replace('"', '""') + '"'
-    categorical = isinstance(attribute, CategoricalAttribute)
-    if kind == "BOOLEAN" or (kind in _FLOATING and not categorical):
+    if kind == "BOOLEAN" or kind in _FLOATING:
         return name
-    if kind in _WHOLE and not categorical:
+    if kind in _WHOLE and not isinstance(attribute, CategoricalAttribute):
         return name
-    if kind in _FLOATING:
-        return f"CASE WHEN isnan({name}) THEN NULL ELSE CAST({name} AS VARCHAR) END AS {name}"
-    return f"TRY_CAST({name} AS VARCHAR) AS {name}"
+    value = name
+    if kind in _TIMESTAMPS:
+        # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
+        value = f"CASE WHEN {name} >= {_FIRST_TIMESTAMP} OR {name} = '-infinity' THEN {name} END"
+    return f"TRY_CAST({value} AS VARCHAR) AS {name}"
 
 
 @contextmanager
@@ -77,7 +99,8 @@ def _connected(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
     try:
         with duckdb.connect(":memory:") as connection:
+            connection.execute("SET TimeZone = 'UTC'")  # else texts would depend on the machine
             yield connection
-    except duckdb.Error:
+    except (duckdb.Error, UnicodeDecodeError):  # the latter where the engine's text quotes such bytes
         # The engine's own text may quote a record.
         raise DataError(f"{file}: the file could not be read as Parquet") from None

@@ -8,8 +8,10 @@ import os
 import pickle
 import threading
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,7 +20,15 @@ import pmw
 from pmw.answers import Source
 from pmw.books import read_session
 from pmw.session import Asked
-from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError, all_marginals
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    QueryError,
+    all_marginals,
+)
 from queries.parsing import Question
 
 SEEDED = pmw.Options(seed=7)
@@ -201,6 +211,74 @@ def test_replace_one_refuses_a_schema_that_could_drop_a_record(frame: pd.DataFra
     options = pmw.Options(neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
     with pytest.raises(pmw.BudgetError, match="attribute 'age' drops records"):
         pmw.open_session(frame, domain, epsilon=1, options=options)
+
+
+@pytest.mark.parametrize(("missing", "other"), [(True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_replace_one_needs_both_cells_of_every_attribute(
+    frame: pd.DataFrame, missing: bool, other: bool, place: int
+) -> None:
+    attributes: list[Attribute] = [
+        IntegerAttribute("age", 20, 59, 4, missing=True, other=True),
+        CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+        CategoricalAttribute("region", ("north", "east"), missing=True, other=True),
+    ]
+    whole = Domain(tuple(attributes))
+    name = attributes[place].name
+    attributes[place] = replace(attributes[place], missing=missing, other=other)
+    options = pmw.Options(neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    with pytest.raises(pmw.BudgetError, match=f"attribute '{name}' drops records"):
+        pmw.open_session(frame, Domain(tuple(attributes)), epsilon=1, options=options)
+    with pmw.open_session(frame, whole, epsilon=1, options=options) as session:
+        assert session.state.total.estimate == len(frame)
+
+
+HOSTILE_LINES = [
+    b"",
+    b"\r",
+    b"x",
+    b"1,2,3",
+    b'"open',
+    b"\xff\xfe",
+    b"0" * 2**20,
+    b"30,Male\r31,Male",
+    b'"a""',
+]
+
+
+@pytest.mark.parametrize("line", HOSTILE_LINES, ids=lambda line: repr(line[:9]))
+def test_under_replace_one_no_record_changes_the_public_total(tmp_path: Path, line: bytes) -> None:
+    domain = Domain(
+        (
+            IntegerAttribute("age", 20, 59, 4, missing=True, other=True),
+            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+        )
+    )
+    options = pmw.Options(neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    path = tmp_path / "people.csv"
+    for record in (b"30,Female", line):
+        path.write_bytes(b"age,sex\n" + b"40,Male\n" * 20 + record + b"\n" + b"40,Male\n" * 20)
+        with pmw.open_session(path, domain, epsilon=1, options=options) as session:
+            assert session.state.total.estimate == 41
+
+
+@pytest.mark.parametrize("share", [0, 50, 51, 100])  # percent of the records that are dropped
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
+def test_a_session_opens_whatever_part_of_its_table_is_dropped(
+    tmp_path: Path, domain: Domain, frame: pd.DataFrame, share: int, kind: str
+) -> None:
+    table = frame.head(200).assign(sex=["unknown" if row % 100 < share else "Male" for row in range(200)])
+    path = tmp_path / f"people.{kind}"
+    if kind == "csv":
+        table.to_csv(path, index=False)
+    elif kind == "parquet":
+        duckdb.from_df(table).write_parquet(str(path))
+    with pmw.open_session(
+        table if kind == "frame" else path, domain, epsilon=1000, options=SEEDED
+    ) as session:
+        # With so large an epsilon, the noisy total tells that records were dropped as meant.
+        assert session.state.total.estimate == pytest.approx(200 - 2 * share, abs=9)
+        assert session.ask("sex = 'Male'").count >= 0
 
 
 def test_a_domain_beyond_the_dense_limit_is_refused_before_the_table_is_read(tmp_path: Path) -> None:
