@@ -76,7 +76,9 @@ def _lines(data: Path, facts: TableFacts) -> Iterator[str]:
     if facts.malformed:
         more = ", …" if facts.malformed > len(facts.malformed_lines) else ""
         places = ", ".join(map(str, facts.malformed_lines))
-        yield f"Malformed lines, each dropped: {facts.malformed:,} (line {places}{more})."
+        held = bool(facts.attributes) and all(one.undeclared_kept for one in facts.attributes)
+        outcome = "undeclared in every column" if held else "dropped"
+        yield f"Malformed lines, each {outcome}: {facts.malformed:,} (line {places}{more})."
     if facts.ignored:
         yield f"Columns that the schema does not name, ignored: {_listed(facts.ignored)}."
     if facts.attributes:

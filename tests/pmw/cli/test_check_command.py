@@ -68,6 +68,15 @@ def test_a_check_tells_what_is_kept_dropped_and_why(table: Path, run: Run) -> No
     )
 
 
+def test_a_check_tells_that_a_malformed_line_is_kept_where_every_attribute_takes_it(
+    table: Path, run: Run
+) -> None:
+    (table / "t.toml").write_text(SCHEMA.replace("max = 99", "max = 99\nother = true") + "other = true\n")
+    assert "Malformed lines, each undeclared in every column: 1 (line 7).\n" in run(*CHECK).stdout
+    (table / "t.toml").write_text(SCHEMA + "other = true\n")
+    assert "Malformed lines, each dropped: 1 (line 7).\n" in run(*CHECK).stdout
+
+
 def test_a_dialect_changes_the_facts_as_it_changes_a_session(table: Path, run: Run) -> None:
     form = json.loads(run(*CHECK, "--missing-text", "?", "--json").stdout)
     assert (form["kept"], form["attributes"][1]["empty"]) == (3, 3)
