@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _CHUNK = 50  # vectors of 2,048 rows at a time
-_FILE = "read_parquet($path, utf8_validation = 'replace')"
+_FILE = "read_parquet($path, utf8_validation = 'replace', hive_partitioning = false)"  # columns of the file alone
 _FLOATING = ("FLOAT", "DOUBLE")
 # NULLs turn a column of these into floating-point numbers, which are exact within an attribute's ends.
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")

@@ -544,3 +544,11 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_an_impossible_dialect_is_refused(dialect: dict[str, str]) -> None:
     with pytest.raises(DataError, match="expected"):
         CsvDialect(**dialect)  # type: ignore[arg-type]  # only texts are given
+
+
+def test_the_name_of_a_folder_adds_no_column(tmp_path: Path) -> None:
+    folder = tmp_path / "age=7"
+    folder.mkdir()
+    duckdb.execute(f"COPY (SELECT 'f' AS sex, 5.0 AS income) TO '{folder / 't.parquet'}' (FORMAT parquet)")
+    with pytest.raises(DataError, match="expected one column 'age'"):
+        read_file(folder / "t.parquet", DOMAIN)
