@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 _CHUNK = 50  # vectors of 2,048 rows at a time
-_FILE = "read_parquet($path, utf8_validation = 'replace', hive_partitioning = false)"  # columns of the file alone
+# The columns are those of the file alone, whatever its folders are called.
+_FILE = "read_parquet($path, utf8_validation = 'replace', hive_partitioning = false)"
 _FLOATING = ("FLOAT", "DOUBLE")
 # NULLs turn a column of these into floating-point numbers, which are exact within an attribute's ends.
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
