@@ -1,0 +1,223 @@
+"""Parquet files: a column is read by its type, and no value decides whether it can be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+from pmw.data import MemorySource, read_file
+from pmw.errors import DataError
+from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+
+DOMAIN = Domain((IntegerAttribute("age", 0, 99, 10), CategoricalAttribute("sex", ("f", "m"))))
+
+
+def test_parquet_types_are_matched_by_value(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    connection = duckdb.connect()
+    connection.execute(
+        """CREATE TABLE t AS SELECT * FROM (VALUES
+            (1::BIGINT, true, 3::TINYINT, 2.00::DECIMAL(9,2), DATE '2020-01-02'),
+            (NULL, false, 4, 7.50, DATE '2021-01-01'),
+            (9007199254740993, NULL, NULL, NULL, NULL)) AS t(big, flag, small, money, day)"""
+    )
+    connection.execute(f"COPY t TO '{path}' (FORMAT parquet)")
+    connection.close()
+    domain = Domain(
+        (
+            IntegerAttribute("big", 0, 2**53 - 1, 2**50, missing=True),
+            CategoricalAttribute("flag", (True, False), missing=True),
+            CategoricalAttribute("small", (3, "4"), missing=True),
+            NumericAttribute("money", (0, 5, 10), missing=True),
+            CategoricalAttribute("day", ("2020-01-02",), missing=True, other=True),
+        )
+    )
+    source = read_file(path, domain)
+    assert source.counts(()).total == 3
+    assert source.counts(("flag",)).counts.tolist() == [1, 1, 1]
+    assert source.counts(("small",)).counts.tolist() == [1, 1, 1]
+    assert source.counts(("money",)).counts.tolist() == [1, 1, 1]
+    assert source.counts(("day",)).counts.tolist() == [1, 1, 1]
+    assert source.counts(("big",)).counts[[0, -2, -1]].tolist() == [1, 1, 1]
+
+
+TYPES = {
+    "BIGINT": ["9223372036854775807", "'-9223372036854775808'", "3"],
+    "UBIGINT": ["18446744073709551615", "3"],
+    "HUGEINT": ["170141183460469231731687303715884105727", "3"],
+    "UHUGEINT": ["340282366920938463463374607431768211455"],
+    "DECIMAL(38, 5)": ["'123456789012345678901234567890123.12345'", "3.5"],
+    "DOUBLE": ["'nan'", "'inf'", "'-inf'", "1e308", "3"],
+    "FLOAT": ["'nan'", "3"],
+    "BOOLEAN": ["true", "false"],
+    "DATE": ["'infinity'", "'-infinity'", "'2020-01-01'", "'9999-12-31'", "'5877642-06-25 (BC)'"],
+    "TIMESTAMP": ["'infinity'", "'290000-01-01'", "'2020-01-01'"],
+    "TIMESTAMP_NS": ["'infinity'", "'2262-04-11'", "'2020-01-01'"],
+    "TIMESTAMPTZ": ["'infinity'", "'290000-01-01'", "'2020-01-01 00:00:00+00'"],
+    "INTERVAL": ["'300000000 months'", "'1 day'"],
+    "VARCHAR": ["'3'", "''", "'old'"],
+    "BLOB": ["'\\xFF\\x00'", "'3'"],
+    "UUID": ["'ffffffff-ffff-ffff-ffff-ffffffffffff'"],
+    "INTEGER[]": ["[1, NULL]", "[]"],
+    "STRUCT(a INTEGER)": ["{'a': 1}"],
+    "MAP(VARCHAR, INTEGER)": ["MAP {'a': 1}"],
+    "ENUM ('f', 'm')": ["'f'", "'m'"],
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        IntegerAttribute("x", 0, 9, missing=True, other=True),
+        IntegerAttribute("x", 0, 2**53 - 1, 2**50, missing=True, other=True),
+        NumericAttribute("x", (0, 5, 10), missing=True, other=True),
+        CategoricalAttribute("x", ("f", 3, True), missing=True, other=True),
+    ],
+)
+def test_no_value_of_any_type_decides_whether_a_file_can_be_read(
+    tmp_path: Path, kind: str, attribute: IntegerAttribute | NumericAttribute | CategoricalAttribute
+) -> None:
+    path, domain = tmp_path / "t.parquet", Domain((attribute,))
+    values = [*TYPES[kind], "NULL"]
+    rows = ", ".join(f"({value}::{kind})" for value in values)
+    duckdb.execute(f"COPY (SELECT x FROM (VALUES {rows}) AS t (x)) TO '{path}' (FORMAT parquet)")
+    counts = read_file(path, domain).counts(("x",)).counts
+    assert counts.sum() == len(values)
+    one_by_one = np.zeros_like(counts)
+    for value in values:
+        duckdb.execute(f"COPY (SELECT {value}::{kind} AS x) TO '{path}' (FORMAT parquet)")
+        one_by_one += read_file(path, domain).counts(("x",)).counts
+    assert counts.tolist() == one_by_one.tolist()  # no value changes how another one is read
+    assert counts[attribute.missing_code] == sum(value in ("NULL", "'nan'", "''") for value in values)
+
+
+def patched(path: Path, select: str, bytes_before: bytes, bytes_after: bytes) -> Path:
+    """Write a Parquet file and put other bytes of the same length in place of some."""
+    duckdb.execute(f"COPY ({select}) TO '{path}' (FORMAT parquet, COMPRESSION uncompressed)")
+    raw = path.read_bytes()
+    assert len(bytes_before) == len(bytes_after)
+    assert bytes_before in raw
+    path.write_bytes(raw.replace(bytes_before, bytes_after))
+    return path
+
+
+MARK = 1_234_567_890_123_456
+FIRST_TIME, INFINITE = -9_223_372_022_400_000_000, 2**63 - 1
+X_NUMBER = Domain((IntegerAttribute("x", 0, 9, missing=True, other=True),))
+X_TEXT = Domain((CategoricalAttribute("x", ("f", "m"), missing=True, other=True),))
+
+
+@pytest.mark.parametrize("domain", [X_NUMBER, X_TEXT])
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_NS"])
+@pytest.mark.parametrize(
+    "stored",
+    [-(2**63), -(2**63) + 1, -(2**63) + 2, FIRST_TIME - 1, FIRST_TIME, INFINITE - 1, INFINITE],
+)
+@pytest.mark.parametrize("records", [2, 5000])  # of so many, each distinct value is stored once
+def test_a_time_that_cannot_be_written_is_a_value_like_others(
+    tmp_path: Path, domain: Domain, kind: str, stored: int, records: int
+) -> None:
+    make = "make_timestamp_ns" if kind == "TIMESTAMP_NS" else "make_timestamp"
+    numbers = f"CASE WHEN i % 7 = 1 THEN {MARK} ELSE i % 5 END"
+    select = f"SELECT {make}({numbers})::{kind} AS x FROM range({records}) AS t(i)"
+    before, after = MARK.to_bytes(8, "little"), stored.to_bytes(8, "little", signed=True)
+    path = patched(tmp_path / "t.parquet", select, before, after)
+    assert read_file(path, domain).counts(()).total == records
+
+
+@pytest.mark.parametrize("domain", [X_NUMBER, X_TEXT])
+@pytest.mark.parametrize("records", [2, 5000])
+@pytest.mark.parametrize("other", ["'f'", "'m' || i"])  # the latter: too many distinct values for a list
+def test_a_text_in_parquet_that_is_no_utf8_is_a_value_like_others(
+    tmp_path: Path, domain: Domain, records: int, other: str
+) -> None:
+    select = f"SELECT CASE WHEN i = 1 THEN 'before' ELSE {other} END AS x FROM range({records}) AS t(i)"
+    path = patched(tmp_path / "t.parquet", select, b"before", b"bef\xff\xc3\xe2")
+    source = read_file(path, domain)
+    assert source.counts(()).total == records
+    assert source.counts(("x",)).counts[-1] >= 1
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("TIME '24:00:00'", "TIME"),
+        ("TIMETZ '12:30:00+00'", "TIME WITH TIME ZONE"),
+        ("'{}'::JSON", "JSON"),
+        ("[TIMESTAMP '2020-01-01']", r"TIMESTAMP\[\]"),
+        ("{'a': '{}'::JSON}", r"STRUCT\(a JSON\)"),
+    ],
+)
+def test_a_type_whose_values_may_fail_is_refused_whatever_it_holds(
+    tmp_path: Path, value: str, kind: str
+) -> None:
+    path = tmp_path / "t.parquet"
+    for rows in (f"SELECT {value} AS x, 'f' AS y", f"SELECT {value} AS x, 'f' AS y LIMIT 0"):
+        duckdb.execute(f"COPY ({rows}) TO '{path}' (FORMAT parquet)")
+        with pytest.raises(DataError, match=f"expected plain values in column 'x', got a .* type {kind}"):
+            read_file(path, X_TEXT)
+    # A column that is not declared is not read.
+    assert read_file(path, Domain((CategoricalAttribute("y", ("f",)),))).counts(()).total == 0
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_a_floating_number_has_one_text_in_every_source(tmp_path: Path, kind: str) -> None:
+    numbers = [0.1, -0.0, 0.0, 1e16, 1e-7, 1e22, 3.0, 2**24 + 1, float("inf"), float("nan"), None]
+    frame = pd.DataFrame({"x": pd.Series(numbers, dtype=kind)})
+    texts = tuple({repr(float(number) + 0.0) for number in frame["x"].dropna()})
+    domain = Domain((CategoricalAttribute("x", texts, missing=True, other=True),))
+    duckdb.from_df(frame).write_parquet(str(tmp_path / "t.parquet"))
+    expected = MemorySource.from_frame(frame, domain).counts(("x",)).counts.tolist()
+    assert read_file(tmp_path / "t.parquet", domain).counts(("x",)).counts.tolist() == expected
+    assert expected[-2:] == [2, 0]
+
+
+def test_the_text_of_a_time_does_not_depend_on_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.parquet"
+    duckdb.execute(f"COPY (SELECT TIMESTAMPTZ '2020-01-01 00:00:00+00' AS x) TO '{path}' (FORMAT parquet)")
+    domain = Domain((CategoricalAttribute("x", ("2020-01-01 00:00:00+00",)),))
+    for zone in ("UTC", "America/New_York"):
+        monkeypatch.setenv("TZ", zone)
+        assert read_file(path, domain).counts(()).total == 1
+
+
+def test_a_value_that_is_no_number_is_empty_in_every_source(tmp_path: Path) -> None:
+    domain = Domain((CategoricalAttribute("x", (1, 2), missing=True, other=True),))
+    frame = pd.DataFrame({"x": [1.0, float("nan"), 7.0]})
+    duckdb.from_df(frame).write_parquet(str(tmp_path / "t.parquet"))
+    expected = MemorySource.from_frame(frame, domain).counts(("x",)).counts.tolist()
+    assert (
+        read_file(tmp_path / "t.parquet", domain).counts(("x",)).counts.tolist() == expected == [1, 0, 1, 1]
+    )
+
+
+def test_a_broken_parquet_file_is_refused_in_our_words(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    path.write_bytes(b"PAR1 secret record")
+    with pytest.raises(DataError, match="could not be read as Parquet") as caught:
+        read_file(path, DOMAIN)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_parquet_file_without_a_column_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    connection = duckdb.connect()
+    connection.execute(f"COPY (SELECT 1 AS age) TO '{path}' (FORMAT parquet)")
+    connection.close()
+    with pytest.raises(DataError, match="expected one column 'sex'"):
+        read_file(path, DOMAIN)
+
+
+def test_the_name_of_a_folder_adds_no_column(tmp_path: Path) -> None:
+    folder = tmp_path / "age=7"
+    folder.mkdir()
+    duckdb.execute(f"COPY (SELECT 'f' AS sex, 5.0 AS income) TO '{folder / 't.parquet'}' (FORMAT parquet)")
+    with pytest.raises(DataError, match="expected one column 'age'"):
+        read_file(folder / "t.parquet", DOMAIN)
