@@ -2,36 +2,84 @@
 
 from __future__ import annotations
 
+from pmw.model.coarsening import CoarsenedDistribution, Coarsening
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
-from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term
+from pmw.model.distribution import (
+    MarginalTerm,
+    QueryTerm,
+    SyntheticDistribution,
+    Term,
+    WeightedFactor,
+)
 from pmw.model.fitting import refit, step
+from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
+from pmw.model.groups import (
+    DEFAULT_GROUPS,
+    SHORT_ORDERED,
+    choose_coarsening,
+    coarsening_of,
+    planned_domain,
+)
+from pmw.model.junction_tree import DEFAULT_MAX_CELLS, fits, tree_cells
 from pmw.model.measurement import (
     MarginalMeasurement,
     Measurement,
     NoiseLaw,
+    OneWayMeasurement,
     QueryMeasurement,
+    RangeTreeMeasurement,
+    Target,
     half_width,
     noise_form,
     noise_variance,
     read_noise,
+    target_of,
 )
+from pmw.model.mirror_descent import FIRST_PACE, Aim, Descent, DescentRule, descend
+from pmw.model.range_tree import RangeTree, leaf_variances, mean_range_variance, query_variance
 
 __all__ = [
+    "Aim",
     "check_dense_size",
+    "choose_coarsening",
+    "CoarsenedDistribution",
+    "Coarsening",
+    "coarsening_of",
+    "DEFAULT_GROUPS",
+    "DEFAULT_MAX_CELLS",
     "DenseDistribution",
+    "descend",
+    "Descent",
+    "DescentRule",
+    "FIRST_PACE",
+    "fits",
+    "GraphicalDistribution",
     "half_width",
     "LARGEST_DENSE_DOMAIN",
+    "LARGEST_TREE",
+    "leaf_variances",
     "MarginalMeasurement",
     "MarginalTerm",
+    "mean_range_variance",
     "Measurement",
     "noise_form",
     "noise_variance",
     "NoiseLaw",
+    "OneWayMeasurement",
+    "planned_domain",
+    "query_variance",
     "QueryMeasurement",
     "QueryTerm",
+    "RangeTree",
+    "RangeTreeMeasurement",
     "read_noise",
     "refit",
+    "SHORT_ORDERED",
     "step",
     "SyntheticDistribution",
+    "Target",
+    "target_of",
     "Term",
+    "tree_cells",
+    "WeightedFactor",
 ]

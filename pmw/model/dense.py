@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model.distribution import MarginalTerm, Term
+from pmw.model.distribution import MarginalTerm, Term, WeightedFactor, exponents_at
 from pmw.model.layout import Layout, choose_layout
 from queries.domain import Domain
 from queries.errors import ScopeError
@@ -50,7 +50,8 @@ def check_dense_size(domain: Domain) -> None:
         size = f"{domain.size:,}" if domain.size < 10**15 else f"{domain.size:.3g}"
         raise BudgetError(
             f"the domain has {size} cells; a dense model holds at most "
-            f"{LARGEST_DENSE_DOMAIN:,}: declare fewer attributes or wider cells"
+            f"{LARGEST_DENSE_DOMAIN:,}: test whole marginals on a graphical one, or declare fewer attributes "
+            "or wider cells"
         )
 
 
@@ -122,6 +123,11 @@ class DenseDistribution:
         return cls(domain, total, tuple(terms), len(terms))
 
     @property
+    def cells(self) -> int:
+        """Numbers that the model holds: the cells of the domain."""
+        return self.domain.size
+
+    @property
     def values(self) -> NDArray[np.float64]:
         """A copy of the cells: float64, shape ``domain.shape``, records per cell, read-only."""
         with self._shelf.lock:
@@ -161,6 +167,62 @@ class DenseDistribution:
             if query.scope == self.domain.names:
                 return query.evaluate(cells.layout.declared(cells.values)) * scale
             return query.evaluate(cells.layout.project(cells.values, query.scope)) * scale
+
+    def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """Return the marginals of many scopes at once, by way of shared sums: float64, read-only.
+
+        They equal those of ``marginal`` up to the rounding of sums.
+
+        Raises:
+            ScopeError: a name is unknown, or a scope is not in declared order.
+        """
+        for scope in scopes:
+            if self.domain.scope(scope) != tuple(scope):
+                raise ScopeError(f"expected a scope in declared order, got {list(scope)}")
+        with self._shelf.lock:
+            cells = self._held()
+            scale = self.total / cells.mass
+            tables = [np.asarray(table * scale) for table in cells.layout.projections(cells.values, scopes)]
+        for table in tables:
+            table.flags.writeable = False
+        return tables
+
+    def expectation(self, factors: Sequence[WeightedFactor]) -> float:
+        """Return the expected sum, over records, of the product of the factors' weights, in records.
+
+        Args:
+            factors: scopes in declared order, no attribute in two of them, and float64 weights of each cell.
+
+        Raises:
+            ScopeError: scopes overlap, or a name is unknown.
+        """
+        self.domain.scope([name for scope, _ in factors for name in scope])
+        with self._shelf.lock:
+            cells = self._held()
+            return cells.layout.weighted_sum(cells.values, factors) * (self.total / cells.mass)
+
+    def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the natural logarithm of the probability of full cells: float64, shape (n,).
+
+        Args:
+            cells: int64, shape (n, attributes), the cell of each attribute in declared order.
+        """
+        with self._shelf.lock:
+            held = self._held()
+            declared = held.layout.declared(held.values)
+            # The likeliest cell gives the normaliser, so that cells too unlikely for the array have theirs.
+            peak = np.unravel_index(int(declared.argmax()), declared.shape)
+            log_peak = math.log(float(declared[peak]) / held.mass)
+        normaliser = exponents_at(self.domain, self.terms, np.array([peak])) - log_peak
+        return exponents_at(self.domain, self.terms, cells) - normaliser
+
+    def with_terms(self, terms: Sequence[Term]) -> DenseDistribution:
+        """Return the distribution of other factors over the same domain and total.
+
+        Raises:
+            BudgetError: the domain is too large.
+        """
+        return DenseDistribution.of_terms(self.domain, self.total, terms)
 
     def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
         """Return ``count`` synthetic records.

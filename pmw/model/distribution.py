@@ -9,21 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from queries.domain import Domain
-from queries.linear import LinearQuery
+from queries.linear import UNITS, LinearQuery
 from queries.records import CodedRecords
 
 __all__ = [
+    "exponents_at",
     "MarginalTerm",
     "QueryTerm",
     "SyntheticDistribution",
     "Term",
+    "WeightedFactor",
 ]
+
+WeightedFactor: TypeAlias = tuple[tuple[str, ...], NDArray[np.float64]]  # a scope and weights of its cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,8 +77,48 @@ class SyntheticDistribution(Protocol):
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
         """Return expected records per cell over a scope in declared order: float64."""
 
+    @property
+    def cells(self) -> int:
+        """Numbers that the model holds."""
+
+    def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """Return the marginals of many scopes at once, by way of shared sums: float64."""
+
     def answer(self, query: LinearQuery) -> float:
         """Return the expected answer, in records."""
 
+    def expectation(self, factors: Sequence[WeightedFactor]) -> float:
+        """Return the expected sum, over records, of the product of the factors' weights, in records.
+
+        No attribute is in two factors.
+        """
+
+    def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the natural logarithm of the probability of full cells, shape (n, attributes)."""
+
+    def with_terms(self, terms: Sequence[Term]) -> Self:
+        """Return the distribution of other factors over the same domain and total."""
+
     def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
         """Return ``count`` synthetic records: by systematic rounding, or as independent draws."""
+
+
+def exponents_at(domain: Domain, terms: Sequence[Term], cells: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the sum of dual * weight over the terms at some cells of the domain: float64, shape (n,).
+
+    Args:
+        domain: the declared attributes.
+        terms: the factors of a model.
+        cells: int64, shape (n, attributes), the cell of each attribute in declared order.
+    """
+    columns = dict(zip(domain.names, np.asarray(cells, dtype=np.int64).T, strict=True))
+    sums = np.zeros(len(cells))
+    for term in terms:
+        if isinstance(term, MarginalTerm):
+            sums += np.asarray(term.duals)[tuple(columns[name] for name in term.scope)]
+            continue
+        exponents = np.full(len(cells), term.dual * (term.query.constant / UNITS))
+        for factor in term.query.factors:
+            exponents *= factor.weights[tuple(columns[name] for name in factor.scope)] / UNITS
+        sums += exponents
+    return sums

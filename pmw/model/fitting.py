@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.model.dense import DenseDistribution, DenseWorkspace
 from pmw.model.distribution import MarginalTerm, QueryTerm, Term
-from pmw.model.measurement import MarginalMeasurement, Measurement, QueryMeasurement
+from pmw.model.measurement import Measurement, QueryMeasurement, Target, target_of
 from queries.linear import LinearQuery
 
 __all__ = [
@@ -96,11 +96,15 @@ def refit(distribution: DenseDistribution, measurements: Sequence[Measurement]) 
     if len(terms) > len(measurements):
         raise BudgetError(f"expected at most {len(measurements)} terms, got {len(terms)}")
     terms += [_zero_term(distribution, measurement) for measurement in measurements[len(terms) :]]
+    aims = [
+        one if isinstance(one, QueryMeasurement) else target_of(one, distribution.total)
+        for one in measurements
+    ]
     workspace = distribution.workspace()
     for _ in range(_SWEEPS):
         moved = 0.0
         for number in range(len(terms) - 1, -1, -1):
-            terms[number], change = _solve(workspace, terms[number], measurements[number])
+            terms[number], change = _solve(workspace, terms[number], aims[number])
             moved = max(moved, change)
         if moved < _TOLERANCE:
             break
@@ -108,36 +112,34 @@ def refit(distribution: DenseDistribution, measurements: Sequence[Measurement]) 
 
 
 def _zero_term(distribution: DenseDistribution, measurement: Measurement) -> Term:
-    if isinstance(measurement, MarginalMeasurement):
-        shape = distribution.domain.scope_shape(measurement.scope)
-        return MarginalTerm(measurement.scope, np.zeros(shape))
-    return QueryTerm(measurement.query, 0.0)
+    if isinstance(measurement, QueryMeasurement):
+        return QueryTerm(measurement.query, 0.0)
+    shape = distribution.domain.scope_shape(measurement.scope)
+    return MarginalTerm(measurement.scope, np.zeros(shape))
 
 
-def _solve(workspace: DenseWorkspace, term: Term, measurement: Measurement) -> tuple[Term, float]:
+def _solve(workspace: DenseWorkspace, term: Term, aim: Target | QueryMeasurement) -> tuple[Term, float]:
     """Return the term with its dual solved for, and by how many standard deviations its answer moved."""
-    if isinstance(term, MarginalTerm) and isinstance(measurement, MarginalMeasurement):
-        return _solve_marginal(workspace, term, measurement)
-    if isinstance(term, QueryTerm) and isinstance(measurement, QueryMeasurement):
-        return _solve_query(workspace, term, measurement)
+    if isinstance(term, MarginalTerm) and isinstance(aim, Target):
+        return _solve_marginal(workspace, term, aim)
+    if isinstance(term, QueryTerm) and isinstance(aim, QueryMeasurement):
+        return _solve_query(workspace, term, aim)
     raise BudgetError("expected the terms of a model in the order of its measurements")
 
 
-def _solve_marginal(
-    workspace: DenseWorkspace, term: MarginalTerm, measurement: MarginalMeasurement
-) -> tuple[Term, float]:
+def _solve_marginal(workspace: DenseWorkspace, term: MarginalTerm, target: Target) -> tuple[Term, float]:
     answers = workspace.marginal(term.scope)
-    # The model's total is fixed, so the cells' sum is known better than they are: share out its error.
-    targets = measurement.values + (workspace.total - measurement.values.sum()) / measurement.values.size
-    pull = PRIOR_WEIGHT * measurement.variance
-    change = _marginal_steps(term.duals, answers, targets, pull)
+    change = _marginal_steps(term.duals, answers, target.values, PRIOR_WEIGHT * target.variance)
     workspace.tilt_marginal(term.scope, change)
-    moved = np.abs(answers * np.expm1(change)).max() / math.sqrt(measurement.variance)
+    moved = (np.abs(answers * np.expm1(change)) / np.sqrt(target.variance)).max()
     return replace(term, duals=term.duals + change), float(moved)
 
 
 def _marginal_steps(
-    duals: NDArray[np.float64], answers: NDArray[np.float64], targets: NDArray[np.float64], pull: float
+    duals: NDArray[np.float64],
+    answers: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    pull: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Solve dual + d + (answer e^d - target)/pull = 0 for d, cell by cell, by Newton's method."""
     tiny = np.maximum(answers, 1e-300)

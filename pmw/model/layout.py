@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model.distribution import QueryTerm, Term
+from pmw.model.factors import plan_projections, weighted_sum
 from queries.domain import Domain
 from queries.linear import LinearQuery
 
@@ -88,6 +89,40 @@ class Layout:
         sums = project(values, kept)
         stored = [self.names[axis] for axis in kept]
         return np.array(sums.transpose([stored.index(name) for name in scope]), order="C")
+
+    def projections(
+        self, values: NDArray[np.float64], scopes: Sequence[Sequence[str]]
+    ) -> list[NDArray[np.float64]]:
+        """Return the sums over each of several scopes, by way of shared sums: float64, declared order.
+
+        Args:
+            values: float64, contiguous, in this layout.
+            scopes: attribute names in declared order.
+        """
+        stored = [tuple(sorted(self.names.index(name) for name in scope)) for scope in scopes]
+        plan = plan_projections(self.shape, tuple(range(len(self.names))), tuple(stored))
+        return [
+            table.transpose([places.index(self.names.index(name)) for name in scope])
+            for scope, places, table in zip(scopes, stored, plan.run(values), strict=True)
+        ]
+
+    def weighted_sum(
+        self, values: NDArray[np.float64], factors: Sequence[tuple[Sequence[str], NDArray[np.float64]]]
+    ) -> float:
+        """Return the sum of the cells times a product of weights, one attribute less at a time.
+
+        Args:
+            values: float64, contiguous, in this layout.
+            factors: scopes, no attribute in two of them, and float64 weights of their cells.
+        """
+        table, scope = values, tuple(range(len(self.names)))
+        for names, weights in factors:
+            places = [self.names.index(name) for name in names]
+            stored = tuple(sorted(places))
+            turned = weights.transpose([places.index(place) for place in stored])
+            kept = tuple(place for place in scope if place not in stored)
+            table, scope = weighted_sum(table, scope, (stored, turned), kept), kept
+        return float(table.sum())
 
     def declared(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return a view of an array in the declared order of attributes."""

@@ -12,6 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import PMWError
+from pmw.model.range_tree import (
+    RangeTree,
+    leaf_variances,
+    least_squares,
+    non_negative_least_squares,
+    query_variance,
+)
 from pmw.noise import DiscreteGaussian, DiscreteLaplace
 from queries.errors import ScopeError
 from queries.linear import UNITS, LinearQuery
@@ -23,8 +30,12 @@ __all__ = [
     "noise_form",
     "noise_variance",
     "NoiseLaw",
+    "OneWayMeasurement",
     "QueryMeasurement",
+    "RangeTreeMeasurement",
     "read_noise",
+    "Target",
+    "target_of",
 ]
 
 NoiseLaw: TypeAlias = DiscreteLaplace | DiscreteGaussian
@@ -61,6 +72,81 @@ class MarginalMeasurement:
         """Variance of one cell's noise, in squared records."""
         return noise_variance(self.noise)
 
+    @property
+    def cell_variances(self) -> NDArray[np.float64]:
+        """Variance of each cell's value: float64, one axis per attribute, squared records."""
+        return np.full(self.units.shape, self.variance)
+
+    def weighted_variance(self, weights: NDArray[np.float64]) -> float:
+        """Return the variance of a weighted sum of the values, in squared records.
+
+        Args:
+            weights: float64, one axis per attribute.
+        """
+        return float(np.sum(weights**2)) * self.variance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RangeTreeMeasurement:
+    """All nodes of a range tree over one attribute, each under fresh noise.
+
+    Its values are the cells that least squares makes of all nodes: unbiased, and of all unbiased linear
+    estimates those of least variance for every query.
+
+    Args:
+        scope: the attribute's name, alone.
+        tree: the nodes.
+        units: int64, shape (nodes,), noisy records per node in units of 2^-20, level by level, the widest
+            first.
+        noise: law of each node's noise, in units.
+
+    Raises:
+        ScopeError: the numbers do not fit the tree.
+    """
+
+    scope: tuple[str, ...]
+    tree: RangeTree
+    units: NDArray[np.int64]
+    noise: NoiseLaw
+
+    def __post_init__(self) -> None:
+        units = np.array(self.units, dtype=np.int64)
+        if len(self.scope) != 1 or units.shape != (self.tree.nodes,):
+            raise ScopeError(
+                f"expected {self.tree.nodes} nodes over one attribute, "
+                f"got {units.shape} over {list(self.scope)}"
+            )
+        units.flags.writeable = False
+        object.__setattr__(self, "units", units)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The least squares counts: float64, shape (cells,), records per cell."""
+        return least_squares(self.tree, self.units / UNITS)
+
+    @property
+    def cell_values(self) -> NDArray[np.float64]:
+        """The cells' own noisy counts, whatever the wider nodes say: float64, shape (cells,), records."""
+        return self.units[-self.tree.size :] / UNITS
+
+    @property
+    def variance(self) -> float:
+        """Variance of one node's noise, in squared records."""
+        return noise_variance(self.noise)
+
+    @property
+    def cell_variances(self) -> NDArray[np.float64]:
+        """Variance of each cell's value: float64, shape (cells,), squared records."""
+        return leaf_variances(self.tree) * self.variance
+
+    def weighted_variance(self, weights: NDArray[np.float64]) -> float:
+        """Return the variance of a weighted sum of the values, in squared records.
+
+        Args:
+            weights: float64, shape (cells,).
+        """
+        return query_variance(self.tree, weights) * self.variance
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryMeasurement:
@@ -89,7 +175,42 @@ class QueryMeasurement:
         return noise_variance(self.noise)
 
 
-Measurement: TypeAlias = MarginalMeasurement | QueryMeasurement
+OneWayMeasurement: TypeAlias = MarginalMeasurement | RangeTreeMeasurement  # what opening buys
+Measurement: TypeAlias = OneWayMeasurement | QueryMeasurement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """What a fit of the model aims at over a scope.
+
+    Args:
+        scope: attribute names in declared order.
+        values: float64, one axis per attribute, records per cell.
+        variance: float64, likewise, in squared records: how far off each value may be.
+    """
+
+    scope: tuple[str, ...]
+    values: NDArray[np.float64]
+    variance: NDArray[np.float64]
+
+
+def target_of(measurement: OneWayMeasurement, total: float) -> Target:
+    """Return what a model that sums to a total should give where a measurement was made.
+
+    The total is known better than the sum of the cells. Of a marginal, the cells share the difference evenly.
+    Of a range tree, the cells are the non-negative ones with that sum that are nearest to all nodes: on
+    columns most of whose cells are empty that halves the error of ranges, and without the sum it would raise
+    them (figures in docs/algorithm.md).
+
+    Args:
+        measurement: noisy numbers over a scope.
+        total: records that the model sums to; positive.
+    """
+    if isinstance(measurement, RangeTreeMeasurement):
+        values = non_negative_least_squares(measurement.tree, measurement.units / UNITS, total)
+    else:
+        values = measurement.values + (total - measurement.values.sum()) / measurement.values.size
+    return Target(measurement.scope, values, measurement.cell_variances)
 
 
 def noise_variance(noise: NoiseLaw) -> float:

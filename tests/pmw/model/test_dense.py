@@ -222,7 +222,7 @@ def test_a_domain_beyond_the_limit_is_refused_before_anything_is_allocated() -> 
     assert beyond.size == LARGEST_DENSE_DOMAIN + 2
     message = re.escape(
         "the domain has 100,000,002 cells; a dense model holds at most 100,000,000: "
-        "declare fewer attributes or wider cells"
+        "test whole marginals on a graphical one, or declare fewer attributes or wider cells"
     )
 
     def refuse() -> None:

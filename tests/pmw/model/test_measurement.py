@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from pmw.errors import PMWError
-from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement, half_width, noise_variance
+from pmw.model import (
+    MarginalMeasurement,
+    NoiseLaw,
+    QueryMeasurement,
+    RangeTree,
+    RangeTreeMeasurement,
+    half_width,
+    noise_variance,
+    target_of,
+)
 from pmw.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.randomness import BitSource
 from queries import UNITS, Domain, IntegerAttribute, LinearQuery, ScopeError
@@ -28,6 +37,47 @@ def test_a_marginal_needs_one_axis_per_attribute_and_is_read_only() -> None:
         MarginalMeasurement(("a", "b"), np.array([1, 2]), LAWS[0])
     with pytest.raises(ValueError, match="read-only"):
         MarginalMeasurement(("a",), np.array([1]), LAWS[0]).units[0] = 2
+
+
+def test_a_tree_needs_a_number_for_each_node_and_is_read_only() -> None:
+    tree = RangeTree(30, 1, 4, 2)
+    with pytest.raises(ScopeError, match="expected 40 nodes"):
+        RangeTreeMeasurement(("a",), tree, np.zeros(31, dtype=np.int64), LAWS[0])
+    with pytest.raises(ScopeError, match="over one attribute"):
+        RangeTreeMeasurement(("a", "b"), tree, np.zeros(40, dtype=np.int64), LAWS[0])
+    with pytest.raises(ValueError, match="read-only"):
+        RangeTreeMeasurement(("a",), tree, np.zeros(40, dtype=np.int64), LAWS[0]).units[0] = 2
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("noise", LAWS)
+def test_the_variances_of_a_tree_are_those_of_its_values(noise: NoiseLaw) -> None:
+    tree, bits = RangeTree(30, 1, 4, 2), BitSource.from_integer(4)
+    weights = np.arange(31) % 3 / 2
+    drawn = [
+        RangeTreeMeasurement(("a",), tree, noise.sample_array(bits, tree.nodes), noise) for _ in range(2000)
+    ]
+    values = np.array([measurement.values for measurement in drawn])
+    assert values.var(axis=0) == pytest.approx(drawn[0].cell_variances, rel=0.2)
+    assert (values @ weights).var() == pytest.approx(drawn[0].weighted_variance(weights), rel=0.1)
+
+
+def test_a_marginals_target_shares_what_its_cells_lack_evenly() -> None:
+    measurement = MarginalMeasurement(("a",), np.array([UNITS, 3 * UNITS]), LAWS[1])
+    target = target_of(measurement, 10.0)
+    assert target.scope == ("a",)
+    assert target.values.tolist() == [4.0, 6.0]
+    assert target.variance.tolist() == [900.0, 900.0]
+    assert measurement.weighted_variance(np.array([1.0, 0.5])) == pytest.approx(900 * 1.25)
+
+
+def test_a_trees_target_is_not_negative_and_has_the_total() -> None:
+    tree = RangeTree(30, 0, 4, 2)
+    units = LAWS[1].sample_array(BitSource.from_integer(6), tree.nodes)
+    target = target_of(RangeTreeMeasurement(("a",), tree, units, LAWS[1]), 100.0)
+    assert target.values.min() >= 0
+    assert target.values.sum() == pytest.approx(100.0)
+    assert target.variance.max() < 900
 
 
 @pytest.mark.statistical

@@ -1,0 +1,374 @@
+"""Coarsening: a domain whose cells are groups of another domain's cells, and the models on both.
+
+A long attribute is modelled on a few groups of its cells; inside a group a record's cell follows the released
+one-way shape, independently of everything else. Groups and shares are functions of released numbers, so all
+of this is post-processing: it is public and free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model.distribution import SyntheticDistribution, Term, WeightedFactor
+from queries.domain import Domain
+from queries.errors import ScopeError
+from queries.linear import UNITS, Factor, LinearQuery
+from queries.records import CodedRecords
+
+__all__ = [
+    "CoarsenedDistribution",
+    "Coarsening",
+]
+
+_TOLERANCE = 1e-9  # of the sum of a group's shares
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """An axis of fine cells, ready to be reduced: the cells group by group, and where each group starts."""
+
+    order: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, group: NDArray[np.int64]) -> _Runs:
+        order = np.argsort(group, kind="stable").astype(np.int64)
+        starts = np.searchsorted(group[order], np.arange(int(group.max()) + 1)).astype(np.int64)
+        return cls(order, starts)
+
+    def reduce(self, ufunc: np.ufunc, values: NDArray[Any], axis: int) -> NDArray[Any]:
+        reduced: NDArray[Any] = ufunc.reduceat(values.take(self.order, axis=axis), self.starts, axis=axis)
+        return reduced
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coarsening:
+    """Which cells of a domain make up each cell of a coarser one, attribute by attribute.
+
+    Args:
+        fine: the declared attributes.
+        coarse: attributes of the same names in the same order, with one cell per group.
+        groups: per attribute, the group of each cell: int64, shape (cells,), every group of the coarse
+            attribute at least once; None where the attribute is kept as it is.
+        shares: per attribute, the share of each cell in the records of its group: float64, shape (cells,),
+            summing to 1 inside each group; None where the attribute is kept as it is.
+
+    Raises:
+        ScopeError: the parts do not fit each other.
+    """
+
+    fine: Domain
+    coarse: Domain
+    groups: tuple[NDArray[np.int64] | None, ...]
+    shares: tuple[NDArray[np.float64] | None, ...]
+    _runs: tuple[_Runs | None, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.fine.names != self.coarse.names:
+            raise ScopeError(
+                f"expected the attributes {list(self.fine.names)}, got {list(self.coarse.names)}"
+            )
+        if not len(self.groups) == len(self.shares) == len(self.fine):
+            raise ScopeError(f"expected groups and shares of {len(self.fine)} attributes")
+        groups, shares, runs = [], [], []
+        for position, given in enumerate(zip(self.groups, self.shares, strict=True)):
+            group, share = self._checked(position, *given)
+            groups.append(group)
+            shares.append(share)
+            runs.append(None if group is None else _Runs.of(group))
+        for name, value in (("groups", groups), ("shares", shares), ("_runs", runs)):
+            object.__setattr__(self, name, tuple(value))
+
+    def _checked(
+        self, position: int, group: NDArray[np.int64] | None, share: NDArray[np.float64] | None
+    ) -> tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]:
+        """Return read-only copies of an attribute's parts."""
+        name = self.fine.names[position]
+        if group is None or share is None:
+            if group is not None or share is not None or self.fine[name] != self.coarse[name]:
+                raise ScopeError(f"expected attribute {name!r} as it is, or both its groups and its shares")
+            return None, None
+        size, coarse_size = self.fine.shape[position], self.coarse.shape[position]
+        group, share = np.array(group, dtype=np.int64), np.array(share, dtype=np.float64)
+        if group.shape != (size,) or share.shape != (size,):
+            raise ScopeError(f"expected a group and a share for each of the {size} cells of {name!r}")
+        if not np.array_equal(np.unique(group), np.arange(coarse_size)):
+            raise ScopeError(f"expected groups 0..{coarse_size - 1} of {name!r}, each with a cell")
+        sums = np.bincount(group, weights=share, minlength=coarse_size)
+        if np.any(share < 0) or not np.all(np.abs(sums - 1) < _TOLERANCE):
+            raise ScopeError(f"expected shares of {name!r} of at least 0 that sum to 1 in each group")
+        group.flags.writeable = share.flags.writeable = False
+        return group, share
+
+    @classmethod
+    def identity(cls, domain: Domain) -> Coarsening:
+        """Return the coarsening that keeps every attribute as it is."""
+        nothing = (None,) * len(domain)
+        return cls(domain, domain, nothing, nothing)
+
+    @property
+    def is_identity(self) -> bool:
+        """Every attribute is kept as it is."""
+        return all(group is None for group in self.groups)
+
+    def grid(self, scope: Sequence[str], cells: int) -> Domain:
+        """Return the domain, declared or coarse, in which a scope has so many cells.
+
+        Raises:
+            ScopeError: it has as many in neither.
+        """
+        for domain in (self.coarse, self.fine):
+            if domain.scope_size(scope) == cells:
+                return domain
+        raise ScopeError(f"expected the cells of {list(scope)}, or their groups, got {cells}")
+
+    def is_aligned(self, query: LinearQuery) -> bool:
+        """Tell whether a query over the fine domain has one weight inside every group.
+
+        Exact: factors are not negative and none is zero everywhere, so their product is constant inside every
+        group only where each of them is.
+        """
+        return all(
+            np.array_equal(
+                self._reduced(np.minimum, factor.scope, factor.weights),
+                self._reduced(np.maximum, factor.scope, factor.weights),
+            )
+            for factor in query.factors
+        )
+
+    def inner(self, query: LinearQuery) -> LinearQuery:
+        """Return the coarse query with the least weight inside each group, exactly: never above the query.
+
+        Factors share no attribute and are not negative, so the least product is the product of the least.
+        """
+        return self._extreme(np.minimum, query)
+
+    def outer(self, query: LinearQuery) -> LinearQuery:
+        """Return the coarse query with the greatest weight inside each group, exactly: never below it."""
+        return self._extreme(np.maximum, query)
+
+    def weights(self, query: LinearQuery) -> list[WeightedFactor]:
+        """Return the mean weights inside the groups, factor by factor, for ``expectation`` of a coarse model.
+
+        Returns:
+            Pairs of a scope and float64 weights over it, one axis per attribute in coarse cells, of records;
+            the query's constant is in the first. The empty list counts everybody.
+        """
+        factors = [
+            (factor.scope, self.averaged(factor.scope, factor.weights / UNITS)) for factor in query.factors
+        ]
+        if query.constant == UNITS:
+            return factors
+        if not factors:
+            return [((), np.array(query.constant / UNITS))]
+        scope, weights = factors[0]
+        return [(scope, weights * (query.constant / UNITS)), *factors[1:]]
+
+    def summed(self, scope: Sequence[str], values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return fine values summed inside the groups: float64, one axis per attribute."""
+        return self._reduced(np.add, scope, values)
+
+    def averaged(self, scope: Sequence[str], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean of fine weights inside the groups, by shares: float64, one axis per attribute."""
+        for axis, name in enumerate(scope):
+            position = self.fine.index(name)
+            share, runs = self.shares[position], self._runs[position]
+            if share is not None and runs is not None:
+                weights = runs.reduce(np.add, weights * _along(share, axis, weights.ndim), axis)
+        return weights
+
+    def cells_of(self, columns: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+        """Return the group of each record's cell, attribute by attribute.
+
+        Args:
+            columns: per attribute, integers, shape (records,): the fine cell of each record.
+
+        Returns:
+            As many integer columns; int64 where an attribute is grouped, else the given one.
+        """
+        return tuple(
+            column if group is None else group[column]
+            for column, group in zip(columns, self.groups, strict=True)
+        )
+
+    def expand(self, scope: Sequence[str], values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return coarse counts spread over the fine cells of their groups, by shares.
+
+        Args:
+            scope: attribute names in declared order.
+            values: float64, records per coarse cell, one axis per attribute.
+
+        Returns:
+            float64, records per fine cell, one axis per attribute.
+        """
+        for axis, name in enumerate(scope):
+            position = self.fine.index(name)
+            group, share = self.groups[position], self.shares[position]
+            if group is not None and share is not None:
+                values = values.take(group, axis=axis) * _along(share, axis, values.ndim)
+        return values
+
+    def _extreme(self, ufunc: np.ufunc, query: LinearQuery) -> LinearQuery:
+        if self.is_identity:
+            return query
+        factors = [Factor((), np.array(query.constant, dtype=np.int64))]
+        factors += [
+            Factor(factor.scope, self._reduced(ufunc, factor.scope, factor.weights))
+            for factor in query.factors
+        ]
+        return LinearQuery(self.coarse, tuple(factors))
+
+    def _reduced(self, ufunc: np.ufunc, scope: Sequence[str], values: NDArray[Any]) -> NDArray[Any]:
+        """Reduce the fine cells of each group, along every grouped axis."""
+        for axis, name in enumerate(scope):
+            runs = self._runs[self.fine.index(name)]
+            if runs is not None:
+                values = runs.reduce(ufunc, values, axis)
+        return values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoarsenedDistribution:
+    """A distribution over the fine domain: a model of the groups, and the shares inside them.
+
+    The cell of a record inside its group is independent of the record's other attributes.
+
+    Args:
+        coarsening: the groups and the shares.
+        model: a distribution over the coarse domain.
+
+    Raises:
+        ScopeError: the model is not over the coarse domain.
+    """
+
+    coarsening: Coarsening
+    model: SyntheticDistribution
+
+    def __post_init__(self) -> None:
+        if self.model.domain != self.coarsening.coarse:
+            raise ScopeError("expected a model over the coarse domain")
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes, with their fine cells."""
+        return self.coarsening.fine
+
+    @property
+    def total(self) -> float:
+        """Records that the cells sum to."""
+        return self.model.total
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The factors of the model, over the coarse domain."""
+        return self.model.terms
+
+    @property
+    def cells(self) -> int:
+        """Numbers that the model holds."""
+        return self.model.cells
+
+    def with_terms(self, terms: Sequence[Term]) -> CoarsenedDistribution:
+        """Return the distribution with other factors, which are over the coarse domain."""
+        return CoarsenedDistribution(self.coarsening, self.model.with_terms(terms))
+
+    def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
+        """Return expected records per fine cell over a scope in declared order: float64, read-only."""
+        values = self.coarsening.expand(scope, self.model.marginal(scope))
+        values.flags.writeable = False
+        return values
+
+    def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """Return the marginals of many scopes at once: float64, records per fine cell, read-only."""
+        found = []
+        for scope, coarse in zip(scopes, self.model.marginals(scopes), strict=True):
+            values = self.coarsening.expand(scope, coarse)
+            values.flags.writeable = False
+            found.append(values)
+        return found
+
+    def answer(self, query: LinearQuery) -> float:
+        """Return the expected answer, in records."""
+        if not query.scope:
+            return self.total * (query.constant / UNITS)
+        return self.model.expectation(self.coarsening.weights(query))
+
+    def expectation(self, factors: Sequence[WeightedFactor]) -> float:
+        """Return the expected sum over records of the product of the factors' weights, in records.
+
+        Args:
+            factors: pairs of a scope and float64 weights over its fine cells; the scopes are disjoint.
+        """
+        coarse = [(scope, self.coarsening.averaged(scope, weights)) for scope, weights in factors]
+        return self.model.expectation(coarse)
+
+    def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the natural logarithm of the probability of each full cell: float64, shape (n,).
+
+        Args:
+            cells: int64, shape (n, attributes), fine cells in declared order; minus infinity where a share
+                is zero.
+        """
+        columns = [cells[:, position] for position in range(cells.shape[1])]
+        coarse = np.stack(self.coarsening.cells_of(columns), axis=1).astype(np.int64)
+        density = np.array(self.model.log_density(coarse), dtype=np.float64)
+        with np.errstate(divide="ignore"):
+            for column, share in zip(columns, self.coarsening.shares, strict=True):
+                if share is not None:
+                    density += np.log(share[column])
+        return density
+
+    def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
+        """Return ``count`` synthetic records.
+
+        The model's records, each of whose grouped cells is drawn inside its group: in systematic proportion,
+        so that every cell gets its share of the group's records rounded up or down and one-way shapes are
+        kept, or as independent draws.
+
+        Raises:
+            BudgetError: the count is negative.
+        """
+        records = self.model.sample(count, generator, independent=independent)
+        columns = []
+        for position, column in enumerate(records.columns):
+            group, share = self.coarsening.groups[position], self.coarsening.shares[position]
+            if group is not None and share is not None:
+                cells = _drawn_inside(column.astype(np.int64), (group, share), generator, independent)
+                columns.append(cells.astype(np.min_scalar_type(len(group) - 1)))
+            else:
+                columns.append(column)
+        return CodedRecords(self.domain, tuple(columns))
+
+
+def _along(values: NDArray[np.float64], axis: int, axes: int) -> NDArray[np.float64]:
+    """Return a vector that broadcasts along one axis of so many."""
+    return values.reshape([-1 if other == axis else 1 for other in range(axes)])
+
+
+def _drawn_inside(
+    column: NDArray[np.int64],
+    parts: tuple[NDArray[np.int64], NDArray[np.float64]],
+    generator: np.random.Generator,
+    independent: bool,
+) -> NDArray[np.int64]:
+    """Return a fine cell for each record's group: int64, shape (records,)."""
+    group, share = parts
+    drawn = np.empty(len(column), dtype=np.int64)
+    for number in range(int(group.max()) + 1):
+        rows = np.flatnonzero(column == number)
+        if not len(rows):
+            continue
+        cells = np.flatnonzero(group == number)
+        ends = np.cumsum(share[cells])
+        if independent:
+            places = generator.random(len(rows))
+        else:
+            places = generator.permutation((np.arange(len(rows)) + generator.random()) / len(rows))
+        found = np.searchsorted(ends, places * ends[-1], side="right")
+        drawn[rows] = cells[np.minimum(found, np.flatnonzero(share[cells])[-1])]
+    return drawn

@@ -1,0 +1,335 @@
+"""The graphical distribution: exact on a junction tree, for domains far beyond what an array can hold.
+
+Its terms define it, as they define the dense one. Attributes that share a term depend on each other through
+the tree's cliques; an attribute without a term is uniform and independent. Nothing is computed before it is
+asked for, and what was computed is kept as long as the distribution.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.errors import BudgetError
+from pmw.model.axis_order import AxisOrder, by_size
+from pmw.model.calibration import Beliefs, CalibrationPlan, calibrate, plan_calibration
+from pmw.model.distribution import MarginalTerm, Term, WeightedFactor, exponents_at
+from pmw.model.elimination import KeptTables, ScopedTable, expect, joint
+from pmw.model.factors import Positions, ProjectionPlan, plan_projections
+from pmw.model.junction_tree import JunctionTree, fits_tree, junction_tree
+from pmw.model.tree_rows import draw_rows
+from queries.domain import Domain
+from queries.errors import ScopeError
+from queries.linear import UNITS, LinearQuery
+from queries.records import CodedRecords
+
+__all__ = [
+    "GraphicalDistribution",
+    "LARGEST_TREE",
+]
+
+LARGEST_TREE = 10**8  # cells of all clique tables: 800 MB in float64
+_MOST_CACHED_CELLS = 2**22
+_MOST_KEPT_CELLS = 2**23  # of tables on the way to marginals: 64 MB
+_LARGEST_JOINT = 2**14  # cells up to which an answer across cliques is read off a joint table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shape:
+    """The tree of a model and the scopes of its potentials, shared by all models with the same scopes.
+
+    Args:
+        scopes: positions per distinct scope of the terms, in order of first appearance.
+        tree: over declared positions, as the scopes are.
+        axes: the order of the tables' axes.
+        plan: how the tree is calibrated, in that order.
+    """
+
+    scopes: tuple[Positions, ...]
+    tree: JunctionTree
+    axes: AxisOrder
+    plan: CalibrationPlan
+
+
+@dataclass(slots=True, eq=False)
+class _Memo:
+    """What a distribution has computed; it never changes an answer."""
+
+    beliefs: Beliefs | None = None
+    potentials: list[NDArray[np.float64]] | None = None
+    marginals: OrderedDict[tuple[str, ...], NDArray[np.float64]] = field(default_factory=OrderedDict)
+    cells: int = 0  # of these marginals
+    tables: KeptTables = field(default_factory=lambda: KeptTables(_MOST_KEPT_CELLS))
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GraphicalDistribution:
+    """Expected records per cell of a domain of any size. Made by ``uniform`` and ``of_terms``.
+
+    Args:
+        domain: the declared attributes.
+        total: records that the cells sum to.
+        terms: the factors that define it.
+    """
+
+    domain: Domain
+    total: float
+    terms: tuple[Term, ...]
+    _shape: _Shape
+    _memo: _Memo = field(init=False, default_factory=_Memo)
+
+    def __post_init__(self) -> None:
+        if not self.total > 0:
+            raise BudgetError(f"expected a positive total, got {self.total}")
+
+    @classmethod
+    def uniform(cls, domain: Domain, total: float) -> GraphicalDistribution:
+        """Return the distribution that spreads ``total`` records evenly.
+
+        Raises:
+            BudgetError: the total is not positive.
+        """
+        return cls.of_terms(domain, total, ())
+
+    @classmethod
+    def of_terms(cls, domain: Domain, total: float, terms: Sequence[Term]) -> GraphicalDistribution:
+        """Return the distribution that the factors define.
+
+        Raises:
+            BudgetError: the tree has more than LARGEST_TREE cells, or the total is not positive.
+        """
+        return cls(domain, total, tuple(terms), _shape_of(domain.shape, _scopes(domain, terms)))
+
+    def with_terms(self, terms: Sequence[Term]) -> GraphicalDistribution:
+        """Return the distribution of other factors over the same domain and total.
+
+        The tree is kept where the scopes are the same.
+
+        Raises:
+            BudgetError: the tree has more than LARGEST_TREE cells.
+        """
+        scopes = _scopes(self.domain, terms)
+        same = scopes == self._shape.scopes
+        shape = self._shape if same else _shape_of(self.domain.shape, scopes)
+        return GraphicalDistribution(self.domain, self.total, tuple(terms), shape)
+
+    @property
+    def cells(self) -> int:
+        """Numbers that the model holds: the cells of all clique tables."""
+        return self._shape.tree.cells
+
+    @property
+    def cliques(self) -> tuple[tuple[str, ...], ...]:
+        """The attributes of each clique of the tree, in declared order; the largest table first."""
+        names = self.domain.names
+        return tuple(tuple(names[place] for place in clique) for clique in self._shape.tree.cliques)
+
+    def holds(self, scope: Sequence[str], max_cells: int) -> bool:
+        """Tell whether a model with one more scope has clique tables of at most so many cells.
+
+        It depends on the scopes of the terms and their order alone, and is told without making that model.
+
+        Args:
+            scope: attribute names in declared order.
+            max_cells: most cells of all clique tables together, such as DEFAULT_MAX_CELLS.
+
+        Raises:
+            ScopeError: a name is unknown, or the scope is not in declared order.
+        """
+        return fits_tree(self._shape.tree, self._shape.scopes, self._places(tuple(scope)), max_cells)
+
+    @property
+    def log_partition(self) -> float:
+        """Natural logarithm of the sum of exp(dual * weights) over all cells of the domain."""
+        return self._beliefs().log_partition
+
+    def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
+        """Return expected records per cell over a scope in declared order: float64, read-only.
+
+        Raises:
+            BudgetError: it would have more than LARGEST_TREE cells.
+            ScopeError: a name is unknown, or the scope is not in declared order.
+        """
+        key = tuple(scope)
+        with self._memo.lock:
+            known = self._memo.marginals.get(key)
+            if known is not None:
+                return known
+            places = self._places(key)
+            if self.domain.scope_size(key) > LARGEST_TREE:
+                raise BudgetError(
+                    f"a table over {len(key)} attributes would have {_written(self.domain.scope_size(key))} "
+                    f"cells; it may have {LARGEST_TREE:,}: ask for fewer attributes"
+                )
+            beliefs, inner = self._beliefs(), self._shape.axes.scope(places)
+            values = self._records(joint(beliefs, inner, self._memo.tables), places)
+            self._memo.marginals[key] = values
+            self._memo.cells += values.size
+            while self._memo.cells > _MOST_CACHED_CELLS:
+                self._memo.cells -= self._memo.marginals.popitem(last=False)[1].size
+            return values
+
+    def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """Return the marginals of many scopes at once, by way of shared sums: float64, read-only.
+
+        They equal those of ``marginal`` up to the rounding of sums.
+
+        Raises:
+            ScopeError: a name is unknown, or a scope is not in declared order.
+        """
+        beliefs = self._beliefs()
+        places = [self._places(tuple(scope)) for scope in scopes]
+        found: list[NDArray[np.float64] | None] = [None] * len(places)
+        inner = tuple([self._shape.axes.scope(place) for place in places])
+        for clique, numbers, plan in _readings(beliefs.tree, inner):
+            for number, table in zip(numbers, plan.run(beliefs.tables[clique]), strict=True):
+                found[number] = self._records(table, places[number])
+        return [
+            self.marginal(scope) if table is None else table
+            for scope, table in zip(scopes, found, strict=True)
+        ]
+
+    def answer(self, query: LinearQuery) -> float:
+        """Return the expected answer, in records."""
+        places = self._places(query.scope)
+        inside = self._shape.tree.covering(places) is not None
+        if inside or self.domain.scope_size(query.scope) <= _LARGEST_JOINT:
+            return query.evaluate(self.marginal(query.scope))
+        factors = [(factor.scope, factor.weights / UNITS) for factor in query.factors]
+        return self.expectation(factors) * (query.constant / UNITS)
+
+    def expectation(self, factors: Sequence[WeightedFactor]) -> float:
+        """Return the expected sum, over records, of the product of the factors' weights, in records.
+
+        Args:
+            factors: scopes in declared order, no attribute in two of them, and float64 weights of each cell.
+
+        Raises:
+            ScopeError: scopes overlap, or a name is unknown.
+        """
+        self.domain.scope([name for scope, _ in factors for name in scope])
+        axes = self._shape.axes
+        weights: list[ScopedTable] = []
+        for scope, values in factors:
+            places = self._places(tuple(scope))
+            weights.append((axes.scope(places), axes.inward(np.asarray(values, dtype=np.float64), places)))
+        return expect(self._beliefs(), weights) * self.total
+
+    def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the natural logarithm of the probability of full cells: float64, shape (n,).
+
+        Args:
+            cells: int64, shape (n, attributes), the cell of each attribute in declared order.
+        """
+        return exponents_at(self.domain, self.terms, cells) - self.log_partition
+
+    def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
+        """Return ``count`` synthetic records.
+
+        They are drawn along the tree, one attribute after the other. Systematic rounding halves the rows that
+        agree on the attributes before it in its clique as is expected of them, rounded up or down, until each
+        has one value; independent draws do so at random. Either way every row by itself follows the model.
+
+        Raises:
+            BudgetError: the count is negative.
+        """
+        if count < 0:
+            raise BudgetError(f"expected a number of rows of at least 0, got {count}")
+        beliefs = self._shape.axes.declared(self._beliefs(), self._shape.tree)
+        columns = draw_rows(beliefs, count, generator, independent=independent)
+        return CodedRecords(
+            self.domain,
+            tuple(
+                column.astype(np.min_scalar_type(size - 1))
+                for column, size in zip(columns, self.domain.shape, strict=True)
+            ),
+        )
+
+    def __repr__(self) -> str:
+        return f"GraphicalDistribution({self.domain.name!r}, {self.cells:,} cells, total {self.total:,.0f})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return GraphicalDistribution.of_terms, (self.domain, self.total, self.terms)
+
+    def _places(self, scope: tuple[str, ...]) -> Positions:
+        places = tuple([self.domain.index(name) for name in scope])
+        if any(first >= second for first, second in pairwise(places)):
+            raise ScopeError(f"expected a scope in declared order, got {list(scope)}")
+        return places
+
+    def _beliefs(self) -> Beliefs:
+        with self._memo.lock:
+            if self._memo.beliefs is None:
+                self._memo.beliefs = calibrate(self._shape.plan, self._potentials())
+            return self._memo.beliefs
+
+    def _potentials(self) -> list[NDArray[np.float64]]:
+        """Return the sum of all terms per distinct scope: float64, natural logarithms."""
+        sums: dict[Positions, NDArray[np.float64]] = {}
+        for term in self.terms:
+            if isinstance(term, MarginalTerm):
+                scope, duals = term.scope, term.duals
+            else:
+                scope, duals = term.query.scope, np.asarray(term.query.weights() * (term.dual / UNITS))
+            places = self._places(scope)
+            sums[places] = sums[places] + duals if places in sums else np.asarray(duals, dtype=np.float64)
+        return [self._shape.axes.inward(sums[places], places) for places in self._shape.scopes]
+
+    def _records(self, table: NDArray[np.float64], places: Positions) -> NDArray[np.float64]:
+        """Return a table of probabilities in records, with its axes as declared: C-contiguous, read-only."""
+        values = np.multiply(self._shape.axes.outward(table, places), self.total, order="C")
+        values = np.asarray(values)
+        values.flags.writeable = False
+        return values
+
+
+def _scopes(domain: Domain, terms: Sequence[Term]) -> tuple[Positions, ...]:
+    """Return the distinct scopes of terms as positions, in order of first appearance."""
+    named = dict.fromkeys(
+        term.scope if isinstance(term, MarginalTerm) else term.query.scope for term in terms
+    )
+    return tuple(tuple([domain.index(name) for name in scope]) for scope in named)
+
+
+@lru_cache(maxsize=16)
+def _shape_of(shape: tuple[int, ...], scopes: tuple[Positions, ...]) -> _Shape:
+    tree = junction_tree(shape, scopes)
+    if tree.cells > LARGEST_TREE:
+        raise BudgetError(
+            f"the model's cliques have {_written(tree.cells)} cells; a graphical model holds at most "
+            f"{LARGEST_TREE:,}: measure fewer or smaller scopes"
+        )
+    axes = by_size(shape)
+    return _Shape(scopes, tree, axes, plan_calibration(axes.tree(tree), tuple(map(axes.scope, scopes))))
+
+
+@lru_cache(maxsize=16)
+def _readings(
+    tree: JunctionTree, scopes: tuple[Positions, ...]
+) -> tuple[tuple[int, tuple[int, ...], ProjectionPlan], ...]:
+    """Return per clique the numbers of the scopes that are read off it, and how; others are in no clique."""
+    homes: dict[int, list[int]] = {}
+    for number, scope in enumerate(scopes):
+        home = tree.covering(scope)
+        if home is not None:
+            homes.setdefault(home, []).append(number)
+    return tuple(
+        (
+            clique,
+            tuple(wanted),
+            plan_projections(tree.shape, tree.cliques[clique], tuple([scopes[number] for number in wanted])),
+        )
+        for clique, wanted in sorted(homes.items())
+    )
+
+
+def _written(cells: int) -> str:
+    return f"{cells:,}" if cells < 10**15 else f"{cells:.3g}"

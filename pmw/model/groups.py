@@ -1,0 +1,192 @@
+"""Groups: which cells of a long attribute a model keeps apart, chosen from released one-way counts.
+
+All of it is a pure function of released numbers: public and free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model.coarsening import Coarsening
+from pmw.model.measurement import OneWayMeasurement, target_of
+from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute
+
+__all__ = [
+    "choose_coarsening",
+    "coarsening_of",
+    "cut_runs",
+    "DEFAULT_GROUPS",
+    "planned_domain",
+    "SHORT_CATEGORICAL",
+    "SHORT_ORDERED",
+]
+
+DEFAULT_GROUPS = 16  # of a long ordered attribute
+SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is kept as it is
+SHORT_CATEGORICAL = 8  # values: a categorical attribute of at most so many is kept as it is
+_NOISE = 3.0  # standard deviations that a count must exceed to be told from noise
+
+
+def choose_coarsening(
+    domain: Domain,
+    one_way: Mapping[str, NDArray[np.float64]],
+    deviations: Mapping[str, float],
+    *,
+    groups: int = DEFAULT_GROUPS,
+) -> Coarsening:
+    """Return groups of about equal mass for long ordered attributes, and rare values pooled.
+
+    An ordered attribute of more than SHORT_ORDERED cells is cut into about so many runs of consecutive cells:
+    a cell heavier than a group's share stands alone, and what lies between such cells is cut at equal masses,
+    never into groups that noise could make. In a categorical attribute of more than SHORT_CATEGORICAL values
+    those below three standard deviations are pooled where there are at least two. The ``missing`` and
+    ``other`` cells stay alone. Inside a group the shares are those of the counts.
+
+    Args:
+        domain: the declared attributes.
+        one_way: per attribute, released records per cell: float64, shape (cells,); an attribute without them
+            is kept as it is.
+        deviations: per attribute, the standard deviation of one cell's count, in records.
+        groups: wanted for each long ordered attribute.
+    """
+    coarse: list[Attribute] = []
+    numbers: list[NDArray[np.int64] | None] = []
+    shares: list[NDArray[np.float64] | None] = []
+    for attribute in domain:
+        group = None
+        if attribute.name in one_way:
+            counts = np.maximum(one_way[attribute.name], 0.0)
+            group = _group_cells(attribute, counts, deviations[attribute.name], groups)
+        if group is None:
+            coarse.append(attribute)
+            shares.append(None)
+        else:
+            coarse.append(_coarse_attribute(attribute, group))
+            shares.append(_shares(group, counts))
+        numbers.append(group)
+    return Coarsening(domain, Domain(tuple(coarse), domain.name), tuple(numbers), tuple(shares))
+
+
+def coarsening_of(
+    domain: Domain, measurements: Sequence[OneWayMeasurement], total: float, *, groups: int = DEFAULT_GROUPS
+) -> Coarsening:
+    """Return the groups and shares that the opening's measurements ask for; see ``choose_coarsening``.
+
+    Args:
+        domain: the declared attributes.
+        measurements: released, over one attribute each.
+        total: records that the model sums to.
+        groups: wanted for each long ordered attribute.
+    """
+    one_way = {one.scope[0]: target_of(one, total).values for one in measurements}
+    deviations = {one.scope[0]: math.sqrt(float(one.cell_variances.max())) for one in measurements}
+    return choose_coarsening(domain, one_way, deviations, groups=groups)
+
+
+def planned_domain(domain: Domain, *, groups: int = DEFAULT_GROUPS) -> Domain:
+    """Return the coarse domain that a plan counts on, before any count is released.
+
+    A long ordered attribute is taken to have as many groups as are wanted: heavy cells, which stand alone,
+    may leave some more, and noise fewer. No rare value is taken to be pooled.
+
+    Args:
+        domain: the declared attributes.
+        groups: wanted for each long ordered attribute.
+    """
+    planned: list[Attribute] = []
+    for attribute in domain:
+        if isinstance(attribute, CategoricalAttribute) or attribute.base_size <= SHORT_ORDERED:
+            planned.append(attribute)
+        else:
+            planned.append(_coarse_attribute(attribute, np.arange(attribute.base_size) % groups))
+    return Domain(tuple(planned), domain.name)
+
+
+def _group_cells(
+    attribute: Attribute, counts: NDArray[np.float64], deviation: float, groups: int
+) -> NDArray[np.int64] | None:
+    """Return the group of each cell, the special cells last, or None where nothing is grouped."""
+    base = counts[: attribute.base_size]
+    if isinstance(attribute, CategoricalAttribute):
+        group = _pool_rare(base, deviation) if attribute.base_size > SHORT_CATEGORICAL else None
+    else:
+        group = cut_runs(base, deviation, groups) if attribute.base_size > SHORT_ORDERED else None
+    if group is None or group.max() == len(group) - 1:
+        return None
+    special = attribute.size - attribute.base_size
+    return np.append(group, group.max() + 1 + np.arange(special))
+
+
+def cut_runs(counts: NDArray[np.float64], deviation: float, groups: int) -> NDArray[np.int64]:
+    """Return runs of consecutive cells of about equal mass: int64, shape (cells,), numbered from 0.
+
+    Args:
+        counts: float64, shape (cells,), records per cell, none negative.
+        deviation: standard deviation of one cell's count, in records.
+        groups: wanted; heavy cells may leave up to about as many short runs between them.
+    """
+    share, heavy = _heavy_cells(counts, deviation, groups)
+    # The pieces that are cut apart whatever their mass: heavy cells, and the cells between two of them.
+    edges = heavy.copy()
+    edges[1:] |= heavy[:-1]
+    pieces = np.cumsum(edges)
+    group = np.empty(len(counts), dtype=np.int64)
+    following = 0
+    for piece in np.unique(pieces):
+        cells = np.flatnonzero(pieces == piece)
+        mass = counts[cells]
+        total = float(mass.sum())
+        told_apart = total / (_NOISE * deviation) if deviation > 0 else math.inf
+        wanted = min(total / share if share > 0 else 0.0, told_apart)
+        parts = max(1, min(len(cells), round(wanted)))
+        middle = np.cumsum(mass) - mass / 2
+        place = np.floor(middle * (parts / total)) if total > 0 else np.zeros(len(cells))
+        _, number = np.unique(np.minimum(place, parts - 1), return_inverse=True)
+        group[cells] = following + number.reshape(-1)
+        following = int(group[cells[-1]]) + 1
+    return group
+
+
+def _heavy_cells(
+    counts: NDArray[np.float64], deviation: float, groups: int
+) -> tuple[float, NDArray[np.bool_]]:
+    """Return the share of a group in the other cells' records, and the cells that are heavier than it."""
+    heavy = np.zeros(len(counts), dtype=bool)
+    while True:
+        left = max(1, groups - int(heavy.sum()))
+        share = float(counts[~heavy].sum()) / left
+        found = ~heavy & (counts > max(share, _NOISE * deviation))
+        if not found.any() or int((heavy | found).sum()) >= groups:
+            return share, heavy
+        heavy |= found
+
+
+def _pool_rare(counts: NDArray[np.float64], deviation: float) -> NDArray[np.int64] | None:
+    """Return one group for all rare values, in the place of the first, and one for each other value."""
+    rare = counts < _NOISE * deviation
+    if int(rare.sum()) < 2:
+        return None
+    own = ~rare
+    own[int(rare.argmax())] = True
+    group = np.cumsum(own) - 1
+    group[rare] = group[int(rare.argmax())]
+    return group.astype(np.int64)
+
+
+def _coarse_attribute(attribute: Attribute, group: NDArray[np.int64]) -> Attribute:
+    size = int(group[: attribute.base_size].max()) + 1
+    special = {"missing": attribute.missing, "other": attribute.other}
+    if isinstance(attribute, CategoricalAttribute):
+        return CategoricalAttribute(attribute.name, tuple(range(size)), **special)
+    return IntegerAttribute(attribute.name, 0, size - 1, **special)
+
+
+def _shares(group: NDArray[np.int64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each cell's share of its group's records; all alike where the group has none."""
+    sums, cells = np.bincount(group, weights=counts), np.bincount(group)
+    empty = sums[group] <= 0
+    return np.where(empty, 1 / cells[group], counts / np.where(empty, 1.0, sums[group]))

@@ -1,0 +1,164 @@
+"""Mirror descent: accelerated multiplicative weights over all measurements. Post-processing, and free.
+
+The loss of a model with answers a_i, where y_i was measured with variance v_i, is
+
+    L = sum_i (a_i - y_i)^2 / (2 v_i).
+
+One step of entropic mirror descent lowers the dual of each number by rate * (a_i - y_i) / v_i, which is
+multiplicative weights with all measurements in one exponent. Directions that many measurements share
+converge first, and noise in small cells last: a descent that is warm-started and stopped early keeps most of
+that noise out. A penalty on the duals did worse on the stream benchmark, for it never lets go of the large
+effects. Nesterov's momentum does in k steps what takes about k^2/4 plain ones; it starts anew whenever the
+loss rises.
+
+Source: Arora, Hazan and Kale (2012) for multiplicative weights as mirror descent with the entropy; Nesterov
+    (1983) for the momentum; O'Donoghue and Candès (2015), Section 3.2, for the restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.errors import BudgetError
+from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term
+from pmw.model.measurement import QueryMeasurement, Target
+
+__all__ = [
+    "Aim",
+    "descend",
+    "Descent",
+    "DescentRule",
+    "FIRST_PACE",
+]
+
+Aim: TypeAlias = Target | QueryMeasurement
+
+FIRST_PACE = 3.0  # of the first descent; later ones start from where the one before ended
+_FASTER, _SLOWER = 1.2, 0.7  # the pace between descents, and where the loss rises
+_RISE = 1e-4  # of the loss, from which on it is taken to rise
+_LARGEST_DUAL = 300.0  # far from overflow, whatever contradicts itself
+
+
+@dataclass(frozen=True, slots=True)
+class DescentRule:
+    """When a descent ends.
+
+    Args:
+        steps: at most so many evaluations of the model.
+        tolerance: stop when a step lowers the loss by less than this per measured number.
+    """
+
+    steps: int
+    tolerance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """What a descent came to.
+
+    Args:
+        model: the fitted model.
+        pace: step length in units of 1 / sum of the measurements' largest curvatures; for the next descent.
+        loss: L per measured number, times two: about one where residuals are as large as the noise.
+        steps: evaluations of the model.
+    """
+
+    model: SyntheticDistribution
+    pace: float
+    loss: float
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Point:
+    """Duals, and what the model says there."""
+
+    duals: list[NDArray[np.float64]]
+    model: SyntheticDistribution
+    residuals: list[NDArray[np.float64]]  # (a - y) / v, shaped like the duals
+    loss: float
+
+
+def descend(model: SyntheticDistribution, aims: Sequence[Aim], *, pace: float, rule: DescentRule) -> Descent:
+    """Return the model after multiplicative weights over all aims, starting from its own duals.
+
+    Args:
+        model: its terms belong to the first aims, in order; further aims start with a dual of zero.
+        aims: at least as many as the model has terms.
+        pace: of the descent before, or FIRST_PACE.
+        rule: when to end.
+
+    Raises:
+        BudgetError: the model has more terms than there are aims.
+    """
+    if len(model.terms) > len(aims):
+        raise BudgetError(f"expected at most {len(aims)} terms, got {len(model.terms)}")
+    numbers = sum(np.size(_values(aim)) for aim in aims)
+    if numbers == 0:
+        return Descent(model, pace, 0.0, 0)
+    unit = 1.0 / sum(_curvature(aim) for aim in aims)
+    start = [_dual(term) for term in model.terms]
+    start += [np.zeros(np.shape(_values(aim))) for aim in aims[len(start) :]]
+    best = ahead = _point(model, aims, start)
+    duals, momentum, steps = start, 0, 1
+    pace *= _FASTER
+    while steps < rule.steps:
+        moved = [
+            np.clip(dual - pace * unit * residual, -_LARGEST_DUAL, _LARGEST_DUAL)
+            for dual, residual in zip(ahead.duals, ahead.residuals, strict=True)
+        ]
+        push = momentum / (momentum + 3)
+        point = _point(model, aims, [new + push * (new - old) for new, old in zip(moved, duals, strict=True)])
+        steps += 1
+        if point.loss > ahead.loss * (1 + _RISE):
+            pace *= _SLOWER
+            ahead, duals, momentum = best, best.duals, 0
+            continue
+        gain = (ahead.loss - point.loss) / numbers
+        duals, ahead, momentum = moved, point, momentum + 1
+        if point.loss < best.loss:
+            best = point
+        if momentum > 1 and gain < rule.tolerance:
+            break
+    return Descent(best.model, pace, 2 * best.loss / numbers, steps)
+
+
+def _point(model: SyntheticDistribution, aims: Sequence[Aim], duals: list[NDArray[np.float64]]) -> _Point:
+    moved = model.with_terms([_term(aim, dual) for aim, dual in zip(aims, duals, strict=True)])
+    tables = iter(moved.marginals([aim.scope for aim in aims if isinstance(aim, Target)]))
+    residuals, loss = [], 0.0
+    for aim in aims:
+        if isinstance(aim, Target):
+            error = next(tables) - aim.values
+        else:
+            error = np.array(moved.answer(aim.query) - aim.value)
+        residual = error / aim.variance
+        loss += float(np.vdot(residual, error)) / 2
+        residuals.append(np.asarray(residual))
+    return _Point(duals, moved, residuals, loss)
+
+
+def _values(aim: Aim) -> NDArray[np.float64] | float:
+    return aim.values if isinstance(aim, Target) else aim.value
+
+
+def _curvature(aim: Aim) -> float:
+    """Return the largest cell over its variance: how fast a residual answers to its dual, at most."""
+    if isinstance(aim, Target):
+        return float((np.maximum(aim.values, np.sqrt(aim.variance)) / aim.variance).max())
+    return float(max(aim.value, aim.variance**0.5) / aim.variance)
+
+
+def _dual(term: Term) -> NDArray[np.float64]:
+    return term.duals if isinstance(term, MarginalTerm) else np.array(term.dual)
+
+
+def _term(aim: Aim, dual: NDArray[np.float64]) -> Term:
+    if isinstance(aim, Target):
+        return MarginalTerm(aim.scope, dual)
+    return QueryTerm(aim.query, float(dual))

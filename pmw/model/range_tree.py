@@ -1,0 +1,277 @@
+"""Range trees: an ordered attribute at several widths at once, so that ranges are sums of few numbers.
+
+The lowest level of a tree are the attribute's cells; each level above groups ``branching`` neighbours of the
+one below. Every level is measured: a record is in one node of each, so one record changes ``height`` numbers
+by one. A range of any length is then the sum of a few nodes where cell by cell it would be the sum of many.
+
+The noisy nodes contradict each other; least squares makes them one set of cells. On a tree it is exact in two
+passes: upwards, each node's own number is averaged with the sum of its children by inverse variance;
+downwards, what a parent differs from its children's sum is shared out among them by variance.
+
+Source: Hay, Rastogi, Miklau and Suciu (2010, arXiv v2), Section 4 (two passes for complete trees); here with
+a variance per node, so that incomplete trees are exact too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.errors import ScopeError
+
+__all__ = [
+    "leaf_variances",
+    "least_squares",
+    "mean_range_variance",
+    "non_negative_least_squares",
+    "query_variance",
+    "RangeTree",
+]
+
+_MOST_PIVOTS = 200  # of one non-negative solution; a few dozen are usual
+_SMALLEST_DUAL = 1e-9  # relative, below which a gradient counts as zero
+_CUTS = 7  # between which ranges are averaged: 28 of them; no power of a branching, so that they cut nodes
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTree:
+    """The nodes over an attribute's cells, level by level, the widest first.
+
+    The ``missing`` and ``other`` cells have no neighbours. They hang beside the tree as a node of their own
+    at each level, which costs nothing: a record of theirs too is in one node per level.
+
+    Args:
+        cells: ordered cells.
+        special: cells beside them.
+        branching: neighbours of one level that make a node of the one above, at least 2.
+        height: levels, at least 1; with one level the tree is a marginal.
+
+    Attributes:
+        sizes: nodes of each level, the widest first, the special ones included.
+
+    Raises:
+        ScopeError: a number is out of range, or the widest level is a single node.
+    """
+
+    cells: int
+    special: int
+    branching: int
+    height: int
+    sizes: tuple[int, ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.cells < 1 or self.special < 0 or self.branching < 2 or self.height < 1:
+            raise ScopeError(
+                f"expected cells and levels of at least 1 and a branching of at least 2, got {self.cells}, "
+                f"{self.height} and {self.branching}"
+            )
+        if self.height > 1 and self.branching ** (self.height - 1) >= self.cells:
+            raise ScopeError(
+                f"expected at least two nodes at each level, got {self.height} levels of branching "
+                f"{self.branching} over {self.cells} cells"
+            )
+        sizes = [self.special - (-self.cells // width) for width in self.widths]
+        object.__setattr__(self, "sizes", tuple(sizes))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Cells of a node of each level, the widest first."""
+        return tuple(self.branching**level for level in range(self.height - 1, -1, -1))
+
+    @property
+    def size(self) -> int:
+        """Cells of the attribute, the special ones included."""
+        return self.cells + self.special
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of all levels."""
+        return sum(self.sizes)
+
+    def levels(self, values: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+        """Yield the numbers of each level, the widest first, of a flat array over all nodes."""
+        start = 0
+        for size in self.sizes:
+            yield values[start : start + size]
+            start += size
+
+    def node_counts(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the records of every node: int64, shape (nodes,), level by level, the widest first.
+
+        Args:
+            counts: int64, shape (size,), records per cell.
+
+        Privacy: as secret as the counts. A record is in one node per level, so where it moves the counts by
+            k in L1 it moves the nodes by k times ``height``.
+        """
+        ordered, special = counts[: self.cells], counts[self.cells :]
+        levels = []
+        for width in self.widths:
+            sums = np.add.reduceat(ordered, np.arange(0, self.cells, width), dtype=np.int64)
+            levels += [sums, special]
+        return np.concatenate(levels).astype(np.int64)
+
+    def parents(self, level: int) -> NDArray[np.int64]:
+        """Return the number, in its level, of the node above each node of a level: int64, shape (nodes,)."""
+        own = self.sizes[level] - self.special
+        above = self.sizes[level - 1] - self.special
+        return np.append(np.arange(own) // self.branching, above + np.arange(self.special))
+
+
+def least_squares(
+    tree: RangeTree,
+    nodes: NDArray[np.float64],
+    fixed: NDArray[np.bool_] | None = None,
+    total: float | None = None,
+) -> NDArray[np.float64]:
+    """Return the cells x that minimise the sum of (sum of a node's x - its number)^2: float64, shape (size,).
+
+    Args:
+        tree: the nodes.
+        nodes: float64, shape (nodes,), the numbers, all of one variance.
+        fixed: cells that must be zero; None for none.
+        total: what the cells must sum to; None where they need not.
+    """
+    upward = list(_upward(tree, nodes, fixed))
+    upward.reverse()  # the widest level first
+    values, variances = upward[0]
+    if total is not None:
+        values = values + _shared(total - values.sum(), variances, np.zeros(len(values), dtype=np.int64))
+    for level in range(1, tree.height):
+        children, variances = upward[level]
+        parents = tree.parents(level)
+        missing = values - np.bincount(parents, weights=children, minlength=len(values))
+        values = children + _shared(missing, variances, parents)
+    return values
+
+
+def _upward(
+    tree: RangeTree, nodes: NDArray[np.float64], fixed: NDArray[np.bool_] | None
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield, from the cells up, what a node's own number and those below it say: values and variances."""
+    own = list(tree.levels(nodes))
+    values: NDArray[np.float64] = np.array(own[-1], dtype=np.float64)
+    variances = np.ones(len(values))
+    if fixed is not None:
+        values[fixed] = variances[fixed] = 0.0
+    yield values, variances
+    for level in range(tree.height - 1, 0, -1):
+        parents, size = tree.parents(level), tree.sizes[level - 1]
+        sums = np.bincount(parents, weights=values, minlength=size)
+        spread = np.bincount(parents, weights=variances, minlength=size)
+        values = sums + (own[level - 1] - sums) * (spread / (1 + spread))
+        variances = spread / (1 + spread)
+        yield values, variances
+
+
+def _shared(
+    missing: NDArray[np.float64] | float, variances: NDArray[np.float64], parents: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Share out what each parent's children lack among them, by variance: nothing to those without any."""
+    sums = np.bincount(parents, weights=variances)
+    per_variance = np.divide(missing, sums, out=np.zeros(len(sums)), where=sums > 0)
+    return variances * per_variance[parents]
+
+
+def leaf_variances(tree: RangeTree) -> NDArray[np.float64]:
+    """Return the variance of each least squares cell per variance of a node: float64, shape (size,).
+
+    Given its parent, a child varies by v - v^2/S, with v its variance from below and S the sum over its
+    siblings; and it takes the part v/S of what the parent varies.
+    """
+    upward = [variances for _, variances in _upward(tree, np.zeros(tree.nodes), None)]
+    upward.reverse()
+    result = upward[0]
+    for level in range(1, tree.height):
+        variances, parents = upward[level], tree.parents(level)
+        part = variances / np.bincount(parents, weights=variances)[parents]
+        result = variances * (1 - part) + part**2 * result[parents]
+    return result
+
+
+def query_variance(tree: RangeTree, weights: NDArray[np.float64]) -> float:
+    """Return the variance of the least squares answer to a query, per variance of a node.
+
+    It is w' (A'A)^-1 w with A the incidence of cells in nodes; and (A'A)^-1 w are the least squares cells of
+    nodes that are w at the lowest level and zero above it.
+    """
+    nodes = np.zeros(tree.nodes)
+    nodes[tree.nodes - tree.size :] = weights
+    return max(0.0, float(weights @ least_squares(tree, nodes)))
+
+
+@lru_cache(maxsize=1024)
+def mean_range_variance(tree: RangeTree) -> float:
+    """Return the variance of a range, per variance of a node and per cell of the range.
+
+    Averaged over the ranges between evenly spaced cells; 1 where the tree is a marginal.
+    """
+    ends = np.unique(np.linspace(0, tree.cells, _CUTS + 1).astype(np.int64))
+    variance, cells = 0.0, 0
+    for place, low in enumerate(ends):
+        for high in ends[place + 1 :]:
+            weights = np.zeros(tree.size)
+            weights[low:high] = 1.0
+            variance += query_variance(tree, weights)
+            cells += int(high - low)
+    return variance / cells
+
+
+def non_negative_least_squares(
+    tree: RangeTree, nodes: NDArray[np.float64], total: float | None = None
+) -> NDArray[np.float64]:
+    """Return the least squares cells among those of at least 0: float64, shape (size,).
+
+    Exact, by block principal pivoting: guess which cells are zero, solve for the others by the two passes,
+    then exchange the cells whose sign or whose gradient is wrong, until there are none. Where the number of
+    wrong cells does not fall, only the last one is exchanged, which ends after finitely many steps.
+
+    Args:
+        tree: the nodes.
+        nodes: float64, shape (nodes,), the numbers, all of one variance.
+        total: what the cells must sum to, positive; None where they need not.
+
+    Source: Portugal, Judice and Vicente (1994), Section 3 (block principal pivoting with Murty's rule).
+    """
+    zero = np.zeros(tree.size, dtype=bool)
+    fewest, patience = tree.size + 1, 3
+    tolerance = _SMALLEST_DUAL * max(1.0, float(np.abs(nodes).max(initial=0.0)))
+    values = least_squares(tree, nodes, zero, total)
+    for _ in range(_MOST_PIVOTS):
+        gradient = _gradient(tree, nodes, values)
+        if total is not None:  # the multiplier of the sum: the free cells have one gradient
+            gradient = gradient - gradient[~zero].mean()
+        wrong = np.where(zero, gradient < -tolerance, values < -tolerance)
+        count = int(wrong.sum())
+        if not count:
+            break
+        if count < fewest:
+            fewest, patience = count, 3
+        elif patience:
+            patience -= 1
+        else:
+            wrong[: np.flatnonzero(wrong)[-1]] = False
+        zero ^= wrong
+        if zero.all():
+            zero[int(np.argmax(values))] = False
+        values = least_squares(tree, nodes, zero, total)
+    return np.maximum(values, 0.0)
+
+
+def _gradient(
+    tree: RangeTree, nodes: NDArray[np.float64], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return half the gradient of the squared misfit in each cell: float64, shape (size,)."""
+    ordered, special = values[: tree.cells], values[tree.cells :]
+    gradient = np.zeros(tree.size)
+    for width, own in zip(tree.widths, tree.levels(nodes), strict=True):
+        sums = np.append(np.add.reduceat(ordered, np.arange(0, tree.cells, width)), special)
+        misfit = sums - own
+        count = len(misfit) - tree.special
+        gradient[: tree.cells] += np.repeat(misfit[:count], width)[: tree.cells]
+        gradient[tree.cells :] += misfit[count:]
+    return gradient

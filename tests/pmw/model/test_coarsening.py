@@ -1,0 +1,218 @@
+"""Coarsening: bounds, means and expansions over groups of cells."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from pmw.model import (
+    CoarsenedDistribution,
+    Coarsening,
+    DenseDistribution,
+    GraphicalDistribution,
+    MarginalTerm,
+)
+from queries.domain import CategoricalAttribute, Domain, IntegerAttribute
+from queries.errors import ScopeError
+from queries.linear import UNITS, Factor, LinearQuery
+
+FINE = Domain(
+    (
+        IntegerAttribute("age", 0, 5, missing=True),
+        CategoricalAttribute("sex", ("f", "m")),
+        CategoricalAttribute("town", ("a", "b", "c", "d")),
+    )
+)
+COARSE = Domain(
+    (
+        IntegerAttribute("age", 0, 2, missing=True),
+        CategoricalAttribute("sex", ("f", "m")),
+        CategoricalAttribute("town", (0, 1, 2)),
+    )
+)
+AGE = np.array([0, 0, 1, 1, 1, 2, 3])
+TOWN = np.array([0, 1, 0, 2])  # not consecutive
+AGE_SHARES = np.array([0.25, 0.75, 0.5, 0.5, 0.0, 1.0, 1.0])
+TOWN_SHARES = np.array([0.9, 1.0, 0.1, 1.0])
+
+
+@pytest.fixture
+def coarsening() -> Coarsening:
+    return Coarsening(FINE, COARSE, (AGE, None, TOWN), (AGE_SHARES, None, TOWN_SHARES))
+
+
+@pytest.fixture
+def model(coarsening: Coarsening) -> CoarsenedDistribution:
+    duals = np.random.default_rng(3).normal(size=COARSE.shape)
+    return CoarsenedDistribution(
+        coarsening, DenseDistribution.of_terms(COARSE, 1000.0, [MarginalTerm(COARSE.names, duals)])
+    )
+
+
+def queries_of(form: str, seed: int) -> LinearQuery:
+    generator = np.random.default_rng(seed)
+
+    def indicator(*scope: str) -> Factor:
+        return Factor(scope, generator.integers(0, 2, FINE.scope_shape(scope)) * UNITS)
+
+    def fractions(*scope: str) -> Factor:
+        return Factor(scope, generator.integers(0, UNITS + 1, FINE.scope_shape(scope)))
+
+    factors = {
+        "product": (indicator("age"), fractions("sex"), indicator("town")),
+        "pair": (indicator("age", "town"), fractions("sex")),
+        "dense": (fractions("age", "sex", "town"),),
+        "one": (fractions("town"), indicator("sex")),
+        "constant": (indicator("age"), Factor((), np.array(UNITS // 3))),
+    }[form]
+    return LinearQuery(FINE, factors)
+
+
+FORMS = st.sampled_from(["product", "pair", "dense", "one", "constant"])
+
+
+def full_weights(query: LinearQuery) -> NDArray[np.int64]:
+    shape = [query.domain[name].size if name in query.scope else 1 for name in query.domain.names]
+    return np.broadcast_to(query.weights().reshape(shape), query.domain.shape)
+
+
+def groups_of_cells() -> NDArray[np.int64]:
+    """The coarse cell of each fine one: shape (*FINE.shape, 3)."""
+    cells = np.empty((*FINE.shape, 3), dtype=np.int64)
+    for cell in itertools.product(*map(range, FINE.shape)):
+        cells[cell] = AGE[cell[0]], cell[1], TOWN[cell[2]]
+    return cells
+
+
+@given(form=FORMS, seed=st.integers(0, 10**6))
+def test_inner_and_outer_are_the_least_and_greatest_weights_of_each_group(form: str, seed: int) -> None:
+    coarsening = Coarsening(FINE, COARSE, (AGE, None, TOWN), (AGE_SHARES, None, TOWN_SHARES))
+    query = queries_of(form, seed)
+    fine, group = full_weights(query), groups_of_cells()
+    inner, outer = full_weights(coarsening.inner(query)), full_weights(coarsening.outer(query))
+    aligned = True
+    for cell in itertools.product(*map(range, COARSE.shape)):
+        inside = fine[np.all(group == cell, axis=-1)]
+        assert inner[cell] == inside.min()
+        assert outer[cell] == inside.max()
+        aligned &= bool(inside.min() == inside.max())
+    assert coarsening.is_aligned(query) == aligned
+
+
+@given(form=FORMS, seed=st.integers(0, 10**6))
+def test_answers_are_those_of_the_expanded_table(form: str, seed: int) -> None:
+    coarsening = Coarsening(FINE, COARSE, (AGE, None, TOWN), (AGE_SHARES, None, TOWN_SHARES))
+    duals = np.random.default_rng(seed).normal(size=COARSE.shape)
+    model = CoarsenedDistribution(
+        coarsening, DenseDistribution.of_terms(COARSE, 1000.0, [MarginalTerm(COARSE.names, duals)])
+    )
+    query = queries_of(form, seed)
+    assert model.answer(query) == pytest.approx(query.evaluate(model.marginal(query.scope)))
+    factors = [(factor.scope, factor.weights / UNITS) for factor in query.factors]
+    assert model.expectation(factors) * query.constant / UNITS == pytest.approx(model.answer(query))
+
+
+def test_a_marginal_sums_to_the_models_over_groups(model: CoarsenedDistribution) -> None:
+    fine = model.marginal(("age", "town"))
+    assert fine.shape == (7, 4)
+    assert not fine.flags.writeable
+    sums = np.zeros((4, 3))
+    np.add.at(sums, (AGE[:, None], TOWN[None, :]), fine)
+    np.testing.assert_allclose(sums, model.model.marginal(("age", "town")))
+    np.testing.assert_allclose(
+        model.marginal(("age",))[:2] / model.marginal(("age",))[:2].sum(), [0.25, 0.75]
+    )
+
+
+def test_a_graphical_model_gives_what_a_dense_one_gives(coarsening: Coarsening) -> None:
+    generator = np.random.default_rng(11)
+    scopes = [("age", "sex"), ("sex", "town")]
+    terms = [MarginalTerm(scope, generator.normal(size=COARSE.scope_shape(scope))) for scope in scopes]
+    dense = CoarsenedDistribution(coarsening, DenseDistribution.of_terms(COARSE, 500.0, terms))
+    graphical = CoarsenedDistribution(coarsening, GraphicalDistribution.of_terms(COARSE, 500.0, terms))
+    for form in ("product", "pair", "dense", "one", "constant"):
+        query = queries_of(form, 4)
+        assert graphical.answer(query) == pytest.approx(dense.answer(query))
+    for one, other in zip(dense.marginals(scopes), graphical.marginals(scopes), strict=True):
+        np.testing.assert_allclose(one, other)
+        assert not one.flags.writeable
+    assert graphical.cells < dense.cells == COARSE.size
+    assert (graphical.total, graphical.terms) == (500.0, tuple(terms))
+
+
+def test_the_log_density_is_that_of_the_expanded_table(model: CoarsenedDistribution) -> None:
+    cells = np.array(list(itertools.product(*map(range, FINE.shape))))
+    density = np.exp(model.log_density(cells)).reshape(FINE.shape)
+    np.testing.assert_allclose(density * model.total, model.marginal(FINE.names))
+    assert density[4].max() == 0.0  # a share of zero
+    flat = model.with_terms(())
+    assert flat.coarsening is model.coarsening
+    assert np.exp(flat.log_density(cells)).sum() == pytest.approx(1.0)
+
+
+def test_everybody_and_nobody_need_no_model(model: CoarsenedDistribution) -> None:
+    assert model.answer(LinearQuery.everything(FINE)) == 1000.0
+    nobody = LinearQuery(FINE, (Factor((), np.array(0)),))
+    assert model.answer(nobody) == 0.0
+    assert model.coarsening.is_aligned(nobody)
+    assert model.coarsening.outer(nobody).constant == 0
+    ((scope, weight),) = model.coarsening.weights(nobody)
+    assert (scope, float(weight)) == ((), 0.0)
+
+
+@pytest.mark.parametrize("independent", [False, True])
+def test_rows_keep_the_one_way_shape_inside_groups(model: CoarsenedDistribution, independent: bool) -> None:
+    records = model.sample(10_000, np.random.default_rng(5), independent=independent)
+    assert records.domain == FINE
+    assert len(records) == 10_000
+    counts = np.bincount(records.columns[0], minlength=7)
+    assert counts[4] == 0  # a share of zero
+    for group in range(4):
+        inside = counts[group == AGE]
+        expected = inside.sum() * AGE_SHARES[group == AGE]
+        assert np.abs(inside - expected).max() <= (5 * np.sqrt(2500) if independent else 1)
+    assert model.sample(0, np.random.default_rng(5), independent=independent).columns[0].size == 0
+
+
+def test_the_cells_of_records_are_their_groups(coarsening: Coarsening) -> None:
+    columns = (np.array([0, 4, 6], dtype=np.uint8), np.array([0, 1, 0], dtype=np.uint8), np.array([2, 3, 0]))
+    ages, sexes, towns = coarsening.cells_of(columns)
+    assert ages.tolist() == [0, 1, 3]
+    assert sexes is columns[1]
+    assert towns.tolist() == [0, 2, 0]
+
+
+def test_the_identity_changes_nothing() -> None:
+    identity = Coarsening.identity(FINE)
+    query = queries_of("pair", 1)
+    assert identity.is_identity
+    assert identity.is_aligned(query)
+    assert identity.inner(query).key() == identity.outer(query).key() == query.key()
+
+
+@pytest.mark.parametrize(
+    ("group", "share", "message"),
+    [
+        (AGE[:6], AGE_SHARES, "a group and a share for each"),
+        (np.minimum(AGE, 2), AGE_SHARES, "each with a cell"),
+        (AGE, AGE_SHARES * 0.9, "sum to 1"),
+        (AGE, np.array([-0.5, 1.5, 1, 0, 0, 1, 1]), "at least 0"),
+        (AGE, None, "as it is, or both"),
+        (None, None, "as it is, or both"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(
+    group: NDArray[np.int64] | None, share: NDArray[np.float64] | None, message: str
+) -> None:
+    with pytest.raises(ScopeError, match=message):
+        Coarsening(FINE, COARSE, (group, None, TOWN), (share, None, TOWN_SHARES))
+
+
+def test_a_model_of_another_domain_is_refused(coarsening: Coarsening) -> None:
+    with pytest.raises(ScopeError, match="coarse domain"):
+        CoarsenedDistribution(coarsening, DenseDistribution.uniform(FINE, 10.0))

@@ -1,0 +1,88 @@
+"""Tables over scopes: sums, products and shared sums against numpy's own."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmw.model.factors import (
+    Positions,
+    plan_product,
+    plan_projections,
+    project,
+    spread,
+    table_cells,
+    weighted_sum,
+)
+
+SHAPE = (3, 2, 4, 1, 5)
+AXES = tuple(range(5))
+TABLE = np.random.default_rng(1).random(SHAPE)
+SCOPES = [scope for size in range(6) for scope in itertools.combinations(AXES, size)]
+
+
+def summed(scope: Positions) -> tuple[int, ...]:
+    return tuple(axis for axis in AXES if axis not in scope)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_projection_sums_what_is_not_kept(scope: Positions) -> None:
+    assert project(TABLE, AXES, scope) == pytest.approx(TABLE.sum(axis=summed(scope)))
+
+
+def test_a_long_axis_is_summed_too() -> None:
+    table = np.arange(10_000.0).reshape(5000, 2)
+    assert project(table, (3, 7), (7,)) == pytest.approx(table.sum(axis=0))
+
+
+@given(st.lists(st.sampled_from(SCOPES), max_size=6), st.sampled_from([np.multiply, np.add]))
+def test_tables_combine_over_all_axes_in_whatever_order(scopes: list[Positions], combine: np.ufunc) -> None:
+    generator = np.random.default_rng(2)
+    tables = [generator.random([SHAPE[axis] for axis in scope]) for scope in scopes]
+    expected = np.full(SHAPE, float(combine.identity))
+    for scope, table in zip(scopes, tables, strict=True):
+        expected = combine(expected, spread(table, scope, AXES))
+    result = np.empty(SHAPE)
+    plan_product(SHAPE, AXES, tuple(scopes)).run(tables, combine, result)
+    assert result == pytest.approx(expected)
+
+
+def test_only_the_last_product_is_as_large_as_all_axes() -> None:
+    shape = (10, 10, 10, 10)
+    pairs = ((0, 1), (0, 2), (1, 2), (0,), (2,), (2, 3))
+    plan = plan_product(shape, (0, 1, 2, 3), pairs)
+    sizes = [math.prod(np.broadcast_shapes(left, right)) for _, _, left, right in plan.steps]
+    assert sizes[-1] == 10_000
+    assert max(sizes[:-1]) == 1000
+
+
+@given(st.lists(st.sampled_from(SCOPES), max_size=8))
+def test_shared_sums_are_those_of_each_scope(scopes: list[Positions]) -> None:
+    found = plan_projections(SHAPE, AXES, tuple(scopes)).run(TABLE)
+    for scope, table in zip(scopes, found, strict=True):
+        assert table == pytest.approx(TABLE.sum(axis=summed(scope)))
+
+
+def test_many_pairs_need_few_sums_of_the_whole_table() -> None:
+    shape = (16,) * 5
+    pairs = tuple(itertools.combinations(range(5), 2))
+    plan = plan_projections(shape, (0, 1, 2, 3, 4), pairs)
+    assert sum(source == 0 for _, source in plan.steps) <= 4
+    assert len(plan.places) == 10
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("places", [(), (0,), (2,), (4,), (1, 4), AXES])
+def test_weights_are_multiplied_in_before_the_sum(places: Positions, scope: Positions) -> None:
+    weights = np.random.default_rng(3).random([SHAPE[axis] for axis in places])
+    expected = (TABLE * spread(weights, places, AXES)).sum(axis=summed(scope))
+    assert weighted_sum(TABLE, AXES, (places, weights), scope) == pytest.approx(expected)
+
+
+def test_cells_are_counted_exactly() -> None:
+    assert table_cells((10**9, 10**9, 10**9), (0, 1, 2)) == 10**27
