@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
+from pmw.noise import uniform_below
 from pmw.privacy import Number, as_fraction
 from pmw.randomness import BitSource
 from pmw.sparse_vector.threshold_test import (
     NoiseKind,
+    NoisyComparison,
     NoisyThreshold,
     Outcome,
     Sides,
@@ -37,7 +39,7 @@ class AboveThreshold:
     Source: Dwork and Roth (2014), Algorithm 1 and Theorem 3.23, with Lap(2/epsilon) and Lap(4/epsilon).
     """
 
-    test: ThresholdTest
+    test: NoisyComparison
 
     @classmethod
     def textbook(cls, *, epsilon: Number, sensitivity: int = 1) -> AboveThreshold:
@@ -91,3 +93,35 @@ class AboveThreshold:
         if len(positives):
             return None, outcomes[: positives[0] + 1]
         return noisy, outcomes
+
+    def find(
+        self,
+        values: NDArray[np.int64],
+        thresholds: NDArray[np.int64],
+        bits: BitSource,
+        *,
+        random_index: bool = False,
+    ) -> int | None:
+        """Return the place of the first value found above its threshold, in a run of its own.
+
+        Args:
+            values: int64, shape (n,).
+            thresholds: int64, shape (n,), public.
+            bits: source of the noise.
+            random_index: where no value is found, return a random place instead of None. It costs nothing,
+                but such an answer cannot be told from a found one.
+
+        Raises:
+            BudgetError: a value is not an integer, or a random place is asked for among none.
+
+        Privacy: epsilon, of one run; None and a random place are computed from the outcomes alone.
+
+        Source: Near and Abuah, "Programming Differential Privacy", chapter on the sparse vector, for the
+            random index; None is the departure that tells the analyst of the failure.
+        """
+        if random_index and not len(values):
+            raise BudgetError("expected at least one value for a random index, got none")
+        _, outcomes = self.scan(self.open(bits), values, thresholds, bits)
+        if outcomes.any():
+            return len(outcomes) - 1
+        return uniform_below(len(values), bits) if random_index else None

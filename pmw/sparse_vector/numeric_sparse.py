@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -10,14 +11,34 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.errors import BudgetError
 from pmw.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.privacy import Budget, Charge, Composition, Number, gaussian_charge, pure_charge
+from pmw.privacy import (
+    Budget,
+    Charge,
+    Composition,
+    Number,
+    as_fraction,
+    gaussian_charge,
+    pure_charge,
+    zcdp_rho,
+)
 from pmw.randomness import BitSource
+from pmw.sparse_vector.comparison import Comparison, scale_up
+from pmw.sparse_vector.composition import (
+    composed_epsilon,
+    floor_rho,
+    rho_epsilon,
+    root_down,
+    round_epsilon,
+)
 from pmw.sparse_vector.sparse import Sparse, SparseState, textbook_sigma
+from pmw.sparse_vector.split import Split
 from pmw.sparse_vector.threshold_test import NoiseKind, Outcome, Sides, ThresholdTest
 
 __all__ = [
     "NumericSparse",
+    "sigma_up",
     "value_charge",
     "ValueNoise",
 ]
@@ -69,6 +90,83 @@ class NumericSparse:
         test = ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, sensitivity, False, sigmas[0], 2 * sigmas[0])
         return cls(Sparse(test, update_limit, redraw=True), DiscreteLaplace(sigmas[1]))
 
+    @classmethod
+    def composed(
+        cls,
+        comparison: Comparison,
+        *,
+        epsilon: Number,
+        delta: Number = 0,
+        update_limit: int,
+        value_share: Number = "0.2",
+    ) -> NumericSparse:
+        """Return c redrawn rounds, each with a value, at the tightest composition.
+
+        Of two ways the one with the smaller sum of standard deviations, of a test and of a value: Laplace
+        values, a round being pure as a whole and priced by ``round_epsilon``; and, with delta > 0, Gaussian
+        values, tests and values adding up their rho.
+
+        Args:
+            comparison: what is compared, with which noise.
+            epsilon: of the whole run.
+            delta: of the whole run.
+            update_limit: c.
+            value_share: the part of each round's price, epsilon or rho, that its value takes; in (0, 1).
+
+        Raises:
+            BudgetError: a parameter is out of range.
+
+        Privacy: (epsilon, delta)-DP as a whole.
+        """
+        budget, share = Budget.of(epsilon, delta), as_fraction(value_share, "value_share")
+        if not 0 < share < 1:
+            raise BudgetError(f"expected a value share between 0 and 1, got {float(share):g}")
+        price = round_epsilon(budget, update_limit)
+        laplace = cls(
+            _priced_rounds(comparison, (1 - share) * price, update_limit),
+            DiscreteLaplace(scale_up(comparison.sensitivity / (share * price))),
+        )
+        if budget.delta == 0:
+            return laplace
+        rho = zcdp_rho(budget) / update_limit
+        gaussian = cls(
+            _priced_rounds(comparison, root_down(2 * floor_rho((1 - share) * rho)), update_limit),
+            DiscreteGaussian(sigma_up(comparison.sensitivity, share * rho)),
+        )
+        return min(laplace, gaussian, key=NumericSparse._deviations)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Epsilon of the whole run when epsilons add.
+
+        Raises:
+            BudgetError: Gaussian values are not pure.
+        """
+        if self.value_charge.epsilon is None:
+            raise BudgetError("expected Laplace values for a pure price, got Gaussian values")
+        return self.sparse.total_epsilon + self.sparse.update_limit * self.value_charge.epsilon
+
+    def epsilon_at(self, delta: Number) -> Fraction:
+        """Return the smallest epsilon known of the whole run at delta, rounded up.
+
+        Raises:
+            BudgetError: delta is out of range, or 0 with Gaussian values.
+        """
+        share, found = Budget.of(1, delta).delta, []
+        limit, value = self.sparse.update_limit, self.value_charge
+        if value.epsilon is not None:
+            found.append(self.epsilon)
+            if self.sparse.redraw:
+                found.append(composed_epsilon(self.sparse.round_epsilon + value.epsilon, limit, share))
+        if share > 0:
+            opening, positive = self.charges(Composition.ZCDP)
+            found.append(
+                rho_epsilon((limit if self.sparse.redraw else 1) * opening.rho + limit * positive.rho, share)
+            )
+        if not found:
+            raise BudgetError("expected delta > 0 for Gaussian values, got delta=0")
+        return min(found)
+
     @property
     def value_charge(self) -> Charge:
         """What one released value costs."""
@@ -115,9 +213,49 @@ class NumericSparse:
             return state, outcomes, None
         return state, outcomes, int(values[len(outcomes) - 1]) + self.value_noise.sample(bits)
 
+    def run(
+        self, values: NDArray[np.int64], thresholds: NDArray[np.int64], bits: BitSource
+    ) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+        """Test values that were all fixed beforehand, in a run of its own.
+
+        Returns:
+            The outcomes up to the end or to the positive that halts it: int8, shape (m,), m <= n; and the
+            values of the positives with fresh noise each: int64, shape (p,), p <= c.
+
+        Raises:
+            BudgetError: a value is not an integer.
+        """
+        outcomes = self.sparse.run(values, thresholds, bits)
+        found = np.asarray(values)[np.flatnonzero(outcomes)]
+        return outcomes, found + self.value_noise.sample_array(bits, len(found))
+
+    def _deviations(self) -> float:
+        test, value = self.sparse.test, self.value_noise
+        spread = math.sqrt(2) if test.noise is NoiseKind.LAPLACE else 1.0
+        if isinstance(value, DiscreteGaussian):
+            return spread * float(test.query_scale) + float(value.sigma)
+        return spread * float(test.query_scale) + math.sqrt(2) * float(value.scale)
+
+
+def sigma_up(sensitivity: int, rho: Fraction) -> Fraction:
+    """Return a sigma, rounded up, at which one value of the given sensitivity costs at most rho.
+
+    Raises:
+        BudgetError: rho is too small for any noise.
+    """
+    price = floor_rho(rho)
+    if price <= 0:
+        raise BudgetError("expected a budget that holds values of some noise, got a smaller one")
+    return scale_up(sensitivity / root_down(2 * price))
+
 
 def value_charge(noise: ValueNoise, sensitivity: int) -> Charge:
     """Return the price of one value of the given sensitivity under fresh noise."""
     if isinstance(noise, DiscreteLaplace):
         return pure_charge(sensitivity / noise.scale)
     return gaussian_charge(Fraction(sensitivity**2), noise.sigma)
+
+
+def _priced_rounds(comparison: Comparison, price: Fraction, update_limit: int) -> Sparse:
+    split = Split.of(comparison.best_ratio, epsilon=price, update_limit=1)
+    return Sparse(comparison.priced(split, 1), update_limit, redraw=True)

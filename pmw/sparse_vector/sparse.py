@@ -14,7 +14,18 @@ from pmw.errors import BudgetError
 from pmw.privacy import NOTHING, Budget, Charge, Composition, Number, pure_charge, round_up
 from pmw.randomness import BitSource
 from pmw.sparse_vector.above_threshold import AboveThreshold
-from pmw.sparse_vector.threshold_test import NoiseKind, NoisyThreshold, Outcome, Sides, ThresholdTest
+from pmw.sparse_vector.comparison import Comparison
+from pmw.sparse_vector.composition import composed_epsilon, round_epsilon
+from pmw.sparse_vector.split import Split
+from pmw.sparse_vector.threshold_test import (
+    NoiseKind,
+    NoisyComparison,
+    NoisyThreshold,
+    Outcome,
+    Sides,
+    ThresholdTest,
+    require_integers,
+)
 
 __all__ = [
     "Sparse",
@@ -58,7 +69,7 @@ class Sparse:
         (not redrawn).
     """
 
-    test: ThresholdTest
+    test: NoisyComparison
     update_limit: int
     redraw: bool
 
@@ -78,6 +89,45 @@ class Sparse:
         test = ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, sensitivity, False, scale, 2 * scale)
         return cls(test, update_limit, redraw=True)
 
+    @classmethod
+    def composed(
+        cls, comparison: Comparison, *, epsilon: Number, delta: Number = 0, update_limit: int
+    ) -> Sparse:
+        """Return c redrawn rounds at the largest price that any composition theorem allows each.
+
+        Within a round epsilon1 : epsilon2 is 1 : m^(2/3), the split of least variance for one positive.
+
+        Args:
+            comparison: what is compared, with which noise.
+            epsilon: of the whole run.
+            delta: of the whole run.
+            update_limit: c.
+
+        Raises:
+            BudgetError: a parameter is out of range.
+
+        Privacy: (epsilon, delta)-DP as a whole; each round is pure.
+        """
+        price = round_epsilon(Budget.of(epsilon, delta), update_limit)
+        split = Split.of(comparison.best_ratio, epsilon=price, update_limit=1)
+        return cls(comparison.priced(split, 1), update_limit, redraw=True)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Epsilon of the whole run when epsilons add, the same as ``total_epsilon``."""
+        return self.total_epsilon
+
+    def epsilon_at(self, delta: Number) -> Fraction:
+        """Return the smallest epsilon known of the whole run at delta, rounded up.
+
+        Raises:
+            BudgetError: delta is out of range.
+        """
+        share = Budget.of(1, delta).delta
+        if not self.redraw:
+            return self.total_epsilon
+        return composed_epsilon(self.round_epsilon, self.update_limit, share)
+
     @property
     def round_epsilon(self) -> Fraction:
         """Epsilon of one redrawn round."""
@@ -95,12 +145,15 @@ class Sparse:
         A redrawn round is charged whole when it opens. A run that is not redrawn is one event: under zCDP
         it is charged whole when it opens, and never as separate squares, which would undercharge it up to
         c-fold; when epsilons add, it pays for the threshold at opening and for each positive as it comes.
+        So it does under zCDP too with a test whose rhos add (``Sech2Test``).
         """
         if self.redraw:
+            if self.test.rhos_add:
+                return self.test.threshold_charge + self.test.positive_charge, NOTHING
             return pure_charge(self.round_epsilon), NOTHING
-        if composition is Composition.ZCDP:
+        if composition is Composition.ZCDP and not self.test.rhos_add:
             return pure_charge(self.total_epsilon), NOTHING
-        return pure_charge(self.test.threshold_price), pure_charge(self.test.positive_price)
+        return self.test.threshold_charge, self.test.positive_charge
 
     def open(self, bits: BitSource) -> SparseState:
         """Draw the secret threshold noise of the first round."""
@@ -133,22 +186,64 @@ class Sparse:
             BudgetError: the run has halted, a value is not an integer, or the threshold noise that is kept
                 from round to round is lost.
         """
+        noisy = self.round_noise(state, bits)
+        after, outcomes = AboveThreshold(self.test).scan(noisy, values, thresholds, bits)
+        if after is not None:
+            return SparseState(noisy, state.positives), outcomes
+        return self.after_positive(state, noisy), outcomes
+
+    def round_noise(self, state: SparseState, bits: BitSource) -> NoisyThreshold:
+        """Return the secret threshold noise of the open round, drawn first where none is kept.
+
+        Raises:
+            BudgetError: the run has halted, or the noise that is kept from round to round is lost.
+        """
         if state.positives >= self.update_limit:
             raise BudgetError(f"expected a running Sparse, but it halted after {self.update_limit} positives")
         if state.noisy is None and state.positives > 0 and not self.redraw:
             raise BudgetError("expected the threshold noise of the run, which is drawn once, but it is lost")
-        noisy = self.test.draw_threshold(bits) if state.noisy is None else state.noisy
-        after, outcomes = AboveThreshold(self.test).scan(noisy, values, thresholds, bits)
-        if after is not None:
-            return SparseState(noisy, state.positives), outcomes
-        return SparseState(None if self.redraw else noisy, state.positives + 1), outcomes
+        return self.test.draw_threshold(bits) if state.noisy is None else state.noisy
+
+    def after_positive(self, state: SparseState, noisy: NoisyThreshold) -> SparseState:
+        """Return the state that follows a positive of the round with this threshold noise."""
+        return SparseState(None if self.redraw else noisy, state.positives + 1)
+
+    def run(
+        self, values: NDArray[np.int64], thresholds: NDArray[np.int64], bits: BitSource
+    ) -> NDArray[np.int8]:
+        """Test values that were all fixed beforehand, in a run of its own.
+
+        Returns:
+            The outcomes up to the end or to the positive that halts it: int8, shape (m,), m <= n.
+
+        Raises:
+            BudgetError: a value is not an integer.
+        """
+        values, thresholds = require_integers(values), require_integers(thresholds)
+        state = self.open(bits)
+        if not self.redraw:
+            outcomes = self.test.compare(self.round_noise(state, bits), values, thresholds, bits)
+            positives = np.flatnonzero(outcomes)
+            ended = len(positives) >= self.update_limit
+            return outcomes[: positives[self.update_limit - 1] + 1] if ended else outcomes
+        found, start = [np.zeros(0, dtype=np.int8)], 0
+        while start < len(values) and state.positives < self.update_limit:
+            state, outcomes = self.scan(state, values[start:], thresholds[start:], bits)
+            found.append(outcomes)
+            start += len(outcomes)
+        return np.concatenate(found)
 
 
 def textbook_sigma(budget: Budget, update_limit: int) -> Fraction:
     """Return sigma(epsilon): 2c/epsilon, or sqrt(32 c ln(1/delta))/epsilon rounded up to a millionth.
 
+    Raises:
+        BudgetError: ``update_limit`` is less than 1.
+
     Source: Dwork and Roth (2014), Algorithm 2.
     """
+    if update_limit < 1:
+        raise BudgetError(f"expected an update limit of at least 1, got {update_limit}")
     if budget.delta == 0:
         return 2 * update_limit / budget.epsilon
     with decimal.localcontext() as context:

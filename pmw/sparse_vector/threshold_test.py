@@ -21,20 +21,26 @@ import enum
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.noise import DiscreteLaplace, Distribution, Geometric
+from pmw.privacy import Charge, pure_charge
 from pmw.randomness import BitSource
 
 __all__ = [
+    "draw_noisy_threshold",
     "NoiseKind",
+    "NoisyComparison",
     "NoisyThreshold",
     "Outcome",
+    "require_comparable",
     "require_integers",
     "Sides",
+    "take_outcomes",
     "ThresholdTest",
 ]
 
@@ -83,6 +89,66 @@ class NoisyThreshold:
         return "NoisyThreshold(secret)"
 
 
+class NoisyComparison(Protocol):
+    """What a sparse vector algorithm needs to know of its test: is value + nu >= T + rho, and at what price?
+
+    ``noise`` names the law of rho, ``sides`` what is compared; sensitivity and scales are in units of the
+    values. The prices are epsilons; a comparison that has none raises BudgetError there and states charges.
+    """
+
+    @property
+    def noise(self) -> enum.Enum: ...  # noqa: D102 - the class says what each means
+    @property
+    def sides(self) -> Sides: ...  # noqa: D102
+    @property
+    def sensitivity(self) -> int: ...  # noqa: D102
+    @property
+    def monotone(self) -> bool: ...  # noqa: D102
+    @property
+    def threshold_scale(self) -> Fraction: ...  # noqa: D102
+    @property
+    def query_scale(self) -> Fraction: ...  # noqa: D102
+    @property
+    def threshold_noise(self) -> Distribution: ...  # noqa: D102
+    @property
+    def query_noise(self) -> Distribution: ...  # noqa: D102
+
+    @property
+    def threshold_price(self) -> Fraction:
+        """Epsilon of one threshold draw."""
+
+    @property
+    def positive_price(self) -> Fraction:
+        """Epsilon of one positive."""
+
+    @property
+    def threshold_charge(self) -> Charge:
+        """What one threshold draw costs."""
+
+    @property
+    def positive_charge(self) -> Charge:
+        """What one positive costs."""
+
+    @property
+    def rhos_add(self) -> bool:
+        """Whether the rhos of the threshold draw and of each positive add up to a sound total."""
+
+    def negative_margin(self, confidence: float) -> float:
+        """Return how far above its threshold a value may lie that was found below, in units."""
+
+    def draw_threshold(self, bits: BitSource) -> NoisyThreshold:
+        """Draw the threshold noise of a round."""
+
+    def compare(
+        self,
+        noisy: NoisyThreshold,
+        values: NDArray[np.int64],
+        thresholds: NDArray[np.int64],
+        bits: BitSource,
+    ) -> NDArray[np.int8]:
+        """Return the outcome of each test, with fresh noise each: int8, shape (n,), values of Outcome."""
+
+
 @dataclass(frozen=True, slots=True)
 class ThresholdTest:
     """Scales and sides of the comparison, and what they cost.
@@ -111,12 +177,7 @@ class ThresholdTest:
     query_scale: Fraction
 
     def __post_init__(self) -> None:
-        if self.sensitivity < 1:
-            raise BudgetError(f"expected a sensitivity of at least 1, got {self.sensitivity}")
-        if self.sides is Sides.TWO_SIDED and self.monotone:
-            raise BudgetError("an absolute value is not monotone; charge it at the general rate")
-        if self.sides is Sides.TWO_THRESHOLDS and not self.monotone:
-            raise BudgetError("two thresholds need monotone values: signed counts under add/remove")
+        require_comparable(self)
         self.threshold_noise, self.query_noise  # noqa: B018 - both check their scale
 
     @property
@@ -139,6 +200,21 @@ class ThresholdTest:
         """Epsilon of one positive: Delta/b if monotone, else 2 Delta/b."""
         return (1 if self.monotone else 2) * self.sensitivity / self.query_scale
 
+    @property
+    def threshold_charge(self) -> Charge:
+        """What one threshold draw costs."""
+        return pure_charge(self.threshold_price)
+
+    @property
+    def positive_charge(self) -> Charge:
+        """What one positive costs."""
+        return pure_charge(self.positive_price)
+
+    @property
+    def rhos_add(self) -> bool:
+        """False: a run is one pure event, and the squares of its parts would undercharge it."""
+        return False
+
     def negative_margin(self, confidence: float) -> float:
         """Return how far above its threshold a value may lie that was found below, in units.
 
@@ -155,10 +231,7 @@ class ThresholdTest:
 
     def draw_threshold(self, bits: BitSource) -> NoisyThreshold:
         """Draw the threshold noise of a round: one number, or two with two thresholds."""
-        upper = self.threshold_noise.sample(bits)
-        if self.sides is not Sides.TWO_THRESHOLDS:
-            return NoisyThreshold(upper)
-        return NoisyThreshold(upper, self.threshold_noise.sample(bits))
+        return draw_noisy_threshold(self, bits)
 
     def compare(
         self,
@@ -180,17 +253,77 @@ class ThresholdTest:
         Raises:
             BudgetError: the threshold noise is not of these sides; a lost second threshold is not no noise.
         """
-        if (noisy.lower is None) != (self.sides is not Sides.TWO_THRESHOLDS):
-            raise BudgetError(f"the threshold noise was drawn for other sides than {self.sides.value}")
-        limits = thresholds + noisy.upper
-        if noisy.lower is not None:
-            nu = self.query_noise.sample_array(bits, 2 * len(values)).reshape(2, -1)
-            above = values + nu[0] >= limits
-            negated = -values + nu[1] >= thresholds + noisy.lower
-            return np.where(above, Outcome.ABOVE, np.where(negated, Outcome.ABOVE_NEGATED, 0)).astype(np.int8)
+        return take_outcomes(self, noisy, values, thresholds, bits)
+
+    def excess(
+        self,
+        noisy: NoisyThreshold,
+        values: NDArray[np.int64],
+        thresholds: NDArray[np.int64],
+        bits: BitSource,
+    ) -> NDArray[np.int64]:
+        """Return value + nu - (T + rho) of each test, with fresh noise each: int64, shape (n,), secret.
+
+        A test passes where it is at least 0. Below 0 it is never shown, and above 0 by ``FreeGap`` alone.
+
+        Raises:
+            BudgetError: there are two thresholds, or the threshold noise is of two.
+        """
+        if self.sides is Sides.TWO_THRESHOLDS or noisy.lower is not None:
+            raise BudgetError("expected one threshold, got two")
         compared = np.abs(values) if self.sides is Sides.TWO_SIDED else values
-        above = compared + self.query_noise.sample_array(bits, len(values)) >= limits
-        return above.astype(np.int8)
+        nu = self.query_noise.sample_array(bits, len(values))
+        found: NDArray[np.int64] = compared + nu - (thresholds + noisy.upper)
+        return found
+
+
+def require_comparable(test: NoisyComparison) -> None:
+    """Refuse a comparison whose price would be wrong for what it compares.
+
+    Raises:
+        BudgetError: the sensitivity is less than 1, or ``monotone`` cannot hold for these sides.
+    """
+    if test.sensitivity < 1:
+        raise BudgetError(f"expected a sensitivity of at least 1, got {test.sensitivity}")
+    if test.sides is Sides.TWO_SIDED and test.monotone:
+        raise BudgetError("an absolute value is not monotone; charge it at the general rate")
+    if test.sides is Sides.TWO_THRESHOLDS and not test.monotone:
+        raise BudgetError("two thresholds need monotone values: signed counts under add/remove")
+
+
+def draw_noisy_threshold(test: NoisyComparison, bits: BitSource) -> NoisyThreshold:
+    """Return fresh threshold noise: one number, or two, drawn apart, with two thresholds."""
+    upper = test.threshold_noise.sample(bits)
+    if test.sides is not Sides.TWO_THRESHOLDS:
+        return NoisyThreshold(upper)
+    return NoisyThreshold(upper, test.threshold_noise.sample(bits))
+
+
+def take_outcomes(
+    test: NoisyComparison,
+    noisy: NoisyThreshold,
+    values: NDArray[np.int64],
+    thresholds: NDArray[np.int64],
+    bits: BitSource,
+) -> NDArray[np.int8]:
+    """Return the outcome of each test, by its sides and the law of its noise; see ``compare``.
+
+    Of a pair the second comparison is always drawn, and of no effect once the first passed.
+
+    Raises:
+        BudgetError: the threshold noise is not of these sides; a lost second threshold is not no noise.
+    """
+    if (noisy.lower is None) != (test.sides is not Sides.TWO_THRESHOLDS):
+        raise BudgetError(f"the threshold noise was drawn for other sides than {test.sides.value}")
+    limits = thresholds + noisy.upper
+    if noisy.lower is not None:
+        nu = test.query_noise.sample_array(bits, 2 * len(values)).reshape(2, -1)
+        above = values + nu[0] >= limits
+        negated = -values + nu[1] >= thresholds + noisy.lower
+        return np.where(above, Outcome.ABOVE, np.where(negated, Outcome.ABOVE_NEGATED, 0)).astype(np.int8)
+    compared = np.abs(values) if test.sides is Sides.TWO_SIDED else values
+    above = compared + test.query_noise.sample_array(bits, len(values)) >= limits
+    return above.astype(np.int8)
 
 
 def require_integers(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 from pmw.errors import BudgetError
 from pmw.randomness import BitSource
-from pmw.sparse_vector import AboveThreshold, NoiseKind, Outcome, Sides
+from pmw.sparse_vector import AboveThreshold, NoiseKind, Outcome, Sides, Sparse, ThresholdTest
 
 
 def test_the_textbook_scales() -> None:
@@ -55,6 +57,49 @@ def test_a_run_of_negatives_keeps_its_threshold() -> None:
     after, outcomes = algorithm.scan(state, np.zeros(100, dtype=int), np.full(100, 10_000), bits)
     assert after is state
     assert not outcomes.any()
+
+
+def test_find_returns_the_place_or_the_fail_signal() -> None:
+    algorithm = AboveThreshold.textbook(epsilon=1)
+    limits = np.full(4, 1000)
+    found = algorithm.find(np.array([0, 0, 10_000, 10_000]), limits, BitSource.from_integer(4))
+    assert found == 2
+    assert algorithm.find(np.zeros(4, dtype=int), limits, BitSource.from_integer(4)) is None
+    assert algorithm.find(np.zeros(0, dtype=int), limits[:0], BitSource.from_integer(4)) is None
+
+
+def test_find_may_answer_a_failure_by_a_random_place() -> None:
+    algorithm = AboveThreshold.textbook(epsilon=1)
+    values, limits, bits = np.zeros(4, dtype=int), np.full(4, 1000), BitSource.from_integer(4)
+    places = [algorithm.find(values, limits, bits, random_index=True) for _ in range(200)]
+    assert {places.count(place) > 25 for place in range(4)} == {True}
+    assert set(places) == {0, 1, 2, 3}
+    with pytest.raises(BudgetError, match="at least one value for a random index"):
+        algorithm.find(values[:0], limits[:0], bits, random_index=True)
+
+
+def test_find_refuses_values_that_are_not_integers() -> None:
+    with pytest.raises(BudgetError, match="expected integer values"):
+        AboveThreshold.textbook(epsilon=1).find(
+            np.array([0.5]),
+            np.array([1]),
+            BitSource.from_integer(4),
+        )
+
+
+@pytest.mark.parametrize("wrong", [Fraction(10, 13), Fraction(1), Fraction(13, 10)])
+@pytest.mark.parametrize("which", ["threshold", "query"])
+def test_the_price_is_attained_and_a_scale_30_percent_off_is_not_it(
+    which: str, wrong: Fraction, attained: Callable[[Sparse], float]
+) -> None:
+    test = AboveThreshold.textbook(epsilon=1).test
+    assert isinstance(test, ThresholdTest)
+    if which == "threshold":
+        test = replace(test, threshold_scale=wrong * test.threshold_scale)
+    else:
+        test = replace(test, query_scale=wrong * test.query_scale)
+    found = attained(Sparse(test, 1, redraw=False))
+    assert (0.95 <= found <= 1 + 1e-9) == (wrong == 1)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1])

@@ -9,10 +9,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pmw.errors import BudgetError
 from pmw.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.privacy import Composition
+from pmw.privacy import Budget, Composition, zcdp_rho
 from pmw.randomness import BitSource
-from pmw.sparse_vector import NoiseKind, NumericSparse, Sides, Sparse, ThresholdTest
+from pmw.sparse_vector import (
+    Comparison,
+    NoiseKind,
+    NumericSparse,
+    Sides,
+    Sparse,
+    ThresholdTest,
+    round_epsilon,
+)
+from pmw.sparse_vector.numeric_sparse import sigma_up, value_charge
 
 
 def numeric(value_noise: DiscreteLaplace | DiscreteGaussian) -> NumericSparse:
@@ -100,3 +110,61 @@ def test_the_value_does_not_depend_on_the_noise_of_its_test() -> None:
         if released is not None:
             draws.append(released - 85)
     assert abs(np.mean(draws)) < 4 * 9 * math.sqrt(2 / 3000)
+
+
+@pytest.mark.parametrize("noise", list(NoiseKind))
+@pytest.mark.parametrize(
+    ("limit", "law"), [(4, DiscreteLaplace), (50, DiscreteGaussian), (200, DiscreteGaussian)]
+)
+def test_composed_rounds_take_the_quieter_of_two_ways(noise: NoiseKind, limit: int, law: type) -> None:
+    algorithm = NumericSparse.composed(Comparison(noise), epsilon=1, delta="1e-9", update_limit=limit)
+    assert isinstance(algorithm.value_noise, law)
+    assert float(algorithm.epsilon_at("1e-9")) == pytest.approx(1, abs=1e-6)
+    opening, positive = algorithm.charges(Composition.ZCDP)
+    if law is DiscreteGaussian:
+        budget = zcdp_rho(Budget.of(1, "1e-9"))
+        assert limit * (opening.rho + positive.rho) <= budget
+        assert float(limit * positive.rho / budget) == pytest.approx(0.2, rel=1e-6)
+        with pytest.raises(BudgetError, match="expected Laplace values for a pure price"):
+            algorithm.epsilon  # noqa: B018
+        with pytest.raises(BudgetError, match="expected delta > 0 for Gaussian values"):
+            algorithm.epsilon_at(0)
+    else:
+        assert algorithm.sparse.round_epsilon < round_epsilon(Budget.of(1, "1e-9"), limit)
+
+
+def test_composed_rounds_without_delta_add() -> None:
+    algorithm = NumericSparse.composed(Comparison(), epsilon=1, update_limit=5, value_share="0.25")
+    assert algorithm.epsilon == 1
+    assert algorithm.value_noise == DiscreteLaplace(Fraction(20))
+
+
+def test_tight_composition_needs_far_less_noise_than_the_textbook() -> None:
+    textbook = NumericSparse.textbook(epsilon=1, delta="1e-9", update_limit=50)
+    tight = NumericSparse.composed(
+        Comparison(NoiseKind.EXPONENTIAL, monotone=True), epsilon=1, delta="1e-9", update_limit=50
+    )
+    assert isinstance(tight.value_noise, DiscreteGaussian)
+    assert float(tight.value_noise.sigma) < math.sqrt(2) * 2187 / 30
+    assert tight.sparse.test.query_scale < textbook.sparse.test.query_scale / 4
+
+
+@pytest.mark.parametrize("share", [0, 1, -1, 2])
+def test_a_share_out_of_range_is_refused(share: int) -> None:
+    with pytest.raises(BudgetError, match="expected a value share between 0 and 1"):
+        NumericSparse.composed(Comparison(), epsilon=1, update_limit=5, value_share=share)
+
+
+def test_a_batch_releases_a_value_for_each_positive() -> None:
+    algorithm, bits = numeric(DiscreteLaplace(Fraction(3))), BitSource.from_integer(2)
+    values = np.array([-500, 5000, -500, 7000])
+    outcomes, released = algorithm.run(values, np.full(4, 1000), bits)
+    assert outcomes.tolist() == [0, 1, 0, 1]
+    assert released == pytest.approx([5000, 7000], abs=60)
+    assert released.tolist() != [5000, 7000]
+
+
+def test_a_price_too_small_for_any_value_noise_is_refused() -> None:
+    with pytest.raises(BudgetError, match="holds values of some noise"):
+        sigma_up(1, Fraction(1, 2**61))
+    assert value_charge(DiscreteGaussian(sigma_up(7, Fraction(1, 300))), 7).rho <= Fraction(1, 300)

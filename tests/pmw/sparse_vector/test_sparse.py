@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from pmw.audit import output_law_of
 from pmw.errors import BudgetError
-from pmw.privacy import NOTHING, Composition, pure_charge
+from pmw.privacy import NOTHING, Budget, Composition, pure_charge
 from pmw.randomness import BitSource
-from pmw.sparse_vector import NoiseKind, NoisyThreshold, Outcome, Sides, Sparse, SparseState, ThresholdTest
+from pmw.sparse_vector import (
+    Comparison,
+    NoiseKind,
+    NoisyThreshold,
+    Outcome,
+    Sides,
+    Sparse,
+    SparseState,
+    ThresholdTest,
+    round_epsilon,
+)
 
 
 def sparse(*, redraw: bool, limit: int = 3) -> Sparse:
@@ -131,3 +146,97 @@ def test_a_kept_threshold_that_is_lost_is_never_drawn_a_second_time() -> None:
         sparse(redraw=False).scan(SparseState(None, 1), values, values, bits)
     sparse(redraw=False).scan(SparseState(None, 0), values, values, bits)
     sparse(redraw=True).scan(SparseState(None, 1), values, values, bits)
+
+
+COMPOSED = [
+    Comparison(noise, sides, monotone=monotone)
+    for noise in NoiseKind
+    for sides, monotone in ((Sides.ONE_SIDED, False), (Sides.ONE_SIDED, True), (Sides.TWO_THRESHOLDS, True))
+]
+
+
+@pytest.mark.parametrize("comparison", COMPOSED)
+@pytest.mark.parametrize(("limit", "price"), [(10, 0.1), (50, 0.02710), (200, 0.01302)])
+def test_composed_rounds_get_the_tightest_price(comparison: Comparison, limit: int, price: float) -> None:
+    algorithm = Sparse.composed(comparison, epsilon=1, delta="1e-9", update_limit=limit)
+    assert float(algorithm.round_epsilon) == pytest.approx(price, abs=5.1e-6)
+    assert algorithm.round_epsilon <= round_epsilon(Budget.of(1, "1e-9"), limit)
+    assert algorithm.epsilon_at("1e-9") <= 1
+    assert float(algorithm.epsilon_at("1e-9")) == pytest.approx(1, abs=1e-6)
+    assert (algorithm.redraw, algorithm.update_limit) == (True, limit)
+    ratio = float(algorithm.test.query_scale / algorithm.test.threshold_scale)
+    assert ratio == pytest.approx(1 if comparison.monotone else 2 ** (1 / 3), rel=1e-4)
+
+
+def test_composed_rounds_without_delta_add() -> None:
+    algorithm = Sparse.composed(Comparison(sensitivity=3), epsilon="0.7", update_limit=4)
+    assert algorithm.epsilon == Fraction(7, 10)
+    assert algorithm.epsilon_at(0) == Fraction(7, 10)
+
+
+def test_a_kept_threshold_is_one_event_at_any_delta() -> None:
+    assert sparse(redraw=False).epsilon_at("1e-9") == sparse(redraw=False).epsilon
+
+
+@pytest.mark.parametrize("comparison", COMPOSED)
+def test_composed_rounds_stay_within_their_price_each(
+    comparison: Comparison, enumerated: Callable[[Sparse], float], attained: Callable[[Sparse], float]
+) -> None:
+    algorithm = Sparse.composed(comparison, epsilon=4, delta="1e-2", update_limit=2)
+    assert enumerated(algorithm) <= 2 * float(algorithm.round_epsilon) + 1e-9
+    if comparison.sides is Sides.ONE_SIDED:
+        assert attained(algorithm) == pytest.approx(2 * float(algorithm.round_epsilon), rel=0.05)
+        assert isinstance(algorithm.test, ThresholdTest)
+        for wrong in (Fraction(10, 13), Fraction(13, 10)):
+            test = replace(
+                algorithm.test,
+                threshold_scale=wrong * algorithm.test.threshold_scale,
+                query_scale=wrong * algorithm.test.query_scale,
+            )
+            off = attained(Sparse(test, 2, redraw=True))
+            assert off != pytest.approx(2 * float(algorithm.round_epsilon), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "limit"), [(0, 0, 3), (-1, 0, 3), (1, 1, 3), (1, -1, 3), (1, 0, 0)]
+)
+def test_a_composition_that_cannot_be_is_refused(epsilon: int, delta: int, limit: int) -> None:
+    with pytest.raises(BudgetError, match="expected"):
+        Sparse.composed(Comparison(), epsilon=epsilon, delta=delta, update_limit=limit)
+
+
+@pytest.mark.parametrize("redraw", [False, True])
+def test_a_batch_ends_with_the_positive_that_halts_it(redraw: bool) -> None:
+    algorithm, bits = sparse(redraw=redraw, limit=2), BitSource.from_integer(9)
+    values = np.array([-100, 10_000, -100, 10_000, 10_000])
+    assert algorithm.run(values, np.full(5, 1000), bits).tolist() == [0, 1, 0, 1]
+    assert algorithm.run(values[:3], np.full(3, 1000), bits).tolist() == [0, 1, 0]
+    assert algorithm.run(values[:0], values[:0], bits).tolist() == []
+
+
+@pytest.mark.parametrize("redraw", [False, True])
+def test_a_batch_of_other_than_integers_is_refused(redraw: bool) -> None:
+    with pytest.raises(BudgetError, match="expected integer values"):
+        sparse(redraw=redraw).run(np.array([0.5]), np.array([1]), BitSource.from_integer(1))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("redraw", [False, True])
+def test_a_batch_has_the_law_of_the_stream(redraw: bool) -> None:
+    test = ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, 1, False, Fraction(3), Fraction(4))
+    bits, values, runs = BitSource.from_integer(11), (1, -3, 3, 2), 2500 if redraw else 5000
+    drawn = Counter(
+        tuple(Sparse(test, 2, redraw).run(np.array(values), np.full(4, 2), bits).tolist())
+        for _ in range(runs)
+    )
+
+    def p_value(scale: Fraction) -> float:
+        law = output_law_of(Sparse(replace(test, query_scale=scale), 2, redraw), 2, values)
+        likely = [outputs for outputs, probability in law.items() if probability * runs >= 5]
+        expected = np.array([law[outputs] for outputs in likely]) * runs
+        found = np.array([drawn[outputs] for outputs in likely])
+        return float(stats.chisquare(found, expected * found.sum() / expected.sum()).pvalue)
+
+    assert p_value(Fraction(4)) > 1e-4
+    for wrong in (Fraction(10, 13), Fraction(13, 10)):
+        assert p_value(4 * wrong) < 1e-4

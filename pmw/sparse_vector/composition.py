@@ -1,0 +1,300 @@
+"""Composition of rounds: what each of c adaptively chosen epsilon0-DP rounds may cost, by each theorem.
+
+Prices of one round are rounded down and totals up: floating point only searches, and each result is checked
+with 60 or more decimal digits before it is returned.
+"""
+
+from __future__ import annotations
+
+import decimal
+import enum
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from pmw.errors import BudgetError
+from pmw.privacy import RHO_GRID, Budget, round_up, zcdp_epsilon, zcdp_rho
+
+__all__ = [
+    "composed_delta",
+    "composed_epsilon",
+    "CompositionTheorem",
+    "floor_rho",
+    "rho_epsilon",
+    "root_down",
+    "round_epsilon",
+]
+
+_DIGITS = 60
+_STEPS = 100  # halvings of a search in floating point
+_FIRST_SLACK = 2.0**-40
+
+
+class CompositionTheorem(enum.Enum):
+    """A bound on c rounds of which each is epsilon0-DP.
+
+    ``BASIC``: c epsilon0.
+    ``DWORK_ROTH``: epsilon0 = epsilon/sqrt(8 c ln(1/delta)), where ``ADVANCED`` confirms it.
+    ``ADVANCED``: c epsilon0 (e^epsilon0 - 1) + epsilon0 sqrt(2 c ln(1/delta)).
+    ``ZCDP``: rho = c epsilon0^2/2, converted at delta.
+    ``EXACT``: the smallest epsilon that holds for all such rounds; the other four never beat it.
+
+    Source: Dwork and Roth (2014), Theorems 3.16 and 3.20 and Corollary 3.21; Bun and Steinke (2016),
+        Proposition 1.4, with the conversion of ``pmw.privacy.zcdp_rho``; Kairouz, Oh and Viswanath (2015),
+        Theorem 3.3.
+    """
+
+    BASIC = "basic"
+    DWORK_ROTH = "dwork-roth"
+    ADVANCED = "advanced"
+    ZCDP = "zcdp"
+    EXACT = "exact"
+
+
+def round_epsilon(budget: Budget, rounds: int, theorem: CompositionTheorem | None = None) -> Fraction:
+    """Return the largest price of one of ``rounds`` rounds that a budget holds, rounded down.
+
+    Args:
+        budget: of all rounds together.
+        rounds: c, at least 1.
+        theorem: the bound; None for the largest price that any of them gives.
+
+    Raises:
+        BudgetError: there is no round, or the theorem says nothing about this budget (without delta, all
+            but ``BASIC``).
+    """
+    _check_rounds(rounds)
+    if theorem is None:
+        found = [budget.epsilon / rounds]
+        for other in CompositionTheorem:
+            try:
+                found.append(round_epsilon(budget, rounds, other))
+            except BudgetError:
+                continue
+        return max(found)
+    if theorem is CompositionTheorem.BASIC:
+        return budget.epsilon / rounds
+    if budget.delta == 0:
+        raise BudgetError(f"expected delta > 0 for composition by the {theorem.value} theorem, got delta=0")
+    if theorem is CompositionTheorem.ZCDP:
+        return root_down(2 * floor_rho(zcdp_rho(budget) / rounds))
+    if theorem is CompositionTheorem.DWORK_ROTH:
+        return _dwork_roth_price(budget, rounds)
+    if theorem is CompositionTheorem.ADVANCED:
+        return _largest(
+            lambda price: _advanced_float(price, rounds, budget.delta) <= budget.epsilon,
+            lambda price: _advanced(price, rounds, budget.delta) <= budget.epsilon,
+            float(budget.epsilon),
+        )
+    target = float(budget.epsilon)
+    return _largest(
+        lambda price: _exact_float(price, rounds, target) <= math.log(budget.delta),
+        lambda price: composed_delta(price, rounds, budget.epsilon) <= budget.delta,
+        max(1.0, 2 * target + 2 * abs(math.log(budget.delta))),
+    )
+
+
+def composed_epsilon(
+    price: Fraction, rounds: int, delta: Fraction, theorem: CompositionTheorem | None = None
+) -> Fraction:
+    """Return the epsilon of ``rounds`` rounds at delta, rounded up.
+
+    Args:
+        price: epsilon0 of one round.
+        rounds: c, at least 1.
+        delta: of the whole, at least 0.
+        theorem: the bound; None for the smallest that any of them gives.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the theorem says nothing about it.
+    """
+    _check_rounds(rounds)
+    if price <= 0 or not 0 <= delta < 1:
+        raise BudgetError(
+            f"expected a positive price and 0 <= delta < 1, got {float(price):g} and {float(delta):g}"
+        )
+    if theorem is None:
+        found = [price * rounds]
+        for other in CompositionTheorem:
+            try:
+                found.append(composed_epsilon(price, rounds, delta, other))
+            except BudgetError:
+                continue
+        return min(found)
+    if theorem is CompositionTheorem.BASIC:
+        return price * rounds
+    if delta == 0:
+        raise BudgetError(f"expected delta > 0 for composition by the {theorem.value} theorem, got delta=0")
+    if theorem is CompositionTheorem.ADVANCED:
+        return _advanced(price, rounds, delta)
+    if theorem is CompositionTheorem.DWORK_ROTH:
+        return _dwork_roth_total(price, rounds, delta)
+    if theorem is CompositionTheorem.ZCDP:
+        return rho_epsilon(rounds * round_up(price * price / 2, RHO_GRID), delta)
+    return _exact_epsilon(price, rounds, delta)
+
+
+def composed_delta(price: Fraction, rounds: int, epsilon: Fraction) -> Fraction:
+    """Return the smallest delta of ``rounds`` epsilon0-DP rounds at epsilon, rounded up.
+
+    delta = sum over i with (c - 2i) epsilon0 > epsilon of
+    binomial(c, i) (e^((c-i) epsilon0) - e^(epsilon + i epsilon0)) / (1 + e^epsilon0)^c,
+    the hockey-stick divergence of c randomised responses, which dominate every epsilon0-DP round.
+
+    Args:
+        price: epsilon0.
+        rounds: c, at least 1.
+        epsilon: of the whole, at least 0.
+
+    Raises:
+        BudgetError: there is no round.
+
+    Source: Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5.
+    """
+    _check_rounds(rounds)
+    with decimal.localcontext() as context:
+        # A difference loses no more than the digits of its parts, which sum to 1: delta >= 1e-300 keeps 40.
+        context.prec = _DIGITS + 320
+        one, whole = _decimal(price), _decimal(epsilon)
+        down, up = (-one).exp(), (whole - rounds * one).exp()
+        # With e^(c epsilon0) taken out of numerator and denominator.
+        weight, rise, total = 1 / (1 + down) ** rounds, up, Decimal(0)
+        step = 1 / down
+        for place in range(rounds + 1):
+            if (rounds - 2 * place) * price <= epsilon:
+                break
+            total += weight * (down**place - rise)
+            weight = weight * (rounds - place) / (place + 1)
+            rise *= step
+        return Fraction(total * (1 + Decimal(10) ** (30 - _DIGITS)) + Decimal(10) ** (-_DIGITS - 300))
+
+
+def rho_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
+    """Return the epsilon that rho-zCDP gives at delta > 0, rounded up; the inverse of ``zcdp_rho``."""
+    return _smallest_above(
+        zcdp_epsilon(float(rho), float(delta)), lambda epsilon: zcdp_rho(Budget(epsilon, delta)) >= rho
+    )
+
+
+def floor_rho(rho: Fraction) -> Fraction:
+    """Return the largest multiple of 2^-60 that is at most rho, so that a charge rounded up still fits."""
+    return Fraction(math.floor(rho * RHO_GRID), RHO_GRID)
+
+
+def root_down(value: Fraction) -> Fraction:
+    """Return a multiple of 2^-60 that is at most the square root, and less than one such step below it."""
+    return Fraction(math.isqrt(math.floor(value * RHO_GRID * RHO_GRID)), RHO_GRID)
+
+
+def _check_rounds(rounds: int) -> None:
+    if rounds < 1:
+        raise BudgetError(f"expected at least 1 round, got {rounds}")
+
+
+def _dwork_roth_price(budget: Budget, rounds: int) -> Fraction:
+    with decimal.localcontext() as context:
+        context.prec = _DIGITS
+        root = (8 * rounds * -_decimal(budget.delta).ln()).sqrt()
+        price = _floor(_decimal(budget.epsilon) / root)
+    if price <= 0 or _advanced(price, rounds, budget.delta) > budget.epsilon:
+        raise BudgetError(
+            f"epsilon={float(budget.epsilon):g} lies outside Dwork and Roth's corollary; use another"
+        )
+    return price
+
+
+def _dwork_roth_total(price: Fraction, rounds: int, delta: Fraction) -> Fraction:
+    with decimal.localcontext() as context:
+        context.prec = _DIGITS
+        root = (8 * rounds * -_decimal(delta).ln()).sqrt()
+        total = _ceiling(_decimal(price) * root)
+    if _advanced(price, rounds, delta) > total:
+        raise BudgetError(
+            f"a price of {float(price):g} lies outside Dwork and Roth's corollary; use the advanced form"
+        )
+    return total
+
+
+def _advanced(price: Fraction, rounds: int, delta: Fraction) -> Fraction:
+    with decimal.localcontext() as context:
+        context.prec = _DIGITS
+        one = _decimal(price)
+        root = (2 * rounds * -_decimal(delta).ln()).sqrt()
+        return _ceiling(rounds * one * (one.exp() - 1) + one * root)
+
+
+def _advanced_float(price: float, rounds: int, delta: Fraction) -> float:
+    if price > 700:
+        return math.inf
+    return rounds * price * math.expm1(price) + price * math.sqrt(-2 * rounds * math.log(delta))
+
+
+def _exact_epsilon(price: Fraction, rounds: int, delta: Fraction) -> Fraction:
+    low, high = 0.0, float(price * rounds)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if _exact_float(float(price), rounds, middle) <= math.log(delta):
+            high = middle
+        else:
+            low = middle
+    found = _smallest_above(high, lambda epsilon: composed_delta(price, rounds, epsilon) <= delta)
+    return min(found, price * rounds)
+
+
+def _exact_float(price: float, rounds: int, epsilon: float) -> float:
+    """Return ln(delta) of c randomised responses, in floating point."""
+    count = min(rounds, math.floor((rounds - epsilon / price) / 2)) + 1
+    if count < 1:
+        return -math.inf
+    places = np.arange(count)
+    steps = np.log((rounds - places[:-1]) / (places[:-1] + 1.0))
+    binomials = np.concatenate([[0.0], np.cumsum(steps)])
+    gaps = epsilon - (rounds - 2 * places) * price
+    logs = binomials - places * price - rounds * math.log1p(math.exp(-price))
+    with np.errstate(divide="ignore"):
+        logs = logs + np.log(-np.expm1(np.minimum(gaps, 0.0)))
+    top = float(logs.max())
+    return top if math.isinf(top) else top + math.log(float(np.exp(logs - top).sum()))
+
+
+def _largest(
+    likely: Callable[[float], bool], certain: Callable[[Fraction], bool], ceiling: float
+) -> Fraction:
+    """Return a fraction just below the largest number that holds: searched, then checked exactly."""
+    low, high = 0.0, ceiling
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if likely(middle) else (low, middle)
+    slack = _FIRST_SLACK
+    while slack < 1:
+        candidate = Fraction(math.floor(Fraction(low) * Fraction(1 - slack) * RHO_GRID), RHO_GRID)
+        if candidate > 0 and certain(candidate):
+            return candidate
+        slack *= 16
+    raise BudgetError("expected a budget that holds a round of some price, got a smaller one")
+
+
+def _smallest_above(guess: float, certain: Callable[[Fraction], bool]) -> Fraction:
+    """Return a fraction just above the smallest number that holds, checked exactly."""
+    slack = _FIRST_SLACK
+    while slack < 2**20:
+        candidate = round_up(Fraction(guess) * (1 + Fraction(slack)) + Fraction(1, RHO_GRID), RHO_GRID)
+        if certain(candidate):
+            return candidate
+        slack *= 16
+    raise BudgetError("expected rounds whose total is bounded, got dearer ones")
+
+
+def _floor(value: Decimal) -> Fraction:
+    return Fraction(math.floor(Fraction(value) * (1 - Fraction(1, 10**40)) * RHO_GRID), RHO_GRID)
+
+
+def _ceiling(value: Decimal) -> Fraction:
+    return round_up(Fraction(value) * (1 + Fraction(1, 10**40)), RHO_GRID)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)

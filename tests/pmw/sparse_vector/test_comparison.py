@@ -1,0 +1,75 @@
+"""Comparison: scales follow from prices and are never rounded down."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmw.errors import BudgetError, NoiseError
+from pmw.sparse_vector import Comparison, NoiseKind, Ratio, Sides, Split, ThresholdTest
+from pmw.sparse_vector.comparison import scale_up
+
+
+def test_scales_are_sensitivity_over_price() -> None:
+    split = Split(Fraction(1, 3), Fraction(2, 3))
+    general = Comparison(sensitivity=5).priced(split, 4)
+    assert (general.threshold_scale, general.query_scale) == (Fraction(15), 2 * 4 * 5 * Fraction(3, 2))
+    monotone = Comparison(sensitivity=5, monotone=True).priced(split, 4)
+    assert (monotone.threshold_scale, monotone.query_scale) == (Fraction(15), 4 * 5 * Fraction(3, 2))
+
+
+def test_the_best_ratio_depends_on_the_rate() -> None:
+    assert Comparison().best_ratio is Ratio.OPTIMAL
+    assert Comparison(monotone=True).best_ratio is Ratio.OPTIMAL_MONOTONE
+
+
+@given(st.fractions(Fraction(1, 2**45), Fraction(2**45)))
+def test_a_scale_is_never_rounded_down(scale: Fraction) -> None:
+    found = scale_up(scale)
+    assert found >= scale
+    if scale >= Fraction(1, 2**10):
+        assert found <= scale * (1 + Fraction(1, 2**38))
+    assert max(found.numerator, found.denominator) <= 2**50
+
+
+def test_a_short_scale_is_kept_as_it_is() -> None:
+    assert scale_up(Fraction(10, 7)) == Fraction(10, 7)
+
+
+@pytest.mark.parametrize("denominator", [3**40, 7**30, 10**17])
+def test_a_price_with_many_digits_is_never_exceeded(denominator: int) -> None:
+    split = Split(Fraction(denominator // 3, denominator), Fraction(denominator // 7, denominator))
+    test = Comparison().priced(split, 3)
+    assert test.threshold_price <= split.epsilon1
+    assert 3 * test.positive_price <= split.epsilon2
+
+
+def test_a_scale_in_floating_point_is_refused() -> None:
+    with pytest.raises(NoiseError, match="expected a positive fraction"):
+        ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, 1, False, 2.5, Fraction(1))  # type: ignore[arg-type]
+
+
+def test_a_scale_too_fine_to_draw_is_refused_and_not_rounded() -> None:
+    with pytest.raises(NoiseError, match="round it up to a coarser one"):
+        ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, 1, False, Fraction(3**40, 2**60), Fraction(1))
+
+
+@pytest.mark.parametrize(
+    ("comparison", "message"),
+    [
+        (Comparison(sides=Sides.TWO_SIDED, monotone=True), "an absolute value is not monotone"),
+        (Comparison(sides=Sides.TWO_THRESHOLDS), "two thresholds need monotone values"),
+        (Comparison(sensitivity=0), "sensitivity of at least 1"),
+    ],
+)
+def test_sides_that_cannot_be_are_refused(comparison: Comparison, message: str) -> None:
+    with pytest.raises(BudgetError, match=message):
+        comparison.priced(Split(Fraction(1), Fraction(1)), 1)
+
+
+def test_no_positives_are_refused() -> None:
+    with pytest.raises(BudgetError, match="update limit of at least 1"):
+        Comparison().priced(Split(Fraction(1), Fraction(1)), 0)

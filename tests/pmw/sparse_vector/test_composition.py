@@ -1,0 +1,163 @@
+"""Composition of rounds: published figures, exactness, and the safe direction of every rounding."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import dp_accounting
+import pytest
+from dp_accounting import pld
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pmw.errors import BudgetError
+from pmw.privacy import Budget, pure_charge, zcdp_rho
+from pmw.sparse_vector import CompositionTheorem, composed_delta, composed_epsilon, round_epsilon
+from pmw.sparse_vector.composition import floor_rho, rho_epsilon, root_down
+
+BUDGET = Budget.of(1, "1e-9")
+TINY = Fraction(1, 10**9)
+THEOREMS = list(CompositionTheorem)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "theorem", "price"),
+    [
+        (10, CompositionTheorem.BASIC, 0.1),
+        (50, CompositionTheorem.DWORK_ROTH, 0.01098),
+        (50, CompositionTheorem.ADVANCED, 0.02146),
+        (50, CompositionTheorem.ZCDP, 0.02447),
+        (50, CompositionTheorem.EXACT, 0.02710),
+        (200, CompositionTheorem.DWORK_ROTH, 0.00549),
+        (200, CompositionTheorem.ADVANCED, 0.01073),
+        (200, CompositionTheorem.ZCDP, 0.01224),
+        (200, CompositionTheorem.EXACT, 0.01302),
+    ],
+)
+def test_the_price_of_a_round_at_epsilon_1_and_delta_1e_9(
+    rounds: int, theorem: CompositionTheorem, price: float
+) -> None:
+    assert float(round_epsilon(BUDGET, rounds, theorem)) == pytest.approx(price, abs=5.1e-6)
+
+
+@pytest.mark.parametrize("rounds", [50, 200])
+def test_another_accountant_finds_the_same_exact_composition(rounds: int) -> None:
+    price = float(round_epsilon(BUDGET, rounds, CompositionTheorem.EXACT))
+    one = pld.privacy_loss_distribution.from_privacy_parameters(
+        dp_accounting.pld.common.DifferentialPrivacyParameters(price), value_discretization_interval=price / 8
+    )
+    assert one.self_compose(rounds).get_epsilon_for_delta(1e-9) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("rounds", [1, 10, 50, 1000])
+def test_the_largest_price_of_any_theorem_is_taken(rounds: int) -> None:
+    prices = [round_epsilon(BUDGET, rounds, theorem) for theorem in THEOREMS]
+    assert round_epsilon(BUDGET, rounds) == max(prices)
+    totals = [composed_epsilon(Fraction(1, 50), rounds, BUDGET.delta, theorem) for theorem in THEOREMS]
+    assert composed_epsilon(Fraction(1, 50), rounds, BUDGET.delta) == min(totals)
+
+
+def test_few_rounds_are_cheapest_by_plain_addition() -> None:
+    # The advanced forms pay for delta: at 10 rounds they give half of it, and the exact price is 1/10 too.
+    assert float(round_epsilon(BUDGET, 10)) == pytest.approx(0.1, abs=1e-6)
+    assert round_epsilon(BUDGET, 10) >= Fraction(1, 10)
+    assert round_epsilon(BUDGET, 10, CompositionTheorem.ADVANCED) < Fraction(1, 20)
+
+
+def test_without_delta_epsilons_add() -> None:
+    assert round_epsilon(Budget.of(1), 8) == Fraction(1, 8)
+    assert composed_epsilon(Fraction(1, 8), 8, Fraction(0)) == 1
+    for theorem in THEOREMS[1:]:
+        with pytest.raises(BudgetError, match="expected delta > 0 for composition by the"):
+            round_epsilon(Budget.of(1), 8, theorem)
+        with pytest.raises(BudgetError, match="expected delta > 0 for composition by the"):
+            composed_epsilon(Fraction(1, 8), 8, Fraction(0), theorem)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(5, 4)])
+def test_delta_is_the_hockey_stick_divergence_of_randomised_responses(epsilon: Fraction) -> None:
+    rounds, price = 4, Fraction(2, 5)
+    right = 1 / (1 + math.exp(-float(price)))
+    direct = 0.0
+    for answers in itertools.product((True, False), repeat=rounds):
+        here = math.prod(right if answer else 1 - right for answer in answers)
+        there = math.prod(1 - right if answer else right for answer in answers)
+        direct += max(0.0, here - math.exp(float(epsilon)) * there)
+    assert float(composed_delta(price, rounds, epsilon)) == pytest.approx(direct, rel=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 60),
+    st.fractions(Fraction(1, 20), Fraction(6), max_denominator=1000),
+    st.integers(1, 30),
+    st.sampled_from(THEOREMS),
+)
+def test_prices_are_rounded_down_and_totals_up(
+    rounds: int, epsilon: Fraction, digits: int, theorem: CompositionTheorem
+) -> None:
+    budget = Budget(epsilon, Fraction(1, 10**digits))
+    try:
+        price = round_epsilon(budget, rounds, theorem)
+    except BudgetError:
+        assert theorem is CompositionTheorem.DWORK_ROTH  # outside the range of the corollary
+        return
+    # Exact composition is the judge of all: what the price costs in truth fits the budget.
+    assert composed_delta(price, rounds, budget.epsilon) <= budget.delta
+    total = composed_epsilon(price, rounds, budget.delta, theorem)
+    assert composed_delta(price, rounds, total) <= budget.delta
+    assert float(total) == pytest.approx(float(epsilon), rel=1e-6)
+    exact = composed_epsilon(price, rounds, budget.delta, CompositionTheorem.EXACT)
+    assert exact <= total * (1 + TINY)
+
+
+@pytest.mark.parametrize("rounds", [2, 50, 400])
+def test_an_exact_price_is_the_largest_but_for_a_billionth(rounds: int) -> None:
+    price = round_epsilon(BUDGET, rounds, CompositionTheorem.EXACT)
+    assert composed_delta(price * (1 + TINY), rounds, BUDGET.epsilon) > BUDGET.delta
+    total = composed_epsilon(price, rounds, BUDGET.delta, CompositionTheorem.EXACT)
+    assert composed_delta(price, rounds, total * (1 - TINY)) > BUDGET.delta
+
+
+def test_the_textbook_corollary_is_used_only_where_the_theorem_confirms_it() -> None:
+    with pytest.raises(BudgetError, match="outside Dwork and Roth's corollary"):
+        round_epsilon(Budget.of(200, "1e-9"), 3, CompositionTheorem.DWORK_ROTH)
+    with pytest.raises(BudgetError, match="outside Dwork and Roth's corollary"):
+        composed_epsilon(Fraction(5), 40, Fraction(1, 10**9), CompositionTheorem.DWORK_ROTH)
+
+
+@pytest.mark.parametrize("rounds", [1, 7, 50, 999])
+def test_what_rounds_are_charged_in_rho_fits_the_budget(rounds: int) -> None:
+    price = round_epsilon(BUDGET, rounds, CompositionTheorem.ZCDP)
+    assert rounds * pure_charge(price).rho <= zcdp_rho(BUDGET)
+    assert rounds * pure_charge(price * (1 + TINY)).rho > zcdp_rho(BUDGET)
+
+
+def test_rho_is_converted_upward() -> None:
+    rho = zcdp_rho(BUDGET)
+    found = rho_epsilon(rho, BUDGET.delta)
+    assert zcdp_rho(Budget(found, BUDGET.delta)) >= rho
+    assert float(found) == pytest.approx(1, abs=1e-9)
+    assert floor_rho(rho) == rho
+    assert floor_rho(rho + Fraction(1, 2**70)) == rho
+    assert root_down(Fraction(2)) ** 2 < 2 < (root_down(Fraction(2)) + Fraction(1, 2**60)) ** 2
+
+
+@pytest.mark.parametrize("rounds", [0, -1])
+def test_no_rounds_are_refused(rounds: int) -> None:
+    with pytest.raises(BudgetError, match="expected at least 1 round"):
+        round_epsilon(BUDGET, rounds)
+    with pytest.raises(BudgetError, match="expected at least 1 round"):
+        composed_epsilon(Fraction(1), rounds, TINY)
+    with pytest.raises(BudgetError, match="expected at least 1 round"):
+        composed_delta(Fraction(1), rounds, Fraction(1))
+
+
+@pytest.mark.parametrize(
+    ("price", "delta"), [(Fraction(0), TINY), (Fraction(1), Fraction(1)), (Fraction(1), -TINY)]
+)
+def test_a_price_or_delta_out_of_range_is_refused(price: Fraction, delta: Fraction) -> None:
+    with pytest.raises(BudgetError, match="expected a positive price and 0 <= delta < 1"):
+        composed_epsilon(price, 3, delta)
