@@ -1,0 +1,77 @@
+"""``pmw audit``: a line per mechanism, verdicts that are no failure, and a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+
+
+def test_a_line_of_json_for_each_mechanism(run: Run) -> None:
+    result = run("audit", "above-threshold", "algorithm-5", "--runs", "500", "--seed", "1", "--json")
+    assert result.exit_code == 0
+    sound, flawed = (json.loads(line) for line in result.stdout.splitlines())
+    assert list(sound)[:4] == ["mechanism", "claimed", "found", "verdict"]
+    assert sound["mechanism"] == "above-threshold"
+    assert sound["claimed"] == 1.0
+    assert sound["found"] == pytest.approx(1.0, abs=1e-6)
+    assert sound["verdict"] == sound["expected"] == "sound"
+    assert sound["runs"] == 500
+    assert flawed["verdict"] == flawed["expected"] == "violates"
+    assert flawed["found"] == "inf"
+    assert flawed["flaw"] == "no noise on tests"
+    assert flawed["instance"] == {"first": [0, 1], "second": [1, 0], "threshold": 0}
+
+
+def test_a_violation_is_no_failure_and_the_table_says_why(run: Run) -> None:
+    result = run("audit", "exponential", "algorithm-4", "--exact")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["mechanism", "claimed", "found", "by", "runs", "verdict"]
+    assert lines[1].split() == ["exponential", "1.3333", "1.3333", "sound"]
+    assert lines[2].split()[:4] == ["algorithm-4", "1.0000", "6.2500", "violates"]
+    assert lines[2].endswith("test noise does not grow with c")
+    assert "1 of 1 keep their claim; 1 of 1 flawed ones are shown to violate it, as expected." in lines
+    assert "by runs:" not in result.stdout
+
+
+def test_runs_alone_certify(run: Run) -> None:
+    result = run("audit", "no-threshold-noise", "--statistical", "--runs", "2000", "--seed", "3", "--json")
+    form = json.loads(result.stdout)
+    assert form["exact"] is None
+    assert form["found"] == form["certified"] > form["claimed"]
+    again = run("audit", "no-threshold-noise", "--statistical", "--runs", "2000", "--seed", "3", "--json")
+    assert json.loads(again.stdout)["occurrences"] == form["occurrences"]
+
+
+def test_a_picture_is_drawn_and_not_overwritten(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
+    arguments = ("audit", "exponential", "algorithm-5", "--exact", "--plot", "audit.png")
+    assert run(*arguments).stdout.endswith("Wrote audit.png.\n")
+    assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
+    refused = run(*arguments)
+    assert refused.exit_code == 1
+    assert "--force" in refused.stderr
+    assert run(*arguments, "--force").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("nothing-like-it",), 1, "expected the name of a mechanism"),
+        (("sparse", "--runs", "10"), 2, "--runs"),
+        (("sparse", "--false-alarm", "0"), 2, "--false-alarm"),
+        (("sparse", "--exact", "--runs", "500"), 2, "belongs to the statistical audit"),
+        (("sparse", "--force"), 2, "give --plot FILE"),
+        (("sparse", "--plot", "audit.txt"), 1, "expected a picture file"),
+    ],
+)
+def test_what_cannot_be_is_refused(run: Run, arguments: tuple[str, ...], code: int, words: str) -> None:
+    result = run("audit", *arguments)
+    assert result.exit_code == code
+    assert words in result.stderr
