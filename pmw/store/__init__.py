@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from pmw.store.rows import IntentRow, LedgerRow, MeasurementRow, Outcome, StoredAnswer
-from pmw.store.session_store import FORMAT_VERSION, SessionStore
+from pmw.store.connection import require_unborn
+from pmw.store.rows import CertificateRow, IntentRow, LedgerRow, MeasurementRow, Outcome, StoredAnswer
+from pmw.store.schema import FORMAT_VERSION
+from pmw.store.session_store import SessionStore
 
 __all__ = [
+    "CertificateRow",
     "FORMAT_VERSION",
     "IntentRow",
     "LedgerRow",
     "MeasurementRow",
     "Outcome",
+    "require_unborn",
     "SessionStore",
     "StoredAnswer",
 ]

@@ -15,16 +15,27 @@ from pmw.errors import (
     SessionLockedError,
     StoreError,
 )
+from pmw.mounts import refuse_shared
 
 __all__ = [
+    "APPLICATION_ID",
     "claim",
     "connect",
     "empty_log",
     "own_error",
+    "require_unborn",
     "resolved",
     "Transaction",
+    "write_ahead",
 ]
 
+APPLICATION_ID = 0x504D5753  # "PMWS", tells a session from other SQLite files
+
+# What damaged pages make of a reader: no file of ours, no such column, a text that is none (no code at all).
+_DAMAGED = (
+    0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_NOTADB,
+)  # fmt: skip
 _WAIT = 30_000  # milliseconds that another connection's transaction is waited for
 
 
@@ -33,7 +44,9 @@ def resolved(path: Path) -> Path:
 
     Raises:
         SessionError: the file has more names: the log beside it belongs to one of them only.
+        StoreError: it lies on a network file system: even reading there takes the log's shared memory.
     """
+    refuse_shared(path)
     target = Path(os.path.realpath(path))
     try:
         names = target.stat().st_nlink
@@ -61,14 +74,27 @@ def claim(path: Path, name: str) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        if not _is_unborn(path):
-            raise SessionExistsError(
-                f"{name} exists; choose another name, or go on with the session that it holds"
-            ) from None
+        require_unborn(path, name)
     except OSError as error:
         raise StoreError(f"{name}: the session file cannot be made: {error.strerror}") from None
     for end in ("", "-wal", "-shm"):
         _make_private(path.with_name(path.name + end))
+
+
+def require_unborn(path: Path, name: str) -> None:
+    """Refuse to begin a session in a file that holds something.
+
+    Args:
+        path: the file.
+        name: what the message calls it.
+
+    Raises:
+        SessionExistsError: it does.
+    """
+    if path.exists() and not _is_unborn(path):
+        raise SessionExistsError(
+            f"{name} exists; choose another name, or go on with the session that it holds"
+        )
 
 
 def _make_private(path: Path) -> None:
@@ -106,12 +132,16 @@ def connect(target: str, name: str) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
         connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
-        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise own_error(error, name) from None
     return connection
+
+
+def write_ahead(connection: sqlite3.Connection) -> None:
+    """Write commits to a log first; a file keeps that mode, so it must be known to be a session's."""
+    connection.execute("PRAGMA journal_mode = WAL")
 
 
 def empty_log(connection: sqlite3.Connection, patience: int = 0) -> bool:
@@ -128,15 +158,17 @@ def empty_log(connection: sqlite3.Connection, patience: int = 0) -> bool:
     except sqlite3.Error:
         return False
     finally:
-        connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
+        with contextlib.suppress(sqlite3.Error):  # what was committed is durable: nothing may fail any more
+            connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
 
 
-def own_error(error: sqlite3.Error, name: str) -> Exception:
-    """Return our own error for one of the driver's, without its text."""
-    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+def own_error(error: sqlite3.Error | UnicodeDecodeError, name: str) -> Exception:
+    """Return our own error for one of the driver's, without its text; a text that is none is damage."""
+    extended = getattr(error, "sqlite_errorcode", None) or 0
+    code = extended & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return SessionLockedError(f"{name}: another process is using the session; try again when it ended")
-    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+    if code in _DAMAGED or extended == sqlite3.SQLITE_IOERR_SHORT_READ:
         return SessionCorruptError(f"{name}: the file is no session file, or it is damaged")
     return StoreError(
         f"{name}: the session file cannot be read or written; nothing was released; "
@@ -171,5 +203,5 @@ class Transaction:
             error = failure
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("ROLLBACK")
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, sqlite3.Error | UnicodeDecodeError):
             raise own_error(error, self._name) from None

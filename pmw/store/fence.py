@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pmw.errors import SessionError, SessionLockedError
 from pmw.randomness import fresh_seed
+from pmw.store.checksums import insertion, sealed
 
 __all__ = [
     "Fence",
@@ -37,7 +38,8 @@ class Fence:
     def take(self) -> None:
         """Leave a fresh mark in the file. Call it inside a transaction."""
         self._holder = f'"{fresh_seed().hex()}"'
-        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('holder', ?)", (self._holder,))
+        row = sealed("meta", ("holder", self._holder))
+        self._connection.execute(insertion("meta", "INSERT OR REPLACE"), row)
 
     def check(self) -> None:
         """Refuse to go on where the mark is another's, or the file is another. Call it inside a transaction.

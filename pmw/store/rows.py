@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 __all__ = [
+    "CertificateRow",
     "IntentRow",
     "LedgerRow",
     "MeasurementRow",
@@ -39,7 +40,7 @@ class MeasurementRow:
     """One released measurement.
 
     Args:
-        kind: ``total``, ``marginal`` or ``query``.
+        kind: ``total``, ``marginal`` or ``range tree`` of the opening; ``query`` or ``bought`` since.
         what: JSON, the scope or the query.
         units: little-endian int64, units of 2^-20 records.
         noise: JSON, the law of the noise.
@@ -49,6 +50,23 @@ class MeasurementRow:
     what: str
     units: bytes
     noise: str
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateRow:
+    """The newest test of a marginal that did not find the model wrong.
+
+    Args:
+        scope: JSON, attribute names.
+        version: of the model.
+        threshold: in units of 2^-20 records.
+        units: little-endian int64, the model's marginal in units.
+    """
+
+    scope: str
+    version: int
+    threshold: int
+    units: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +92,11 @@ class Outcome:
         ledger: charges.
         measurements: released measurements.
         answers: released answers.
+        certificates: tests that found nothing wrong; each replaces the one of its scope.
         asked: how many questions it answers, repeated ones included.
         meta: public facts to set, as JSON texts.
         secrets: secret facts to set; None wipes one.
+        marks: requests that are given the newest stored answer to a query, by their marks: query keys.
         charged_before: how many charges the file must hold before these, so that a sum that was computed
             from others is never added to; None looks at none.
     """
@@ -84,7 +104,9 @@ class Outcome:
     ledger: Sequence[LedgerRow] = ()
     measurements: Sequence[MeasurementRow] = ()
     answers: Sequence[StoredAnswer] = ()
+    certificates: Sequence[CertificateRow] = ()
     asked: int = 0
     meta: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, bytes | None] = field(default_factory=dict)
+    marks: dict[str, bytes] = field(default_factory=dict)
     charged_before: int | None = None

@@ -1,0 +1,53 @@
+"""Migrations: a session file of an older format, made one of the newest in one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+from pmw.store.checksums import reseal
+from pmw.store.schema import CERTIFICATES_2, COLUMNS, FORMAT_VERSION, INDEXES, KEYS, TABLES
+
+__all__ = [
+    "migrate",
+]
+
+
+def migrate(connection: sqlite3.Connection, version: int) -> None:
+    """Bring a file to the newest format, one format after the other; inside a transaction.
+
+    Args:
+        connection: the connection that writes.
+        version: the file's format; 1 or higher.
+    """
+    for older in range(version, FORMAT_VERSION):
+        _STEPS[older](connection)
+    connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+
+
+def _add_certificates(connection: sqlite3.Connection) -> None:
+    connection.execute(CERTIFICATES_2)
+
+
+def _add_checksums(connection: sqlite3.Connection) -> None:
+    """Write the tables anew, with a checksum at the end of each row; numbers of rows and batches stay."""
+    connection.execute("DROP INDEX IF EXISTS answers_by_query")
+    for table, columns in COLUMNS.items():
+        # An intent's number is never given again, so its table's memory of the last one goes with it.
+        last = "UPDATE sqlite_sequence SET name = ? WHERE name = ?"
+        kept = ", ".join((KEYS[table], *columns) if table in KEYS else columns)
+        connection.execute(f"ALTER TABLE {table} RENAME TO older_{table}")
+        connection.execute(TABLES[table])
+        connection.execute(f"INSERT INTO {table} ({kept}, checksum) SELECT {kept}, x'' FROM older_{table}")
+        if table == "intents":
+            connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+            connection.execute(last, (table, f"older_{table}"))
+        connection.execute(f"DROP TABLE older_{table}")
+    connection.execute("DROP TABLE snapshots")  # a cache, and its text differs
+    connection.execute(TABLES["snapshots"])
+    for statement in INDEXES:
+        connection.execute(statement)
+    reseal(connection)
+
+
+_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_certificates, 2: _add_checksums}
