@@ -134,7 +134,7 @@ def _step_session(axes: int) -> list[Result]:
 
 
 def _refit_session(axes: int) -> list[Result]:
-    """A session as it opens by default, a refit after each question, and rows."""
+    """A session of single questions with its opening, a refit after each question, and rows."""
     return list(_session(axes, pmw.UpdateRule.REFIT))
 
 
@@ -144,6 +144,7 @@ def _session(axes: int, update: pmw.UpdateRule) -> Iterator[Result]:
     frame = pd.DataFrame(cells, columns=list(domain.names))
     options = pmw.Options(
         seed=1,
+        test=pmw.TestKind.QUERY,
         update=update,
         threshold=1.0,
         update_limit=20,
@@ -171,7 +172,9 @@ def _session(axes: int, update: pmw.UpdateRule) -> Iterator[Result]:
 
 
 def _refit_again(session: pmw.Session) -> None:
-    refit(session.state.model, session.state.measurements)
+    model = session.state.model
+    if isinstance(model, DenseDistribution):
+        refit(model, session.state.measurements)
 
 
 def _memory(what: str, before: float, cells: int) -> Result:

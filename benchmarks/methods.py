@@ -1,0 +1,298 @@
+"""Methods: ways to answer a stream of questions under one budget, each as a function of a case and settings.
+
+The loop in its modes, its offline twin, and the baselines that any of them must beat. A method is told only
+what its docstring says. All noise is drawn by the exact samplers, seeded so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pmw
+from benchmarks.scores import true_counts
+from benchmarks.streams import stream_scopes
+from benchmarks.tables import Case
+from pmw.accounting import open_filter
+from pmw.answers import Answer, Source
+from pmw.model import (
+    DEFAULT_MAX_CELLS,
+    FIRST_PACE,
+    DenseDistribution,
+    DescentRule,
+    GraphicalDistribution,
+    MarginalMeasurement,
+    SyntheticDistribution,
+    descend,
+    fits,
+    target_of,
+)
+from pmw.noise_scales import marginal_noise, value_noise
+from pmw.offline import OfflineOptions, Targets, fit_workload
+from pmw.privacy import RHO_GRID
+from pmw.randomness import BitSource
+from queries import UNITS, Domain, LinearQuery
+
+__all__ = ["METHODS", "Method", "NotApplicableError", "Outcome", "Settings"]
+
+_BATCH = 500
+_LARGEST_TABLE = 10**7  # cells of the one noisy table
+_PAIRS_RULE = DescentRule(steps=500, tolerance=1e-6)  # of the model of all pairs
+_TOTAL_SHARE = Fraction(1, 100)
+
+
+class NotApplicableError(Exception):
+    """The method cannot run on this table or budget; the benchmark says why and goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The budget, and the seed of the noise.
+
+    Args:
+        epsilon: of the guarantee, as it is written.
+        delta: of the guarantee, as it is written.
+        seed: of the noise.
+    """
+
+    epsilon: str = "1"
+    delta: str = "1e-9"
+    seed: int = 0
+
+    @property
+    def budget(self) -> pmw.Budget:
+        """The guarantee."""
+        return pmw.Budget.of(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a method gave.
+
+    Args:
+        counts: float64, shape (k,), its answers in records, as they were given.
+        model: what rows are exported from; None where there is none.
+        answers: with their intervals; None where the method promises nothing.
+        facts: whatever else is worth a column.
+    """
+
+    counts: NDArray[np.float64]
+    model: SyntheticDistribution | None = None
+    answers: tuple[Answer, ...] | None = None
+    facts: dict[str, object] = field(default_factory=dict)
+
+
+Method = Callable[[Case, Settings], Outcome]
+
+
+def session(case: Case, settings: Settings) -> Outcome:
+    """A session as it opens by default: told nothing, scored on each answer when it is given."""
+    return _session(case, settings, pmw.Options(seed=settings.seed))
+
+
+def textbook(case: Case, settings: Settings) -> Outcome:
+    """The query test, a uniform start and single steps, as in the lecture notes: told nothing."""
+    options = pmw.Options(
+        seed=settings.seed,
+        test=pmw.TestKind.QUERY,
+        opening=pmw.Opening.NONE,
+        update=pmw.UpdateRule.STEP,
+    )
+    return _session(case, settings, options)
+
+
+def _session(case: Case, settings: Settings, options: pmw.Options) -> Outcome:
+    started = time.process_time()
+    opened = pmw.open_session(
+        case.source(), case.domain, epsilon=settings.epsilon, delta=settings.delta, options=options
+    )
+    seconds = time.process_time() - started
+    answers: list[Answer] = []
+    for start in range(0, len(case.queries), _BATCH):
+        answers += opened.ask_all(case.queries[start : start + _BATCH])
+    state = opened.state
+    facts: dict[str, object] = {
+        "model_cells": state.model.cells,
+        "positives": state.positives_used,
+        "positives_limit": state.positives_limit,
+        "query_positives": state.query_positives,
+        "budget_share": round(state.ledger.share, 4),
+        "open_cpu_seconds": round(seconds, 3),
+        **_source_shares(answers),
+    }
+    opened.close()
+    counts = np.array([answer.count for answer in answers])
+    return Outcome(counts, state.model, tuple(answers), facts)
+
+
+def _source_shares(answers: list[Answer]) -> dict[str, float]:
+    """Return which share of the answers came from where, for every source there is."""
+    found = Counter(answer.source for answer in answers)
+    return {source.value: round(found[source] / max(1, len(answers)), 4) for source in Source}
+
+
+def one_way_product(case: Case, settings: Settings) -> Outcome:
+    """The session's own model after opening, which no question corrects: told nothing."""
+    options = pmw.Options(seed=settings.seed)
+    with pmw.open_session(
+        case.source(), case.domain, epsilon=settings.epsilon, delta=settings.delta, options=options
+    ) as opened:
+        model = opened.state.model
+        return Outcome(_answers(model, case.queries), model)
+
+
+def offline_scopes(case: Case, settings: Settings) -> Outcome:
+    """The offline twin, told which scopes the stream will ask about."""
+    return _offline(case, settings, stream_scopes(case.queries), Targets.MARGINAL)
+
+
+def offline_questions(case: Case, settings: Settings) -> Outcome:
+    """The offline twin measuring single questions (MWEM), told the whole stream."""
+    return _offline(case, settings, case.queries, Targets.QUERY)
+
+
+def _offline(
+    case: Case,
+    settings: Settings,
+    workload: list[tuple[str, ...]] | tuple[LinearQuery, ...],
+    targets: Targets,
+) -> Outcome:
+    options = OfflineOptions(targets, policy=pmw.Options(seed=settings.seed))
+    release = fit_workload(
+        case.source(), case.domain, workload, epsilon=settings.epsilon, delta=settings.delta, options=options
+    )
+    facts = {"rounds": sum(line.event == "selection" for line in release.ledger.lines)}
+    return Outcome(_answers(release.model, case.queries), release.model, facts=dict(facts))
+
+
+def gaussian_per_query(case: Case, settings: Settings) -> Outcome:
+    """Gaussian noise on each question, told how many there will be; negative answers become 0."""
+    if settings.budget.delta == 0:
+        raise NotApplicableError("Gaussian noise needs delta > 0")
+    return _noise_per_query(case, settings, pmw.Composition.ZCDP)
+
+
+def laplace_per_query(case: Case, settings: Settings) -> Outcome:
+    """Laplace noise on each question, told how many there will be; negative answers become 0."""
+    return _noise_per_query(case, settings, pmw.Composition.PURE)
+
+
+def _noise_per_query(case: Case, settings: Settings, composition: pmw.Composition) -> Outcome:
+    cap = open_filter(settings.budget, composition).cap
+    noise = value_noise(composition, cap / len(case.queries), pmw.Options())
+    bits = BitSource.from_integer(settings.seed)
+    noisy = true_counts(case) + noise.sample_array(bits, len(case.queries)) / UNITS
+    return Outcome(np.maximum(0, noisy))
+
+
+def one_noisy_table(case: Case, settings: Settings) -> Outcome:
+    """The whole budget on the full table, once: told nothing.
+
+    Its negative cells are kept, clipped to 0, or taken to the nearest table without any that has the same
+    sum; the best of the three is scored.
+    """
+    domain = case.domain
+    if domain.size > _LARGEST_TABLE:
+        raise NotApplicableError(f"the table has {domain.size:.3g} cells")
+    composition = pmw.Composition.ZCDP if settings.budget.delta else pmw.Composition.PURE
+    noise = marginal_noise(composition, open_filter(settings.budget, composition).cap, pmw.Options())
+    units = case.source().counts(domain.names).counts.reshape(-1) * UNITS
+    raw = (units + noise.sample_array(BitSource.from_integer(settings.seed), units.size)) / UNITS
+    exact, best, least = true_counts(case), "", math.inf
+    for name, cells in (("kept", raw), ("clipped", np.maximum(raw, 0)), ("projected", _projected(raw))):
+        scopes = _marginals(domain, cells.reshape(domain.shape), case.queries)
+        answers = np.array([max(0.0, query.evaluate(scopes[query.scope])) for query in case.queries])
+        error = float(np.abs(answers - exact).mean())
+        if error < least:
+            best, least, counts = name, error, answers
+    return Outcome(counts, facts={"negative_cells": best})
+
+
+def _projected(cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the nearest non-negative numbers with the same positive sum: all less a constant, cut at 0."""
+    falling = np.sort(cells)[::-1]
+    excess = (np.cumsum(falling) - max(1.0, float(cells.sum()))) / np.arange(1, cells.size + 1)
+    kept = int(np.flatnonzero(falling > excess)[-1])
+    projected: NDArray[np.float64] = np.maximum(cells - excess[kept], 0)
+    return projected
+
+
+def all_pairs(case: Case, settings: Settings) -> Outcome:
+    """All 2-way marginals at equal prices, and the distribution of maximum entropy: told the workload.
+
+    Where the model's tree cannot hold all pairs, every 1-way marginal is measured, and as many pairs as fit,
+    the smallest first.
+    """
+    domain, budget = case.domain, settings.budget
+    composition = pmw.Composition.ZCDP if budget.delta else pmw.Composition.PURE
+    cap = open_filter(budget, composition).cap
+    bits, source = BitSource.from_integer(settings.seed), case.source()
+    total_noise = marginal_noise(composition, _floor(_TOTAL_SHARE * cap), pmw.Options())
+    total = max(1.0, (case.size * UNITS + total_noise.sample(bits)) / UNITS)
+    scopes = _pairs(domain)
+    noise = marginal_noise(composition, _floor((1 - _TOTAL_SHARE) * cap / len(scopes)), pmw.Options())
+    aims = []
+    for scope in scopes:
+        counts = source.counts(scope).counts
+        units = counts * UNITS + noise.sample_array(bits, counts.size).reshape(counts.shape)
+        aims.append(target_of(MarginalMeasurement(scope, units, noise), total))
+    kind = DenseDistribution if domain.size <= DEFAULT_MAX_CELLS else GraphicalDistribution
+    fitted = descend(kind.uniform(domain, total), aims, pace=FIRST_PACE, rule=_PAIRS_RULE)
+    facts: dict[str, object] = {
+        "model_cells": fitted.model.cells,
+        "pairs": sum(len(scope) == 2 for scope in scopes),
+        "pairs_of": math.comb(len(domain), 2),
+        "steps": fitted.steps,
+        "loss": round(fitted.loss, 4),
+    }
+    return Outcome(_answers(fitted.model, case.queries), fitted.model, facts=facts)
+
+
+def _pairs(domain: Domain) -> list[tuple[str, ...]]:
+    """Return all pairs of attributes, or every attribute and the pairs that a tree can hold with them."""
+    pairs: list[tuple[str, ...]] = list(itertools.combinations(domain.names, 2))
+    if domain.size <= DEFAULT_MAX_CELLS:
+        return pairs
+    scopes: list[tuple[str, ...]] = [(name,) for name in domain.names]
+    for pair in sorted(pairs, key=domain.scope_size):
+        if fits(domain, scopes, pair, DEFAULT_MAX_CELLS):
+            scopes.append(pair)
+    return scopes
+
+
+def _answers(model: SyntheticDistribution, queries: tuple[LinearQuery, ...]) -> NDArray[np.float64]:
+    return np.array([model.answer(query) for query in queries])
+
+
+def _marginals(
+    domain: Domain, table: NDArray[np.float64], queries: tuple[LinearQuery, ...]
+) -> dict[tuple[str, ...], NDArray[np.float64]]:
+    return {
+        scope: table.sum(axis=tuple(axis for axis, name in enumerate(domain.names) if name not in scope))
+        for scope in stream_scopes(queries)
+    }
+
+
+def _floor(price: Fraction) -> Fraction:
+    return Fraction(price.numerator * RHO_GRID // price.denominator, RHO_GRID)
+
+
+METHODS: dict[str, Method] = {
+    "session": session,
+    "textbook": textbook,
+    "offline-scopes": offline_scopes,
+    "offline-questions": offline_questions,
+    "all-pairs-max-entropy": all_pairs,
+    "one-noisy-table": one_noisy_table,
+    "one-way-product": one_way_product,
+    "gaussian-per-query": gaussian_per_query,
+    "laplace-per-query": laplace_per_query,
+}

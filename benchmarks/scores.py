@@ -1,0 +1,90 @@
+"""Scores against the truth, which only a public table may show."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.tables import Case
+from pmw.answers import Answer
+from pmw.model import SyntheticDistribution
+from queries import UNITS, CodedRecords
+
+__all__ = ["error_scores", "marginal_scores", "promise_scores", "true_counts"]
+
+_CHEAP_MODEL = 10**7  # cells up to which every marginal of a model is read
+_SLACK = 1e-6  # records: intervals and truths are rounded
+
+
+def true_counts(case: Case) -> NDArray[np.float64]:
+    """Return the true answers to a case's questions: float64, shape (k,), records."""
+    source = case.source()
+    return np.array([query.answer(source.counts(query.scope)) / UNITS for query in case.queries])
+
+
+def error_scores(errors: NDArray[np.float64]) -> dict[str, float]:
+    """Return mean, 95 % quantile and maximum of errors, which are fractions of the records."""
+    return {
+        "mean": round(float(errors.mean()), 6),
+        "p95": round(float(np.quantile(errors, 0.95)), 6),
+        "max": round(float(errors.max()), 6),
+    }
+
+
+def promise_scores(
+    answers: Sequence[Answer], truth: NDArray[np.float64], records: int
+) -> dict[str, float | None]:
+    """Return which share of the answers have an interval, how many hold the truth, and how wide they are."""
+    held, widths = [], []
+    for answer, true in zip(answers, truth, strict=True):
+        if answer.interval is not None:
+            low, high = answer.interval
+            held.append(low - _SLACK <= true <= high + _SLACK)
+            widths.append((high - low) / 2 / records)
+    return {
+        "coverage": round(float(np.mean(held)), 5) if held else None,
+        "with_interval": round(len(held) / max(1, len(answers)), 4),
+        "median_half_width": round(float(np.median(widths)), 6) if held else None,
+    }
+
+
+def marginal_scores(case: Case, model: SyntheticDistribution, seed: int) -> dict[str, float]:
+    """Return the mean L1 distance of all 2-way and 3-way marginals, of exported rows and of the model.
+
+    Each distance is the sum over cells of |fraction - true fraction|: not halved. Rows are drawn by
+    systematic rounding, as many as the model's total says. A small model's own marginals are
+    read too.
+    """
+    rows = model.sample(round(model.total), np.random.default_rng(seed), independent=False)
+    scores = {}
+    for order in (2, 3):
+        distances, own = [], []
+        for scope in itertools.combinations(case.domain.names, order):
+            true = _fractions(case.records, scope)
+            distances.append(float(np.abs(_fractions(rows, scope) - true).sum()))
+            if case.domain.size <= _CHEAP_MODEL:
+                own.append(float(np.abs(model.marginal(scope).reshape(-1) / model.total - true).sum()))
+        scores[f"rows_l1_{order}way"] = round(float(np.mean(distances)), 5)
+        if own:
+            scores[f"model_l1_{order}way"] = round(float(np.mean(own)), 5)
+    return scores
+
+
+def _fractions(records: CodedRecords, scope: tuple[str, ...]) -> NDArray[np.float64]:
+    """Return the fraction of the records in each cell of a scope: float64, one axis."""
+    cells = np.zeros(len(records), dtype=np.int64)
+    for column, size in _columns(records, scope):
+        cells *= size
+        cells += column
+    counts = np.bincount(cells, minlength=records.domain.scope_size(scope))
+    fractions: NDArray[np.float64] = counts / max(1, len(records))
+    return fractions
+
+
+def _columns(records: CodedRecords, scope: tuple[str, ...]) -> Iterator[tuple[NDArray[np.integer], int]]:
+    for name in scope:
+        place = records.domain.index(name)
+        yield records.columns[place], records.domain.shape[place]

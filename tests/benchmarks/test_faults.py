@@ -1,0 +1,131 @@
+"""The fault benchmark in short: real processes, stopped; and a checker that finds what is broken."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.fault_hooks import Fault
+from benchmarks.fault_process import Run
+from benchmarks.fault_records import Contents, Stop, broken_promises, contents_of
+from benchmarks.fault_study import make_study
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_processes_that_are_stopped_in_every_way_keep_every_promise() -> None:
+    command = [sys.executable, "-m", "benchmarks.faults", "--short"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, (done.stderr, [line["first_broken"] for line in lines])
+    (total,) = [line for line in lines if line["series"] == "all"]
+    assert total["broken"] == 0
+    least = 50 if total["failing_calls"] else 15  # where there is no C compiler, calls cannot be made to fail
+    assert total["stops"] >= least
+    assert sum(count for kind, count in total["stops_by_kind"].items() if kind.startswith("at")) >= least / 3
+    assert min(total["checks_by_promise"].values()) > 0
+
+
+LINE = json.dumps(
+    {
+        "id": 0,
+        "count": 5.0,
+        "interval": [1.0, 9.0],
+        "source": "measured",
+        "version": 1,
+        "spent": {"share": 0.5},
+    }
+)
+DRAWN: dict[str, Any] = {
+    "intent": 2, "seed": "ab", "thresholds": [], "recorded": True, "outcomes": [1], "released": "0500",
+}  # fmt: skip
+EMPTY = Contents(
+    ledger=((1, 1, "total", None, "1/10"),), measurements=((1, 1, "total", b"\0"),), answers={}, pending=(),
+    thresholds=(), share=0.1, faults=(),
+)  # fmt: skip
+AFTER = Contents(
+    ledger=(*EMPTY.ledger, (2, 2, "measurement", None, "4/10")),
+    measurements=(*EMPTY.measurements, (2, 2, "query", b"\5\0")),
+    answers={"r0": (5.0, 1.0, 9.0, "measured", 1, 0.5)},
+    pending=(), thresholds=(), share=0.5, faults=(),
+)  # fmt: skip
+MODEL = {"version": 1, "answers": ["0x1p+0"]}
+KILLED = Stop(Run(Fault("kill before a call"), -9, {}, "", (DRAWN,)), replace(EMPTY, pending=((2, "ab"),)))
+FINISHED = Stop(Run(Fault(), 0, {0: LINE}, "", (DRAWN, MODEL)), AFTER)
+
+
+def row(number: int, units: bytes) -> tuple[int, int, str, bytes]:
+    """Return a measurement that intent 2 bought."""
+    return number, 2, "query", units
+
+
+def noted(**changes: Any) -> list[Stop]:
+    """Return a run whose witness saw something else."""
+    return [run_of(FINISHED, notes=({**DRAWN, **changes}, MODEL))]
+
+
+def broken(*stops: Stop) -> list[str]:
+    return broken_promises(EMPTY, stops)[0]
+
+
+def test_a_session_that_kept_its_promises_has_none_broken() -> None:
+    assert broken(KILLED, FINISHED, FINISHED) == []
+
+
+def run_of(stop: Stop, **changes: Any) -> Stop:
+    return replace(stop, run=replace(stop.run, **changes))
+
+
+def file_of(stop: Stop, **changes: Any) -> Stop:
+    return replace(stop, after=replace(stop.after, **changes))
+
+
+BROKEN = {
+    "the answer to 0 was released and is not in the file": [file_of(FINISHED, answers={})],
+    "stored": [file_of(FINISHED, answers={"r0": (6.0, 1.0, 9.0, "measured", 1, 0.5)})],
+    "became": [FINISHED, run_of(FINISHED, lines={0: LINE.replace("5.0", "6.0")})],
+    "was drawn as": [KILLED, *noted(released="0600")],
+    "drew before it was durable": noted(recorded=False),
+    "has other bytes than it drew from": [file_of(KILLED, pending=((2, "cd"),)), FINISHED],
+    "what intent 2 drew is not in the file": [KILLED, file_of(FINISHED, measurements=EMPTY.measurements)],
+    "intent 2 was given up": [KILLED, *noted(intent=3)],
+    "is not what was drawn": [file_of(FINISHED, measurements=(*EMPTY.measurements, row(2, b"\6\0")))],
+    "was never drawn": [run_of(FINISHED, notes=(MODEL,))],
+    "charged twice": [
+        FINISHED, file_of(FINISHED, ledger=(*AFTER.ledger, (3, 2, "measurement", None, "1/10")))
+    ],
+    "a charge was changed or lost": [FINISHED, file_of(FINISHED, ledger=AFTER.ledger[1:])],
+    "bought without a charge": [file_of(FINISHED, ledger=EMPTY.ledger)],
+    "one intent bought twice": [file_of(FINISHED, measurements=(*AFTER.measurements, row(3, b"\5\0")))],
+    "share 0.5 became 0.4": [FINISHED, file_of(FINISHED, share=0.4)],
+    "share 0.1 became 1.1": [file_of(FINISHED, share=1.1)],
+    "found another threshold": noted(thresholds=[["threshold", "ab"]]),
+    "a threshold changed without a charge": [
+        FINISHED, file_of(run_of(FINISHED, notes=()), thresholds=(("threshold", "ab"),))
+    ],
+    "version 1: ": [FINISHED, run_of(FINISHED, notes=({"version": 1, "answers": ["0x2p+0"]},))],
+    "the books verify: the ledger": [file_of(FINISHED, faults=("the ledger",))],
+    "told in our own words": [run_of(KILLED, code=1, errors="Traceback (most recent call last):"), FINISHED],
+    "the stream is finished: exit -9": [KILLED],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", sorted(BROKEN))
+def test_a_broken_promise_is_found(words: str) -> None:
+    assert any(words in one for one in broken(*BROKEN[words])), broken(*BROKEN[words])
+
+
+def test_looking_at_a_file_does_not_touch_it(tmp_path: Path) -> None:
+    study = make_study("questions", tmp_path / "study")
+    before = {path.name: path.read_bytes() for path in study.path.parent.iterdir()}
+    contents = contents_of(study.path)
+    assert {path.name: path.read_bytes() for path in study.path.parent.iterdir()} == before
+    assert contents.faults == ()
+    assert len(contents.ledger) > 1
+    assert 0 < contents.share < 1
