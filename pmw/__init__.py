@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pmw.answer_table import Answers
     from pmw.answers import Answer, Source, Spent
+    from pmw.backup import backup_session
     from pmw.books import seal_session, verify_session
     from pmw.data import CsvDialect, TableFile
     from pmw.errors import (
@@ -28,18 +29,20 @@ if TYPE_CHECKING:
         StoreError,
     )
     from pmw.ledger import Ledger, LedgerLine
-    from pmw.policy import Opening, Options, UpdateRule
+    from pmw.offline import OfflineOptions, OfflineRelease, fit_workload
+    from pmw.policy import ModelKind, Opening, Options, TestKind, UpdateRule
     from pmw.privacy import Budget, Composition, NeighboringRelation
     from pmw.release import RowPlan
     from pmw.session import Session, open_session, resume_session
     from pmw.session_plan import SessionPlan, plan_session
-    from pmw.sparse_vector import NoiseKind, Sides
+    from pmw.sparse_vector import Sides, SparseVectorKind
     from pmw.status import Status
     from pmw.verification import Check, Verification
 
 __all__ = [
     "Answer",
     "Answers",
+    "backup_session",
     "Budget",
     "BudgetError",
     "BudgetExhaustedError",
@@ -47,11 +50,14 @@ __all__ = [
     "Composition",
     "CsvDialect",
     "DataError",
+    "fit_workload",
     "Ledger",
     "LedgerLine",
+    "ModelKind",
     "NeighboringRelation",
     "NoiseError",
-    "NoiseKind",
+    "OfflineOptions",
+    "OfflineRelease",
     "open_session",
     "Opening",
     "Options",
@@ -69,10 +75,12 @@ __all__ = [
     "SessionPlan",
     "Sides",
     "Source",
+    "SparseVectorKind",
     "Spent",
     "Status",
     "StoreError",
     "TableFile",
+    "TestKind",
     "UpdateRule",
     "Verification",
     "verify_session",
@@ -83,6 +91,7 @@ __all__ = [
 _HOMES = {
     "answer_table": ("Answers",),
     "answers": ("Answer", "Source", "Spent"),
+    "backup": ("backup_session",),
     "books": ("seal_session", "verify_session"),
     "data": ("CsvDialect", "TableFile"),
     "errors": (
@@ -99,12 +108,13 @@ _HOMES = {
         "StoreError",
     ),
     "ledger": ("Ledger", "LedgerLine"),
-    "policy": ("Opening", "Options", "UpdateRule"),
+    "offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
+    "policy": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
     "privacy": ("Budget", "Composition", "NeighboringRelation"),
     "release": ("RowPlan",),
     "session": ("Session", "open_session", "resume_session"),
     "session_plan": ("SessionPlan", "plan_session"),
-    "sparse_vector": ("NoiseKind", "Sides"),
+    "sparse_vector": ("Sides", "SparseVectorKind"),
     "status": ("Status",),
     "verification": ("Check", "Verification"),
 }

@@ -18,7 +18,7 @@ from pmw.locking import SessionLock
 from pmw.state import PublicState
 from pmw.status import History, Status, status_of
 from pmw.store import SessionStore
-from pmw.verification import Verification, verify
+from pmw.verification import Anchor, Verification, verify
 
 __all__ = [
     "is_closed",
@@ -37,7 +37,7 @@ def read_session(path: str | Path) -> tuple[PublicState, Status]:
     Raises:
         SessionCorruptError: the file is no session, or its opening was never finished.
     """
-    with closing(SessionStore.open(Path(path))) as store:
+    with closing(SessionStore.open(Path(path))) as store, store.reading():
         state = load_state(store)
         return state, status_of(state, store.asked())
 
@@ -48,7 +48,7 @@ def read_history(path: str | Path) -> History:
     Raises:
         SessionCorruptError: the file is no session.
     """
-    with closing(SessionStore.open(Path(path))) as store:
+    with closing(SessionStore.open(Path(path))) as store, store.reading():
         return load_history(store)
 
 
@@ -65,19 +65,25 @@ def read_ledger(path: str | Path) -> Ledger:
     Raises:
         SessionCorruptError: the file is no session, or a charge cannot be read.
     """
-    with closing(SessionStore.open(Path(path))) as store:
+    with closing(SessionStore.open(Path(path))) as store, store.reading():
         return load_ledger(store)
 
 
-def verify_session(path: str | Path) -> Verification:
+def verify_session(path: str | Path, anchor: str | Path | None = None) -> Verification:
     """Recompute the books of a session in a file, while others may be using it, and return what holds.
+
+    Args:
+        path: the session file.
+        anchor: a file of public bytes, kept apart from the session, that tells how far it had come; it is
+            made where there is none, and goes on to this state where everything holds.
 
     Raises:
         SessionCorruptError: the file is no session.
-        StoreError: the file cannot be read.
+        SessionError: the anchor is none.
+        StoreError: the file cannot be read, or the anchor cannot be written.
     """
     with closing(SessionStore.open(Path(path))) as store:
-        return verify(store)
+        return verify(store, None if anchor is None else Anchor(Path(anchor)))
 
 
 def is_closed(path: str | Path) -> bool:
@@ -90,7 +96,7 @@ def is_closed(path: str | Path) -> bool:
         return store.meta("closed") is not None
 
 
-def seal_session(path: str | Path, data: Table | None = None) -> Status:
+def seal_session(path: str | Path, data: Table | None = None, *, wait: float = 0) -> Status:
     """Close a session in a file for good, and return where it stands.
 
     As ``Session.seal``; but where a crash interrupted a batch, and the table that would finish it cannot be
@@ -100,17 +106,18 @@ def seal_session(path: str | Path, data: Table | None = None) -> Status:
         path: the session file.
         data: the table, where it is not (or no longer) at the place that the session remembers. It is read
             only to finish an interrupted batch.
+        wait: seconds that another process is waited for; 0 refuses at once.
 
     Raises:
         SessionCorruptError: the file is no session, or damaged, or made by a newer version.
-        SessionLockedError: another process is using it.
+        SessionLockedError: another process was using it all that time.
         SessionError: the session's opening was never finished, and the table cannot be read; or the file has
             several names (hard links).
         StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
     """
     target = Path(path)
     SessionStore.open(target).close()  # says what is wrong before a lock file is made
-    lock = SessionLock(target)
+    lock = SessionLock(target, wait)
     try:
         with closing(SessionStore.open(target)) as store:
             store.take_over()

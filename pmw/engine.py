@@ -21,7 +21,6 @@ from pmw.journal import (
     answer_row,
     batch_outcome,
     closing_outcome,
-    duals_of,
     load_contract,
     load_secret,
     load_state,
@@ -33,8 +32,8 @@ from pmw.journal import (
 from pmw.mechanism import (
     BatchDraws,
     Proposal,
-    answers_of,
     batch_entries,
+    choose_groups,
     draw_opening,
     draw_tests,
     opening_entries,
@@ -42,9 +41,11 @@ from pmw.mechanism import (
     released_total,
     settle,
 )
-from pmw.planning import choose_filter, plan_query_test
+from pmw.planning import choose_filter
 from pmw.policy import Contract, Options
 from pmw.randomness import BitSource, fresh_seed, repeatable_seed
+from pmw.schedule import plan_test
+from pmw.snapshots import duals_of
 from pmw.state import PublicState, SecretState
 from pmw.store import IntentRow, Outcome, SessionStore
 from queries.errors import QueryError
@@ -109,6 +110,7 @@ class Engine:
         self._store = store
         self._data = data
         self._source: CountSource | None = None
+        self._coarse_source: CountSource | None = None
         self._intents = 0
         self._load()
 
@@ -133,13 +135,14 @@ class Engine:
         if self._interrupted:
             self._load()  # first, so that what it finishes is found among the stored answers
         known, waiting, repeats = self._sorted(asks)
+        self._keep_marks([asks[place] for place in known])
         answers: list[Answer] = []
         repeated = len(asks) - len(waiting)
         while len(answers) < len(asks):
             place = len(answers)
             if place in repeats:
                 known[place] = known[repeats[place]]
-            if place not in known:
+            while place not in known:  # a batch may end in a correction alone
                 batch = self._answer_batch([asks[waiting_place] for waiting_place in waiting[:_BATCH]])
                 known.update(zip(waiting, batch, strict=False))
                 waiting = waiting[len(batch) :]
@@ -160,16 +163,32 @@ class Engine:
             stored = self._stored_answer(ask)
             marked = ask.request_id is not None
             earlier = first.get((ask.request_id or ask.text, marked))
+            if marked and earlier is not None:
+                _require_same(ask, asks[earlier].text)
             if stored is not None:
                 known[place] = stored
+                if marked:
+                    first.setdefault((ask.request_id or "", True), place)
             elif earlier is not None and (marked or not ask.fresh):
-                _require_same(ask, asks[earlier].text)
                 repeats[place] = earlier
             else:
                 first.setdefault((ask.text, False), place)
                 first[ask.request_id or ask.text, marked] = place
                 waiting.append(place)
         return known, waiting, repeats
+
+    def _keep_marks(self, asks: Sequence[Ask]) -> None:
+        """Tie marks to the stored answers that they are about to be given, durably.
+
+        Else a request that is repeated after its question was asked afresh would get the newer answer.
+        """
+        marks = {
+            ask.request_id: query_key(ask.text)
+            for ask in asks
+            if ask.request_id is not None and self._store.answer_to_request(ask.request_id) is None
+        }
+        if marks:
+            self._store.finish(None, Outcome(marks=marks))
 
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""
@@ -191,9 +210,9 @@ class Engine:
         if not self._state.closed:
             self.save_snapshot()
             self._store.seal(None, closing_outcome(None))
-            self._state = replace(self._state, round_open=False, closed=True)
+            self._state = replace(self._state, round_open=False, queries_open=False, closed=True)
             self._secret = SecretState(None)
-            self._data = self._source = None
+            self._data = self._source = self._coarse_source = None
         self._store.scrub()
 
     def _stored_answer(self, ask: Ask) -> Answer | None:
@@ -211,10 +230,14 @@ class Engine:
         proposal = propose(self._state, [ask.query for ask in asks])
         asked = [(ask.text, ask.request_id) for ask in asks]
         if not proposal.requests:
-            answers = answers_of(proposal, BatchDraws((), None), self._state, self._state.ledger)
-            self._store.finish(None, _with_answers(Outcome(charged_before=self._charges), asked, answers))
-            return answers
+            nothing = BatchDraws((), None)
+            settled = settle(self._state, proposal, nothing, self._state.ledger)
+            rows = _with_answers(Outcome(charged_before=self._charges), asked, settled.answers)
+            self._store.finish(None, rows)
+            self._state = settled.state
+            return settled.answers
         self._table(self._state.contract)  # that it cannot be read is found out before anything is drawn
+        asked = asked[: len(proposal.queries)]  # the others ask for another kind of test
         form = proposal_form(proposal, [text for text, _ in asked])
         form["request_ids"] = [request for _, request in asked]
         self._intents += 1
@@ -226,23 +249,24 @@ class Engine:
     def _carry_out(
         self, intent: int, proposal: Proposal, asked: Sequence[tuple[str, str | None]], seed: bytes
     ) -> tuple[Answer, ...]:
-        """Draw a recorded batch, make its outcome durable, and only then correct the model."""
+        """Draw a recorded batch and make its outcome durable before the new state, or an answer, is seen."""
         state = self._state
         if state.plan is None:
             raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
-        source = self._table(state.contract)
-        draws, secret = draw_tests(proposal, state.plan.vector, self._secret, source, BitSource(seed))
+        source, coarse = self._table(state.contract), self._coarse_table()
+        draws, secret = draw_tests(proposal, state.plan, self._secret, source, BitSource(seed), coarse)
         entries = batch_entries(proposal, draws, state)
         ledger = state.ledger
         for entry in entries:
             ledger = ledger.charge(entry.charge)
-        answers = answers_of(proposal, draws, state, ledger)
-        outcome = _with_answers(batch_outcome(entries, proposal, draws, state), asked, answers)
+        settled = settle(state, proposal, draws, ledger)
+        answers = settled.answers
+        outcome = _with_answers(batch_outcome(entries, state, settled.state), asked, answers)
         outcome = replace(outcome, secrets=secret_facts(secret), charged_before=self._charges)
         self._store.finish(intent, outcome)
         self._charges += len(entries)
         self._secret = secret
-        self._state = settle(state, proposal, draws, ledger)
+        self._state = settled.state
         self._interrupted = False
         if self._state.version >= self._snapshot_version + _SNAPSHOT_EVERY:
             self.save_snapshot()
@@ -265,7 +289,7 @@ class Engine:
         if intent is not None:
             try:
                 form = json.loads(intent.proposal)
-                proposal = read_proposal(self._state.domain, form)
+                proposal = read_proposal(self._state.coarsening, form)
                 asked = list(zip(form["queries"], form["request_ids"], strict=True))
             except (ValueError, KeyError, TypeError) as error:
                 raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
@@ -282,7 +306,8 @@ class Engine:
         for entry in entries:
             ledger = ledger.charge(entry.charge)
         total = released_total(plan, draws).value
-        test = plan_query_test(contract.domain, ledger, total, contract.options)
+        coarse = choose_groups(contract, plan, draws).coarse
+        test = plan_test(contract, coarse, ledger, total)
         outcome = opening_outcome(entries, plan, draws, test)
         self._store.finish(intent.id, replace(outcome, charged_before=0))
 
@@ -295,6 +320,14 @@ class Engine:
                 raise DataError("the table differs from the one that the session was opened on")
             self._source = source
         return self._source
+
+    def _coarse_table(self) -> CountSource | None:
+        """Return the count source over groups of cells; None where nothing is grouped."""
+        coarsening = self._state.coarsening
+        if self._coarse_source is None and not coarsening.is_identity:
+            source = self._table(self._state.contract)
+            self._coarse_source = source.coarsened(coarsening.coarse, coarsening.groups)
+        return self._coarse_source
 
     def _remembered_table(self) -> Table:
         if self._data is not None:

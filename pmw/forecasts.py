@@ -7,11 +7,14 @@ those of the noise itself; of a tested question only the bound can be known befo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
 
 from pmw.error_bars import certified_half_width
-from pmw.model import NoiseLaw, half_width, noise_variance
+from pmw.model import NoiseLaw, RangeTree, half_width, leaf_variances, noise_variance, query_variance
 from pmw.noise import DiscreteLaplace
 from pmw.policy import Contract, OpeningPlan, QueryTestPlan
 from pmw.theorems import numeric_sparse_accuracy, online_pmw_accuracy
@@ -26,11 +29,17 @@ __all__ = [
     "forecast_orders",
     "forecast_textbook",
     "forecast_vector",
+    "noise_error",
     "OrderForecast",
     "TextbookForecast",
     "total_deviation",
     "VectorForecast",
+    "Width",
 ]
+
+Width: TypeAlias = Callable[[NoiseLaw, float, int], float]
+"""The half-width of an interval, in records: of the noise on each number, the sum of squared weights over the
+numbers that were measured, and how many these are."""
 
 _HALF_NORMAL = math.sqrt(2 / math.pi)  # E|x| of a standard normal
 
@@ -42,16 +51,18 @@ class AttributeForecast:
     Args:
         name: of the attribute.
         cells: its number of cells.
-        cell_deviation: standard deviation of the noise on one cell.
-        cell_error: expected |noise| of one cell.
+        levels: of the tree of ranges that it is bought as; 1 where its cells are bought.
+        cell_deviation: standard deviation of the noise on one cell; of a tree, on its noisiest.
+        cell_error: expected |noise| of one cell; of a tree, that of normal noise as wide, which is no less.
         cell_bound: half-width of one cell's interval.
-        range_error: expected |noise| of a range of half the cells.
+        range_error: expected |noise| of a range of half the cells; of a tree likewise.
         range_bound: half-width of its interval.
-        widest_bound: half-width of the interval of a question that takes all cells.
+        widest_bound: half-width of the widest interval of a question about it; of a tree, a bound on that.
     """
 
     name: str
     cells: int
+    levels: int
     cell_deviation: float
     cell_error: float
     cell_bound: float
@@ -125,19 +136,20 @@ class DeltaForecast:
         delta: 0, or 1e-9 where the plan itself has none.
         cell_bound: of one cell of the noisiest attribute; None where opening buys none.
         cell_ratio: of these bounds.
-        tested_bound: of tested questions.
+        tested_bound: of tested questions; where marginals are tested, on a typical pair of attributes. None
+            where none is tested.
         tested_ratio: of these bounds.
-        value_bound: of bought answers.
+        value_bound: of bought answers, or of a bought marginal's cell; None where nothing is to be bought.
         value_ratio: of these bounds.
     """
 
     delta: float
     cell_bound: float | None
     cell_ratio: float | None
-    tested_bound: float
-    tested_ratio: float
-    value_bound: float
-    value_ratio: float
+    tested_bound: float | None
+    tested_ratio: float | None
+    value_bound: float | None
+    value_ratio: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,26 +167,52 @@ class TextbookForecast:
     numeric_sparse_error: float | None
 
 
-def forecast_attribute(name: str, cells: int, noise: NoiseLaw, quantile: float) -> AttributeForecast:
+def forecast_attribute(
+    name: str, cells: int, noise: NoiseLaw, width: Width, *, tree: RangeTree | None = None, repeated: int = 1
+) -> AttributeForecast:
     """Return what a marginal under noise will give.
 
     Args:
         name: of the attribute.
         cells: its number of cells.
         noise: on each cell, in units.
-        quantile: how many standard deviations a sum of noises stays within, at the confidence.
+        width: of intervals.
+        tree: of ranges, with the noise on each node; None where the noise is on each cell.
+        repeated: how many measured cells sum to one of these: more than one where a wider marginal is bought.
     """
+    if tree is not None:
+        return _forecast_tree(name, tree, noise, width)
     deviation = math.sqrt(noise_variance(noise))
-    half = max(1, cells // 2)
+    half, measured = max(1, cells // 2), cells * repeated
     return AttributeForecast(
         name=name,
         cells=cells,
-        cell_deviation=deviation,
-        cell_error=_absolute_sum(noise, 1),
-        cell_bound=deviation * quantile + 1 / UNITS,
-        range_error=_absolute_sum(noise, half),
-        range_bound=deviation * math.sqrt(half) * quantile + 1 / UNITS,
-        widest_bound=deviation * math.sqrt(cells) * quantile + 1 / UNITS,
+        levels=1,
+        cell_deviation=deviation * math.sqrt(repeated),
+        cell_error=noise_error(noise, repeated),
+        cell_bound=width(noise, repeated, measured),
+        range_error=noise_error(noise, half * repeated),
+        range_bound=width(noise, half * repeated, measured),
+        widest_bound=width(noise, measured, measured),
+    )
+
+
+def _forecast_tree(name: str, tree: RangeTree, noise: NoiseLaw, width: Width) -> AttributeForecast:
+    """Return what least squares makes of a tree; a question's variance is at most that of its cells alone."""
+    deviation = math.sqrt(noise_variance(noise))
+    half = np.zeros(tree.size)
+    half[: max(1, tree.size // 2)] = 1.0
+    cell, half_range = float(leaf_variances(tree).max()), query_variance(tree, half)
+    return AttributeForecast(
+        name=name,
+        cells=tree.size,
+        levels=tree.height,
+        cell_deviation=deviation * math.sqrt(cell),
+        cell_error=deviation * math.sqrt(cell) * _HALF_NORMAL,
+        cell_bound=width(noise, cell, tree.nodes),
+        range_error=deviation * math.sqrt(half_range) * _HALF_NORMAL,
+        range_bound=width(noise, half_range, tree.nodes),
+        widest_bound=width(noise, tree.size, tree.nodes),
     )
 
 
@@ -229,7 +267,7 @@ def forecast_vector(test: QueryTestPlan, confidence: float) -> VectorForecast:
         redrawn=vector.sparse.redraw,
         bound=certified_half_width(test, test.threshold, confidence),
         value_deviation=math.sqrt(noise_variance(noise)),
-        value_error=_absolute_sum(noise, 1),
+        value_error=noise_error(noise, 1),
         value_bound=half_width(noise, confidence),
     )
 
@@ -254,7 +292,12 @@ def total_deviation(domain: Domain, plan: OpeningPlan) -> float:
     if plan.total_noise is None:
         return 0.0
     variances = [noise_variance(plan.total_noise)]
-    variances += [domain[name].size * noise_variance(noise) for name, noise in plan.marginal_noise.items()]
+    for name, noise in plan.marginal_noise.items():
+        size, tree = domain[name].size, plan.trees.get(name)
+        cells = size if tree is None else query_variance(tree, np.ones(size))
+        variances.append(cells * noise_variance(noise))
+    if plan.table_noise is not None:
+        variances.append(domain.size * noise_variance(plan.table_noise))
     return math.sqrt(1 / sum(1 / variance for variance in variances))
 
 
@@ -267,7 +310,7 @@ def _symmetric(sizes: list[int]) -> list[int]:
     return sums
 
 
-def _absolute_sum(noise: NoiseLaw, cells: int) -> float:
+def noise_error(noise: NoiseLaw, cells: int) -> float:
     """Return the expected |sum| of the noises of so many cells, in records.
 
     Gaussian: sigma sqrt(2m/pi). Laplace: a sum of m is the difference of two Gamma(m) variables, so

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pmw.accounting import PrivacyFilter
 from pmw.answers import Answer, Source, Spent
@@ -20,49 +19,60 @@ from pmw.encoding import (
     noise_form,
     opening_plan_form,
     plan_form,
+    read_cells,
     read_charge,
     read_contract,
     read_marginal,
     read_opening_plan,
     read_plan,
     read_query,
+    read_tree_measurement,
     read_units,
+    tree_form,
     units_bytes,
 )
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from pmw.ledger import Ledger, ledger_of
 from pmw.mechanism import (
-    BatchDraws,
     LedgerEntry,
     OpeningDraws,
-    Proposal,
     abandoned_entry,
+    choose_groups,
     correct,
     opening_entries,
     released_total,
     settle_opening,
 )
 from pmw.model import (
-    DenseDistribution,
-    MarginalTerm,
+    Coarsening,
+    MarginalMeasurement,
+    OneWayMeasurement,
     QueryMeasurement,
-    QueryTerm,
-    Term,
-    check_dense_size,
+    RangeTree,
+    RangeTreeMeasurement,
+    read_noise,
 )
-from pmw.planning import choose_filter
-from pmw.policy import Contract, OpeningPlan, QueryTestPlan, UpdateRule
+from pmw.planning import check_model_size, choose_filter
+from pmw.policy import Contract, OpeningPlan, TestPlan, UpdateRule
+from pmw.snapshots import SnapshotTerms, read_snapshot
 from pmw.sparse_vector import NoisyThreshold
-from pmw.state import PublicState, SecretState
+from pmw.state import Bought, Certificate, PublicState, SecretState
 from pmw.status import History
-from pmw.store import IntentRow, LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
+from pmw.store import (
+    CertificateRow,
+    IntentRow,
+    LedgerRow,
+    MeasurementRow,
+    Outcome,
+    SessionStore,
+    StoredAnswer,
+)
 from queries.linear import LinearQuery
 
 __all__ = [
     "answer_row",
     "batch_outcome",
     "closing_outcome",
-    "duals_of",
     "first_facts",
     "ledger_rows",
     "load_contract",
@@ -74,10 +84,12 @@ __all__ = [
     "opening_outcome",
     "query_key",
     "read_answer",
+    "read_certificate",
     "read_entries",
     "read_measured",
     "read_opening",
     "secret_facts",
+    "tree_text",
 ]
 
 _MOST_POINTS = 2000  # of a history
@@ -111,30 +123,43 @@ def opening_outcome(
     total_noise = None if plan.total_noise is None else noise_form(plan.total_noise)
     rows = [
         MeasurementRow("total", "[]", units_bytes(np.array([draws.total_units])), dumps(total_noise)),
-        *(
-            MeasurementRow(
-                "marginal",
-                dumps(list(marginal.scope)),
-                units_bytes(marginal.units),
-                dumps(noise_form(marginal.noise)),
-            )
-            for marginal in draws.marginals
-        ),
+        *(_one_way_row(measurement) for measurement in draws.marginals),
     ]
     return Outcome(ledger=ledger_rows(entries), measurements=rows, meta={"test_plan": dumps(plan_form(test))})
 
 
-def batch_outcome(
-    entries: Sequence[LedgerEntry], proposal: Proposal, draws: BatchDraws, state: PublicState
-) -> Outcome:
-    """Return the rows of a batch's charges and of the measurement that it bought, if any."""
-    rows = []
-    if draws.released is not None and state.plan is not None:
-        request = proposal.requests[len(draws.outcomes) - 1]
-        units = np.array([draws.released, request.model_units])
-        noise = dumps(noise_form(state.plan.vector.value_noise))
-        rows.append(MeasurementRow("query", dumps(request.query.to_dict()), units_bytes(units), noise))
-    return Outcome(ledger=ledger_rows(entries), measurements=rows)
+def _one_way_row(measurement: OneWayMeasurement) -> MeasurementRow:
+    kind, what = "marginal", dumps(list(measurement.scope))
+    if isinstance(measurement, RangeTreeMeasurement):
+        kind, what = "range tree", tree_text(measurement.scope[0], measurement.tree)
+    return MeasurementRow(kind, what, units_bytes(measurement.units), dumps(noise_form(measurement.noise)))
+
+
+def tree_text(name: str, tree: RangeTree) -> str:
+    """Return what the row of a range tree over an attribute says of it."""
+    return dumps({"attribute": name, **tree_form(tree)})
+
+
+def batch_outcome(entries: Sequence[LedgerEntry], before: PublicState, after: PublicState) -> Outcome:
+    """Return the rows of a batch's charges, of what it bought, if anything, and of what it certified."""
+    held = before.certificates
+    return Outcome(
+        ledger=ledger_rows(entries),
+        measurements=[_bought_row(one) for one in after.measured[len(before.measured) :]],
+        certificates=[
+            CertificateRow(dumps(list(scope)), one.version, one.threshold, units_bytes(one.units))
+            for scope, one in after.certificates.items()
+            if held.get(scope) is not one
+        ],
+    )
+
+
+def _bought_row(measurement: Bought) -> MeasurementRow:
+    noise = dumps(noise_form(measurement.noise))
+    if isinstance(measurement, QueryMeasurement):
+        units = np.array([measurement.units, measurement.model_units])
+        return MeasurementRow("query", dumps(measurement.query.to_dict()), units_bytes(units), noise)
+    return MeasurementRow("bought", dumps(list(measurement.scope)), units_bytes(measurement.units), noise)
 
 
 def closing_outcome(intent: IntentRow | None) -> Outcome:
@@ -161,10 +186,12 @@ def ledger_rows(entries: Sequence[LedgerEntry]) -> list[LedgerRow]:
 
 
 def secret_facts(secret: SecretState) -> dict[str, bytes | None]:
-    """Return the threshold noise as a secret fact; None wipes it."""
-    if secret.noisy is None:
-        return {"threshold": None}
-    return {"threshold": dumps([secret.noisy.upper, secret.noisy.lower]).encode()}
+    """Return the threshold noise as secret facts; None wipes it."""
+    return {"threshold": _noisy_fact(secret.noisy), "query_threshold": _noisy_fact(secret.queries)}
+
+
+def _noisy_fact(noisy: NoisyThreshold | None) -> bytes | None:
+    return None if noisy is None else dumps([noisy.upper, noisy.lower]).encode()
 
 
 def answer_row(answer: Answer, text: str, request_id: str | None) -> StoredAnswer:
@@ -210,11 +237,11 @@ def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
         BudgetError: the domain is too large for the model.
     """
     contract = read_contract(_fact(store, "contract"))
-    check_dense_size(contract.domain)
+    check_model_size(contract.domain, contract.options)
     return contract, read_opening_plan(_fact(store, "opening_plan"))
 
 
-def load_plan(store: SessionStore) -> QueryTestPlan | None:
+def load_plan(store: SessionStore) -> TestPlan | None:
     """Return the plan that was made when the opening was finished; None where nothing was left for tests."""
     return read_plan(_fact(store, "test_plan"))
 
@@ -228,7 +255,8 @@ def load_ledger(store: SessionStore) -> Ledger:
     contract, _ = load_contract(store)
     empty = choose_filter(contract.domain, contract.budget, contract.options)
     try:
-        return ledger_of(contract.budget, empty, read_entries(store))
+        kind = contract.options.chosen_sparse_vector(empty.composition)
+        return ledger_of(contract.budget, empty, read_entries(store), kind)
     except (ValueError, ZeroDivisionError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 
@@ -245,18 +273,30 @@ def read_entries(store: SessionStore) -> list[LedgerEntry]:
 
 def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningDraws:
     """Return what opening released, of the rows of all measurements."""
-    marginals = [
-        read_marginal(contract.domain, json.loads(row.what), row.units, json.loads(row.noise))
-        for row in rows
-        if row.kind == "marginal"
-    ]
+    marginals: list[OneWayMeasurement] = []
+    for row in rows:
+        if row.kind in ("marginal", "range tree"):
+            what, noise = json.loads(row.what), json.loads(row.noise)
+            if row.kind == "marginal":
+                marginals.append(read_marginal(contract.domain, what, row.units, noise))
+            else:
+                marginals.append(read_tree_measurement(what, row.units, noise))
     (total,) = (row for row in rows if row.kind == "total")
     return OpeningDraws(int(read_units(total.units)[0]), tuple(marginals))
 
 
-def read_measured(contract: Contract, row: MeasurementRow) -> QueryMeasurement:
-    """Return the measured query of a row."""
-    return read_query(contract.domain, json.loads(row.what), row.units, json.loads(row.noise))
+def read_measured(coarsening: Coarsening, row: MeasurementRow) -> Bought:
+    """Return what a row says was bought: a question, or a marginal over declared cells or groups."""
+    what, noise = json.loads(row.what), json.loads(row.noise)
+    if row.kind == "bought":
+        return MarginalMeasurement(tuple(what), read_cells(coarsening, what, row.units), read_noise(noise))
+    return read_query(coarsening.fine, what, row.units, noise)
+
+
+def read_certificate(coarsening: Coarsening, row: CertificateRow) -> Certificate:
+    """Return the certificate of a row."""
+    scope = tuple(json.loads(row.scope))
+    return Certificate(scope, row.version, row.threshold, read_cells(coarsening, scope, row.units))
 
 
 def load_history(store: SessionStore) -> History:
@@ -270,9 +310,12 @@ def load_history(store: SessionStore) -> History:
 
 
 def load_secret(store: SessionStore) -> SecretState:
-    """Return the threshold noise of the open round."""
-    raw = store.secret("threshold")
-    return SecretState(None if raw is None else NoisyThreshold(*json.loads(raw)))
+    """Return the threshold noise of the open rounds."""
+    return SecretState(*(_read_noisy(store.secret(name)) for name in ("threshold", "query_threshold")))
+
+
+def _read_noisy(raw: bytes | None) -> NoisyThreshold | None:
+    return None if raw is None else NoisyThreshold(*json.loads(raw))
 
 
 def load_state(store: SessionStore) -> PublicState:
@@ -291,27 +334,33 @@ def load_state(store: SessionStore) -> PublicState:
     try:
         draws = read_opening(contract, rows)
         ledger = _read_ledger(store, contract)
-        measured = [read_measured(contract, row) for row in rows if row.kind == "query"]
+        coarsening = choose_groups(contract, plan, draws)
+        measured = [read_measured(coarsening, row) for row in rows if row.kind in ("query", "bought")]
+        certificates = [read_certificate(coarsening, row) for row in store.certificates()]
     except BudgetExhaustedError:
         raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
     except (ValueError, KeyError, TypeError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-    model, version = _from_snapshot(store, contract, released_total(plan, draws).value, draws, measured)
-    state = settle_opening(contract, plan, draws, ledger, load_plan(store), model)
-    state = replace(state, measured=tuple(measured[:version]))
-    for measurement in measured[version:]:
+    total = released_total(plan, draws).value
+    found = None
+    stored = store.snapshot()
+    if stored is not None and contract.options.update is not UpdateRule.STEP:
+        # Single steps are taken again: to the last bit, their model depends on their order.
+        found = read_snapshot(*stored, contract, SnapshotTerms(coarsening, draws.marginals, measured, total))
+    fitted = None if found is None else (found.model, found.pace)
+    state = settle_opening(contract, plan, draws, ledger, load_plan(store), fitted)
+    if found is not None:
+        state = replace(state, measured=tuple(measured[: found.version]), beside=found.beside)
+    for measurement in measured[len(state.measured) :]:
         state = correct(state, measurement)
-    closed = store.meta("closed") is not None
-    return replace(state, round_open=store.secret("threshold") is not None, closed=closed)
-
-
-def duals_of(state: PublicState) -> NDArray[np.float64]:
-    """Return the model's dual numbers in the order of its terms, for a snapshot: float64, shape (k,)."""
-    parts = [
-        term.duals.reshape(-1) if isinstance(term, MarginalTerm) else np.array([term.dual])
-        for term in state.model.terms
-    ]
-    return np.concatenate([np.empty(0), *parts])
+    return replace(
+        state,
+        round_open=store.secret("threshold") is not None,
+        queries_open=store.secret("query_threshold") is not None,
+        closed=store.meta("closed") is not None,
+        certificates={one.scope: one for one in certificates},
+        asked=store.answer_count(),
+    )
 
 
 def _fact(store: SessionStore, key: str) -> Any:
@@ -326,27 +375,3 @@ def _read_ledger(store: SessionStore, contract: Contract) -> PrivacyFilter:
     for entry in read_entries(store):
         ledger = ledger.charge(entry.charge)
     return ledger
-
-
-def _from_snapshot(
-    store: SessionStore,
-    contract: Contract,
-    total: float,
-    draws: OpeningDraws,
-    measured: Sequence[QueryMeasurement],
-) -> tuple[DenseDistribution | None, int]:
-    """Return the model of the newest usable snapshot and its version; without one, None and 0."""
-    found = store.snapshot()
-    if found is None or contract.options.update is UpdateRule.STEP:
-        return None, 0  # single steps are taken again: to the last bit, their model depends on their order
-    version, duals = found
-    cells = sum(marginal.units.size for marginal in draws.marginals)
-    if version > len(measured) or len(duals) != cells + version:
-        return None, 0
-    terms: list[Term] = []
-    for marginal in draws.marginals:
-        size = marginal.units.size
-        terms.append(MarginalTerm(marginal.scope, duals[:size].reshape(marginal.units.shape)))
-        duals = duals[size:]
-    terms += [QueryTerm(row.query, float(dual)) for row, dual in zip(measured, duals, strict=False)]
-    return DenseDistribution.of_terms(contract.domain, total, terms), version

@@ -11,6 +11,7 @@ from pmw.accounting import PrivacyFilter
 from pmw.markup import html_table
 from pmw.mechanism import LedgerEntry
 from pmw.privacy import Budget, Composition
+from pmw.sparse_vector import SparseVectorKind
 
 __all__ = [
     "Ledger",
@@ -32,6 +33,7 @@ class LedgerLine:
         price: what it took from the cap, exactly: rho under zCDP, else epsilon.
         share: price as a part of the cap.
         running_share: all prices so far as a part of the cap.
+        theorem: what the price rests on.
     """
 
     number: int
@@ -41,6 +43,7 @@ class LedgerLine:
     price: Fraction
     share: float
     running_share: float
+    theorem: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON; ``exact`` is the price as a fraction."""
@@ -53,6 +56,7 @@ class LedgerLine:
             "share": self.share,
             "running_share": self.running_share,
             "exact": str(self.price),
+            "theorem": self.theorem,
         }
 
 
@@ -125,22 +129,59 @@ def ledger_cells(ledger: Ledger) -> list[tuple[str, ...]]:
     return rows
 
 
-def ledger_of(budget: Budget, budget_filter: PrivacyFilter, entries: Sequence[LedgerEntry]) -> Ledger:
+def ledger_of(
+    budget: Budget,
+    budget_filter: PrivacyFilter,
+    entries: Sequence[LedgerEntry],
+    kind: SparseVectorKind | None = None,
+) -> Ledger:
     """Return charges as a ledger, whether or not they fit under the cap.
 
     Args:
         budget: the guarantee.
         budget_filter: the filter that they were charged to; what it has spent is not looked at.
         entries: the charges, in order.
+        kind: the sparse vector of the tests; None where there is none.
 
     Raises:
         BudgetError: an event is not pure and epsilons are added.
     """
-    cap, spent = budget_filter.cap, Fraction(0)
+    cap, spent, tested = budget_filter.cap, Fraction(0), False  # what opening buys comes before any test
     lines = []
     for number, entry in enumerate(entries, start=1):
         price = budget_filter.price(entry.charge)
         spent += price
         shares = (float(price / cap), float(spent / cap))
-        lines.append(LedgerLine(number, entry.event, entry.label, entry.charge.epsilon, price, *shares))
+        tested = tested or entry.event.startswith("sparse vector")
+        theorem = _theorem(entry, kind if tested else None, budget_filter.composition)
+        lines.append(
+            LedgerLine(number, entry.event, entry.label, entry.charge.epsilon, price, *shares, theorem)
+        )
     return Ledger(budget, budget_filter.composition, cap, tuple(lines))
+
+
+_NOISE = {
+    Composition.PURE: "discrete Laplace noise: Ghosh, Roughgarden and Sundararajan (2012)",
+    Composition.ZCDP: "discrete Gaussian noise: Canonne, Kamath and Steinke (2020), Theorem 4",
+}
+_SELECTION = {
+    Composition.PURE: "exponential mechanism: McSherry and Talwar (2007)",
+    Composition.ZCDP: "exponential mechanism: Cesar and Rogers (2021), bounded range",
+}
+_BOUGHT = ("marginal", "measurement")  # at a positive, where that is paid for as it comes
+
+
+def _theorem(entry: LedgerEntry, kind: SparseVectorKind | None, composition: Composition) -> str:
+    """Return what the price of an event rests on, besides the filter that adds the prices up."""
+    if entry.event == "abandoned batch":
+        return "what was reserved, whole"
+    if entry.event == "loan":
+        return "concurrent composition: Vadhan and Zhang (2023)"
+    if entry.event == "selection":
+        return _SELECTION[composition]
+    tests = "" if kind is None else f"tests: {kind.theorem}"
+    if entry.event.startswith("sparse vector"):
+        return tests
+    noise = _NOISE[composition]
+    at_positive = kind is not None and not kind.redraw and (kind.is_sech2 or composition is Composition.PURE)
+    return f"{noise}; {tests}" if entry.event in _BOUGHT and at_positive else noise

@@ -1,17 +1,25 @@
-"""The session lock: one writing process at a time."""
+"""The session lock: one writing process at a time, and the others wait for their turn."""
 
 from __future__ import annotations
 
 import fcntl
+import math
 import os
+import time
+import weakref
 from pathlib import Path
 from typing import IO
 
-from pmw.errors import SessionLockedError, StoreError
+from pmw.errors import SessionError, SessionLockedError, StoreError
+from pmw.mounts import refuse_shared
 
 __all__ = [
     "SessionLock",
 ]
+
+_FIRST_PAUSE = 0.001  # seconds between the first two tries; it doubles
+_LONGEST_PAUSE = 0.05
+_HELD: weakref.WeakSet[SessionLock] = weakref.WeakSet()
 
 
 class SessionLock:
@@ -22,33 +30,71 @@ class SessionLock:
 
     Args:
         path: the session file, which need not exist.
+        wait: seconds that another holder is waited for; 0 for none. Who tries first after it ended is next.
 
     Raises:
-        SessionLockedError: another process holds it.
-        StoreError: the lock file cannot be made.
+        SessionError: the time to wait is not a number of seconds.
+        SessionLockedError: another process, or another session of this one, held it all that time.
+        StoreError: the lock file cannot be made, or it would lie on a network file system.
+
+    Privacy: how long one waits tells how long others use the session: no more than asking again and again.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, wait: float = 0) -> None:
+        if not (math.isfinite(wait) and wait >= 0):
+            raise SessionError(f"expected 0 or more seconds to wait, got {wait}")
+        refuse_shared(path)
         target = Path(os.path.realpath(path))
-        lock_path = target.with_name(target.name + "-lock")
+        self._path = target.with_name(target.name + "-lock")
+        self._name = str(path)
         self._file: IO[bytes] | None = None
+        end, pause = time.monotonic() + wait, _FIRST_PAUSE
+        while not self._taken():
+            left = end - time.monotonic()
+            if left <= 0:
+                raise SessionLockedError(
+                    f"{path}: another process is using the session; wait for it to end, then try again"
+                )
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _taken(self) -> bool:
+        """Try once to take the lock, and tell whether it was free."""
         try:
-            descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
             os.fchmod(descriptor, 0o600)
         except OSError as error:
-            raise StoreError(f"{path}-lock: the lock file cannot be made: {error.strerror}") from None
+            raise StoreError(f"{self._name}-lock: the lock file cannot be made: {error.strerror}") from None
         file = os.fdopen(descriptor, "r+b")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.close()
-            raise SessionLockedError(
-                f"{path}: another process is using the session; wait for it to end, then try again"
-            ) from None
+            return False
+        if not self._is_there(file):  # deleted while it was waited for: the lock of nothing
+            file.close()
+            return False
         self._file = file
+        _HELD.add(self)
+        return True
+
+    def _is_there(self, file: IO[bytes]) -> bool:
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), os.stat(self._path))
+        except FileNotFoundError:
+            return False
 
     def release(self) -> None:
         """Let another process have the session."""
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _let_go_in_child() -> None:
+    """Close the descriptors that a fork copied: the lock is the parent's, and ends with the parent."""
+    for lock in list(_HELD):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)

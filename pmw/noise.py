@@ -27,10 +27,13 @@ from pmw.errors import NoiseError
 from pmw.randomness import BitSource
 
 __all__ = [
+    "bernoulli_exp",
+    "bernoulli_exp_array",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Distribution",
     "Geometric",
+    "uniform_array_below",
     "uniform_below",
 ]
 
@@ -84,10 +87,10 @@ class Geometric:
         high, low = self.scale.numerator, self.scale.denominator
         while True:
             remainder = uniform_below(high, bits)
-            if _bernoulli_exp(remainder, high, bits):
+            if bernoulli_exp(remainder, high, bits):
                 break
         whole = 0
-        while _bernoulli_exp(1, 1, bits):
+        while bernoulli_exp(1, 1, bits):
             whole += 1
         return (remainder + high * whole) // low
 
@@ -97,7 +100,7 @@ class Geometric:
         remainder = _accepted(
             count,
             bits,
-            lambda size: _uniform_array(high, size, bits),
+            lambda size: uniform_array_below(high, size, bits),
             lambda draws: _exp_coins(draws, high, bits),
         )
         return (remainder + high * _geometric_e(count, bits)) // low
@@ -177,7 +180,7 @@ class DiscreteGaussian:
         while True:
             draw = proposal.sample(bits)
             distance = abs(abs(draw) * low - high)
-            if _bernoulli_exp(distance * distance, 2 * high * high, bits):
+            if bernoulli_exp(distance * distance, 2 * high * high, bits):
                 return draw
 
     def sample_array(self, bits: BitSource, count: int) -> NDArray[np.int64]:
@@ -231,7 +234,7 @@ def uniform_below(bound: int, bits: BitSource) -> int:
             return draw
 
 
-def _bernoulli_exp(numerator: int, denominator: int, bits: BitSource) -> bool:
+def bernoulli_exp(numerator: int, denominator: int, bits: BitSource) -> bool:
     """Return True with probability e^(-numerator/denominator), for any non-negative fraction."""
     whole, rest = divmod(numerator, denominator)
     for _ in range(whole):
@@ -259,6 +262,22 @@ class _Coins(Protocol):
     def __call__(self, draws: NDArray[np.int64], /) -> NDArray[np.bool_]: ...
 
 
+def bernoulli_exp_array(
+    numerators: NDArray[np.int64], denominator: int, bits: BitSource
+) -> NDArray[np.bool_]:
+    """Return True with probability e^(-numerator/denominator) each, for non-negative numerators.
+
+    Args:
+        numerators: int64, shape (n,).
+        denominator: at most 2^50.
+        bits: source of the coins.
+    """
+    whole, rest = np.divmod(numerators, denominator)
+    kept = _exp_coins(rest, denominator, bits)
+    _keep_heads(kept, whole, lambda rows: _exp_coins(np.ones(len(rows), dtype=np.int64), 1, bits))
+    return kept
+
+
 def _accepted(count: int, bits: BitSource, draw: _Draw, accept: _Coins) -> NDArray[np.int64]:
     """Return ``count`` draws that passed their coins, drawing again where they did not."""
     result = np.empty(count, dtype=np.int64)
@@ -271,7 +290,7 @@ def _accepted(count: int, bits: BitSource, draw: _Draw, accept: _Coins) -> NDArr
     return result
 
 
-def _uniform_array(bound: int, count: int, bits: BitSource) -> NDArray[np.int64]:
+def uniform_array_below(bound: int, count: int, bits: BitSource) -> NDArray[np.int64]:
     """Draw uniform integers in 0..bound-1, bound up to 2^62."""
     shift = np.uint64(64 - max(1, (bound - 1).bit_length()))
     result = np.empty(count, dtype=np.int64)
@@ -294,7 +313,7 @@ def _exp_coins(numerators: NDArray[np.int64], denominator: int, bits: BitSource)
     active = np.arange(len(numerators))
     k = 1
     while len(active):
-        heads = _uniform_array(denominator * k, len(active), bits) < numerators[active]
+        heads = uniform_array_below(denominator * k, len(active), bits) < numerators[active]
         active = active[heads]
         odd[active] ^= True
         k += 1
@@ -344,8 +363,8 @@ def _exp_half_square(rests: NDArray[np.int64], high: int, bits: BitSource) -> ND
     k = 1
     while len(active):
         for _ in range(2):
-            active = active[_uniform_array(high, len(active), bits) < rests[active]]
-        active = active[_uniform_array(2 * k, len(active), bits) == 0]
+            active = active[uniform_array_below(high, len(active), bits) < rests[active]]
+        active = active[uniform_array_below(2 * k, len(active), bits) == 0]
         odd[active] ^= True
         k += 1
     return odd

@@ -6,35 +6,45 @@ released total. Scales are rounded up and shares down, so that what is charged n
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 
 from pmw.accounting import PrivacyFilter, open_filter
+from pmw.comparison_scales import query_statistic, scaled_test
 from pmw.errors import BudgetError, NoiseError
-from pmw.model.measurement import NoiseLaw
-from pmw.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.policy import Opening, OpeningPlan, Options, QueryTestPlan
-from pmw.privacy import RHO_GRID, Budget, Composition, NeighboringRelation
-from pmw.sparse_vector import NumericSparse, Sides, Sparse, ThresholdTest
-from queries.domain import Domain
+from pmw.model import NoiseLaw, RangeTree, check_dense_size, mean_range_variance
+from pmw.noise_scales import calibrated_noise, floor_price, l1_sensitivity, query_sensitivity
+from pmw.policy import ModelKind, Opening, OpeningPlan, Options, QueryTestPlan, TestKind
+from pmw.privacy import Budget, Composition, NeighboringRelation
+from pmw.sparse_vector import NumericSparse, Sides, Sparse
+from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.linear import UNITS
 
 __all__ = [
+    "buys_table",
+    "check_model_size",
     "check_neighbors",
     "choose_filter",
-    "l1_sensitivity",
-    "l2_squared_sensitivity",
+    "choose_tree",
+    "opening_share",
     "plan_opening",
     "plan_query_test",
-    "query_sensitivity",
+    "plan_query_tier",
 ]
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
 # flat around them (docs/algorithm.md).
 TOTAL_SHARE = Fraction(1, 100)
-OPENING_SHARE = Fraction(10, 100)
+MARGINAL_TOTAL_SHARE = Fraction(3, 100)  # its noise is in every answer, and soon outweighs others
+OPENING_SHARE = Fraction(10, 100)  # of the one-attribute marginals, where all attributes are short
+MARGINAL_OPENING_SHARE = Fraction(8, 100)  # the same, where whole marginals are bought later
+TREE_SHARE = Fraction(4, 100)  # more for each attribute that is bought as a tree of ranges
+LARGEST_OPENING_SHARE = Fraction(25, 100)
 VALUE_SHARE = Fraction(15, 100)  # of what is left after opening, for released values; the rest is for tests
+_WIDEST_LEVEL = 16  # nodes of a tree's widest level, at most
+_LARGEST_TABLE = 2**16  # cells of a table that is bought whole
 _BETA = 0.05  # failure probability in the split between threshold and test noise
 
 
@@ -54,27 +64,16 @@ def check_neighbors(domain: Domain, options: Options) -> None:
             )
 
 
-def query_sensitivity(options: Options) -> int:
-    """Return how much one person changes a query's answer, in units: weights lie in [0, 1]."""
-    return options.records_per_person * UNITS
+def check_model_size(domain: Domain, options: Options) -> None:
+    """Refuse a domain that the model cannot hold, before anything is allocated or spent.
 
+    A graphical model holds any domain, so only one that must be dense is refused.
 
-def l1_sensitivity(options: Options) -> int:
-    """Return how much one person changes a marginal in L1, in units.
-
-    Under replace-one a record leaves one cell and enters another.
+    Raises:
+        BudgetError: the domain has too many cells for a dense model, which the options ask for.
     """
-    moves = 1 if options.neighboring_relation is NeighboringRelation.ADD_REMOVE else 2
-    return moves * options.records_per_person * UNITS
-
-
-def l2_squared_sensitivity(options: Options) -> Fraction:
-    """Return the square of how much one person changes a marginal in L2, in squared units.
-
-    A person's k records may share a cell: k^2 under add/remove, 2 k^2 under replace-one.
-    """
-    moves = 1 if options.neighboring_relation is NeighboringRelation.ADD_REMOVE else 2
-    return Fraction(moves * (options.records_per_person * UNITS) ** 2)
+    if options.test is TestKind.QUERY or options.model is ModelKind.DENSE:
+        check_dense_size(domain)
 
 
 def choose_filter(domain: Domain, budget: Budget, options: Options) -> PrivacyFilter:
@@ -93,33 +92,107 @@ def choose_filter(domain: Domain, budget: Budget, options: Options) -> PrivacyFi
     zcdp = open_filter(budget, Composition.ZCDP)
     bought = len(domain) if options.opening is Opening.ONE_WAY else 0
     events = 1 + bought + 2 * (options.update_limit or 2 * bought + 20)
+    if bought and options.test is TestKind.MARGINAL and (bought == 1 or buys_table(domain)):
+        events = 2  # the number of records, and the table or the one attribute
     gaussian = math.sqrt(events / (2 * float(zcdp.cap)))
     laplace = math.sqrt(2) * events / float(budget.epsilon)
     return open_filter(budget, Composition.PURE) if laplace < gaussian else zcdp
 
 
-def plan_opening(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> OpeningPlan:
+def plan_opening(
+    domain: Domain, budget_filter: PrivacyFilter, options: Options, *, share: Fraction | None = None
+) -> OpeningPlan:
     """Return the noise of the opening measurements.
 
-    The attributes share OPENING_SHARE in proportion to the cube root of their cells, which minimises the
-    summed standard deviation of their ranges (sd ~ sqrt(cells/share)).
+    The attributes share ``opening_share`` in proportion to the cube root of v, the variance of their ranges
+    at a fixed price, which minimises the summed standard deviation of ranges (sd ~ sqrt(v/share)): v is the
+    number of cells, times the tree's ``mean_range_variance`` and its number of levels (under pure accounting
+    their square).
+
+    Args:
+        domain: the declared attributes.
+        budget_filter: with nothing spent.
+        options: the custodian's choices.
+        share: of the cap, for the attributes where all of them are short; None for the usual one.
 
     Raises:
         BudgetError: the budget is too small for any measurement.
     """
+    marginal = options.test is TestKind.MARGINAL
+    if share is None:
+        share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE
+        if marginal and len(domain) == 1:  # there will be nothing else to buy
+            share = 1 - TOTAL_SHARE
     private_total = options.neighboring_relation is NeighboringRelation.ADD_REMOVE
-    total_noise = _noise(budget_filter, TOTAL_SHARE, options) if private_total else None
+    table = marginal and options.opening is not Opening.NONE and buys_table(domain)
+    little = table or len(domain) == 1
+    total_share = MARGINAL_TOTAL_SHARE if marginal and not little else TOTAL_SHARE
+    total_noise = _noise(budget_filter, total_share, options) if private_total else None
+    if table:  # nothing else is ever bought
+        return OpeningPlan(total_noise, {}, {}, _noise(budget_filter, 1 - total_share, options))
     if options.opening is Opening.NONE:
         return OpeningPlan(total_noise, {})
-    weights = [Fraction(round(1000 * attribute.size ** (1 / 3))) for attribute in domain]
-    shares = [OPENING_SHARE * weight / sum(weights) for weight in weights]
-    return OpeningPlan(
-        total_noise,
-        {
-            attribute.name: _noise(budget_filter, share, options)
-            for attribute, share in zip(domain, shares, strict=True)
-        },
-    )
+    composition = budget_filter.composition
+    chosen = {attribute.name: choose_tree(attribute, composition) for attribute in domain}
+    trees = {name: tree for name, tree in chosen.items() if tree is not None}
+    plan = OpeningPlan(total_noise, {}, trees)
+    weights = {}
+    for attribute in domain:
+        spread = _spread(attribute, chosen[attribute.name], composition)
+        weights[attribute.name] = Fraction(round(1000 * math.cbrt(spread)))
+    per_weight = opening_share(len(trees), share) / sum(weights.values())
+    for name, weight in weights.items():
+        plan.marginal_noise[name] = _noise(budget_filter, per_weight * weight / plan.levels(name), options)
+    return plan
+
+
+def buys_table(domain: Domain) -> bool:
+    """Tell whether the whole table is bought at opening: it is hardly larger than its pairs of attributes.
+
+    One table with all of the budget then answers everything with less noise than its parts would. A table of
+    more than 65,536 cells, such as one of two long attributes, is not: ranges of so many cells sum too much
+    noise, and each cell is a draw.
+    """
+    if len(domain) < 2 or domain.size > _LARGEST_TABLE:
+        return False
+    pairs = sum(math.prod(pair) for pair in itertools.combinations(domain.shape, 2))
+    return domain.size <= 2 * pairs
+
+
+def opening_share(trees: int, short: Fraction = OPENING_SHARE) -> Fraction:
+    """Return the share of the budget for the one-attribute marginals, so many of them trees of ranges.
+
+    Args:
+        trees: number of attributes that are bought as trees.
+        short: the share where there are none.
+    """
+    return min(short + trees * TREE_SHARE, max(short, LARGEST_OPENING_SHARE))
+
+
+def choose_tree(attribute: Attribute, composition: Composition) -> RangeTree | None:
+    """Return the tree of ranges that an attribute is bought as, or None where its cells are bought.
+
+    Ordered attributes of more than 24 cells are bought as trees of branching 4 (where epsilons add, which
+    makes a level dearer: more than 64 cells, branching 8), of so many levels that the widest has at most 16
+    nodes. Chosen by the error of random ranges on a census table (docs/algorithm.md): up to about 20 cells a
+    marginal is as good, and around these branchings the error is flat.
+    """
+    longest, branching = (24, 4) if composition is Composition.ZCDP else (64, 8)
+    cells = attribute.base_size
+    if isinstance(attribute, CategoricalAttribute) or cells <= longest:
+        return None
+    height = 1
+    while -(-cells // branching ** (height - 1)) > _WIDEST_LEVEL:
+        height += 1
+    return RangeTree(cells, attribute.size - cells, branching, height)
+
+
+def _spread(attribute: Attribute, tree: RangeTree | None, composition: Composition) -> float:
+    """Return the variance of an attribute's ranges at a fixed price, in those of a marginal's cells."""
+    if tree is None:
+        return float(attribute.size)
+    dearer = tree.height if composition is Composition.ZCDP else tree.height**2
+    return attribute.size * mean_range_variance(tree) * dearer
 
 
 def plan_query_test(
@@ -182,88 +255,34 @@ def _choose_update_limit(domain: Domain, budget_filter: PrivacyFilter, total: fl
     return max(1, min(round(9 * math.cbrt(best)), options.expected_queries))
 
 
-@dataclass(frozen=True, slots=True)
-class _Prices:
-    """What the tests and each value of a vector may cost, in the filter's own measure."""
-
-    tests: Fraction  # the whole vector of tests
-    value: Fraction  # one released value
+def plan_query_tier(
+    budget_filter: PrivacyFilter, share: Fraction, limit: int, options: Options
+) -> QueryTestPlan | None:
+    """Return the test of single questions beside a test of marginals, for a share of what is left."""
+    cap = floor_price(share * budget_filter.remaining)
+    if cap <= 0:
+        return None
+    try:
+        vector = _vector(replace(budget_filter, cap=cap, spent=Fraction(0)), limit, options)
+    except NoiseError:
+        return None
+    return QueryTestPlan(vector, math.ceil(_threshold(vector.sparse, options)), 1.0)
 
 
 def _vector(budget_filter: PrivacyFilter, limit: int, options: Options) -> NumericSparse:
     left = budget_filter.remaining
-    zcdp = budget_filter.composition is Composition.ZCDP
-    value = _floor(VALUE_SHARE * left / limit)
-    prices = _Prices(left - limit * value, value)
-    redraw = zcdp if options.redraw is None else options.redraw
-    test = _test(prices.tests, limit, zcdp=zcdp, redraw=redraw, options=options)
-    noise = _calibrated(
-        budget_filter.composition, prices.value, query_sensitivity(options), options, one=True
-    )
-    return NumericSparse(Sparse(test, limit, redraw), noise)
-
-
-def _test(tests: Fraction, limit: int, *, zcdp: bool, redraw: bool, options: Options) -> ThresholdTest:
-    """Return the comparison with the narrowest band of error that the price of the tests allows.
-
-    With b1 = Delta/epsilon1, b = m p Delta/epsilon2 and p positives per threshold draw, the half-width
-    (b ln(2K/beta) + b1 ln(2/beta))/2 is least where epsilon1 : epsilon2 is
-    sqrt(ln(2/beta)) : sqrt(m p ln(2K/beta)).
-    """
-    per_draw = 1 if redraw else limit
-    price = _floor(tests / limit) if redraw else tests
-    epsilon = _sqrt_down(2 * price) if zcdp else price
-    if epsilon <= 0:
-        raise NoiseError("expected a positive budget for tests, got none")
-    sides = options.chosen_sides
-    monotone = sides is Sides.TWO_THRESHOLDS
-    factor = (1 if monotone else 2) * per_draw
-    kept = math.sqrt(math.log(2 / _BETA))
-    fresh = math.sqrt(factor * math.log(2 * options.expected_queries / _BETA))
-    threshold_epsilon = epsilon * Fraction(round(2**20 * kept / (kept + fresh)), 2**20)
-    sensitivity = query_sensitivity(options)
-    return ThresholdTest(
-        options.test_noise,
-        sides,
-        sensitivity,
-        monotone,
-        Fraction(math.ceil(sensitivity / threshold_epsilon)),
-        Fraction(math.ceil(factor * sensitivity / (epsilon - threshold_epsilon))),
-    )
+    value = floor_price(VALUE_SHARE * left / limit)
+    composition = budget_filter.composition
+    kind = options.chosen_sparse_vector(composition)
+    test = scaled_test(left - limit * value, limit, query_statistic(options), kind, composition)
+    noise = calibrated_noise(composition, value, query_sensitivity(options), options, one=True)
+    return NumericSparse(Sparse(test, limit, kind.redraw), noise)
 
 
 def _noise(budget_filter: PrivacyFilter, share: Fraction, options: Options) -> NoiseLaw:
-    """Return the noise of a marginal that costs a share of the cap."""
+    """Return the noise of a marginal, or of a level of a tree, that costs a share of the cap."""
     try:
-        price = _floor(share * budget_filter.cap)
-        return _calibrated(budget_filter.composition, price, l1_sensitivity(options), options, one=False)
+        price = floor_price(share * budget_filter.cap)
+        return calibrated_noise(budget_filter.composition, price, l1_sensitivity(options), options, one=False)
     except NoiseError:
         raise BudgetError("the budget is too small to measure anything; choose a larger epsilon") from None
-
-
-def _calibrated(
-    composition: Composition, price: Fraction, l1: int, options: Options, *, one: bool
-) -> NoiseLaw:
-    """Return the narrowest noise, in whole units, that costs at most the price."""
-    if price <= 0:
-        raise NoiseError("expected a positive price, got 0")
-    if composition is Composition.PURE:
-        return DiscreteLaplace(Fraction(math.ceil(l1 / price)))
-    squared = Fraction(l1 * l1) if one else l2_squared_sensitivity(options)
-    return DiscreteGaussian(Fraction(_sqrt_up(squared / (2 * price))))
-
-
-def _floor(price: Fraction) -> Fraction:
-    return Fraction(math.floor(price * RHO_GRID), RHO_GRID)
-
-
-def _sqrt_down(value: Fraction) -> Fraction:
-    """Return a multiple of 2^-60 that is at most the square root."""
-    return Fraction(math.isqrt(math.floor(value * RHO_GRID * RHO_GRID)), RHO_GRID)
-
-
-def _sqrt_up(value: Fraction) -> int:
-    """Return the smallest whole number that is at least the square root."""
-    whole = math.ceil(value)
-    root = math.isqrt(whole)
-    return root if root * root >= value else root + 1

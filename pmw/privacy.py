@@ -19,6 +19,7 @@ from pmw.errors import BudgetError
 
 __all__ = [
     "as_fraction",
+    "bounded_range_charge",
     "Budget",
     "Charge",
     "Composition",
@@ -137,6 +138,21 @@ def pure_charge(epsilon: Fraction) -> Charge:
     Source: Bun and Steinke (2016), Proposition 1.4.
     """
     return Charge(epsilon, round_up(epsilon * epsilon / 2, RHO_GRID))
+
+
+def bounded_range_charge(epsilon: Fraction) -> Charge:
+    """Return the price of an event of bounded range: epsilon, and rho = epsilon^2/8 rounded up.
+
+    An event has range epsilon where, for any two neighbours, the logarithms L of the ratios of its outcomes'
+    probabilities all lie in one interval of length epsilon. 0 lies in it, since both laws sum to 1, so
+    |L| <= epsilon. Under the first law P, E[e^-L] = 1, and Hoeffding's lemma gives
+    1 <= exp(-E[L] + epsilon^2/8), so the mean of L is at most epsilon^2/8; once more it gives
+    E[e^((alpha-1) L)] <= exp((alpha-1) epsilon^2/8 + (alpha-1)^2 epsilon^2/8), so the Rényi divergence of
+    order alpha is at most alpha epsilon^2/8.
+
+    Source: Dong, Durfee and Rogers (2020) for bounded range; Cesar and Rogers (2021) for epsilon^2/8.
+    """
+    return Charge(epsilon, round_up(epsilon * epsilon / 8, RHO_GRID))
 
 
 def gaussian_charge(l2_squared: Fraction, sigma: Fraction) -> Charge:

@@ -22,10 +22,11 @@ from pmw.engine import Ask, Deliver, Engine, next_seed
 from pmw.errors import NoiseError, SessionError, SessionLockedError
 from pmw.journal import first_facts, load_contract, load_history, load_ledger
 from pmw.ledger import Ledger
+from pmw.lending import borrowing_options, charge_lender
 from pmw.locking import SessionLock
 from pmw.markup import html_table
-from pmw.model import check_dense_size
-from pmw.planning import check_neighbors, choose_filter, plan_opening
+from pmw.mechanism import refined
+from pmw.planning import check_model_size, check_neighbors, choose_filter, plan_opening
 from pmw.policy import Contract, Options
 from pmw.privacy import Budget, Number
 from pmw.randomness import fresh_seed
@@ -76,17 +77,17 @@ def open_session(
     Raises:
         BudgetError: a parameter is out of range, or the domain is too large for the model.
         DataError: the table cannot be read or lacks a declared column.
-        NoiseError: repeatable noise is asked for in a session file.
-        SessionExistsError: the file exists.
-        StoreError: the file cannot be written.
+        NoiseError: repeatable noise is asked for in a session file, or at the cost of one.
+        SessionError: the file exists, or the session in ``options.budget_from`` cannot be charged.
+        StoreError: the file cannot be written, or would lie on a network file system.
 
     Privacy: everything that the session ever releases is (epsilon, delta)-differentially private for the
         neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
     budget = Budget.of(epsilon, delta)
-    chosen = options or Options()
-    check_dense_size(domain)
+    chosen = borrowing_options(options or Options(), budget)
+    check_model_size(domain, chosen)
     check_neighbors(domain, chosen)
     if chosen.seed is not None and path is not None:
         raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
@@ -98,10 +99,9 @@ def open_session(
     try:
         source = as_source(data, domain)
         file = as_table_file(data)
-        key = fresh_seed()
-        facts = first_facts(
-            contract, plan, (key, source.fingerprint(key)), None if file is None else file.to_dict()
-        )
+        key, place = fresh_seed(), None if file is None else file.to_dict()
+        facts = first_facts(contract, plan, (key, source.fingerprint(key)), place)
+        charge_lender(chosen, target, ledger)
         store = SessionStore.create(target, "opening", "{}", next_seed(chosen, 0), facts)
         return Session(store, lock, source)
     except BaseException:
@@ -110,24 +110,25 @@ def open_session(
         raise
 
 
-def resume_session(path: str | Path, data: Table | None = None) -> Session:
+def resume_session(path: str | Path, data: Table | None = None, *, wait: float = 0) -> Session:
     """Go on with the session in a file, finishing first what a crash interrupted.
 
     Args:
         path: the session file.
-        data: the table, where it is not (or no longer) at the place that the session remembers. It is read
-            when the first test needs it.
+        data: the table, where it is not where the session remembers it; read when the first test needs it.
+        wait: seconds that another process, or session, is waited for; 0 refuses at once.
 
     Raises:
         SessionCorruptError: the file is no session, or damaged, or made by a newer version.
-        SessionLockedError: another process is using it.
-        SessionError: the file has several names (hard links).
+        SessionLockedError: another process was using it all that time.
+        SessionError: the file has several names (hard links), or ``wait`` is no number of seconds.
+        StoreError: the file lies on a network file system.
         DataError: an interrupted batch needs the table, and it cannot be read or differs.
     """
     target = Path(path)
     with closing(SessionStore.open(target)) as store:
         load_contract(store)  # says what is wrong before anything is written
-    lock = SessionLock(target)
+    lock = SessionLock(target, wait)
     try:
         store = SessionStore.open(target)
         store.take_over()
@@ -294,7 +295,12 @@ class Session:
         return figure
 
     def synthetic_records(
-        self, rows: int | None = None, *, seed: int | None = None, independent: bool = False
+        self,
+        rows: int | None = None,
+        *,
+        seed: int | None = None,
+        independent: bool = False,
+        refine: bool = False,
     ) -> pd.DataFrame:
         """Return a synthetic table drawn from the model; free.
 
@@ -302,11 +308,12 @@ class Session:
             rows: number of rows; None for the session's total, rounded.
             seed: repeats a drawing; None draws anew.
             independent: independent draws instead of systematic rounding.
+            refine: first fit the model to everything released until nothing changes; it is not kept.
 
         Raises:
             ReleaseError: the number of rows is out of range.
         """
-        return synthetic_frame(self.state, RowPlan(rows, independent, seed))
+        return synthetic_frame(self._published(refine), RowPlan(rows, independent, seed))
 
     def export(
         self,
@@ -315,6 +322,7 @@ class Session:
         *,
         format: str | None = None,
         force: bool = False,
+        refine: bool = False,
     ) -> dict[str, Any]:
         """Write a synthetic table or the measurements, with a manifest beside it, and return that; free.
 
@@ -323,12 +331,18 @@ class Session:
             plan: how rows are drawn; measurements have none.
             format: csv, parquet or measurements; None goes by the file's name (.parquet, else CSV).
             force: overwrite existing files.
+            refine: first fit the model to everything released until nothing changes; it is not kept.
 
         Raises:
             ReleaseError: the format is unknown or has no rows to plan, a file exists and ``force`` is not
                 given, or a file cannot be written.
         """
-        return export(self.state, Path(path), plan, format=format, force=force)
+        state = self._published(refine)
+        return export(state, Path(path), plan, format=format, force=force, refined=refine)
+
+    def _published(self, refine: bool) -> PublicState:
+        with self._turn:  # a dense model's array is taken over where another thread corrects it
+            return refined(self.state) if refine else self.state
 
     def close(self) -> None:
         """Let go of the session file; ``resume_session`` goes on with it."""

@@ -8,7 +8,6 @@ number of records.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -22,6 +21,7 @@ from pmw.forecasts import (
     OrderForecast,
     TextbookForecast,
     VectorForecast,
+    Width,
     forecast_attribute,
     forecast_everybody,
     forecast_orders,
@@ -29,23 +29,41 @@ from pmw.forecasts import (
     forecast_vector,
     total_deviation,
 )
+from pmw.marginal_forecasts import (
+    MarginalForecast,
+    forecast_marginal_orders,
+    forecast_marginals,
+    forecast_table,
+    marginal_width,
+    planned_confidences,
+)
 from pmw.mechanism import opening_entries
-from pmw.model import check_dense_size
-from pmw.planning import check_neighbors, choose_filter, plan_opening, plan_query_test
-from pmw.policy import Contract, OpeningPlan, Options, QueryTestPlan
+from pmw.model import DEFAULT_MAX_CELLS, noise_variance, planned_domain
+from pmw.planning import check_model_size, check_neighbors, choose_filter, plan_opening
+from pmw.policy import (
+    Contract,
+    Opening,
+    OpeningPlan,
+    Options,
+    QueryTestPlan,
+    TestKind,
+    TestPlan,
+    is_dense,
+)
 from pmw.privacy import Budget, Number
 from pmw.release import guarantee
+from pmw.schedule import plan_test
+from pmw.sparse_vector_forecasts import SparseVectorForecast, forecast_sparse_vectors
 from queries.domain import Domain
+from queries.linear import UNITS
 
 __all__ = [
-    "plan_accuracy",
     "plan_session",
     "SessionPlan",
 ]
 
 _MOST_RECORDS = 10**12
 _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with
-_SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-4, 1e3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,7 +77,14 @@ class SessionPlan:
         total_deviation: standard deviation of the released number of records.
         attributes: what opening buys, by attribute; empty where it buys no marginals.
         orders: what questions get, by the number of attributes they name, from 0.
-        vector: the sparse vector; None where nothing is left for one.
+        vector: the sparse vector of single questions; None where nothing is left for one, and where marginals
+            are tested.
+        marginals: the sparse vector of whole marginals; None likewise, and where single questions are
+            tested.
+        coarse: the domain that marginals are tested on, as planned (``planned_domain``); the declared one
+            where single questions are tested or the whole table is bought.
+        sparse_vectors: every sound one at the price of the tests; empty where nothing is tested.
+        table_bought: opening buys the whole table in place of its attributes.
         other_delta: the same without delta, or with one; None where that cannot be planned.
         textbook: what theorems promise.
     """
@@ -71,6 +96,10 @@ class SessionPlan:
     attributes: tuple[AttributeForecast, ...]
     orders: tuple[OrderForecast, ...]
     vector: VectorForecast | None
+    marginals: MarginalForecast | None
+    coarse: Domain
+    sparse_vectors: tuple[SparseVectorForecast, ...]
+    table_bought: bool
     other_delta: DeltaForecast | None
     textbook: TextbookForecast
 
@@ -79,19 +108,33 @@ class SessionPlan:
         """The widest half-width of all that are promised, in records; None where some are not.
 
         Of covered questions it is that of the noise; an answer adds how far the model is from the released
-        numbers.
+        numbers. Where marginals are tested it is that of questions about at most two attributes.
         """
-        bounds = [order.bound for order in self.orders]
+        marginal = self.contract.options.test is TestKind.MARGINAL
+        bounds = [order.bound for order in self.orders if order.order <= 2 or not marginal]
         bounds += [attribute.widest_bound for attribute in self.attributes]
         if self.vector is not None:
             bounds.append(self.vector.value_bound)
+        if self.marginals is not None:
+            bounds.append(self.marginals.widest_bound)
         known = [bound for bound in bounds if bound is not None]
         return max(known) if len(known) == len(bounds) else None
 
     @property
+    def dense(self) -> bool:
+        """The model is one array over the coarse domain, not a tree of marginals."""
+        options = self.contract.options
+        return is_dense(options.test, options.model, self.coarse.size)
+
+    @property
+    def model_cells(self) -> int:
+        """Numbers that the model holds; at most, where it is a tree."""
+        return self.coarse.size if self.dense else self.contract.options.max_cells or DEFAULT_MAX_CELLS
+
+    @property
     def model_bytes(self) -> int:
-        """Memory of the model; while it is corrected, up to about 2.5 times that."""
-        return 8 * self.contract.domain.size
+        """Memory of the model; while it is corrected, up to about 2.5 times that where it is dense."""
+        return 8 * self.model_cells
 
     @property
     def guarantee(self) -> str:
@@ -113,7 +156,11 @@ class SessionPlan:
         form = {
             "table": domain.name,
             "attributes": len(domain),
-            "model_cells": domain.size,
+            "cells": domain.size,
+            "test": options.test.value,
+            "coarse_shape": list(self.coarse.shape),
+            "model": "dense" if self.dense else "graphical",
+            "model_cells": self.model_cells,
             "model_bytes": self.model_bytes,
             "records": self.records,
             "epsilon": float(budget.epsilon),
@@ -127,10 +174,13 @@ class SessionPlan:
             "opening": {
                 "share": self.opening_share,
                 "total_deviation": self.total_deviation,
+                "whole_table": self.table_bought,
                 "marginals": [asdict(attribute) for attribute in self.attributes],
             },
             "orders": [asdict(order) for order in self.orders],
             "vector": None if self.vector is None else asdict(self.vector),
+            "marginals": None if self.marginals is None else asdict(self.marginals),
+            "sparse_vectors": [asdict(one) for one in self.sparse_vectors],
             "other_delta": None if self.other_delta is None else asdict(self.other_delta),
             "textbook": asdict(self.textbook),
         }
@@ -160,47 +210,10 @@ def plan_session(
     if isinstance(records, bool) or not isinstance(records, int) or not 1 <= records <= _MOST_RECORDS:
         raise BudgetError(f"expected records from 1 to {_MOST_RECORDS:,}, got records={records!r}")
     contract = Contract(domain, Budget.of(epsilon, delta), options or Options())
-    check_dense_size(domain)
+    check_model_size(domain, contract.options)
     check_neighbors(domain, contract.options)
     plan = _forecast(contract, records)
     return replace(plan, other_delta=_other_delta(contract, plan))
-
-
-def plan_accuracy(
-    domain: Domain, *, records: int, accuracy: float, delta: Number = 0, options: Options | None = None
-) -> SessionPlan | None:
-    """Return the plan of the smallest epsilon whose bounds are within an accuracy, or None out of reach.
-
-    The bounds are those of intervals at ``options.confidence``, for questions of every order while positives
-    are left. Epsilon is found by bisection, from 1e-4 to 1000, and rounded up to three digits where the
-    bounds keep to the accuracy there too.
-
-    Args:
-        domain: the declared attributes.
-        records: about how many records the table has.
-        accuracy: alpha, the widest bound as a fraction of the records; 0 < accuracy < 1.
-        delta: of the guarantee; held fixed.
-        options: further choices.
-
-    Raises:
-        BudgetError: a parameter is out of range, or the domain is too large for the model.
-    """
-    if not 0 < accuracy < 1:
-        raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
-
-    def planned(epsilon: float) -> SessionPlan | None:
-        plan = plan_session(domain, records=records, epsilon=epsilon, delta=delta, options=options)
-        return plan if plan.bound is not None and plan.bound <= accuracy * records else None
-
-    low, high = _SMALLEST_EPSILON, _LARGEST_EPSILON
-    best = planned(high)
-    while best is not None and high / low > 1.0005:
-        middle = math.sqrt(low * high)
-        found = _unless_too_small(planned, middle)
-        low, high, best = (middle, high, best) if found is None else (low, middle, found)
-    if best is None:
-        return None
-    return _unless_too_small(planned, _three_digits_up(high)) or best
 
 
 # --- choices, as at opening ------------------------------------------------------------------------------
@@ -208,11 +221,12 @@ def plan_accuracy(
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """What ``open_session`` would choose: the filter after opening, and both plans."""
+    """What ``open_session`` would choose: the filter after opening, both plans, and what is tested."""
 
     ledger: PrivacyFilter
     opening: OpeningPlan
-    test: QueryTestPlan | None
+    coarse: Domain
+    test: TestPlan | None
 
 
 def _choose(contract: Contract, records: int) -> _Choices:
@@ -221,7 +235,9 @@ def _choose(contract: Contract, records: int) -> _Choices:
     opening = plan_opening(domain, ledger, options)
     for entry in opening_entries(opening, options):
         ledger = ledger.charge(entry.charge)
-    return _Choices(ledger, opening, plan_query_test(domain, ledger, float(records), options))
+    grouped = options.test is TestKind.MARGINAL and options.opening is Opening.ONE_WAY
+    coarse = planned_domain(domain) if grouped and opening.table_noise is None else domain
+    return _Choices(ledger, opening, coarse, plan_test(contract, coarse, ledger, float(records)))
 
 
 def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
@@ -233,38 +249,42 @@ def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
         other = _forecast(Contract(contract.domain, budget, options), plan.records)
     except BudgetError:
         return None
-    if other.vector is None or plan.vector is None:
+    if _tests(other) is None or _tests(plan) is None:
         return None
+    (tested, value), (other_tested, other_value) = _test_bounds(plan), _test_bounds(other)
 
-    def ratio(ours: float, theirs: float) -> float:
+    def ratio(ours: float | None, theirs: float | None) -> float | None:
+        if ours is None or theirs is None:
+            return None
         return theirs / ours if delta else ours / theirs
 
     cell, other_cell = _cell_bound(plan), _cell_bound(other)
     return DeltaForecast(
         delta=float(budget.delta),
         cell_bound=other_cell,
-        cell_ratio=None if cell is None or other_cell is None else ratio(cell, other_cell),
-        tested_bound=other.vector.bound,
-        tested_ratio=ratio(plan.vector.bound, other.vector.bound),
-        value_bound=other.vector.value_bound,
-        value_ratio=ratio(plan.vector.value_bound, other.vector.value_bound),
+        cell_ratio=ratio(cell, other_cell),
+        tested_bound=other_tested,
+        tested_ratio=ratio(tested, other_tested),
+        value_bound=other_value,
+        value_ratio=ratio(value, other_value),
     )
+
+
+def _tests(plan: SessionPlan) -> VectorForecast | MarginalForecast | None:
+    return plan.vector or plan.marginals
+
+
+def _test_bounds(plan: SessionPlan) -> tuple[float | None, float | None]:
+    """Return the bound of a tested question, on a typical pair of attributes, and of a bought number."""
+    if plan.vector is not None:
+        return plan.vector.bound, plan.vector.value_bound
+    if plan.marginals is not None:
+        return plan.marginals.typical_bound, plan.marginals.cell_bound
+    return None, None
 
 
 def _cell_bound(plan: SessionPlan) -> float | None:
     return max((attribute.cell_bound for attribute in plan.attributes), default=None)
-
-
-def _unless_too_small(planned: Callable[[float], SessionPlan | None], epsilon: float) -> SessionPlan | None:
-    try:
-        return planned(epsilon)
-    except BudgetError:  # all else was refused at the largest epsilon already
-        return None
-
-
-def _three_digits_up(value: float) -> float:
-    grid = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return float(f"{math.ceil(value / grid) * grid:.6g}")
 
 
 # --- what they give --------------------------------------------------------------------------------------
@@ -274,26 +294,64 @@ def _forecast(contract: Contract, records: int) -> SessionPlan:
     choices = _choose(contract, records)
     composition = choices.ledger.composition
     fixed = replace(contract, options=replace(contract.options, composition=composition))
-    confidence = fixed.options.confidence
-    quantile = sum_quantile(composition, confidence)
-    attributes = tuple(
-        forecast_attribute(name, fixed.domain[name].size, noise, quantile)
-        for name, noise in choices.opening.marginal_noise.items()
-    )
-    vector = None if choices.test is None else forecast_vector(choices.test, confidence)
+    quantile = sum_quantile(composition, fixed.options.confidence)
     deviation = total_deviation(fixed.domain, choices.opening)
-    everybody = forecast_everybody(records, deviation, quantile)
+    promises = _promises(fixed, records, choices, deviation)
+    vectors = tuple(forecast_sparse_vectors(fixed, choices.coarse, choices.ledger, float(records)))
     return SessionPlan(
         contract=fixed,
         records=records,
         opening_share=choices.ledger.share,
         total_deviation=deviation,
-        attributes=attributes,
-        orders=(everybody, *forecast_orders(fixed.domain, records, attributes, vector)),
-        vector=vector,
+        attributes=promises.attributes,
+        orders=(forecast_everybody(records, deviation, quantile), *promises.orders),
+        vector=promises.vector,
+        marginals=promises.marginals,
+        coarse=choices.coarse,
+        sparse_vectors=vectors,
+        table_bought=choices.opening.table_noise is not None,
         other_delta=None,
-        textbook=forecast_textbook(fixed, records, vector),
+        textbook=forecast_textbook(fixed, records, promises.vector),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Promises:
+    """What questions get, and by which tests."""
+
+    attributes: tuple[AttributeForecast, ...]
+    orders: tuple[OrderForecast, ...]
+    vector: VectorForecast | None
+    marginals: MarginalForecast | None
+
+
+def _promises(contract: Contract, records: int, choices: _Choices, deviation: float) -> _Promises:
+    domain, opening, test = contract.domain, choices.opening, choices.test
+    width, vector, marginals = _width(contract, choices), None, None
+    if isinstance(test, QueryTestPlan):
+        vector = forecast_vector(test, contract.options.confidence)
+    elif test is not None:
+        marginals = forecast_marginals(test, (domain, choices.coarse), opening, contract.options, deviation)
+    if opening.table_noise is not None:
+        attributes, covered = forecast_table(domain, records, opening.table_noise, width)
+        return _Promises(attributes, covered, vector, marginals)
+    attributes = tuple(
+        forecast_attribute(name, domain[name].size, noise, width, tree=opening.trees.get(name))
+        for name, noise in opening.marginal_noise.items()
+    )
+    orders = forecast_orders(domain, records, attributes, vector)
+    if contract.options.test is TestKind.MARGINAL:
+        orders = forecast_marginal_orders(orders, marginals)
+    return _Promises(attributes, tuple(orders), vector, marginals)
+
+
+def _width(contract: Contract, choices: _Choices) -> Width:
+    """Return the half-widths that the opening's numbers carry."""
+    options, opening, test = contract.options, choices.opening, choices.test
+    if options.test is TestKind.MARGINAL:
+        return marginal_width(options, planned_confidences(options, opening, test))
+    quantile = sum_quantile(choices.ledger.composition, options.confidence)
+    return lambda noise, squares, _: math.sqrt(noise_variance(noise) * squares) * quantile + 1 / UNITS
 
 
 def _six_digits(value: Any) -> Any:

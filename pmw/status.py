@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.markup import html_table
+from pmw.policy import TestKind
 from pmw.release import guarantee
 from pmw.state import PublicState
 
@@ -28,14 +29,17 @@ class Status:
         budget_share: part of the cap that was spent, in [0, 1].
         epsilon_cap: epsilon of the guarantee.
         delta: delta of the guarantee.
-        positives_used: positives of the sparse vector so far.
+        positives_used: positives of the sparse vector so far, of marginals where those are tested.
         positives_limit: positives that it may have.
         queries_answered: questions answered, repeated ones included.
         total: released number of records.
         version: of the model.
-        model_cells: cells of the domain.
+        model_cells: numbers that the model holds: the cells of the domain, or of its tree of marginals.
         seeded: the noise can be repeated by anybody: no privacy.
         closed: no more is spent; answers come from the model.
+        certified_marginals: marginals whose newest test did not find the model wrong; None where single
+            questions are tested.
+        budget_from: the session that was charged for all of this one's budget; None where none was.
     """
 
     budget_share: float
@@ -49,6 +53,8 @@ class Status:
     model_cells: int
     seeded: bool = False
     closed: bool = False
+    certified_marginals: int | None = None
+    budget_from: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
@@ -56,6 +62,9 @@ class Status:
         for rare in ("seeded", "closed"):
             if not form[rare]:
                 del form[rare]
+        for absent in ("certified_marginals", "budget_from"):
+            if form[absent] is None:
+                del form[absent]
         return form
 
     def _repr_html_(self) -> str:
@@ -88,6 +97,7 @@ def _read_only(values: Any, kind: type[np.generic]) -> NDArray[Any]:
 def status_of(state: PublicState, queries_answered: int) -> Status:
     """Return the status of a public state."""
     budget = state.contract.budget
+    marginal = state.contract.options.test is TestKind.MARGINAL
     return Status(
         budget_share=state.ledger.share,
         epsilon_cap=float(budget.epsilon),
@@ -97,16 +107,18 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         queries_answered=queries_answered,
         total=round(state.total.value, 3),
         version=state.version,
-        model_cells=state.domain.size,
+        model_cells=state.model.cells,
         seeded=state.contract.seeded,
         closed=state.closed,
+        certified_marginals=len(state.certificates) if marginal else None,
+        budget_from=state.contract.options.budget_from,
     )
 
 
 def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
     """Return a status in words: what is told, and what it says."""
     rows = [
-        ("table", f"{state.domain.name} ({len(state.domain)} attributes, {status.model_cells:,} cells)"),
+        ("table", f"{state.domain.name} ({len(state.domain)} attributes, {state.domain.size:,} cells)"),
         ("records", f"about {status.total:,.0f}"),
         ("guarantee", guarantee(state.contract)),
         ("budget spent", f"{status.budget_share:.1%}"),
@@ -114,6 +126,12 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
         ("questions answered", f"{status.queries_answered:,}"),
         ("model version", str(status.version)),
     ]
+    if status.model_cells != state.domain.size:
+        rows.append(("model", f"{status.model_cells:,} numbers"))
+    if status.budget_from is not None:
+        rows.append(("budget charged to", status.budget_from))
+    if status.certified_marginals is not None:
+        rows.append(("marginals certified", f"{status.certified_marginals:,}"))
     if status.closed:
         rows.append(("closed", "nothing is spent any more; questions and exports go on from the model"))
     return rows

@@ -22,6 +22,7 @@ from pmw.errors import BudgetError
 
 __all__ = [
     "above_threshold_accuracy",
+    "laplace_accuracy",
     "multiplicative_weights_update_limit",
     "numeric_sparse_accuracy",
     "online_pmw_accuracy",
@@ -50,6 +51,27 @@ def above_threshold_accuracy(queries: int, *, epsilon: float, beta: float) -> fl
     """
     _check(queries, epsilon, beta=beta)
     return 8 * (math.log(queries) + math.log(2 / beta)) / epsilon
+
+
+def laplace_accuracy(queries: int, *, epsilon: float, beta: float) -> float:
+    """Return alpha of Laplace noise on each of k counts: (k/epsilon) ln(k/beta), in records.
+
+    All k noisy counts are within alpha of the true ones at once, with probability 1 - beta. Against a
+    threshold it is the naive way that the sparse vector is measured by: linear in k where that is
+    logarithmic.
+
+    Args:
+        queries: k, the number of queries; they share epsilon evenly.
+        epsilon: of the guarantee, by basic composition.
+        beta: failure probability.
+
+    Raises:
+        BudgetError: a parameter is out of range.
+
+    Source: Dwork and Roth (2014), Theorem 3.8, for one vector of k counts of total sensitivity k.
+    """
+    _check(queries, epsilon, beta=beta)
+    return queries * math.log(queries / beta) / epsilon
 
 
 def sparse_accuracy(

@@ -181,6 +181,11 @@ class LinearQuery:
         return self._constant in (0, UNITS) and all(factor.is_indicator for factor in self.factors)
 
     @property
+    def constant(self) -> int:
+        """The weight that multiplies all factors, in units of 2^-20; 0 for the query that counts nobody."""
+        return self._constant
+
+    @property
     def is_box(self) -> bool:
         """True when the weights are one record inside ``box`` and zero outside."""
         return not self._parts and self._constant == UNITS

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pmw.cli.waiting import patiently, wait_option
+
 if TYPE_CHECKING:
     from pmw.cli.streaming import StreamOptions
     from pmw.session import Session
@@ -54,14 +56,18 @@ Workloads:
 @click.option("--fresh", is_flag=True, help="Answer anew what was answered before.")
 @click.option("--strict", is_flag=True, help="Exit with 3 or 4 when an answer comes without a promise.")
 @click.option("--strict-cells", is_flag=True, help="Refuse conditions that cut a cell of the schema.")
+@wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-def command(session: Path, where: str | None, data: Path | None, **given: Any) -> None:
+def command(session: Path, where: str | None, data: Path | None, wait: float, **given: Any) -> None:
     """Answer the question WHERE from SESSION: how many records satisfy a condition?
 
     The condition is written as in SQL: comparisons, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT; or as an
     object, as in a stream. An empty one counts everybody. With --sql a whole statement is asked, and GROUP BY
     lists every declared value. A question that was answered before gets the same answer, unless it is asked
     with --fresh.
+
+    One process at a time answers from a session; others wait for it to end, as long as --wait says. The other
+    commands read a session that is in use without waiting.
     """
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
     if sum(asked) != 1:
@@ -72,7 +78,7 @@ def command(session: Path, where: str | None, data: Path | None, **given: Any) -
 
     options = StreamOptions(given["fresh"], given["strict"], given["strict_cells"])
     table = None if data is None else moved_table(session, data)
-    with resume_session(session, table) as opened:
+    with patiently(lambda seconds: resume_session(session, table, wait=seconds), session, wait) as opened:
         if given["stream"]:
             code = answer_stream(opened, sys.stdin.buffer, options)
         elif given["workload"] is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from pmw.ledger import Ledger, ledger_cells
 from pmw.markup import text_table
 from pmw.status import Status
-from pmw.verification import NOT_PROVED, Verification
+from pmw.verification import Verification
 
 __all__ = [
     "closing_text",
@@ -25,7 +26,17 @@ def ledger_text(ledger: Ledger) -> str:
     others = [column for place, column in enumerate(zip(header, *rows, strict=True)) if place != _LABEL]
     room = max(_WIDTH - sum(2 + max(map(len, column)) for column in others), len(header[_LABEL]))
     cut = [(*row[:_LABEL], _shortened(row[_LABEL], room), *row[_LABEL + 1 :]) for row in rows]
-    return f"{text_table(header, cut, left=_LABEL + 1)}\n{ledger.sentence()}"
+    events: dict[str, list[str]] = {}
+    for line in ledger.lines:
+        known = events.setdefault(line.theorem, [])
+        if line.event not in known:
+            known.append(line.event)
+    rests = [
+        textwrap.fill(f"{', '.join(names)}: {theorem}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        for theorem, names in events.items()
+    ]
+    table = text_table(header, cut, left=_LABEL + 1)
+    return "\n".join([table, "Prices rest on:", *rests, ledger.sentence()])
 
 
 def _shortened(text: str, room: int) -> str:
@@ -45,10 +56,15 @@ def verification_text(verification: Verification) -> str:
         lines.append("The session was closed for good: nothing is spent any more.")
     if failed:
         count = f"{failed} of {len(verification.checks)} checks"
-        lines.append(f"{count} FAILED: the file was damaged or altered. Do not go on with it.")
+        fault = "the file was damaged or altered"
+        if verification.anchored and failed == 1 and not verification.checks[-1].holds:
+            fault = (
+                "the file or the anchor is of another session, or the file is an older copy or was altered"
+            )
+        lines.append(f"{count} FAILED: {fault}. Do not go on with it.")
     else:
         lines.append(f"All {len(verification.checks)} checks hold. They cannot prove:")
-        lines += [f"  - {text}" for text in NOT_PROVED]
+        lines += [f"  - {text}" for text in verification.not_proved]
     return "\n".join(lines)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from pmw.cli.waiting import patiently, wait_option
+
 __all__ = [
     "command",
 ]
@@ -26,8 +28,9 @@ Examples:
 @click.option(
     "--data", type=click.Path(path_type=Path), help="The table, where it has moved; for an interrupted batch."
 )
+@wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
-def command(session: Path, yes: bool, data: Path | None, as_json: bool) -> None:
+def command(session: Path, yes: bool, data: Path | None, wait: float, as_json: bool) -> None:
     """Close SESSION for good: nothing is spent any more, and its secrets are wiped.
 
     The fingerprint of the table and its key, the noise of the open round and the bytes of an unfinished batch
@@ -46,7 +49,8 @@ def command(session: Path, yes: bool, data: Path | None, as_json: bool) -> None:
     again = is_closed(session)
     if not (again or yes):
         _confirm(session)
-    status = seal_session(session, None if data is None else moved_table(session, data))
+    table = None if data is None else moved_table(session, data)
+    status = patiently(lambda seconds: seal_session(session, table, wait=seconds), session, wait)
     if as_json:
         say(status_json(status))
     elif again:

@@ -19,7 +19,7 @@ __all__ = [
 Examples:
   pmw export study.pmw --output synthetic.csv
   pmw export study.pmw --output small.csv --rows 1000 --seed 7
-  pmw export study.pmw --output synthetic.parquet
+  pmw export study.pmw --output synthetic.parquet --refine
   pmw export study.pmw --output released.json --format measurements
 """,
 )
@@ -41,6 +41,11 @@ Examples:
 @click.option(
     "--seed", type=int, metavar="S", help="Repeat a drawing of rows; the model does not depend on it."
 )
+@click.option(
+    "--refine",
+    is_flag=True,
+    help="First fit the model to everything released until nothing changes; free, and not kept.",
+)
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def command(session: Path, output: Path, file_format: str | None, as_json: bool, **given: Any) -> None:
@@ -57,10 +62,13 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     from pmw.books import read_session
     from pmw.cli.targets import refuse_session_files
     from pmw.cli.texts import json_line, say
+    from pmw.mechanism import misfit, refined
     from pmw.release import RowPlan, export
 
     rows, method, seed = given["rows"], given["method"], given["seed"]
-    plan = None
+    plan, refine = None, given["refine"]
+    if refine and file_format == "measurements":
+        raise click.UsageError("--format measurements has no rows: leave out --refine")
     if (rows, method, seed) != (None, None, None):
         if file_format == "measurements":
             raise click.UsageError("--format measurements has no rows: leave out --rows, --method and --seed")
@@ -68,7 +76,10 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     for target in (output, output.parent / (output.name + ".manifest.json")):
         refuse_session_files(target, session, "the export")
     state, _ = read_session(session)
-    manifest = export(state, output, plan, format=file_format, force=given["force"])
+    before = misfit(state)
+    if refine:
+        state = refined(state)
+    manifest = export(state, output, plan, format=file_format, force=given["force"], refined=refine)
     if as_json:
         say(json_line(manifest))
         return
@@ -77,5 +88,16 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         if manifest["format"] == "measurements"
         else f"{manifest['rows']:,} synthetic rows"
     )
+    if refine:
+        say(_refinement(before, misfit(state)))
     say(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
     say(f"Guarantee: {manifest['guarantee']}.")
+
+
+def _refinement(before: float | None, after: float | None) -> str:
+    if before is None or after is None:
+        return "Refined: fitted to what opening released; nothing was bought since."
+    return (
+        f"Refined: the model was {before:.3f} standard deviations of the noise from what was bought, on "
+        f"average, and is {after:.3f} now."
+    )

@@ -20,7 +20,8 @@ Examples:
   pmw ledger study.pmw --json | jq '.entries[] | select(.event == "measurement") | .label'
 \b
 With --json, one object: epsilon_cap, delta, composition, unit, cap, spent, share, and entries. Each entry has
-number, event, label, epsilon (null where the event is not pure), charge, share, running_share, and exact: the
+number, event, label, epsilon (null where the event is not pure), charge, share, running_share, theorem (what
+its price rests on), and exact: the
 charge as a fraction.
 """,
 )

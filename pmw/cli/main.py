@@ -12,7 +12,8 @@ __all__ = [
 ]
 
 _COMMANDS = (
-    "ask", "check", "close", "completion", "demo", "export", "ledger", "open", "plan", "status", "verify",
+    "ask", "audit", "backup", "check", "close", "completion", "demo", "export", "ledger", "open", "plan",
+    "status", "verify",
 )  # fmt: skip
 
 
@@ -59,6 +60,12 @@ def _refusal(error: Exception) -> _Refusal | None:
         return _Refusal(error.message + _mark(error.text, error.position), 4)
     if isinstance(error, PMWError | QueriesError):
         return _Refusal(str(error), 1)
+    if isinstance(error, MemoryError):
+        return _Refusal(
+            "there is not enough memory; what was printed is durable, and nothing else was released; "
+            "make room, then ask again: what was recorded keeps its outcome",
+            1,
+        )
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,17 @@ Examples:
 @click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
 @click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
 @session_options()
+@click.option(
+    "--budget-from",
+    type=click.Path(path_type=Path),
+    metavar="OTHER",
+    help="Charge the session OTHER for all that this one may spend; both together keep its guarantee.",
+)
 @dialect_options
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
-def command(session: Path, data: Path, schema: Path, as_json: bool, **given: Any) -> None:
+def command(
+    session: Path, data: Path, schema: Path, budget_from: Path | None, as_json: bool, **given: Any
+) -> None:
     """Begin SESSION, a new file, over the table in --data.
 
     The schema declares the attributes and their cells. Opening buys the number of records and, unless told
@@ -50,6 +59,6 @@ def command(session: Path, data: Path, schema: Path, as_json: bool, **given: Any
         epsilon=given["epsilon"],
         delta=given["delta"],
         path=session,
-        options=read_options(given),
+        options=replace(read_options(given), budget_from=None if budget_from is None else str(budget_from)),
     ) as opened:
         say(status_json(opened.status()) if as_json else opening_text(opened.state, session))

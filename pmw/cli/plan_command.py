@@ -60,9 +60,10 @@ def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
         raise click.UsageError("give --epsilon or --accuracy, one of the two")
     if given["beta"] is not None:
         _take_beta(given)
+    from pmw.accuracy_plan import plan_accuracy
     from pmw.cli.plan_texts import plan_text
     from pmw.cli.texts import json_line, say
-    from pmw.session_plan import plan_accuracy, plan_session
+    from pmw.session_plan import plan_session
     from queries.schema import load_schema
 
     domain, options = load_schema(schema), read_options(given)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pmw.forecasts import OrderForecast
+from pmw.marginal_forecasts import CertificateForecast, MarginalForecast
+from pmw.model import DEFAULT_GROUPS
 from pmw.session_plan import SessionPlan
 
 __all__ = [
@@ -20,23 +22,41 @@ _SHOWN_ORDERS = 4  # one row each; what more attributes get is one row together
 def plan_text(plan: SessionPlan, schema: Path) -> str:
     """Return a plan in words and one table."""
     return "\n".join(
-        [*_head(plan), "", *_table(plan), "", *_tests(plan), *_beside(plan), _next(plan, schema)]
+        [
+            *_head(plan),
+            "",
+            *_table(plan),
+            "",
+            *_tests(plan),
+            *_sparse_vectors(plan),
+            *_beside(plan),
+            _next(plan, schema),
+        ]
     )
 
 
 def _head(plan: SessionPlan) -> Iterator[str]:
     domain = plan.contract.domain
     yield (
-        f"Plan for {domain.name!r}: {len(domain)} attributes, {domain.size:,} cells, "
+        f"Plan for {domain.name!r}: {len(domain)} attributes, {_cells(domain.size)} cells, "
         f"{plan.records:,} records. No data is read, nothing is spent."
     )
     yield f"Guarantee: {plan.guarantee}."
     bought = []
     if plan.total_deviation:
         bought.append("the number of records")
-    if plan.attributes:
+    if plan.table_bought:
+        bought.append("the whole table, cell by cell")
+    elif plan.attributes:
         bought.append(f"{len(plan.attributes)} one-attribute marginals")
     yield f"Opening: {' and '.join(bought) or 'nothing is bought'} ({plan.opening_share:.1%} of the budget)."
+    grouped = sum(ours != theirs for ours, theirs in zip(domain.shape, plan.coarse.shape, strict=True))
+    if grouped:
+        attributes = "1 long attribute is" if grouped == 1 else f"{grouped} long attributes are"
+        yield (
+            f"  {attributes} then put into groups of cells, chosen from these counts: about "
+            f"{DEFAULT_GROUPS} groups are counted on."
+        )
 
 
 def _table(plan: SessionPlan) -> Iterator[str]:
@@ -44,6 +64,7 @@ def _table(plan: SessionPlan) -> Iterator[str]:
     shown = _SHOWN_ORDERS if len(plan.orders) > _SHOWN_ORDERS + 1 else _SHOWN_ORDERS + 1
     for order in plan.orders[:shown]:
         yield _order_row(order, plan)
+        yield from _typical_row(order, plan)
         if order.order == 1 and plan.attributes:
             widest = max(plan.attributes, key=lambda attribute: attribute.range_bound)
             error, bound = _number(widest.range_error), _bound(widest.range_bound, plan)
@@ -55,19 +76,32 @@ def _table(plan: SessionPlan) -> Iterator[str]:
     if plan.vector is not None:
         error, bound = _number(plan.vector.value_error), _bound(plan.vector.value_bound, plan)
         yield _ROW.format("bought answer", "", "", error, bound)
-    confidence = plan.contract.options.confidence
-    yield (
-        f"  In records, for the noisiest attribute; bounds hold at {confidence * 100:.6g}% confidence, and a "
-        "tested"
-    )
+    if plan.marginals is not None:
+        error, bound = _number(plan.marginals.cell_error), _bound(plan.marginals.cell_bound, plan)
+        yield _ROW.format("cell, bought marginal", "", "", error, bound)
+    held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
+    if all(order.promise != "tested" for order in plan.orders):
+        yield f"  In records, for the noisiest attribute; {held}."
+        return
+    yield f"  In records, for the noisiest attribute; {held}, and a tested"
     yield "  answer is off by less than its bound: by how much less depends on the table."
+
+
+def _typical_row(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
+    """Yield what a typical marginal of the order promises, where marginals are tested."""
+    if plan.marginals is None or order.promise != "tested":
+        return
+    for one in plan.marginals.certificates:
+        if one.order == order.order and one.typical_bound is not None:
+            bound = _bound(one.typical_bound, plan)
+            yield _ROW.format("  on a typical marginal", f"{one.typical_cells:,}", "", "tested", bound)
 
 
 def _order_row(order: OrderForecast, plan: SessionPlan) -> str:
     names = {0: "everybody", 1: "1 attribute, one cell"}
     return _ROW.format(
         names.get(order.order, f"{order.order} attributes"),
-        f"{order.cells:,}",
+        _cells(order.cells),
         _number(order.mean_count),
         _error(order),
         _bound(order.bound, plan),
@@ -81,6 +115,12 @@ def _error(order: OrderForecast) -> str:
 
 
 def _tests(plan: SessionPlan) -> Iterator[str]:
+    if plan.table_bought:
+        yield "Tests: none is needed; the bought table covers every question."
+        return
+    if plan.marginals is not None:
+        yield from _marginal_tests(plan, plan.marginals)
+        return
     vector = plan.vector
     if vector is None:
         yield "Tests: nothing is left for them; what opening does not cover is answered without a bound."
@@ -92,6 +132,49 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
     deviation = _number(vector.value_deviation)
     yield f"  Up to {vector.update_limit} of them buy a measurement (noise sd {deviation}) and correct the"
     yield "  model; after that, answers that opening does not cover carry no bound."
+
+
+def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]:
+    tested = ", ".join(_tested(one) for one in tests.certificates)
+    yield f"Tests: they compare whole marginals of up to {tests.most_cells:,} cells with the model ({tested};"
+    yield (
+        f"  noise scales: test {_number(tests.query_scale)}, threshold {_number(tests.threshold_scale)} "
+        f"records). Up to {tests.update_limit} of them buy a marginal (noise sd"
+    )
+    yield (
+        f"  {_number(tests.cell_deviation)} on each cell) and correct the model. A marginal found right "
+        "bounds every question"
+    )
+    yield "  on it; one that cuts a group of cells has a wider bound, by what the group holds."
+    if tests.head_start >= 1:
+        yield (
+            f"  Bounds are those after {plan.contract.options.expected_queries:,} questions; the first are "
+            f"up to {_number(tests.head_start / 2)} wider, so that the worst is bought first."
+        )
+    if tests.single is not None:
+        yield (
+            f"  What no marginal bounds is tested by itself, for errors above "
+            f"{_number(tests.single.threshold)} records, until"
+        )
+        yield f"  {tests.single.update_limit} such answers are bought; after that they carry no bound."
+
+
+def _sparse_vectors(plan: SessionPlan) -> Iterator[str]:
+    """Yield how near to its threshold each kind of test may err, the narrowest first."""
+    if not plan.sparse_vectors:
+        return
+    yield "Sparse vectors at this price (--sparse-vector), and how near to the threshold any test may err:"
+    shown = []
+    for one in sorted(plan.sparse_vectors, key=lambda one: one.half_band):
+        chosen = " (chosen)" if one.chosen else ""
+        shown.append(f"{one.name}{chosen} {_number(one.half_band)}")
+    yield f"  {', '.join(shown)} records."
+
+
+def _tested(one: CertificateForecast) -> str:
+    name = {1: "attributes", 2: "pairs", 3: "triples"}[one.order]
+    most = "at most " if one.order > 2 else ""
+    return f"{most}{one.tested:,} of {one.marginals:,} {name}"
 
 
 def _beside(plan: SessionPlan) -> Iterator[str]:
@@ -109,7 +192,10 @@ def _beside(plan: SessionPlan) -> Iterator[str]:
         )
     size = plan.model_bytes
     memory = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
-    yield f"Model: {plan.contract.domain.size:,} cells, {memory}; up to 2.5 times that while it is corrected."
+    if plan.dense:
+        yield f"Model: {plan.model_cells:,} cells, {memory}; up to 2.5 times that while it is corrected."
+    else:
+        yield f"Model: a tree of marginals of at most {plan.model_cells:,} cells together, {memory}."
 
 
 def _delta(plan: SessionPlan) -> Iterator[str]:
@@ -126,7 +212,8 @@ def _delta(plan: SessionPlan) -> Iterator[str]:
             times = ratio if other.delta == 0 else 1 / ratio
             wide = "times" if parts else "times as wide"
             parts.append(f"{name} {_number(bound)} ({times:.2g} {wide})")
-    yield f"Delta: with delta = {other.delta:g}: {', '.join(parts)}."
+    if parts:
+        yield f"Delta: with delta = {other.delta:g}: {', '.join(parts)}."
 
 
 def _theorem(plan: SessionPlan) -> str:
@@ -146,6 +233,10 @@ def _bound(records: float | None, plan: SessionPlan) -> str:
     share = records / plan.records
     part = "more than all" if share > 1 else f"{share:.0%}" if share > 0.095 else f"{100 * share:.2g}%"
     return f"{_number(records)} ({part})"
+
+
+def _cells(number: int) -> str:
+    return f"{number:,}" if number < 10**10 else f"{number:.1e}".replace("e+", "e")
 
 
 def _number(value: float) -> str:

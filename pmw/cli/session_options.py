@@ -42,10 +42,10 @@ _OPTIONS = (
     ),
     click.option(
         "--test",
-        type=click.Choice(["query"]),
-        default="query",
+        type=click.Choice(["marginal", "query"]),
+        default="marginal",
         show_default=True,
-        help="What a test compares: single questions.",
+        help="What is tested and bought: whole marginals, or single questions as in the textbooks.",
     ),
     click.option(
         "--opening",
@@ -59,17 +59,35 @@ _OPTIONS = (
         type=click.Choice(["refit", "step"]),
         default="refit",
         show_default=True,
-        help="After a positive: refit to all measurements, or one textbook step.",
+        help="After a positive: refit to all measurements, or one textbook step (with --test query).",
+    ),
+    click.option(
+        "--model",
+        type=click.Choice(["auto", "dense", "graphical"]),
+        default="auto",
+        show_default=True,
+        help="One array over all cells, or a tree of measured marginals, which holds any domain; "
+        "auto: dense where the domain is small.",
+    ),
+    click.option(
+        "--max-cells",
+        type=int,
+        metavar="N",
+        help="The most cells of a graphical model's tree; a marginal that would exceed them answers "
+        "questions about its own attributes only. [default: 2,097,152]",
     ),
     click.option("--update-limit", type=int, metavar="C", help="Number of positives. [default: planned]"),
     click.option(
         "--threshold",
         type=float,
         metavar="T",
-        help="Error that a test looks for, in records. [default: planned]",
+        help="With --test query: error that a test looks for, in records. [default: planned]",
     ),
     click.option(
-        "--learning-rate", type=float, metavar="ETA", help="Length of the textbook step. [default: planned]"
+        "--learning-rate",
+        type=float,
+        metavar="ETA",
+        help="With --test query: length of the textbook step. [default: planned]",
     ),
     click.option(
         "--queries",
@@ -80,21 +98,16 @@ _OPTIONS = (
         help="About how many questions will come; sets thresholds, is no limit.",
     ),
     click.option(
-        "--test-noise",
-        type=click.Choice(["exponential", "laplace"]),
-        default="exponential",
-        show_default=True,
-        help="Law of the noise in tests.",
+        "--sparse-vector",
+        type=click.Choice(["exponential", "exponential-rounds", "laplace", "laplace-rounds", "sech2"]),
+        help="The tests: their noise, and threshold noise drawn once or anew after each positive (rounds). "
+        "[default: exponential-rounds with delta, else exponential]",
     ),
     click.option(
         "--sides",
         type=click.Choice(["two-thresholds", "two-sided"]),
-        help="Signed tests, or tests of the absolute error. [default: two-thresholds under add-remove]",
-    ),
-    click.option(
-        "--rounds",
-        type=click.Choice(["redrawn", "single"]),
-        help="New threshold noise after each positive, or one draw. [default: planned]",
+        help="With --test query: signed tests, or tests of the absolute error. "
+        "[default: two-thresholds under add-remove]",
     ),
     click.option(
         "--composition", type=click.Choice(["zcdp", "pure"]), help="How charges add up. [default: planned]"
@@ -102,7 +115,16 @@ _OPTIONS = (
     click.option(
         "--confidence", type=float, default=0.95, show_default=True, metavar="P", help="Of error bars."
     ),
+    click.option(
+        "--simultaneous",
+        is_flag=True,
+        help="Error bars that hold for all questions at once, even those chosen after seeing answers; "
+        "several times wider. Fixed at opening.",
+    ),
 )
+
+_OF_QUERIES = ("threshold", "learning_rate", "sides")  # options of --test query
+_OF_MARGINALS = ("max_cells", "simultaneous")  # options of --test marginal
 
 
 def session_options(*, epsilon_required: bool = True) -> Callable[[_Command], _Command]:
@@ -127,11 +149,13 @@ def read_options(given: dict[str, Any]) -> Options:
     """Return the choices that a command was given.
 
     Raises:
+        UsageError: an option belongs to another kind of test than the one chosen.
         BudgetError: a choice is out of range or contradicts another.
     """
-    from pmw.policy import Opening, Options, UpdateRule
+    _refuse_misplaced(given)
+    from pmw.policy import ModelKind, Opening, Options, TestKind, UpdateRule
     from pmw.privacy import Composition, NeighboringRelation
-    from pmw.sparse_vector import NoiseKind, Sides
+    from pmw.sparse_vector import Sides, SparseVectorKind
 
     return Options(
         neighboring_relation=NeighboringRelation(given["neighbors"].replace("-", "_")),
@@ -141,10 +165,33 @@ def read_options(given: dict[str, Any]) -> Options:
         update_limit=given["update_limit"],
         threshold=given["threshold"],
         learning_rate=given["learning_rate"],
-        test_noise=NoiseKind(given["test_noise"]),
+        sparse_vector=None if given["sparse_vector"] is None else SparseVectorKind(given["sparse_vector"]),
         sides=None if given["sides"] is None else Sides(given["sides"]),
-        redraw=None if given["rounds"] is None else given["rounds"] == "redrawn",
         composition=None if given["composition"] is None else Composition(given["composition"]),
         expected_queries=given["queries"],
         confidence=given["confidence"],
+        test=TestKind(given["test"]),
+        model=ModelKind(given["model"]),
+        max_cells=given["max_cells"],
+        simultaneous=given["simultaneous"],
     )
+
+
+def _refuse_misplaced(given: dict[str, Any]) -> None:
+    """Refuse options that belong to the other kind of test, by the names that were typed."""
+    marginal = given["test"] == "marginal"
+    misplaced = [
+        f"--{name.replace('_', '-')}"
+        for name in (_OF_QUERIES if marginal else _OF_MARGINALS)
+        if given[name] not in (None, False)
+    ]
+    if marginal and given["update"] == "step":
+        misplaced.insert(0, "--update step")
+    if not marginal and given["model"] == "graphical":
+        misplaced.insert(0, "--model graphical")
+    if misplaced:
+        other, named = "query" if marginal else "marginal", " and ".join(misplaced)
+        verb, them = ("belongs", "it") if len(misplaced) == 1 else ("belong", "them")
+        raise click.UsageError(f"{named} {verb} to --test {other}; choose that, or leave {them} out")
+    if given["model"] == "dense" and given["max_cells"] is not None:
+        raise click.UsageError("--max-cells is for a graphical model; leave it out with --model dense")

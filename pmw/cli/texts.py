@@ -13,7 +13,7 @@ import click
 from pmw.answer_table import Answers
 from pmw.answers import SEEDED_WARNING, Answer, Source
 from pmw.model import NoiseLaw, noise_variance
-from pmw.policy import Opening
+from pmw.policy import Opening, QueryTestPlan, TestPlan
 from pmw.release import guarantee
 from pmw.state import PublicState
 from pmw.status import Status, status_rows
@@ -26,6 +26,7 @@ __all__ = [
     "example_where",
     "json_line",
     "opening_text",
+    "rounded",
     "say",
     "status_json",
     "status_text",
@@ -62,23 +63,48 @@ def opening_text(state: PublicState, path: Path) -> str:
     error = f" ± {2 * total.deviation:,.0f}" if total.deviation else ""
     bought = "the number of records"
     if state.contract.options.opening is Opening.ONE_WAY:
-        bought += f" and {len(state.opening)} one-attribute marginals"
+        whole = any(len(one.scope) > 1 for one in state.opening)
+        bought += " and the whole table" if whole else f" and {len(state.opening)} one-attribute marginals"
     lines = [
         f"Opened {path} over {state.domain.name!r}: {len(state.domain)} attributes, "
         f"{state.domain.size:,} cells, about {total.value:,.0f}{error} records.",
         f"Guarantee: {guarantee(state.contract)}.",
         f"Bought at opening: {bought} ({state.ledger.share:.1%} of the budget).",
     ]
-    if plan is None:
-        lines.append("Nothing is left for tests: questions are answered from these alone.")
-    else:
-        value = _deviation(plan.vector.value_noise)
+    lender = state.contract.options.budget_from
+    if lender is not None:
         lines.append(
-            f"Tests look for errors above {plan.threshold / UNITS:,.0f} records; up to {plan.update_limit} "
-            f"of them buy a measurement, each within about ± {2 * value:,.0f}."
+            f"All of this budget was charged to {lender}; both together keep that session's guarantee."
         )
+    lines.append(_tests_text(plan))
     lines.append(f'Next: pmw ask {path} "{example_where(state.domain)}"')
     return "\n".join(lines)
+
+
+def _tests_text(plan: TestPlan | None) -> str:
+    """Return what is tested, and what positives buy."""
+    if plan is None:
+        return "Nothing is left for tests: questions are answered from these alone."
+    if isinstance(plan, QueryTestPlan):
+        return (
+            f"Tests look for errors above {plan.threshold / UNITS:,.0f} records; up to {plan.update_limit} "
+            f"of them buy a measurement, each within about ± {2 * _deviation(plan.vector.value_noise):,.0f}."
+        )
+    per_cell = plan.threshold(1, 2**62) - plan.margin
+    text = (
+        "Tests look for marginals farther from the model than their noise would be "
+        f"({rounded(per_cell / UNITS)} records per cell, and {plan.margin / UNITS:,.0f}; at first more); "
+        "up to "
+        f"{plan.update_limit} marginals are bought, each cell with standard deviation "
+        f"{rounded(_deviation(plan.noise))}."
+    )
+    if plan.queries is not None:
+        text += (
+            f" Questions that no marginal holds are tested one by one; up to {plan.queries.update_limit} of "
+            "them buy a measurement, each within about "
+            f"± {2 * _deviation(plan.queries.vector.value_noise):,.0f}."
+        )
+    return text
 
 
 def answer_text(answer: Answer) -> str:
@@ -100,10 +126,12 @@ def answers_text(answers: Answers) -> str:
     """Return the answers of a grouped question as a table, and what they rest on."""
     last = answers[-1]
     delta = f", delta {last.spent.delta:g}" if last.spent.delta else ""
+    first, newest = min(answer.version for answer in answers), max(answer.version for answer in answers)
+    versions = f"model version {newest}" if first == newest else f"model versions {first} to {newest}"
     lines = [
         answers.to_text(),
-        f"(low and high: {last.confidence:.0%} confidence each; {last.spent.share:.1%} of the budget spent, "
-        f"cap epsilon {last.spent.epsilon_cap:g}{delta})",
+        f"(low and high: {last.confidence:.0%} confidence each; {versions}; {last.spent.share:.1%} of the "
+        f"budget spent, cap epsilon {last.spent.epsilon_cap:g}{delta})",
     ]
     if not all(answer.aligned for answer in answers):
         lines.append("Cells that the condition cuts are taken as evenly filled.")
@@ -119,6 +147,11 @@ def status_text(state: PublicState, status: Status) -> str:
 
 def _deviation(noise: NoiseLaw) -> float:
     return math.sqrt(noise_variance(noise))
+
+
+def rounded(value: float) -> str:
+    """Return a number of records: whole from 10 on, else two digits; never with an exponent of ten."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def example_where(domain: Domain) -> str:

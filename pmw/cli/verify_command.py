@@ -18,6 +18,7 @@ __all__ = [
     epilog="""\b
 Examples:
   pmw verify study.pmw
+  pmw verify study.pmw --anchor /safe/study.anchor
   pmw verify study.pmw --json | jq '.checks[] | select(.holds | not)'
 \b
 With --json, one object: holds, unfinished, closed, checks (each with name, holds, detail), not_proved.
@@ -25,20 +26,34 @@ The exit code is 0 where every check holds, and 5 where one fails.
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
+@click.option(
+    "--anchor",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Compare with, and keep, a file of public bytes that tells how far the session had come.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def command(session: Path, as_json: bool) -> None:
+def command(session: Path, anchor: Path | None, as_json: bool) -> None:
     """Recompute the books of SESSION and compare them with what its file holds.
 
     Every charge is recomputed from its event and the plan that was fixed at opening, every model from the
     measurements, every stored answer from the model of its version. It writes nothing, shows no secret, needs
     no table, and works while the session is in use. A session with many corrections takes as long as fitting
     its model anew.
+
+    A copy of the file from before looks whole, and has forgotten what was spent since. With --anchor, numbers
+    and running hashes of all charges, measurements and answers are kept in FILE, which is public: keep it on
+    another machine. A later run tells an older copy and a rewritten history, and brings FILE up to date where
+    everything holds.
     """
     from pmw.books import verify_session
     from pmw.cli.books_texts import verification_text
+    from pmw.cli.targets import refuse_session_files
     from pmw.cli.texts import json_line, say
 
-    verification = verify_session(session)
+    if anchor is not None:
+        refuse_session_files(anchor, session, "the anchor")
+    verification = verify_session(session, anchor)
     say(json_line(verification.to_dict()) if as_json else verification_text(verification))
     if not verification.holds:
         sys.exit(5)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from queries.domain import Domain
 from queries.marginal import Marginal
 
@@ -25,6 +28,17 @@ class CountSource(Protocol):
 
         Privacy: exact and secret. One person's records change the counts by at most
             ``records_per_person`` in L1 under add/remove, by twice that under replace-one.
+        """
+
+    def coarsened(self, coarse: Domain, groups: Sequence[NDArray[np.int64] | None]) -> CountSource:
+        """Return the source of the same records over a domain whose cells are groups of this one's.
+
+        Args:
+            coarse: attributes of the same names in the same order, one cell per group.
+            groups: per attribute, the group of each cell: int64, shape (cells,); None where it is kept.
+
+        Privacy: holds true data too. A record has one cell before and after, so one person moves its counts
+            as far.
         """
 
     def fingerprint(self, key: bytes) -> bytes:

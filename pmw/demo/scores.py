@@ -10,6 +10,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.accounting import open_filter
 from pmw.answers import Answer
 from pmw.privacy import Composition
 from pmw.state import PublicState
@@ -75,7 +76,8 @@ def noise_per_query(state: PublicState, count: int, records: int) -> Baseline:
     """Return the errors of a simulated mechanism that adds noise to each question and knows their number.
 
     The whole budget is shared evenly: Gaussian noise of sigma = sqrt(k/(2 rho)) under zCDP, Laplace noise of
-    scale k/epsilon under plain sums. It is a simulation with ordinary floating-point noise.
+    scale k/epsilon under plain sums; with delta > 0 whichever is narrower, whatever rule the session follows.
+    It is a simulation with ordinary floating-point noise.
 
     Args:
         state: whose budget is shared.
@@ -83,13 +85,16 @@ def noise_per_query(state: PublicState, count: int, records: int) -> Baseline:
         records: true number of records.
     """
     generator = np.random.default_rng(0)
-    cap, confidence = float(state.ledger.cap), state.contract.options.confidence
-    if state.ledger.composition is Composition.ZCDP:
-        scale = math.sqrt(count / (2 * cap))
+    budget, confidence = state.contract.budget, state.contract.options.confidence
+    laplace, gaussian = count / float(budget.epsilon), math.inf
+    if budget.delta:
+        gaussian = math.sqrt(count / (2 * float(open_filter(budget, Composition.ZCDP).cap)))
+    if gaussian < math.sqrt(2) * laplace:
+        scale = gaussian
         draws, law = generator.normal(0, scale, count), "Gaussian noise"
         width = scale * NormalDist().inv_cdf((1 + confidence) / 2)
     else:
-        scale = count / cap
+        scale = laplace
         draws, law = generator.laplace(0, scale, count), "Laplace noise"
         width = -scale * math.log1p(-confidence)
     return Baseline(np.abs(draws) / records, width / records, law)

@@ -9,10 +9,17 @@ from pmw.plots.canvas import (
     tidy,
     write_figure,
 )
-from pmw.plots.comparison import MarginalComparison, compare_marginals, farthest, paid_deviations
+from pmw.plots.comparison import (
+    MarginalComparison,
+    bought_deviations,
+    compare_marginals,
+    farthest,
+    paid_deviations,
+)
 from pmw.plots.figure import status_figure
 
 __all__ = [
+    "bought_deviations",
     "check_target",
     "compare_marginals",
     "farthest",

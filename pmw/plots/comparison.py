@@ -9,11 +9,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import MarginalMeasurement, half_width
+from pmw.error_bars import sum_quantile
+from pmw.model import (
+    CoarsenedDistribution,
+    MarginalMeasurement,
+    OneWayMeasurement,
+    QueryMeasurement,
+    RangeTreeMeasurement,
+    half_width,
+)
+from pmw.noise_bounds import sum_half_width
 from pmw.state import PublicState
 from queries.domain import Attribute
 
 __all__ = [
+    "bought_deviations",
     "compare_marginals",
     "farthest",
     "MarginalComparison",
@@ -21,6 +31,7 @@ __all__ = [
 ]
 
 _MOST_PAID = 200  # paid answers that are compared: each may cost a pass over the whole model
+_MOST_BOUGHT = 12  # bought marginals that are compared
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,8 +41,10 @@ class MarginalComparison:
     Args:
         attribute: the attribute.
         model: float64, shape (cells,), the model's records per cell.
-        measured: float64, shape (cells,), released noisy records per cell; None where none were bought.
-        deviation: standard deviation of each cell's noise, in records; NaN likewise.
+        measured: float64, shape (cells,), released noisy records per cell, or what least squares makes of a
+            tree of ranges; None where none were bought.
+        deviation: standard deviation of each cell's noise, of a tree's noisiest cell, in records; NaN
+            likewise.
         half_width: what each cell's noise stays within at the session's confidence, in records; NaN likewise.
     """
 
@@ -54,18 +67,35 @@ def compare_marginals(state: PublicState) -> tuple[MarginalComparison, ...]:
 
     Privacy: post-processing of released numbers; free.
     """
-    bought = {measurement.scope: measurement for measurement in state.opening}
-    return tuple(_compare(state, attribute, bought.get((attribute.name,))) for attribute in state.domain)
+    return tuple(_compare(state, attribute, _opening_of(state, attribute)) for attribute in state.domain)
+
+
+def _opening_of(state: PublicState, attribute: Attribute) -> OneWayMeasurement | None:
+    """Return what opening bought that tells of an attribute: its marginal, its tree, or the whole table."""
+    return next((one for one in state.opening if attribute.name in one.scope), None)
 
 
 def _compare(
-    state: PublicState, attribute: Attribute, measurement: MarginalMeasurement | None
+    state: PublicState, attribute: Attribute, measurement: OneWayMeasurement | None
 ) -> MarginalComparison:
     model = state.model.marginal((attribute.name,))
     if measurement is None:
         return MarginalComparison(attribute, model, None)
-    width = half_width(measurement.noise, state.contract.options.confidence)
-    return MarginalComparison(attribute, model, measurement.values, math.sqrt(measurement.variance), width)
+    confidence = state.contract.options.confidence
+    if isinstance(measurement, RangeTreeMeasurement):
+        deviation = math.sqrt(float(measurement.cell_variances.max()))
+        width = deviation * sum_quantile(state.ledger.composition, confidence)
+        return MarginalComparison(attribute, model, measurement.values, deviation, width)
+    axes = tuple(axis for axis, name in enumerate(measurement.scope) if name != attribute.name)
+    if not axes:
+        width = half_width(measurement.noise, confidence)
+        return MarginalComparison(
+            attribute, model, measurement.values, math.sqrt(measurement.variance), width
+        )
+    summed = measurement.values.sum(axis=axes)
+    cells = measurement.values.size // summed.size  # of the whole table, in each cell of the attribute
+    width = sum_half_width(measurement.noise, cells, confidence)
+    return MarginalComparison(attribute, model, summed, math.sqrt(cells * measurement.variance), width)
 
 
 def farthest(comparisons: Sequence[MarginalComparison], most: int) -> tuple[MarginalComparison, ...]:
@@ -85,7 +115,26 @@ def paid_deviations(state: PublicState) -> NDArray[np.float64]:
 
     Privacy: post-processing of released numbers; free.
     """
-    newest = state.measured[-_MOST_PAID:]
+    answers = [one for one in state.measured if isinstance(one, QueryMeasurement)]
     return np.array(
-        [(state.model.answer(paid.query) - paid.value) / math.sqrt(paid.variance) for paid in newest]
+        [
+            (state.model.answer(paid.query) - paid.value) / math.sqrt(paid.variance)
+            for paid in answers[-_MOST_PAID:]
+        ]
     )
+
+
+def bought_deviations(state: PublicState) -> list[tuple[tuple[str, ...], NDArray[np.float64]]]:
+    """Return how far the model now is from the marginals that were bought since opening, newest first.
+
+    (model's cells - noisy cells) / standard deviation of their noise: float64, flat, for each scope; the
+    newest 12 at most. Marginals are over groups where attributes are grouped.
+
+    Privacy: post-processing of released numbers; free.
+    """
+    model = state.model.model if isinstance(state.model, CoarsenedDistribution) else state.model
+    newest = [one for one in reversed(state.measured) if isinstance(one, MarginalMeasurement)]
+    return [
+        (one.scope, ((model.marginal(one.scope) - one.values) / math.sqrt(one.variance)).reshape(-1))
+        for one in newest[:_MOST_BOUGHT]
+    ]

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.plots.canvas import INK, MEASURED, MODEL, new_figure, tidy
-from pmw.plots.comparison import MarginalComparison, compare_marginals, farthest, paid_deviations
+from pmw.plots.comparison import (
+    MarginalComparison,
+    bought_deviations,
+    compare_marginals,
+    farthest,
+    paid_deviations,
+)
 from pmw.plots.marginals import draw_marginal, shortened
 from pmw.release import guarantee
 from pmw.state import PublicState
@@ -35,7 +41,8 @@ def status_figure(state: PublicState, history: History) -> Figure:
 
     Above, released one-attribute marginals with their error bars beside the model's; of more than six
     attributes, the six whose model lies farthest from its measurement. Below, the budget over time, and how
-    far the model lies from everything that was measured, in standard deviations of its noise.
+    far the model lies from everything that was measured, of bought marginals the newest twelve, in standard
+    deviations of its noise.
 
     Args:
         state: what may be published of the session.
@@ -53,7 +60,7 @@ def status_figure(state: PublicState, history: History) -> Figure:
     heights = [
         _HEADER,
         _MARGINAL * rows + _LEGEND,
-        max(_LOWER, _PER_ROW * len(comparisons) + 1.5),
+        max(_LOWER, _PER_ROW * (len(comparisons) + len(bought_deviations(state))) + 1.5),
     ]
     figure = new_figure(_WIDTH, sum(heights))
     parts: Any = figure.subfigures(3, 1, height_ratios=heights)
@@ -151,12 +158,14 @@ def _cap(state: PublicState) -> str:
 
 
 def _draw_distances(axes: Any, state: PublicState, comparisons: tuple[MarginalComparison, ...]) -> None:
-    """Draw a row per attribute with a point per cell, and a row for the answers that were paid for."""
+    """Draw a row per attribute and per bought marginal with a point per cell, and one of paid answers."""
     rows = [(shortened(one.attribute.name, 24), one.distances, MODEL) for one in comparisons]
     rows = [row for row in rows if row[1].size]
-    if state.measured:
-        distances = paid_deviations(state)
-        newest = len(distances) < len(state.measured)
+    bought = bought_deviations(state)
+    rows += [(shortened(" x ".join(scope), 24), distances, MEASURED) for scope, distances in bought]
+    distances = paid_deviations(state)
+    if distances.size:
+        newest = len(distances) < state.query_positives
         name = f"newest {len(distances)} paid answers" if newest else "paid answers"
         rows.append((name, distances, MEASURED))
     axes.set_title("Model against measurements", loc="left", fontsize=12, color=INK)

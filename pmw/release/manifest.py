@@ -48,6 +48,7 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
         "records_per_person": contract.options.records_per_person,
         "budget_share": state.ledger.share,
         "seeded": contract.seeded,
+        "test": contract.options.test.value,
         "schema": format_schema(contract.domain),
     }
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pmw.model import MarginalMeasurement, Measurement, QueryMeasurement, noise_form
+from pmw.model import (
+    Coarsening,
+    MarginalMeasurement,
+    Measurement,
+    QueryMeasurement,
+    RangeTreeMeasurement,
+    noise_form,
+)
+from pmw.policy import QueryTestPlan
 from pmw.release.manifest import contract_facts, program_version
 from pmw.state import PublicState
 from queries.linear import UNITS
@@ -20,12 +28,17 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
 
     Values are in records, exact multiples of 1/``units_per_record``; so is no other number but the noise
     scales, which are fractions in units. ``position`` is the order of release: fitting the model to the
-    marginals of the opening, then to one more measurement at a time, gives the session's model again.
+    marginals and trees of the opening, then to one more measurement at a time, gives the session's model
+    again.
 
     Returns:
-        ``total`` (value, estimate, standard_deviation), ``marginals`` (scope, shape, values in declared
-        order of cells), ``queries`` (canonical form, words, value, the model's value that it corrected),
-        ``model`` (the update rule and its rate), and what a manifest says of the session.
+        ``total`` (value, estimate, standard_deviation), ``groups`` (of long attributes: the group of each
+        cell, and its share of the group's records in the model), ``marginals`` (scope, the attributes of it
+        whose cells are groups, shape, values in declared order of cells), ``trees`` (scope, nodes of each
+        level, the widest first, the values of all nodes in that order, and the cells that least squares makes
+        of them), ``queries`` (canonical form, words, value, the model's value that it corrected), ``model``
+        (the update rule and its rate, what is tested, and the positions of what the model does not take in),
+        and what a manifest says of the session.
 
     Privacy: released numbers alone; free.
     """
@@ -41,17 +54,25 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
         "model": {
             "version": state.version,
             "update": options.update.value,
-            "learning_rate": None if plan is None else plan.learning_rate,
+            "learning_rate": plan.learning_rate if isinstance(plan, QueryTestPlan) else None,
+            "test": options.test.value,
+            "beside": [len(state.opening) + place for place in state.beside],
         },
         "total": {
             "value": state.total.value,
             "estimate": state.total.estimate,
             "standard_deviation": state.total.deviation,
         },
+        "groups": _groups_form(state.coarsening),
         "marginals": [
-            {"position": position, **_marginal_form(measurement)}
+            {"position": position, **_marginal_form(measurement, _grouped(state, measurement))}
             for position, measurement in entries
             if isinstance(measurement, MarginalMeasurement)
+        ],
+        "trees": [
+            {"position": position, **_tree_form(measurement)}
+            for position, measurement in entries
+            if isinstance(measurement, RangeTreeMeasurement)
         ],
         "queries": [
             {"position": position, **_query_form(measurement)}
@@ -61,11 +82,40 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
     }
 
 
-def _marginal_form(measurement: MarginalMeasurement) -> dict[str, Any]:
+def _groups_form(coarsening: Coarsening) -> dict[str, Any]:
+    """Return the groups of long attributes: for each cell, its group and its share of the group's records."""
+    return {
+        attribute.name: {"groups": group.tolist(), "shares": share.tolist()}
+        for attribute, group, share in zip(coarsening.fine, coarsening.groups, coarsening.shares, strict=True)
+        if group is not None and share is not None
+    }
+
+
+def _grouped(state: PublicState, measurement: MarginalMeasurement) -> list[str]:
+    """Return the attributes of a marginal whose cells are groups."""
+    sizes = zip(measurement.scope, measurement.units.shape, strict=True)
+    return [name for name, size in sizes if size < state.domain[name].size]
+
+
+def _marginal_form(measurement: MarginalMeasurement, grouped: list[str]) -> dict[str, Any]:
     return {
         "scope": list(measurement.scope),
+        "grouped": grouped,
         "shape": list(measurement.units.shape),
         "values": measurement.values.tolist(),
+        **_noise_facts(measurement),
+    }
+
+
+def _tree_form(measurement: RangeTreeMeasurement) -> dict[str, Any]:
+    tree = measurement.tree
+    return {
+        "scope": list(measurement.scope),
+        "branching": tree.branching,
+        "special_cells": tree.special,
+        "levels": list(tree.sizes),
+        "values": (measurement.units / UNITS).tolist(),
+        "cells": measurement.values.tolist(),
         **_noise_facts(measurement),
     }
 

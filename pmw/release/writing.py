@@ -56,6 +56,7 @@ def export(
     *,
     format: str | None = None,
     force: bool = False,
+    refined: bool = False,
 ) -> dict[str, Any]:
     """Write synthetic rows or measurements, and beside them ``FILE.manifest.json``; return the manifest.
 
@@ -65,6 +66,7 @@ def export(
         plan: how rows are drawn; measurements have none.
         format: csv, parquet or measurements; None goes by the file's name.
         force: overwrite existing files.
+        refined: the state's model is the session's, fitted further; the manifest says so.
 
     Raises:
         ReleaseError: the format is unknown or has no rows to plan, a file exists and ``force`` is not given,
@@ -85,7 +87,7 @@ def export(
         form = measurements_manifest(state, chosen.value)
         _write_json(path, measurements_form(state))
     else:
-        form = _write_rows(state, path, plan or RowPlan(), chosen)
+        form = {**_write_rows(state, path, plan or RowPlan(), chosen), "refined": refined}
     _write_json(beside, form)
     return form
 

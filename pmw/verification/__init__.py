@@ -6,10 +6,12 @@ the model of its version. Only public numbers are shown; of secrets, whether the
 
 from __future__ import annotations
 
+from pmw.verification.anchor import Anchor
 from pmw.verification.checks import verify
 from pmw.verification.report import NOT_PROVED, Check, Verification
 
 __all__ = [
+    "Anchor",
     "Check",
     "NOT_PROVED",
     "Verification",

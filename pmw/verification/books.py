@@ -8,24 +8,17 @@ from dataclasses import dataclass
 
 from pmw.accounting import PrivacyFilter
 from pmw.encoding import dumps, noise_form, read_charge
-from pmw.errors import SessionCorruptError
-from pmw.journal import load_contract, load_plan, read_entries, read_measured, read_opening
+from pmw.journal import load_contract, load_plan, read_entries, read_measured, read_opening, tree_text
 from pmw.ledger import ledger_of
-from pmw.mechanism import (
-    LedgerEntry,
-    abandoned_entry,
-    measurement_entry,
-    opening_entries,
-    reservation,
-    threshold_entry,
-)
-from pmw.planning import choose_filter, query_sensitivity
-from pmw.policy import Contract, Opening, OpeningPlan, QueryTestPlan
-from pmw.privacy import NeighboringRelation
-from pmw.sparse_vector import NumericSparse
+from pmw.mechanism import LedgerEntry, abandoned_entry, choose_groups, opening_entries
+from pmw.model import Coarsening, QueryMeasurement
+from pmw.planning import choose_filter
+from pmw.policy import Contract, MarginalTestPlan, OpeningPlan, TestPlan
+from pmw.state import Bought
 from pmw.store import IntentRow, MeasurementRow, SessionStore
-from pmw.verification.report import Check, check, require, same
-from queries.linear import LinearQuery
+from pmw.verification.plans import plans_fit
+from pmw.verification.report import Check, check, counted, require, same
+from pmw.verification.vectors import VectorBooks, is_abandoned, is_loan, vectors_of
 
 __all__ = [
     "book_checks",
@@ -41,7 +34,7 @@ class Books:
     Args:
         contract: what was fixed at opening.
         opening: the noise of the opening measurements.
-        test: the sparse vector; None where nothing was left for one.
+        test: the tests; None where nothing was left for any.
         cap: the session's filter with nothing spent.
         entries: the charges, in order.
         intents: the batch that each charge belongs to.
@@ -53,7 +46,7 @@ class Books:
 
     contract: Contract
     opening: OpeningPlan
-    test: QueryTestPlan | None
+    test: TestPlan | None
     cap: PrivacyFilter
     entries: tuple[LedgerEntry, ...]
     intents: tuple[int, ...]
@@ -68,16 +61,10 @@ class Books:
         return self.pending is not None and self.pending.kind == "opening"
 
     @property
-    def vector(self) -> NumericSparse:
-        """The sparse vector with its values."""
-        if self.test is None:
-            raise SessionCorruptError("something was tested, but there was no plan to test anything")
-        return self.test.vector
-
-    @property
-    def threshold(self) -> LedgerEntry:
-        """What drawing threshold noise charges."""
-        return threshold_entry(self.vector, self.cap.composition)
+    def vectors(self) -> tuple[VectorBooks, ...]:
+        """The sparse vectors that were planned."""
+        contract = self.contract
+        return vectors_of(self.test, contract.domain, contract.options, self.cap.composition)
 
     @property
     def opening_charges(self) -> tuple[LedgerEntry, ...]:
@@ -90,25 +77,17 @@ class Books:
         return self.entries[len(self.opening_charges) :]
 
     @property
-    def round_count(self) -> int:
-        """How often threshold noise was paid for."""
-        return 0 if self.test is None else sum(entry.event == self.threshold.event for entry in self.later)
+    def coarsening(self) -> Coarsening:
+        """The groups that marginals are tested and bought on, from what opening released."""
+        return choose_groups(self.contract, self.opening, read_opening(self.contract, self.rows))
 
-    @property
-    def round_is_open(self) -> bool:
-        """Whether the charges leave a round open."""
-        positives = sum(entry.event == "measurement" for entry in self.later)
-        rounds = self.round_count
-        if self.test is None or rounds == 0 or positives >= self.test.update_limit:
-            return False
-        return rounds > positives if self.vector.sparse.redraw else True
-
-    def queries(self) -> list[tuple[int, LinearQuery]]:
-        """Return each measured question with its intent."""
+    def bought(self) -> list[tuple[int, Bought]]:
+        """Return what was bought since opening, each with its intent."""
+        coarsening = self.coarsening
         return [
-            (intent, read_measured(self.contract, row).query)
+            (intent, read_measured(coarsening, row))
             for intent, row in zip(self.row_intents, self.rows, strict=True)
-            if row.kind == "query"
+            if row.kind in ("query", "bought")
         ]
 
 
@@ -138,7 +117,7 @@ def read_books(store: SessionStore) -> Books:
 
 def book_checks(books: Books, store: SessionStore) -> Iterator[Check]:
     """Yield what holds of the books."""
-    yield check("the plans fit the contract", lambda: _plans_fit(books))
+    yield check("the plans fit the contract", lambda: plans_fit(books.contract, books.opening, books.test))
     if books.unborn:
         yield check("an opening that waits has bought nothing", lambda: _nothing_bought(books, store))
         return
@@ -149,26 +128,6 @@ def book_checks(books: Books, store: SessionStore) -> Iterator[Check]:
     yield check("the measurements are the planned ones", lambda: _measurements(books))
     yield check("at most one batch waits, and its charge is reserved", lambda: _pending(books, store))
     yield check("secrets are kept while they are needed, and no longer", lambda: _secrets(books, store))
-
-
-def _plans_fit(books: Books) -> str:
-    contract, options = books.contract, books.contract.options
-    bought = list(contract.domain.names) if options.opening is Opening.ONE_WAY else []
-    same("marginals planned", bought, list(books.opening.marginal_noise))
-    public_total = options.neighboring_relation is NeighboringRelation.REPLACE_ONE
-    require(
-        (books.opening.total_noise is None) == public_total,
-        "the number of records is public under replace-one, and only there",
-    )
-    if books.test is not None:
-        test = books.vector.sparse.test
-        same("sensitivity of tests", query_sensitivity(options), test.sensitivity)
-        same("sides of tests", options.chosen_sides, test.sides)
-        same("noise of tests", options.test_noise, test.noise)
-        require(not test.monotone or options.signs_agree, "tests count on all counts moving the same way")
-        if options.update_limit is not None:
-            same("positives", options.update_limit, books.test.update_limit)
-    return f"epsilon {float(contract.budget.epsilon):g}, delta {float(contract.budget.delta):g}"
 
 
 def _nothing_bought(books: Books, store: SessionStore) -> str:
@@ -183,12 +142,16 @@ def _charges(books: Books) -> str:
     for number, (entry, wanted) in enumerate(zip(books.entries, expected, strict=False), start=1):
         _same_entry(number, wanted, entry)
     for number, entry in enumerate(books.later, start=len(expected) + 1):
-        if entry.event == "measurement":
-            query = LinearQuery.everything(books.contract.domain)  # any: the price is the same
-            wanted = measurement_entry(books.vector, books.cap.composition, query)
-            _same_price(number, wanted, entry)
-        elif entry.event != abandoned_entry(entry.charge).event:  # those follow from the round
-            _same_entry(number, books.threshold, entry)
+        if is_abandoned(entry) or is_loan(entry):
+            continue  # the price of the one follows from the round, that of the other is what was lent
+        buying = [vector.positive for vector in books.vectors if vector.buys(entry)]
+        if buying:
+            _same_price(number, buying[0], entry)
+            continue
+        drawing = [vector.threshold for vector in books.vectors if vector.draws(entry)]
+        planned = [vector.threshold for vector in books.vectors]
+        require(bool(planned), f"charge {number} ({entry.event}) is for a test, but none was planned")
+        _same_entry(number, (drawing or planned)[0], entry)
     return f"{len(books.entries):,} charges, each recomputed as an exact fraction"
 
 
@@ -208,43 +171,63 @@ def _same_price(number: int, expected: LedgerEntry, found: LedgerEntry) -> None:
 
 
 def _rounds(books: Books) -> str:
-    """Follow the sparse vector through its charges; return how many positives it had."""
-    is_open, positives, last = False, 0, 0
-    start = len(books.opening_charges)
+    """Follow the sparse vectors through their charges; return how many positives they had."""
+    last, start, vectors = 0, len(books.opening_charges), books.vectors
+    rounds, bought = [0] * len(vectors), [0] * len(vectors)
     for place, entry in enumerate(books.later, start=start):
+        if is_loan(entry):
+            continue
         what, intent = f"charge {place + 1} ({entry.event})", books.intents[place]
         require(intent >= last, f"{what} belongs to an earlier batch than the one before it")
-        if entry.event == "measurement":
-            require(is_open, f"{what} has no open round")
-            positives += 1
-            is_open = not books.vector.sparse.redraw
-        elif entry.event == abandoned_entry(entry.charge).event:
-            wanted = reservation(books.vector, books.cap, round_open=is_open)
+        last = intent
+        is_open = [vector.is_open_after(*of) for vector, *of in zip(vectors, rounds, bought, strict=True)]
+        for number, vector in enumerate(vectors):
+            if vector.buys(entry):
+                require(is_open[number], f"{what} has no open round")
+                bought[number] += 1
+            elif vector.draws(entry):
+                require(not is_open[number], f"{what} opens a round while one is open")
+                rounds[number] += 1
+        if is_abandoned(entry):
+            prices = [vector.reserved(is_open=one) for vector, one in zip(vectors, is_open, strict=True)]
+            require(bool(prices), f"{what} is for a test, but none was planned")
+            wanted = next((price for price in prices if price == entry.charge), prices[0])
             _same_price(place + 1, abandoned_entry(wanted), entry)
             require(books.closed and place + 1 == len(books.entries), f"{what} is not the last of all")
-        else:
-            require(not is_open, f"{what} opens a round while one is open")
-            is_open = True
-        last = intent
-    limit = 0 if books.test is None else books.test.update_limit
-    require(positives <= limit, f"{positives} positives, but no more than {limit} were planned")
-    return f"{positives} of {limit} positives"
+    counts = []
+    for vector, positives in zip(vectors, bought, strict=True):
+        require(
+            positives <= vector.limit, f"{positives} positives, but no more than {vector.limit} were planned"
+        )
+        of = "" if len(vectors) == 1 else f" of {'marginals' if vector.row_kind == 'bought' else 'questions'}"
+        counts.append(f"{positives} of {vector.limit} positives{of}")
+    return ", ".join(counts) or "no positives"
 
 
 def _payments(books: Books) -> str:
+    opening = len(books.opening_charges)
     paid = [
-        (intent, entry.label)
-        for intent, entry in zip(books.intents, books.entries, strict=True)
-        if entry.event == "measurement"
+        (intent, entry.event, entry.label)
+        for intent, entry in list(zip(books.intents, books.entries, strict=True))[opening:]
+        if any(vector.buys(entry) for vector in books.vectors)
     ]
-    bought = [(intent, query.describe()) for intent, query in books.queries()]
-    for intent, label in bought:
-        require((intent, label) in paid, f"the measurement of {label!r} (batch {intent}) has no charge")
-    for intent, label in paid:
-        require((intent, label) in bought, f"the charge for {label!r} (batch {intent}) has no measurement")
+    bought = [(intent, *_bought_words(one)) for intent, one in books.bought()]
+    for intent, event, label in bought:
+        require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
+    for intent, event, label in paid:
+        require(
+            (intent, event, label) in bought, f"the charge for {label!r} (batch {intent}) has no measurement"
+        )
     require(paid == bought, "charges and measurements are not in the same order, or one is there twice")
-    require(len({intent for intent, _ in paid}) == len(paid), "a batch has two measurements")
-    return f"{len(bought)} measurements since opening"
+    require(len({intent for intent, _, _ in paid}) == len(paid), "a batch has two measurements")
+    return f"{counted(len(bought), 'measurement')} since opening"
+
+
+def _bought_words(measurement: Bought) -> tuple[str, str]:
+    """Return event and label of the charge that pays for a measurement."""
+    if isinstance(measurement, QueryMeasurement):
+        return "measurement", measurement.query.describe()
+    return "marginal", ", ".join(measurement.scope)
 
 
 def _under_cap(books: Books) -> str:
@@ -256,20 +239,52 @@ def _under_cap(books: Books) -> str:
 
 def _measurements(books: Books) -> str:
     draws = read_opening(books.contract, books.rows)
-    laws = {row.what: row.noise for row in books.rows if row.kind != "query"}
-    total = books.opening.total_noise
-    wanted = {"[]": dumps(None if total is None else noise_form(total))}
-    wanted |= {
-        dumps([name]): dumps(noise_form(noise)) for name, noise in books.opening.marginal_noise.items()
-    }
+    laws = {row.what: row.noise for row in books.rows if row.kind not in ("query", "bought")}
+    plan = books.opening
+    wanted = {"[]": dumps(None if plan.total_noise is None else noise_form(plan.total_noise))}
+    for name, noise in plan.marginal_noise.items():
+        tree = plan.trees.get(name)
+        wanted[dumps([name]) if tree is None else tree_text(name, tree)] = dumps(noise_form(noise))
+    planned: list[tuple[str, ...]] = [(name,) for name in plan.marginal_noise]
+    if plan.table_noise is not None:
+        planned.append(books.contract.domain.names)
+        wanted[dumps(list(books.contract.domain.names))] = dumps(noise_form(plan.table_noise))
     same("noise of the opening", wanted, laws)
-    scopes = [marginal.scope for marginal in draws.marginals]
-    same("marginals of the opening", [(name,) for name in books.opening.marginal_noise], scopes)
-    for number, row in enumerate((row for row in books.rows if row.kind == "query"), start=1):
-        same(f"noise of measurement {number}", dumps(noise_form(books.vector.value_noise)), row.noise)
+    same("marginals of the opening", planned, [marginal.scope for marginal in draws.marginals])
+    later = [row for row in books.rows if row.kind in ("query", "bought")]
+    for number, row in enumerate(later, start=1):
+        same(f"noise of measurement {number}", _planned_noise(books, row.kind), row.noise)
     kinds = {row.kind for row in books.rows}
-    require(kinds <= {"total", "marginal", "query"}, "there is a measurement of an unknown kind")
-    return f"the number of records and {len(scopes)} marginals at opening, {len(books.queries())} since"
+    require(
+        kinds <= {"total", "marginal", "range tree", "query", "bought"},
+        "there is a measurement of an unknown kind",
+    )
+    _scopes(books)
+    return f"the number of records and {len(planned)} marginals at opening, {len(later)} since"
+
+
+def _planned_noise(books: Books, kind: str) -> str | None:
+    """Return the form of the noise of what a kind of test buys; None where there is no such test."""
+    plan = books.test
+    if kind == "bought":
+        return dumps(noise_form(plan.noise)) if isinstance(plan, MarginalTestPlan) else None
+    queries = plan.queries if isinstance(plan, MarginalTestPlan) else plan
+    return None if queries is None else dumps(noise_form(queries.vector.value_noise))
+
+
+def _scopes(books: Books) -> None:
+    """Check that what was bought is over attributes in their order, and no wider than planned."""
+    if not isinstance(books.test, MarginalTestPlan):
+        return
+    plan, domain, coarse = books.test, books.contract.domain, books.coarsening.coarse
+    most = max(plan.most_cells, plan.free_cells)
+    for number, (_, one) in enumerate(books.bought(), start=1):
+        if not isinstance(one, QueryMeasurement):
+            same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
+            grid = domain if plan.is_fine(domain, one.scope) else coarse
+            same(f"cells of measurement {number}", grid.scope_shape(one.scope), one.units.shape)
+            cells = one.units.size
+            require(cells <= most, f"measurement {number} has {cells:,} cells; at most {most:,} were planned")
 
 
 def _pending(books: Books, store: SessionStore) -> str:
@@ -278,9 +293,15 @@ def _pending(books: Books, store: SessionStore) -> str:
         return "none waits"
     require(not books.closed, "a batch waits in a session that was closed")
     form = json.loads(books.pending.proposal)
-    wanted = reservation(books.vector, books.cap, round_open=books.round_is_open)
     reserved = read_charge(*form["reserved"])
+    found = [vector for vector in books.vectors if vector.kind.value == form["kind"]]
+    require(bool(found), "a batch waits, but there was no plan to test what it tests")
+    (vector,) = found
+    is_open = vector.is_open(books.later)
+    wanted = vector.reserved(is_open=is_open)
     same("reserved charge", (wanted.epsilon, wanted.rho), (reserved.epsilon, reserved.rho))
+    same("whether the batch opens a round", not is_open, form["opens_round"])
+    same("positives before the batch", vector.positive_count(books.later), form["positives"])
     spent = ledger_of(books.contract.budget, books.cap, books.entries).spent
     require(spent + books.cap.price(reserved) <= books.cap.cap, "the reserved charge is not under the cap")
     return "one waits; its charge fits under the cap"
@@ -291,6 +312,7 @@ def _secrets(books: Books, store: SessionStore) -> str:
     if books.closed:
         require(not found, "a closed session still holds secrets")
         return "closed: none is left"
-    wanted = {"fingerprint_key", "fingerprint"} | ({"threshold"} if books.round_is_open else set())
+    wanted = {"fingerprint_key", "fingerprint"}
+    wanted |= {vector.secret for vector in books.vectors if vector.is_open(books.later)}
     same("secrets kept", sorted(wanted), sorted(found))
     return "as many as the open session needs"

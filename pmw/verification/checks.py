@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pmw.store import SessionStore
+from pmw.verification.anchor import Anchor
 from pmw.verification.books import book_checks, read_books
 from pmw.verification.report import FAULTS, Check, Verification, check, require, words
 from pmw.verification.transcript import answer_checks
@@ -14,17 +15,24 @@ __all__ = [
 ]
 
 
-def verify(store: SessionStore) -> Verification:
+def verify(store: SessionStore, anchor: Anchor | None = None) -> Verification:
     """Recompute a session's books and return what holds.
 
-    It reads one state of the file and writes nothing.
+    It reads one state of the file and writes nothing to it. An anchor is compared with it too, and goes on to
+    that state where everything holds.
 
     Raises:
-        StoreError: the file cannot be read.
+        StoreError: the file cannot be read, or the anchor cannot be written.
     """
     with store.reading():
         checks = tuple(_checks(store))
-        return Verification(checks, store.intent_count() > 0, store.meta("closed") is not None)
+        if anchor is not None:
+            checks = (*checks, check("the session goes on from its anchor", lambda: anchor.compare(store)))
+        closed = store.meta("closed") is not None
+        found = Verification(checks, store.intent_count() > 0, closed, anchor is not None)
+    if anchor is not None and found.holds:
+        anchor.update()
+    return found
 
 
 def _checks(store: SessionStore) -> Iterator[Check]:

@@ -1,33 +1,64 @@
-"""Replay: the models and answers of a session, made once more from its measurements; public, and free."""
+"""Replay: the models of a session, made once more from its measurements; public, and free."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.answers import Answer, Source, Spent
-from pmw.error_bars import certified_answer, measured_answer, untested_answer
 from pmw.errors import SessionCorruptError
-from pmw.journal import duals_of, query_key
-from pmw.mechanism import correct
+from pmw.mechanism import correct, marginal_units
 from pmw.model import QueryMeasurement
-from pmw.state import PublicState
-from pmw.store import StoredAnswer
-from queries.linear import UNITS, LinearQuery
+from pmw.policy import MarginalTestPlan, TestKind
+from pmw.snapshots import duals_of
+from pmw.state import Bought, Certificate, PublicState
+from pmw.verification.report import require
+from pmw.verification.vectors import VectorBooks
+from queries.linear import UNITS
 
 __all__ = [
-    "expected_answer",
+    "is_close",
+    "Records",
     "Replay",
-    "require_same_answer",
 ]
 
 # A model that went through a snapshot differs in the last digits from one that never stopped. What it answers
 # is compared to within this part of the number.
 _CLOSE = 1e-6
-_NOWHERE = Spent(0.0, 0.0, 0.0)  # shares are compared elsewhere
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """What the file says of a session's models, to be met on the way.
+
+    Args:
+        measured: what was bought since opening, in order.
+        certificates: the stored ones, in the order of their tests.
+        snapshot: a stored version and its dual numbers.
+        rounds: how often threshold noise was paid for, by what the sparse vector tests.
+        vectors: the sparse vectors.
+        closed: the session was closed for good.
+        answers: how many answers are stored.
+    """
+
+    measured: tuple[Bought, ...]
+    certificates: tuple[Certificate, ...]
+    snapshot: tuple[int, NDArray[np.float64]] | None
+    rounds: Mapping[TestKind, int] = field(default_factory=dict)
+    vectors: Sequence[VectorBooks] = ()
+    closed: bool = False
+    answers: int = 0
+
+    def was_tested(self, kind: TestKind, version: int) -> bool:
+        """Tell whether a round was paid for in which a test of a model version could be negative."""
+        positives = sum(
+            (TestKind.QUERY if isinstance(one, QueryMeasurement) else TestKind.MARGINAL) is kind
+            for one in self.measured[:version]
+        )
+        redrawn = any(vector.redraw for vector in self.vectors if vector.kind is kind)
+        return self.rounds.get(kind, 0) > (positives if redrawn else 0)
 
 
 class Replay:
@@ -35,26 +66,15 @@ class Replay:
 
     Args:
         state: the state after opening.
-        measured: the measurements bought since, in order.
-        snapshot: a stored version and its dual numbers, to be met on the way.
+        records: what the file says of the models.
     """
 
-    def __init__(
-        self,
-        state: PublicState,
-        measured: Sequence[QueryMeasurement],
-        snapshot: tuple[int, NDArray[np.float64]] | None,
-    ) -> None:
+    def __init__(self, state: PublicState, records: Records) -> None:
         self._state = state
-        self._measured = tuple(measured)
-        self._snapshot = snapshot
+        self.records = records
+        self.answers = 0  # stored answers before the one that is looked at
         self.fault: str | None = None  # the first number on the way that the models do not give
-        self._meet_snapshot()
-
-    @property
-    def measured(self) -> tuple[QueryMeasurement, ...]:
-        """The measurements bought since opening."""
-        return self._measured
+        self._meet()
 
     @property
     def version(self) -> int:
@@ -67,7 +87,7 @@ class Replay:
         Raises:
             SessionCorruptError: the version was passed, or never was.
         """
-        if not self._state.version <= version <= len(self._measured):
+        if not self._state.version <= version <= len(self.records.measured):
             raise SessionCorruptError(
                 f"model version {version} does not follow version {self._state.version}"
             )
@@ -76,80 +96,67 @@ class Replay:
         return self._state
 
     def _advance(self) -> None:
-        measurement = self._measured[self._state.version]
-        expected = round(self._state.model.answer(measurement.query) * UNITS)
-        if not _is_close(expected / UNITS, measurement.model_units / UNITS):
-            self._blame(
-                f"measurement {self._state.version + 1} corrects an answer that the model did not give"
-            )
+        measurement = self.records.measured[self._state.version]
+        if isinstance(measurement, QueryMeasurement):
+            expected = round(self._state.model.answer(measurement.query) * UNITS)
+            if not is_close(expected / UNITS, measurement.model_units / UNITS):
+                self._blame(
+                    f"measurement {self._state.version + 1} corrects an answer that the model did not give"
+                )
         self._state = correct(self._state, measurement)
-        self._meet_snapshot()
+        self._meet()
 
-    def _meet_snapshot(self) -> None:
-        if self._snapshot is None or self._snapshot[0] != self._state.version:
-            return
-        expected, found = duals_of(self._state), self._snapshot[1]
-        if expected.shape != found.shape or not np.allclose(found, expected, rtol=_CLOSE, atol=_CLOSE):
-            self._blame(f"the snapshot of version {self._state.version} is not the model of its measurements")
+    def _meet(self) -> None:
+        """Compare what the file says of the version that was reached."""
+        version, snapshot = self._state.version, self.records.snapshot
+        if snapshot is not None and snapshot[0] == version:
+            expected, found = duals_of(self._state), snapshot[1]
+            if expected.shape != found.shape or not np.allclose(found, expected, rtol=_CLOSE, atol=_CLOSE):
+                self._blame(f"the snapshot of version {version} is not the model of its measurements")
+        for certificate in self.records.certificates:
+            if certificate.version == version:
+                try:
+                    _check_certificate(self._state, certificate, self.records)
+                except SessionCorruptError as error:
+                    self._blame(str(error))
 
     def _blame(self, fault: str) -> None:
         self.fault = self.fault or fault
 
 
-def expected_answer(row: StoredAnswer, replay: Replay, rounds: int) -> Answer:
-    """Return the answer that a question was given at a stored answer's version.
-
-    Args:
-        row: the stored answer.
-        replay: at the answer's version or before it.
-        rounds: how often threshold noise was paid for.
+def _check_certificate(state: PublicState, certificate: Certificate, records: Records) -> None:
+    """Check that a certificate is of its version's model, against a threshold of the plan.
 
     Raises:
-        SessionCorruptError: there can be no such answer.
+        SessionCorruptError: it is not.
     """
-    if row.source == Source.MEASURED.value:
-        return _measured(row, replay)
-    state = replay.at(row.version)
-    query = LinearQuery.from_dict(state.domain, json.loads(row.query))
-    if query.to_json() != row.query or query_key(row.query) != row.query_key:
-        raise SessionCorruptError("its question is not in its canonical text, or found under another key")
-    plain = untested_answer(state, query, _NOWHERE)
-    if row.source != Source.SYNTHETIC.value or plain.source is Source.SYNTHETIC:
-        return plain
-    if state.plan is None or rounds <= (row.version if state.plan.vector.sparse.redraw else 0):
-        raise SessionCorruptError("it was tested in a round that was not paid for")
-    units = round(state.model.answer(query) * UNITS)
-    return certified_answer(state, query, units, state.plan.threshold, _NOWHERE)
+    plan, what = state.plan, f"the certificate of {', '.join(certificate.scope)}"
+    require(isinstance(plan, MarginalTestPlan), f"{what} stands in a session that tests no marginals")
+    if not isinstance(plan, MarginalTestPlan):
+        return
+    grid = state.grid(certificate.scope)
+    require(grid.scope(certificate.scope) == certificate.scope, f"{what} is not over attributes in order")
+    planned = certificate.units.shape == grid.scope_shape(certificate.scope)
+    require(planned, f"{what} is not on the cells that are tested")
+    require(certificate.units.size <= plan.most_cells, f"{what} has more cells than are tested")
+    require(
+        records.was_tested(TestKind.MARGINAL, certificate.version),
+        f"{what} was tested in a round that was not paid for",
+    )
+    expected = marginal_units(state, certificate.scope)
+    off = np.abs(certificate.units - expected).max(initial=0)
+    require(
+        bool(off <= 4 + _CLOSE * np.abs(expected).max(initial=0)),
+        f"{what} is not of the model of version {certificate.version}",
+    )
+    # Thresholds fall with the number of answers, and the file does not say how many stood before a test.
+    cells = certificate.units.size
+    require(
+        plan.threshold(cells, records.answers) <= certificate.threshold <= plan.threshold(cells, 0),
+        f"{what} has a threshold that was never planned",
+    )
 
 
-def _measured(row: StoredAnswer, replay: Replay) -> Answer:
-    if not 0 < row.version <= len(replay.measured):
-        raise SessionCorruptError(f"there is no measurement {row.version}")
-    measurement = replay.measured[row.version - 1]
-    if row.query != measurement.query.to_json():
-        raise SessionCorruptError(f"measurement {row.version} is of another question")
-    state = replay.at(max(row.version - 1, replay.version))
-    return measured_answer(state, measurement.query, measurement.units, _NOWHERE)
-
-
-def require_same_answer(row: StoredAnswer, expected: Answer) -> None:
-    """Compare a stored answer with the expected one.
-
-    Raises:
-        SessionCorruptError: they differ.
-    """
-    if row.source != expected.source.value:
-        raise SessionCorruptError(f"expected source {expected.source.value}, found {row.source}")
-    pairs = [("count", row.count, expected.count), ("confidence", row.confidence, expected.confidence)]
-    if (row.interval is None) != (expected.interval is None):
-        raise SessionCorruptError("it has an interval where none is promised, or lacks one that is")
-    if row.interval is not None and expected.interval is not None:
-        pairs.append(("low end", row.interval[0], expected.interval[0]))
-        pairs.append(("high end", row.interval[1], expected.interval[1]))
-    for name, found, wanted in pairs:
-        if not _is_close(found, wanted, expected.count):
-            raise SessionCorruptError(f"expected {name} {wanted:.6f}, found {found:.6f}")
-
-
-def _is_close(found: float, wanted: float, size: float = 0.0) -> bool:
+def is_close(found: float, wanted: float, size: float = 0.0) -> bool:
+    """Tell whether two numbers of records are one but for the last digits of a model of some size."""
     return abs(found - wanted) <= 4 / UNITS + _CLOSE * max(abs(wanted), size)

@@ -12,6 +12,7 @@ from queries.errors import QueriesError
 __all__ = [
     "Check",
     "check",
+    "counted",
     "FAULTS",
     "NOT_PROVED",
     "require",
@@ -26,6 +27,11 @@ NOT_PROVED = (
     "that nobody who could write to the file rewrote all of it: its books are not signed",
     "that the noise was drawn as it should be",
     "that the table is right, and holds no more records of one person than declared",
+)
+
+_NOT_PROVED_ANCHORED = (
+    "that nothing was spent since the anchor was last written: a copy made since then looks the same",
+    "that nobody who could write to the file and to its anchor rewrote both: neither is signed",
 )
 
 # What a file that was damaged or altered makes of its readers.
@@ -62,16 +68,23 @@ class Verification:
         checks: in the order in which they were made.
         unfinished: a batch is recorded and waits to be finished; no fault.
         closed: the session was closed for good.
+        anchored: an anchor was compared too.
     """
 
     checks: tuple[Check, ...]
     unfinished: bool
     closed: bool
+    anchored: bool = False
 
     @property
     def holds(self) -> bool:
         """Whether every check holds."""
         return all(check.holds for check in self.checks)
+
+    @property
+    def not_proved(self) -> tuple[str, ...]:
+        """What no check can tell, in words."""
+        return (*_NOT_PROVED_ANCHORED, *NOT_PROVED[2:]) if self.anchored else NOT_PROVED
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON; ``not_proved`` says what no check can tell."""
@@ -80,7 +93,7 @@ class Verification:
             "unfinished": self.unfinished,
             "closed": self.closed,
             "checks": [check.to_dict() for check in self.checks],
-            "not_proved": list(NOT_PROVED),
+            "not_proved": list(self.not_proved),
         }
 
 
@@ -115,3 +128,8 @@ def same(what: str, expected: object, found: object) -> None:
         SessionCorruptError: they differ.
     """
     require(expected == found, f"{what}: expected {expected}, found {found}")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words: 1 answer, 2 answers."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pmw.journal import read_measured, read_opening
+from pmw.journal import read_certificate, read_opening
 from pmw.ledger import ledger_of
 from pmw.mechanism import settle_opening
+from pmw.model import QueryMeasurement
+from pmw.policy import TestKind
 from pmw.store import SessionStore, StoredAnswer
+from pmw.verification.answers import expected_answers, require_an_expected_answer
 from pmw.verification.books import Books
-from pmw.verification.replay import Replay, expected_answer, require_same_answer
-from pmw.verification.report import FAULTS, Check, require, same, words
+from pmw.verification.replay import Records, Replay
+from pmw.verification.report import FAULTS, Check, counted, require, same, words
 
 __all__ = [
     "answer_checks",
@@ -20,6 +23,8 @@ __all__ = [
 def answer_checks(books: Books, store: SessionStore) -> Iterator[Check]:
     """Yield what holds of the models, the snapshot and the stored answers."""
     model = "the models and the snapshot follow from the measurements"
+    if books.contract.options.test is TestKind.MARGINAL:
+        model = "the models, the snapshot and the certificates follow from the measurements"
     try:
         replay = _replay(books, store)
     except FAULTS as error:
@@ -29,23 +34,46 @@ def answer_checks(books: Books, store: SessionStore) -> Iterator[Check]:
     try:
         for row in store.answers():
             transcript.read(row)
-        replay.at(len(replay.measured))
+        replay.at(len(replay.records.measured))
     except FAULTS as error:
         replay.fault = replay.fault or words(error)
-    yield Check(model, replay.fault is None, replay.fault or f"{len(replay.measured) + 1} versions")
+    yield Check(model, replay.fault is None, replay.fault or _versions(replay))
     yield from transcript.checks(store.asked())
+
+
+def _versions(replay: Replay) -> str:
+    certificates = len(replay.records.certificates)
+    words = counted(len(replay.records.measured) + 1, "version")
+    return f"{words}, {counted(certificates, 'certificate')}" if certificates else words
 
 
 def _replay(books: Books, store: SessionStore) -> Replay:
     draws = read_opening(books.contract, books.rows)
-    measured = [read_measured(books.contract, row) for row in books.rows if row.kind == "query"]
+    coarsening = books.coarsening
+    measured = tuple(one for _, one in books.bought())
+    certificates = tuple(read_certificate(coarsening, row) for row in store.certificates())
     state = settle_opening(books.contract, books.opening, draws, books.cap, books.test)
     snapshot = store.snapshot()
-    replay = Replay(state, measured, snapshot)
+    rounds = {vector.kind: vector.round_count(books.later) for vector in books.vectors}
+    replay = Replay(
+        state,
+        Records(
+            measured,
+            certificates,
+            snapshot,
+            rounds,
+            books.vectors,
+            closed=books.closed,
+            answers=store.answer_count(),
+        ),
+    )
+    versions = [one.version for one in certificates]
     if snapshot is None and store.has_snapshot():
         replay.fault = "the checksum of the snapshot does not hold"
     elif snapshot is not None and not 0 <= snapshot[0] <= len(measured):
         replay.fault = f"there is a snapshot of version {snapshot[0]}, but no such version"
+    elif versions != sorted(versions) or not all(0 <= version <= len(measured) for version in versions):
+        replay.fault = "there are certificates of versions that do not follow one another"
     return replay
 
 
@@ -56,7 +84,8 @@ class _Transcript:
         ledger = ledger_of(books.contract.budget, books.cap, books.entries)
         self._shares = {line.running_share for line in ledger.lines} | {0.0}
         self._replay = replay
-        self._rounds = books.round_count
+        self._marginal = books.contract.options.test is TestKind.MARGINAL
+        self._newest = 0  # version of the newest answer marked measured
         self._last = (0.0, 0)  # share and version of the answer before
         self._counts = {"measured": 0, "other": 0}
         self._faults: dict[str, str] = {}
@@ -66,6 +95,7 @@ class _Transcript:
         kind = "measured" if row.source == "measured" else "other"
         self._counts[kind] += 1
         number = sum(self._counts.values())
+        self._replay.answers = number - 1
         for name, find in ((kind, self._recompute), ("order", self._follow)):
             try:
                 find(row)
@@ -74,8 +104,12 @@ class _Transcript:
 
     def _recompute(self, row: StoredAnswer) -> None:
         if row.source == "measured":
-            same("model version", self._counts["measured"], row.version)
-        require_same_answer(row, expected_answer(row, self._replay, self._rounds))
+            if self._marginal:  # what was bought need not contain the question that it was bought for
+                require(row.version > self._newest, f"model version {row.version} is not a new one")
+            else:
+                same("model version", self._counts["measured"], row.version)
+            self._newest = row.version
+        require_an_expected_answer(row, expected_answers(row, self._replay))
 
     def _follow(self, row: StoredAnswer) -> None:
         share, version = self._last
@@ -88,8 +122,10 @@ class _Transcript:
     def checks(self, asked: int) -> Iterator[Check]:
         """Yield what came of it, given the number of questions that were answered."""
         measured, other = self._counts["measured"], self._counts["other"]
-        bought, total = len(self._replay.measured), measured + other
-        if measured != bought:
+        found = self._replay.records.measured
+        bought, total = len(found), measured + other
+        least = sum(isinstance(one, QueryMeasurement) for one in found) if self._marginal else bought
+        if not least <= measured <= bought:
             fault = f"expected {bought} answers marked measured, one for each measurement, found {measured}"
             self._faults.setdefault("measured", fault)
         if asked < total:
@@ -97,8 +133,8 @@ class _Transcript:
                 "order", f"{asked} questions were counted, but {total} answers are stored"
             )
         for kind, name, detail in (
-            ("measured", "measured answers are the stored measurements", f"{measured:,} answers"),
-            ("other", "all other answers follow from the model of their version", f"{other:,} answers"),
-            ("order", "the share in answers never falls and never exceeds 1", f"{total:,} answers"),
+            ("measured", "measured answers are the stored measurements", counted(measured, "answer")),
+            ("other", "all other answers follow from the model of their version", counted(other, "answer")),
+            ("order", "the share in answers never falls and never exceeds 1", counted(total, "answer")),
         ):
             yield Check(name, kind not in self._faults, self._faults.get(kind, detail))

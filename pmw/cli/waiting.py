@@ -1,0 +1,46 @@
+"""Waiting: how long a command waits for its turn at a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+__all__ = [
+    "patiently",
+    "wait_option",
+]
+
+_Result = TypeVar("_Result")
+
+wait_option = click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long another process that is using the session is waited for; 0 refuses at once.",
+)
+
+
+def patiently(use: Callable[[float], _Result], session: Path, seconds: float) -> _Result:
+    """Return what ``use`` returns, and say so on standard error where that has to wait.
+
+    Args:
+        use: takes the session, waiting so many seconds for others.
+        session: what it is called.
+        seconds: the longest wait.
+
+    Raises:
+        SessionLockedError: others used it all that time.
+    """
+    from pmw.errors import SessionLockedError
+
+    if seconds > 0:
+        try:
+            return use(0)
+        except SessionLockedError:
+            click.echo(f"{session}: in use by another process; waiting up to {seconds:g} s …", err=True)
+    return use(seconds)

@@ -1,0 +1,81 @@
+"""The loop: online private multiplicative weights, in three phases that are kept apart.
+
+*Propose* looks at public state and questions, and decides what will be tested, against which numbers.
+*Draw* looks at the data: it is a function of a recorded proposal, the table and 32 recorded bytes, in exact
+integers throughout, so that replaying it after a crash gives the same outcome bit by bit.
+*Settle* is public again: it makes answers and charges of the outcome, and corrects the model.
+"""
+
+from __future__ import annotations
+
+from pmw.mechanism.batch import (
+    BatchDraws,
+    LedgerEntry,
+    MarginalRequest,
+    Proposal,
+    QueryRequest,
+    abandoned_entry,
+    lent_entry,
+)
+from pmw.mechanism.fit import correct, model_of_terms
+from pmw.mechanism.loop import (
+    Settled,
+    batch_entries,
+    draw_tests,
+    propose,
+    settle,
+)
+from pmw.mechanism.marginal_test import (
+    bought_entry,
+    l1_distance,
+    marginal_entries,
+    marginal_reservation,
+    marginal_threshold_entry,
+    marginal_units,
+)
+from pmw.mechanism.opening import (
+    OpeningDraws,
+    choose_groups,
+    draw_opening,
+    marginal_charge,
+    opening_entries,
+    released_total,
+    settle_opening,
+)
+from pmw.mechanism.query_test import measurement_entry, reservation, threshold_entry
+from pmw.mechanism.refine import misfit, refined
+
+__all__ = [
+    "abandoned_entry",
+    "batch_entries",
+    "BatchDraws",
+    "bought_entry",
+    "choose_groups",
+    "correct",
+    "draw_opening",
+    "draw_tests",
+    "l1_distance",
+    "LedgerEntry",
+    "lent_entry",
+    "marginal_charge",
+    "marginal_entries",
+    "marginal_reservation",
+    "marginal_threshold_entry",
+    "marginal_units",
+    "MarginalRequest",
+    "measurement_entry",
+    "misfit",
+    "model_of_terms",
+    "opening_entries",
+    "OpeningDraws",
+    "Proposal",
+    "propose",
+    "QueryRequest",
+    "refined",
+    "released_total",
+    "reservation",
+    "settle",
+    "settle_opening",
+    "Settled",
+    "threshold_entry",
+]
