@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# Before numpy is imported: the tests' matrices are so small that threads would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -14,6 +20,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("PMW_DATA_DIR"),
         help="folder with real tables for extra tests (also PMW_DATA_DIR); they are skipped without it",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Share the whole suite among the processors where pytest-xdist is installed; ``-n 0`` keeps one process.
+
+    Named files run in one process: a worker takes longer to start than most of them.
+    """
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    is_worker = hasattr(config, "workerinput")
+    if whole and not is_worker and getattr(config.option, "numprocesses", 0) is None:
+        config.option.numprocesses = "auto"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let processes started by tests share what they compile, where Python keeps none beside the sources."""
+    if not sys.dont_write_bytecode:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
+        yield
 
 
 @pytest.fixture

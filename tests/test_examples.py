@@ -47,3 +47,24 @@ def test_the_textbook_loop_prints_what_it_always_printed() -> None:
     assert len(lines) == 11
     assert sum("above" in line for line in lines) == int(lines[-1].split()[0])
     assert "of 12 positives" in lines[-1]
+
+
+def test_the_clipping_example_reads_a_table_and_draws_both_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
+    rows = "\n".join(f"{age},x" for age in list(range(91)) * 20)
+    (tmp_path / "people.csv").write_text(f"age,name\n{rows}\n")
+    options = ["--csv", "people.csv", "--column", "age", "--seed", "1", "--plot", "new/pictures"]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "clipping_bound.py"), *options],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("1,820 values of age, the largest 90")
+    prices = [float(line.split()[-1].replace(",", "")) for line in lines[3:7]]
+    assert prices == [3.0, 14.9, 3000.0, 2.1]  # of the naive way
+    assert lines[-1].startswith("AboveThreshold costs 0.1 on every line")
+    for name in ("change.png", "chosen.png"):
+        assert (tmp_path / "new" / "pictures" / name).read_bytes().startswith(b"\x89PNG")

@@ -13,11 +13,11 @@ import pmw
 import queries
 
 PMW = """
-Answer Answers Budget BudgetError BudgetExhaustedError Check Composition CsvDialect DataError Ledger
-LedgerLine NeighboringRelation NoiseError NoiseKind open_session Opening Options plan_session PMWError
-ReleaseError resume_session RowPlan seal_session Session SessionCorruptError SessionError SessionExistsError
-SessionLockedError SessionPlan Sides Source Spent Status StoreError TableFile UpdateRule Verification
-verify_session
+Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check Composition CsvDialect DataError
+fit_workload Ledger LedgerLine ModelKind NeighboringRelation NoiseError OfflineOptions OfflineRelease
+open_session Opening Options plan_session PMWError ReleaseError resume_session RowPlan seal_session Session
+SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan Sides Source
+SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verification verify_session
 """
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords decode_records Domain DomainError
@@ -85,10 +85,21 @@ def test_every_public_name_is_documented(module: ModuleType) -> None:
 def test_a_function_that_touches_data_or_noise_states_its_guarantee() -> None:
     from pmw import mechanism, session
     from pmw.data import CountSource, MemorySource
-    from pmw.sparse_vector import AboveThreshold, NumericSparse, Sparse, ThresholdTest
+    from pmw.selection import ExponentialMechanism
+    from pmw.sparse_vector import (
+        AboveThreshold,
+        FreeGap,
+        NaiveAboveThreshold,
+        NumericSparse,
+        Retraversal,
+        Sparse,
+        ThresholdTest,
+        TopC,
+    )
 
     for thing in (
         mechanism.draw_opening, mechanism.draw_tests, session.open_session, MemorySource, MemorySource.counts,
-        CountSource.counts, AboveThreshold, NumericSparse, Sparse, ThresholdTest,
+        CountSource.counts, AboveThreshold, FreeGap, NaiveAboveThreshold, NumericSparse, Retraversal,
+        Sparse, ThresholdTest, TopC, ExponentialMechanism,
     ):  # fmt: skip
         assert "Privacy:" in (inspect.getdoc(thing) or ""), thing

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import pmw
 from pmw.randomness import repeatable_seed
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
@@ -40,7 +42,41 @@ def frame() -> pd.DataFrame:
 
 
 @pytest.fixture
+def long_domain() -> Domain:
+    """A domain with a long ordered attribute, which is bought as a tree of ranges."""
+    return Domain(
+        (
+            IntegerAttribute("income", 0, 99, missing=True),
+            CategoricalAttribute("sex", ("Female", "Male")),
+        ),
+        name="people",
+    )
+
+
+@pytest.fixture
+def long_frame() -> pd.DataFrame:
+    """3,000 records, most of them in few cells of the long attribute, the same in every run."""
+    generator = np.random.default_rng(21)
+    income = np.where(generator.random(3000) < 0.6, 0, generator.exponential(20, 3000) // 1)
+    income[generator.random(3000) < 0.02] = np.nan
+    sex = np.where(generator.random(3000) < np.where(income > 0, 0.3, 0.7), "Female", "Male")
+    return pd.DataFrame({"income": np.minimum(income, 99), "sex": sex})
+
+
+@pytest.fixture
 def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the noise of sessions in files the same in every run; a session itself refuses to."""
     numbers = itertools.count()
     monkeypatch.setattr("pmw.engine.fresh_seed", lambda: repeatable_seed(20, next(numbers)))
+
+
+@pytest.fixture
+def study(frame: pd.DataFrame, domain: Domain, tmp_path: Path, repeatable: None) -> Path:
+    """Open a session in a file with room for six positives, ask it one question and return the file."""
+    path = tmp_path / "study.pmw"
+    options = pmw.Options(
+        test=pmw.TestKind.QUERY, threshold=100.0, update_limit=6, composition=pmw.Composition.ZCDP
+    )
+    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, path=path, options=options) as session:
+        session.ask("sex = 'Male'")
+    return path

@@ -13,7 +13,7 @@ from pmw.answer_table import Answers
 from pmw.answers import SEEDED_WARNING
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, all_marginals, parse_line
 
-SEEDED = pmw.Options(seed=11)
+SEEDED = pmw.Options(test=pmw.TestKind.QUERY, seed=11)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_no_questions_make_an_empty_table(session: pmw.Session) -> None:
 
 
 def test_answers_without_a_promise_have_no_interval(frame: pd.DataFrame, domain: Domain) -> None:
-    options = pmw.Options(seed=3, update_limit=1, threshold=0.5)
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=3, update_limit=1, threshold=0.5)
     with pmw.open_session(frame, domain, epsilon=1, options=options) as session:
         session.ask_all(all_marginals(domain, 2))
         table = session.group_by(["age", "region", "sex"])

@@ -11,7 +11,7 @@ import pytest
 
 import pmw
 from pmw.answers import Source
-from queries import UNITS, Domain, LinearQuery, random_conjunctions
+from queries import UNITS, Domain, Factor, LinearQuery, random_conjunctions
 from queries.records import encode_records
 
 
@@ -26,22 +26,22 @@ def answers(
     frame: pd.DataFrame, domain: Domain, queries: list[LinearQuery], seed: int, **choices: Any
 ) -> pmw.Answers:
     epsilon, delta = choices.pop("epsilon", 1), choices.pop("delta", 1e-9)
-    options = pmw.Options(seed=seed, **choices)
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=seed, **choices)
     with pmw.open_session(frame, domain, epsilon=epsilon, delta=delta, options=options) as session:
         return session.ask_all(queries)
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("delta", [0, 1e-9])
-@pytest.mark.parametrize("test_noise", list(pmw.NoiseKind))
+@pytest.mark.parametrize("kind", [None, pmw.SparseVectorKind.LAPLACE, pmw.SparseVectorKind.LAPLACE_ROUNDS])
 def test_intervals_hold_the_truth_at_least_as_often_as_stated(
-    frame: pd.DataFrame, domain: Domain, delta: float, test_noise: pmw.NoiseKind
+    frame: pd.DataFrame, domain: Domain, delta: float, kind: pmw.SparseVectorKind | None
 ) -> None:
     queries = list(random_conjunctions(domain, 60, seed=4))
     true = [truth(frame, domain, query) for query in queries]
     held: dict[Source, list[bool]] = {source: [] for source in Source}
-    for seed in range(25):
-        found = answers(frame, domain, queries, seed, delta=delta, test_noise=test_noise, threshold=25.0)
+    for seed in range(15):
+        found = answers(frame, domain, queries, seed, delta=delta, sparse_vector=kind, threshold=25.0)
         for answer, exact in zip(found, true, strict=True):
             if answer.interval is not None:
                 low, high = answer.interval
@@ -93,7 +93,9 @@ def test_a_public_row_count_has_no_error(domain: Domain, frame: pd.DataFrame) ->
     whole = Domain(
         tuple(type(a)(**{**_fields(a), "missing": True, "other": True}) for a in domain), name="people"
     )
-    options = pmw.Options(neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE, seed=1)
+    options = pmw.Options(
+        test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE, seed=1
+    )
     with pmw.open_session(frame, whole, epsilon=1, delta=1e-9, options=options) as session:
         answer = session.ask("")
     assert answer.count == len(frame)
@@ -105,7 +107,9 @@ def _fields(attribute: Any) -> dict[str, Any]:
 
 
 def test_a_question_that_nobody_fits_is_answered_by_nobody(domain: Domain, frame: pd.DataFrame) -> None:
-    with pmw.open_session(frame, domain, epsilon=1, options=pmw.Options(seed=1)) as session:
+    with pmw.open_session(
+        frame, domain, epsilon=1, options=pmw.Options(test=pmw.TestKind.QUERY, seed=1)
+    ) as session:
         answer = session.ask("sex = 'Male' AND sex = 'Female'")
     assert (answer.count, answer.interval) == (0.0, (0.0, 0.0))
 
@@ -113,9 +117,33 @@ def test_a_question_that_nobody_fits_is_answered_by_nobody(domain: Domain, frame
 def test_an_empty_table_is_within_its_error_bars(domain: Domain, frame: pd.DataFrame) -> None:
     held = 0
     for seed in range(40):
-        options = pmw.Options(seed=seed)
+        options = pmw.Options(test=pmw.TestKind.QUERY, seed=seed)
         with pmw.open_session(frame.iloc[:0], domain, epsilon=1, options=options) as session:
             interval = session.ask("").interval
             assert interval is not None
             held += interval[0] <= 0
     assert held >= 34
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_ranges_of_a_tree_have_intervals_of_its_least_squares(
+    long_frame: pd.DataFrame, long_domain: Domain, delta: float
+) -> None:
+    composition = pmw.Composition.ZCDP if delta else pmw.Composition.PURE
+    generator = np.random.default_rng(9)
+    ends = np.sort(generator.integers(0, 101, (40, 2)), axis=1)
+    queries = [LinearQuery.cells(long_domain, {"income": (int(low), int(high))}) for low, high in ends]
+    every_third = np.where(np.arange(101) % 3 == 0, UNITS, UNITS // 2)
+    queries.append(LinearQuery(long_domain, (Factor(("income",), every_third),)))
+    true = [truth(long_frame, long_domain, query) for query in queries]
+    held, errors, widths = [], [], []
+    for seed in range(30):
+        found = answers(long_frame, long_domain, queries, seed, delta=delta, composition=composition)
+        for answer, exact in zip(found, true, strict=True):
+            assert answer.interval is not None
+            held.append(answer.interval[0] <= exact <= answer.interval[1])
+            errors.append(abs(answer.count - exact))
+            widths.append((answer.interval[1] - answer.interval[0]) / 2)
+    assert np.mean(held) >= 0.95
+    assert np.mean(widths) < 8 * np.mean(errors)

@@ -10,13 +10,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 
 import pmw
 from pmw.books import read_session
+from pmw.model import DenseDistribution
 from pmw.model.layout import choose_layout
 from pmw.state import PublicState
 from pmw.store import SessionStore
+from pmw.store.checksums import reseal
 from queries import Domain, LinearQuery, random_conjunctions
+
+TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
 
 
 def questions(domain: Domain) -> list[LinearQuery]:
@@ -29,11 +34,17 @@ def questions(domain: Domain) -> list[LinearQuery]:
     return [*last, *random_conjunctions(domain, 40, seed=5), *reversed(last)]
 
 
+def cells(state: PublicState) -> NDArray[np.float64]:
+    """Return the model's records per cell."""
+    assert isinstance(state.model, DenseDistribution)
+    return state.model.values
+
+
 def same_bits(first: PublicState, second: PublicState) -> bool:
     same_answers = all(
         first.model.answer(query) == second.model.answer(query) for query in questions(first.domain)
     )
-    same_cells = np.array_equal(first.model.values, second.model.values)
+    same_cells = np.array_equal(cells(first), cells(second))
     return first.version == second.version and same_answers and same_cells
 
 
@@ -42,7 +53,7 @@ def states(
     request: pytest.FixtureRequest, frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> list[PublicState]:
     """Ask until the model was corrected 25 times, and return the state after each question."""
-    options = pmw.Options(threshold=0.5, update_limit=30, update=request.param)
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=30, update=request.param)
     path = tmp_path / "study.pmw"
     with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, path=path, options=options) as session:
         found = [session.state]
@@ -55,6 +66,7 @@ def states(
                 assert same_bits(read_session(path)[0], session.state)
     model = session.state.model
     assert session.state.version == 25
+    assert isinstance(model, DenseDistribution)
     assert choose_layout(domain, model.terms[: model.combined]).names != domain.names
     return found
 
@@ -62,9 +74,9 @@ def states(
 def test_a_resumed_session_has_the_same_model_to_the_last_bit(
     states: list[PublicState], frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
-    first = states[-1].model.values  # made again from its terms, should the array be elsewhere
+    first = cells(states[-1])  # made again from its terms, should the array be elsewhere
     with pmw.resume_session(tmp_path / "study.pmw", frame) as session:
-        assert np.array_equal(session.state.model.values, first)
+        assert np.array_equal(cells(session.state), first)
         assert same_bits(session.state, states[-1])
         for query in questions(domain)[:5]:  # goes on
             session.ask(query, fresh=True)
@@ -95,7 +107,7 @@ def test_a_session_whose_domain_is_beyond_the_limit_is_refused_before_it_goes_on
     frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "study.pmw"
-    pmw.open_session(frame, domain, epsilon=1, path=path).close()
+    pmw.open_session(frame, domain, epsilon=1, path=path, options=TEXTBOOK).close()
     content = path.read_bytes()
     monkeypatch.setattr("pmw.model.dense.LARGEST_DENSE_DOMAIN", 239)
     for go_on in (pmw.resume_session, read_session):
@@ -116,16 +128,46 @@ def test_opening_leaves_a_snapshot_so_that_readers_need_not_fit(
         assert found is not None
         assert found[0] == 0
         state, _ = read_session(path)
-        assert np.array_equal(state.model.values, session.state.model.values)
+        assert np.array_equal(cells(state), cells(session.state))
 
 
 def test_a_ledger_beyond_its_cap_is_a_damaged_file(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
     path = tmp_path / "s.pmw"
-    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path).close()
+    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=TEXTBOOK).close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE ledger SET rho = '1/2' WHERE sequence = 2")
+        reseal(connection)
     connection.close()
     with pytest.raises(pmw.SessionCorruptError, match="its charges exceed the cap"):
         read_session(path)
+
+
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(
+    long_frame: pd.DataFrame, long_domain: Domain, tmp_path: Path, delta: float
+) -> None:
+    path = tmp_path / "study.pmw"
+    composition = pmw.Composition.ZCDP if delta else pmw.Composition.PURE
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=5.0, update_limit=5, composition=composition)
+    with pmw.open_session(
+        long_frame, long_domain, epsilon=2, delta=delta, path=path, options=options
+    ) as session:
+        for low in range(0, 90, 10):
+            session.ask(f"income BETWEEN {low} AND {low + 30} AND sex = 'Male'")
+        state = session.state
+        first = cells(state)
+    assert [type(measurement).__name__ for measurement in state.opening] == [
+        "RangeTreeMeasurement", "MarginalMeasurement",
+    ]  # fmt: skip
+    again = read_session(path)[0]
+    assert np.array_equal(cells(again), first)
+    for kept, made in zip(again.opening, state.opening, strict=True):
+        assert np.array_equal(kept.units, made.units)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM snapshots")
+    connection.close()
+    assert np.array_equal(cells(read_session(path)[0]), first)
+    with pmw.resume_session(path, long_frame) as session:
+        assert session.verify().holds

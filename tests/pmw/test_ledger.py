@@ -12,7 +12,9 @@ from pmw.accounting import PrivacyFilter
 from pmw.errors import BudgetError
 from pmw.ledger import ledger_cells, ledger_of
 from pmw.mechanism import LedgerEntry
+from pmw.model import QueryMeasurement
 from pmw.privacy import Budget, Charge, Composition, pure_charge
+from pmw.sparse_vector import SparseVectorKind
 from queries import Domain
 
 PURE = PrivacyFilter(Composition.PURE, Fraction(2))
@@ -60,7 +62,27 @@ def test_the_form_has_totals_and_entries_with_exact_charges() -> None:
     assert form["entries"][1] == {
         "number": 2, "event": "marginal", "label": "age", "epsilon": 0.25, "charge": 0.25, "share": 0.125,
         "running_share": 0.375, "exact": "1/4",
+        "theorem": "discrete Laplace noise: Ghosh, Roughgarden and Sundararajan (2012)",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(SparseVectorKind))
+@pytest.mark.parametrize("composition", [PURE, ZCDP])
+def test_every_charge_says_which_theorem_it_rests_on(
+    kind: SparseVectorKind, composition: PrivacyFilter
+) -> None:
+    free = Charge(Fraction(0), Fraction(0))
+    events = ("total", "marginal", "sparse vector", "measurement", "marginal", "abandoned batch")
+    lines = ledger_of(
+        Budget.of(1, "1e-9"), composition, [LedgerEntry(event, "", free) for event in events], kind
+    ).lines
+    noise = "discrete Gaussian" if composition is ZCDP else "discrete Laplace"
+    assert all(lines[place].theorem.startswith(noise) for place in (0, 1, 3, 4))
+    assert lines[2].theorem == f"tests: {kind.theorem}"
+    # Where a positive pays for its test as it comes, its price rests on two theorems; opening never tests.
+    paid = kind is SparseVectorKind.SECH2 or (composition is PURE and not kind.redraw)
+    assert [("tests" in lines[place].theorem) for place in (1, 3, 4)] == [False, paid, paid]
+    assert "reserved" in lines[5].theorem
 
 
 def test_a_notebook_shows_a_table_with_escaped_texts() -> None:
@@ -74,7 +96,7 @@ def test_a_notebook_shows_a_table_with_escaped_texts() -> None:
 def test_a_sessions_ledger_adds_up_to_what_it_spent(
     frame: pd.DataFrame, domain: Domain, delta: float
 ) -> None:
-    options = pmw.Options(seed=7, threshold=5.0)
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=5.0)
     with pmw.open_session(frame, domain, epsilon=1, delta=delta, options=options) as session:
         opened = session.ledger()
         session.ask("age >= 40 AND NOT member = TRUE")
@@ -82,6 +104,8 @@ def test_a_sessions_ledger_adds_up_to_what_it_spent(
         assert [line.event for line in opened.lines] == ["total", *["marginal"] * 4]
         assert ledger.lines[: len(opened.lines)] == opened.lines
         assert ledger.lines[-1].event == "measurement"
-        assert ledger.lines[-1].label == session.state.measured[0].query.describe()
+        (measured,) = session.state.measured
+        assert isinstance(measured, QueryMeasurement)
+        assert ledger.lines[-1].label == measured.query.describe()
         assert (ledger.spent, ledger.cap) == (session.state.ledger.spent, session.state.ledger.cap)
         assert ledger.share == ledger.lines[-1].running_share == session.status().budget_share

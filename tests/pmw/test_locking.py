@@ -18,6 +18,7 @@ import pytest
 import pmw
 from pmw.books import read_ledger, read_session, seal_session, verify_session
 from pmw.store import LedgerRow, Outcome, SessionStore
+from pmw.store.checksums import reseal
 from queries import Domain, random_conjunctions
 
 CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7")])
@@ -27,7 +28,7 @@ CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7")])
 def study(tmp_path: Path, frame: pd.DataFrame, domain: Domain, repeatable: None) -> Path:
     """Open a session with three positives to spend, close it and return its path."""
     path = tmp_path / "s.pmw"
-    options = pmw.Options(threshold=0.5, update_limit=3)
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=3)
     pmw.open_session(frame, domain, epsilon=1, path=path, options=options).close()
     return path
 
@@ -56,7 +57,7 @@ def test_another_process_is_locked_out_behind_a_link(
     link.symlink_to(study)
     with pmw.resume_session(study, frame):
         result = subprocess.run(
-            [sys.executable, "-m", "pmw", "ask", str(link), "sex = 'Male'"],
+            [sys.executable, "-m", "pmw", "ask", str(link), "sex = 'Male'", "--wait", "0"],
             capture_output=True,
             text=True,
             check=False,
@@ -223,8 +224,10 @@ def test_a_sum_is_added_to_only_by_who_has_seen_all_of_it(study: Path, frame: pd
     with pmw.resume_session(study, frame) as session:
         with closing(sqlite3.connect(study)) as connection:
             connection.execute(
-                "INSERT INTO ledger (intent, event, label, rho) VALUES (9, 'measurement', 'q', '1')"
+                "INSERT INTO ledger (intent, event, label, rho, checksum)"
+                " VALUES (9, 'measurement', 'q', '1', x'')"
             )
+            reseal(connection)
             connection.commit()
         for question in ("sex = 'Male'", "age >= 40 AND sex = 'Male'"):  # one needs no test, the other does
             with pytest.raises(pmw.SessionLockedError, match="another process has taken over"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from dataclasses import replace
@@ -16,11 +17,13 @@ import pytest
 import pmw
 from pmw.books import read_history, read_session
 from pmw.errors import ReleaseError
-from pmw.model import half_width
+from pmw.model import QueryMeasurement, half_width
 from pmw.plots import compare_marginals, farthest, new_figure, paid_deviations, status_figure, write_figure
 from pmw.state import PublicState
 from pmw.status import History
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, random_conjunctions
+
+TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
 
 pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
 
@@ -28,7 +31,9 @@ NOTHING_ASKED = History(np.array([0]), np.array([0.11]))
 
 
 def opened(frame: pd.DataFrame, domain: Domain, **options: Any) -> pmw.Session:
-    return pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=5, **options))
+    return pmw.open_session(
+        frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(test=pmw.TestKind.QUERY, seed=5, **options)
+    )
 
 
 @pytest.fixture
@@ -128,6 +133,7 @@ def test_the_fit_panel_shows_distances_in_standard_deviations(frame: pd.DataFram
         expected = (state.model.marginal(measured.scope) - measured.values) / np.sqrt(measured.variance)
         assert row == pytest.approx(expected)
     paid = state.measured[0]
+    assert isinstance(paid, QueryMeasurement)
     assert rows[4][0] == pytest.approx((state.model.answer(paid.query) - paid.value) / np.sqrt(paid.variance))
     assert rows[4] == pytest.approx(paid_deviations(state))
     texts = [text.get_text() for text in axes.texts]
@@ -327,7 +333,7 @@ def state_and_history(path: Path) -> tuple[PublicState, History]:
 def test_a_history_read_from_the_file_ends_with_what_was_spent(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> None:
-    with pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "a.pmw") as session:
+    with pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "a.pmw", options=TEXTBOOK) as session:
         session.ask_all(list(random_conjunctions(domain, 80, seed=2)))
     state, history = state_and_history(tmp_path / "a.pmw")
     assert history.answers[0] == 0
@@ -335,3 +341,17 @@ def test_a_history_read_from_the_file_ends_with_what_was_spent(
     assert history.shares[-1] == state.ledger.share > history.shares[0]
     with pytest.raises(ValueError, match="read-only"):
         history.shares[0] = 0
+
+
+def test_a_tree_of_ranges_is_shown_by_its_least_squares_cells(
+    long_frame: pd.DataFrame, long_domain: Domain
+) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=3, composition=pmw.Composition.ZCDP)
+    with pmw.open_session(long_frame, long_domain, epsilon=2, delta=1e-9, options=options) as session:
+        state = session.state
+        tree, sexes = compare_marginals(state)
+    assert tree.measured is not None
+    assert tree.measured == pytest.approx(state.opening[0].values)
+    deviation = math.sqrt(state.opening[0].cell_variances.max())
+    assert (tree.deviation, tree.half_width) == pytest.approx((deviation, 1.959964 * deviation))
+    assert sexes.deviation == pytest.approx(math.sqrt(state.opening[1].variance))

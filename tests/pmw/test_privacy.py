@@ -17,6 +17,7 @@ from pmw.privacy import (
     Budget,
     Charge,
     as_fraction,
+    bounded_range_charge,
     gaussian_charge,
     pure_charge,
     round_up,
@@ -127,6 +128,13 @@ def test_a_pure_event_is_half_its_square_in_rho_rounded_up(epsilon: Fraction) ->
     charge = pure_charge(epsilon)
     assert charge.epsilon == epsilon
     assert epsilon**2 / 2 <= charge.rho < epsilon**2 / 2 + Fraction(1, 2**60)
+
+
+@given(st.fractions(min_value="1/1000", max_value=10))
+def test_an_event_of_bounded_range_is_an_eighth_of_its_square_in_rho_rounded_up(epsilon: Fraction) -> None:
+    charge = bounded_range_charge(epsilon)
+    assert charge.epsilon == epsilon
+    assert epsilon**2 / 8 <= charge.rho < epsilon**2 / 8 + Fraction(1, 2**60)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**12))

@@ -24,7 +24,9 @@ from queries import Domain
 COVERED = "age >= 40"
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
 OTHER = "region = 'south' AND age < 40 AND sex = 'Male'"
-OPTIONS = pmw.Options(threshold=20.0, update_limit=8, composition=pmw.Composition.ZCDP)
+OPTIONS = pmw.Options(
+    test=pmw.TestKind.QUERY, threshold=20.0, update_limit=8, composition=pmw.Composition.ZCDP
+)
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def test_a_sealed_session_answers_without_its_table_and_spends_nothing(study: Pa
 
 
 def test_a_session_in_memory_is_sealed_alike(frame: pd.DataFrame, domain: Domain) -> None:
-    options = pmw.Options(seed=7, threshold=20.0, update_limit=8)
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=20.0, update_limit=8)
     with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, options=options) as session:
         first = session.ask(WRONG)
         assert "closed" not in session.status().to_dict()
@@ -194,8 +196,8 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
     last = ledger.lines[-1]
     with pmw.resume_session(study) as session:
         state = session.state
-        assert state.plan is not None
-        opening, positive = state.plan.vector.charges(state.ledger.composition)
+        assert state.query_plan is not None
+        opening, positive = state.query_plan.vector.charges(state.ledger.composition)
         epsilon, rho = json.loads(pending.proposal)["reserved"]
         reserved = read_charge(epsilon, rho)
         assert reserved in (positive, opening + positive)  # the measurement is in it

@@ -31,7 +31,9 @@ from queries import (
 )
 from queries.parsing import Question
 
-SEEDED = pmw.Options(seed=7)
+TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
+
+SEEDED = pmw.Options(test=pmw.TestKind.QUERY, seed=7)
 QUESTIONS: list[Asked] = [
     "age BETWEEN 30 AND 39 AND sex = 'Female'",
     {"region": {"in": ["north", "east"]}, "member": {"eq": True}},
@@ -64,7 +66,7 @@ def test_a_workload_is_answered_in_order(frame: pd.DataFrame, domain: Domain) ->
 def test_a_repeated_question_gets_its_stored_answer_unless_asked_afresh(
     frame: pd.DataFrame, domain: Domain
 ) -> None:
-    options = pmw.Options(seed=7, threshold=1.0)
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=1.0)
     with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, options=options) as session:
         first = session.ask(QUESTIONS[2])
         assert first.source is Source.MEASURED
@@ -79,7 +81,9 @@ def test_a_repeated_question_gets_its_stored_answer_unless_asked_afresh(
 
 
 def test_a_request_that_is_retried_gets_the_same_answer(frame: pd.DataFrame, domain: Domain) -> None:
-    with pmw.open_session(frame, domain, epsilon=1, options=pmw.Options(seed=7, threshold=1.0)) as session:
+    with pmw.open_session(
+        frame, domain, epsilon=1, options=pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=1.0)
+    ) as session:
         first = session.ask(QUESTIONS[0], request_id="one", fresh=True)
         session.ask(QUESTIONS[0], fresh=True)
         assert session.ask(QUESTIONS[0], request_id="one", fresh=True) == first
@@ -90,15 +94,33 @@ def test_a_request_that_is_retried_gets_the_same_answer(frame: pd.DataFrame, dom
         assert session.status().budget_share == spent
 
 
+def test_a_request_that_was_given_a_stored_answer_keeps_it(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.pmw"
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=1.0)
+    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, path=path, options=options) as session:
+        first = session.ask(QUESTIONS[2])
+        assert session.ask(QUESTIONS[2], request_id="one") == first
+        assert session.ask(QUESTIONS[2], fresh=True) != first
+        assert session.ask(QUESTIONS[2], request_id="one") == first
+        assert session.ask(QUESTIONS[2], request_id="one", fresh=True) == first
+        with pytest.raises(QueryError, match="request_id 'one' was used for another question"):
+            session.ask(QUESTIONS[0], request_id="one")
+    with pmw.resume_session(path, frame) as session:
+        assert session.ask(QUESTIONS[2], request_id="one") == first
+        assert session.verify().holds
+
+
 def test_a_durable_session_goes_on_where_it_was(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
-    options = pmw.Options(threshold=5.0, update_limit=6)
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=5.0, update_limit=6)
     with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session:
         answers = session.ask_all(QUESTIONS)
-        status, model = session.status(), session.state.model.values
+        status, model = session.status(), session.state.model.marginal(domain.names)
     with pmw.resume_session(path, frame) as again:
         assert again.status() == status
-        assert again.state.model.values == pytest.approx(model, rel=1e-9)
+        assert again.state.model.marginal(domain.names) == pytest.approx(model, rel=1e-9)
         assert again.ask_all(QUESTIONS) == answers
         assert again.state.round_open == session.state.round_open
         more = again.ask("region = 'south' AND age < 40 AND sex = 'Male'")
@@ -111,16 +133,16 @@ def test_a_model_without_a_snapshot_is_rebuilt_from_its_measurements(
     path = tmp_path / "study.pmw"
     for update in pmw.UpdateRule:
         path = tmp_path / f"{update.value}.pmw"
-        options = pmw.Options(threshold=2.0, update=update)
+        options = pmw.Options(test=pmw.TestKind.QUERY, threshold=2.0, update=update)
         session = pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options)
         session.ask_all([QUESTIONS[0], QUESTIONS[2], "region = 'south' AND age < 40"])
-        version, model = session.state.version, session.state.model.values
+        version, model = session.state.version, session.state.model.marginal(domain.names)
         assert version > 0
         session._engine.save_snapshot = lambda: None  # type: ignore[method-assign]  # as after a kill
         session.close()
         with pmw.resume_session(path, frame) as again:
             assert again.state.version == version
-            assert again.state.model.values == pytest.approx(model, rel=1e-9)
+            assert again.state.model.marginal(domain.names) == pytest.approx(model, rel=1e-9)
 
 
 def test_the_status_can_be_read_while_the_session_is_in_use(
@@ -131,14 +153,16 @@ def test_the_status_can_be_read_while_the_session_is_in_use(
         session.ask_all(QUESTIONS)
         state, status = read_session(path)
         assert status == session.status()
-        assert state.model.values == pytest.approx(session.state.model.values, rel=1e-6)
+        assert state.model.marginal(domain.names) == pytest.approx(
+            session.state.model.marginal(domain.names), rel=1e-6
+        )
         with pytest.raises(pmw.SessionLockedError):
             pmw.resume_session(path, frame)
 
 
 def test_a_changed_table_is_refused_in_one_word(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
-    pmw.open_session(frame, domain, epsilon=1, path=path).close()
+    pmw.open_session(frame, domain, epsilon=1, path=path, options=TEXTBOOK).close()
     changed = frame.copy()
     changed.loc[0, "sex"] = "Male" if frame.loc[0, "sex"] == "Female" else "Female"
     with pmw.resume_session(path, changed) as session:
@@ -153,7 +177,7 @@ def test_a_changed_table_is_refused_in_one_word(frame: pd.DataFrame, domain: Dom
 def test_a_changed_file_is_refused(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
     data, path = tmp_path / "people.csv", tmp_path / "study.pmw"
     frame.to_csv(data, index=False)
-    pmw.open_session(data, domain, epsilon=1, delta=1e-9, path=path).close()
+    pmw.open_session(data, domain, epsilon=1, delta=1e-9, path=path, options=TEXTBOOK).close()
     with pmw.resume_session(path) as session:
         session.ask(QUESTIONS[0])
     frame.iloc[1:].to_csv(data, index=False)
@@ -170,7 +194,7 @@ def test_a_changed_file_is_refused(frame: pd.DataFrame, domain: Domain, tmp_path
 
 def test_a_table_in_memory_must_be_given_again(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
     path = tmp_path / "study.pmw"
-    pmw.open_session(frame, domain, epsilon=1, path=path).close()
+    pmw.open_session(frame, domain, epsilon=1, path=path, options=TEXTBOOK).close()
     with pmw.resume_session(path) as session, pytest.raises(pmw.DataError, match="give that table"):
         session.ask(QUESTIONS[0])
 
@@ -191,7 +215,7 @@ def test_repeatable_noise_announces_itself_and_is_refused_in_a_file(
 
 def test_repeatable_noise_repeats(frame: pd.DataFrame, domain: Domain) -> None:
     def run(seed: int) -> pmw.Answers:
-        options = pmw.Options(seed=seed, threshold=5.0)
+        options = pmw.Options(test=pmw.TestKind.QUERY, seed=seed, threshold=5.0)
         with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
             return session.ask_all(QUESTIONS)
 
@@ -208,7 +232,7 @@ def test_fresh_noise_differs_from_session_to_session(frame: pd.DataFrame, domain
 
 
 def test_replace_one_refuses_a_schema_that_could_drop_a_record(frame: pd.DataFrame, domain: Domain) -> None:
-    options = pmw.Options(neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
     with pytest.raises(pmw.BudgetError, match="attribute 'age' drops records"):
         pmw.open_session(frame, domain, epsilon=1, options=options)
 
@@ -226,7 +250,7 @@ def test_replace_one_needs_both_cells_of_every_attribute(
     whole = Domain(tuple(attributes))
     name = attributes[place].name
     attributes[place] = replace(attributes[place], missing=missing, other=other)
-    options = pmw.Options(neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
     with pytest.raises(pmw.BudgetError, match=f"attribute '{name}' drops records"):
         pmw.open_session(frame, Domain(tuple(attributes)), epsilon=1, options=options)
     with pmw.open_session(frame, whole, epsilon=1, options=options) as session:
@@ -254,7 +278,7 @@ def test_under_replace_one_no_record_changes_the_public_total(tmp_path: Path, li
             CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
         )
     )
-    options = pmw.Options(neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
     path = tmp_path / "people.csv"
     for record in (b"30,Female", line):
         path.write_bytes(b"age,sex\n" + b"40,Male\n" * 20 + record + b"\n" + b"40,Male\n" * 20)
@@ -285,8 +309,8 @@ def test_a_domain_beyond_the_dense_limit_is_refused_before_the_table_is_read(tmp
     wide = Domain((IntegerAttribute("a", 0, 14_040), IntegerAttribute("b", 0, 7_121)))
     path = tmp_path / "s.pmw"
     tracemalloc.start()
-    with pytest.raises(pmw.BudgetError, match=r"has 100,000,002 cells; .* at most 100,000,000: declare"):
-        pmw.open_session(tmp_path / "absent.csv", wide, epsilon=1, path=path)
+    with pytest.raises(pmw.BudgetError, match=r"has 100,000,002 cells; .* at most 100,000,000: test whole"):
+        pmw.open_session(tmp_path / "absent.csv", wide, epsilon=1, path=path, options=TEXTBOOK)
     assert tracemalloc.get_traced_memory()[1] < 10**6
     tracemalloc.stop()
     assert list(tmp_path.iterdir()) == []

@@ -28,7 +28,7 @@ USES: dict[str, Callable[[pmw.Session], object]] = {
 
 @pytest.mark.parametrize("use", USES)
 def test_a_closed_session_is_told_so(frame: pd.DataFrame, domain: Domain, use: str) -> None:
-    session = pmw.open_session(frame, domain, epsilon=1, options=pmw.Options(seed=7))
+    session = pmw.open_session(frame, domain, epsilon=1, options=pmw.Options(test=pmw.TestKind.QUERY, seed=7))
     session.close()
     with pytest.raises(pmw.SessionError, match="the session was closed; resume it to go on"):
         USES[use](session)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,6 +155,16 @@ def test_the_bytes_of_an_intent_are_gone_from_the_file_after_its_outcome(tmp_pat
     assert seed not in path.read_bytes()
 
 
+def test_the_bytes_of_an_intent_that_charged_nothing_are_gone_from_the_log_too(tmp_path: Path) -> None:
+    path, seed = tmp_path / "s.pmw", bytes(range(32, 64))
+    with closing(SessionStore.create(path, "opening", "{}", bytes(32), Outcome())) as store:
+        store.finish(1, Outcome())  # the log was emptied, and tells nothing
+        intent = store.begin("batch", "{}", seed)
+        store.finish(intent, Outcome())  # a test below the threshold, in a round that stays open
+        for file in tmp_path.iterdir():
+            assert seed not in file.read_bytes(), file.name
+
+
 def test_a_session_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     create(tmp_path / "s.pmw")
     SessionLock(tmp_path / "s.pmw").release()
@@ -237,7 +250,7 @@ def test_a_newer_format_is_refused_politely(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
     connection.close()
-    with pytest.raises(SessionCorruptError, match="a session of format 2; this program reads up to 1"):
+    with pytest.raises(SessionCorruptError, match="a session of format 4; this program reads up to 3"):
         SessionStore.open(path)
 
 
@@ -367,3 +380,49 @@ def test_a_reader_that_holds_old_pages_is_told_of_and_scrubbing_can_be_repeated(
             store.scrub()
     store.scrub()
     reader.close()
+
+
+class Broken(sqlite3.Connection):
+    """A connection that fails, once something is committed, at every statement."""
+
+    committed = False
+
+    def execute(self, *values: Any) -> Any:
+        if self.committed:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        done = super().execute(*values)
+        type(self).committed = values[0] == "COMMIT" and Broken.armed
+        return done
+
+    armed = False
+
+
+def test_what_fails_after_the_commit_takes_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", Broken)
+        patch.setattr(Broken, "committed", False)
+        broken = create(tmp_path / "s.pmw")
+        patch.setattr(Broken, "armed", True)
+        broken.finish(1, FULL)
+        with pytest.raises(StoreError, match="cannot be read or written"):
+            broken.pending()
+    store = SessionStore.open(tmp_path / "s.pmw")
+    assert store.pending() is None
+    assert store.ledger() == list(FULL.ledger)
+    store.close()
+
+
+def test_a_mark_is_tied_to_the_newest_answer_of_its_time(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    store.finish(None, Outcome(marks={"another": ANSWER.query_key}))
+    newer = replace(ANSWER, request_id="r2", count=99.0)
+    store.finish(None, Outcome(answers=[newer]))
+    assert store.answer_to_request("another") == ANSWER
+    assert store.newest_answer(ANSWER.query_key) == newer
+    with pytest.raises(StoreError):
+        store.finish(None, Outcome(marks={"third": b"no such query"}))
+    assert store.answer_to_request("third") is None

@@ -17,6 +17,7 @@ from pmw.randomness import BitSource
 from pmw.sparse_vector import AboveThreshold, NumericSparse, Sparse
 from pmw.theorems import (
     above_threshold_accuracy,
+    laplace_accuracy,
     multiplicative_weights_update_limit,
     numeric_sparse_accuracy,
     online_pmw_accuracy,
@@ -34,6 +35,19 @@ def test_above_threshold_by_hand() -> None:
     # 8 (ln 10000 + ln 40) = 8 (9.21034 + 3.68888)
     assert above_threshold_accuracy(10_000, epsilon=1, beta=0.05) == pytest.approx(103.1938, abs=1e-4)
     assert above_threshold_accuracy(10_000, epsilon=0.5, beta=0.05) == pytest.approx(206.3875, abs=1e-4)
+
+
+def test_laplace_by_hand() -> None:
+    # 1000 ln 20000 = 1000 * 9.90349
+    assert laplace_accuracy(1000, epsilon=1, beta=0.05) == pytest.approx(9903.488, abs=1e-3)
+    assert laplace_accuracy(1000, epsilon=2, beta=0.05) == pytest.approx(9903.488 / 2, abs=1e-3)
+
+
+def test_noise_on_every_count_beats_sparse_only_for_few_queries() -> None:
+    # c = 20, beta = 0.05: 160 (ln k + ln 800) against k ln(20 k)
+    for queries, better in ((100, True), (1000, False)):
+        naive = laplace_accuracy(queries, epsilon=1, beta=0.05)
+        assert (naive < sparse_accuracy(queries, 20, epsilon=1, beta=0.05)) is better
 
 
 def test_sparse_by_hand() -> None:
@@ -94,6 +108,7 @@ WRONG: list[Callable[[], object]] = [
     lambda: above_threshold_accuracy(0, epsilon=1, beta=0.1),
     lambda: above_threshold_accuracy(5, epsilon=0, beta=0.1),
     lambda: above_threshold_accuracy(5, epsilon=1, beta=1),
+    lambda: laplace_accuracy(0, epsilon=1, beta=0.1),
     lambda: sparse_accuracy(5, 0, epsilon=1, beta=0.1),
     lambda: numeric_sparse_accuracy(5, 1, epsilon=1, delta=1, beta=0.1),
     lambda: multiplicative_weights_update_limit(0, accuracy=0.1),
@@ -126,6 +141,17 @@ def row(queries: int, positives: int, gap: float, bits: BitSource) -> NDArray[np
         places.add(bits.bits(20) % queries)
     values[list(places)] = math.ceil(gap * GRID)
     return values
+
+
+@pytest.mark.statistical
+def test_noise_on_every_count_keeps_to_its_theorem_and_to_no_less() -> None:
+    queries, beta, runs = 100, 0.1, 400
+    noise = DiscreteLaplace(Fraction(queries * GRID))
+    draws = np.abs(noise.sample_array(BitSource.from_integer(6), runs * queries)) / GRID
+    largest = draws.reshape(runs, queries).max(axis=1)
+    alpha = laplace_accuracy(queries, epsilon=1, beta=beta)
+    assert (largest > alpha).sum() <= most(runs, beta)
+    assert (largest > 0.7 * alpha).sum() > most(runs, beta)  # tight but for the union bound
 
 
 @pytest.mark.statistical

@@ -16,8 +16,9 @@ import pytest
 import pmw
 from pmw.randomness import repeatable_seed
 from pmw.store import SessionStore
+from pmw.store.checksums import reseal
 from pmw.verification import NOT_PROVED
-from queries import CategoricalAttribute, Domain
+from queries import Domain
 
 WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
 RIGHT = "sex = 'Male' AND region = 'north'"  # independent attributes: a negative
@@ -58,7 +59,9 @@ def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
 def study(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> Path:
     """Open a session, ask it questions and return its file: two positives, and a round that is open."""
     path = tmp_path / "study.pmw"
-    options = pmw.Options(threshold=100.0, update_limit=6, composition=pmw.Composition.ZCDP)
+    options = pmw.Options(
+        test=pmw.TestKind.QUERY, threshold=100.0, update_limit=6, composition=pmw.Composition.ZCDP
+    )
     with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, path=path, options=options) as session:
         answers = session.ask_all(QUESTIONS)
         session.ask(RIGHT)
@@ -114,7 +117,8 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "the open round was deleted": ("DELETE FROM ledger WHERE sequence = 10", SECRETS, "secrets kept"),
     "a round was charged twice": (
-        "INSERT INTO ledger SELECT 11, intent, event, label, epsilon, rho FROM ledger WHERE sequence = 10",
+        "INSERT INTO ledger SELECT 11, intent, event, label, epsilon, rho, x'' FROM ledger"
+        " WHERE sequence = 10",
         ROUNDS, "charge 11 (sparse vector round) opens a round while one is open",
     ),
     "a payment was deleted": (
@@ -190,20 +194,15 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "the threshold was deleted": ("DELETE FROM secrets WHERE key = 'threshold'", SECRETS, "secrets kept"),
     "the session was marked closed": (
-        "INSERT INTO meta VALUES ('closed', 'true')", SECRETS, "a closed session still holds secrets",
+        "INSERT INTO meta VALUES ('closed', 'true', x'')", SECRETS, "a closed session still holds secrets",
     ),
     "the plan was deleted": (
         "DELETE FROM meta WHERE key = 'test_plan'", "contract, plans and charges can be read",
         "the session file is damaged: it lacks 'test_plan'",
     ),
     "a batch was invented": (
-        "INSERT INTO intents (kind, proposal, seed) VALUES ('tests', '{}', x'00')", BATCHES,
+        "INSERT INTO intents (kind, proposal, seed, checksum) VALUES ('tests', '{}', x'00', x'')", BATCHES,
         "it cannot be read (KeyError)",
-    ),
-    "an index was damaged": (
-        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, '(query_key)', '(query)') "
-        "WHERE name = 'answers_by_query'",
-        WHOLE, "the database is damaged",
     ),
 }  # fmt: skip
 
@@ -213,10 +212,22 @@ def test_a_tampering_is_found_by_name(study: Path, tampering: str) -> None:
     statements, name, fault = TAMPERINGS[tampering]
     with sqlite3.connect(study) as connection:
         connection.executescript(statements)
+        reseal(connection)
     connection.close()
     found = failed(study)
     assert name in found
     assert fault in found[name]
+
+
+def test_an_index_of_other_columns_is_found_before_anything_is_read(study: Path) -> None:
+    with sqlite3.connect(study) as connection:
+        connection.executescript(
+            "PRAGMA writable_schema = ON; UPDATE sqlite_master "
+            "SET sql = replace(sql, '(query_key)', '(query)') WHERE name = 'answers_by_query'"
+        )
+    connection.close()
+    with pytest.raises(pmw.SessionCorruptError, match="its tables are not those of a session"):
+        pmw.verify_session(study)
 
 
 def edit(path: Path, select: str, update: str, change: Callable[[Any], Any]) -> None:
@@ -224,6 +235,7 @@ def edit(path: Path, select: str, update: str, change: Callable[[Any], Any]) -> 
     with sqlite3.connect(path) as connection:
         (value,) = connection.execute(select).fetchone()
         connection.execute(update, (change(value),))
+        reseal(connection)
     connection.close()
 
 
@@ -300,46 +312,47 @@ def test_a_contract_that_was_rewritten_does_not_fit_its_plans(
     assert set(failed(study)) & {FIT, "contract, plans and charges can be read"}
 
 
-SESSIONS: dict[str, tuple[dict[str, Any], float]] = {
-    "one vector": ({"redraw": False}, 1e-9),
-    "plain sums": ({"composition": pmw.Composition.PURE}, 0),
-    "plain sums, one vector": ({"composition": pmw.Composition.PURE, "redraw": False}, 0),
-    "steps": ({"update": pmw.UpdateRule.STEP, "opening": pmw.Opening.NONE}, 1e-9),
-    "Laplace": ({"test_noise": pmw.NoiseKind.LAPLACE, "sides": pmw.Sides.TWO_SIDED}, 1e-9),
-    "families": ({"records_per_person": 4}, 1e-9),
-    "few positives": ({"update_limit": 2}, 1e-9),
-}
-
-
-@pytest.mark.parametrize("kind", list(SESSIONS))
-def test_every_kind_of_session_holds(frame: pd.DataFrame, domain: Domain, kind: str) -> None:
-    options, delta = SESSIONS[kind]
-    chosen = pmw.Options(seed=5, threshold=40.0, **{"update_limit": 5, **options})
-    with pmw.open_session(frame, domain, epsilon=4, delta=delta, options=chosen) as session:
-        session.ask_all(QUESTIONS)
-        session.ask_all([f"age >= {age} AND member = TRUE" for age in range(22, 50, 3)], fresh=True)
-        assert session.state.measured
-        verification = session.verify()
-        assert [check for check in verification.checks if not check.holds] == []
-        session.seal()
-        session.ask("age <= 33 AND member = FALSE")
-        assert session.verify().holds
-        assert session.verify().closed
-
-
-def test_a_session_with_a_public_row_count_holds(frame: pd.DataFrame) -> None:
-    domain = Domain(
-        (
-            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-            CategoricalAttribute("member", (True, False), missing=True, other=True),
-        )
-    )
+def tree_session(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
     options = pmw.Options(
-        seed=5, threshold=5.0, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE, update_limit=3
+        test=pmw.TestKind.QUERY, threshold=20.0, update_limit=5, composition=pmw.Composition.ZCDP
     )
-    with pmw.open_session(frame, domain, epsilon=4, delta=1e-9, options=options) as session:
-        session.ask_all(["sex = 'Male' AND member = TRUE", "sex = 'Male' AND member = FALSE", ""])
-        assert session.verify().holds
+    with pmw.open_session(frame, domain, epsilon=3, delta=1e-9, path=path, options=options) as session:
+        session.ask_all(["income >= 50", "income <= 20 AND sex = 'Male'", "income IS NULL"])
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        ("UPDATE measurements SET what = replace(what, '\"branching\":4', '\"branching\":5')", None),
+        ("UPDATE ledger SET event = 'marginal' WHERE event = 'range tree'", PRICES),
+        ("UPDATE measurements SET noise = replace(noise, ':\"', ':\"1') WHERE kind = 'range tree'", PLANNED),
+        ("DELETE FROM measurements WHERE kind = 'range tree'", PLANNED),
+        ("UPDATE meta SET value = replace(value, '\"cells\":100,', '\"cells\":99,')", FIT),
+    ],
+)
+def test_a_tree_that_was_altered_is_found(
+    long_frame: pd.DataFrame, long_domain: Domain, tmp_path: Path, statement: str, name: str | None
+) -> None:
+    path = tmp_path / "tree.pmw"
+    tree_session(long_frame, long_domain, path)
+    assert pmw.verify_session(path).holds
+    with sqlite3.connect(path) as connection:
+        assert connection.execute(statement).rowcount > 0
+        reseal(connection)
+    connection.close()
+    assert failed(path) if name is None else name in failed(path)
+
+
+def test_a_tree_whose_numbers_were_altered_is_found(
+    long_frame: pd.DataFrame, long_domain: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "tree.pmw"
+    tree_session(long_frame, long_domain, path)
+    where = "WHERE kind = 'range tree'"
+    edit(
+        path, f"SELECT units FROM measurements {where}", f"UPDATE measurements SET units = ? {where}", shifted
+    )
+    assert MODELS in failed(path)
 
 
 def test_a_session_that_was_resumed_with_and_without_a_snapshot_holds(
@@ -395,7 +408,8 @@ def test_an_opening_that_was_interrupted_waits_and_is_no_fault(
     assert verification.holds
     assert verification.unfinished
     with sqlite3.connect(path) as connection:
-        connection.execute("INSERT INTO ledger VALUES (1, 1, 'total', 'x', '1', '1')")
+        connection.execute("INSERT INTO ledger VALUES (1, 1, 'total', 'x', '1', '1', x'')")
+        reseal(connection)
     connection.close()
     assert failed(path) == {"an opening that waits has bought nothing": "there are charges or measurements"}
 
@@ -411,6 +425,7 @@ def test_no_secret_is_shown(study: Path, frame: pd.DataFrame) -> None:
     assert set(secrets) == {"fingerprint", "fingerprint_key", "threshold"}
     with sqlite3.connect(study) as connection:
         connection.execute("DELETE FROM ledger WHERE sequence > 5")
+        reseal(connection)
     connection.close()
     shown = repr(pmw.verify_session(study)) + json.dumps(pmw.verify_session(study).to_dict())
     for secret in secrets.values():

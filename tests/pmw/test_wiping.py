@@ -43,7 +43,7 @@ def noting_finish(self, intent, outcome):
 
 SessionStore._insert_intent, SessionStore.finish = noting_insert, noting_finish
 domain = load_schema("people.toml")
-options = pmw.Options(threshold=0.5, update_limit=40)
+options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)
 session = pmw.open_session("people.csv", domain, epsilon=1, delta=1e-9, path="s.pmw", options=options)
 for query in random_conjunctions(domain, 500, seed=5):
     session.ask(query, fresh=True)
@@ -90,7 +90,7 @@ def test_a_live_session_leaves_no_trace_of_a_finished_batch(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes, path = Notes(monkeypatch), tmp_path / "s.pmw"
-    options = pmw.Options(threshold=0.5, update_limit=40)
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)
     with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session:
         assert len(notes.seeds) == 1
         left = notes.left_in(path, open_round=False)
@@ -132,7 +132,7 @@ def test_a_reader_makes_no_answer_fail_or_wait_and_the_next_commit_wipes(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes, path = Notes(monkeypatch), tmp_path / "s.pmw"
-    options = pmw.Options(threshold=1000.0)
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=1000.0)
     with (
         pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session,
         closing(SessionStore.open(path)) as reader,

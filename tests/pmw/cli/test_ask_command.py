@@ -16,13 +16,13 @@ from pmw.books import read_session
 Run = Callable[..., Result]
 
 
-def test_groups_are_printed_as_a_table(study: Path, run: Run) -> None:
+def test_groups_are_printed_as_a_table(textbook_study: Path, run: Run) -> None:
     result = run("ask", "study.pmw", "--sql", "SELECT sex, COUNT(*) AS n FROM people GROUP BY sex")
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
     assert lines[0].split() == ["sex", "n", "low", "high", "source"]
     assert [line.split()[0] for line in lines[1:3]] == ["Female", "Male"]
-    assert lines[3].startswith("(low and high: 95% confidence each; 11.0% of the budget spent, cap epsilon 1")
+    assert lines[3].startswith("(low and high: 95% confidence each; model version 0; 11.0% of the budget ")
 
 
 def test_groups_that_cut_cells_say_so(study: Path, run: Run) -> None:
@@ -175,3 +175,30 @@ def test_a_refused_line_without_an_id_is_told_by_its_number(study: Path, run: Ru
     assert [(form["id"], form.get("line")) for form in forms] == [
         (None, 1), (None, None), (7, None), (None, 605),
     ]  # fmt: skip
+
+
+def test_no_memory_at_a_positive_is_told_in_our_own_words_and_draws_nothing_twice(
+    people: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "5")
+    assert run(*opening, "--test", "query", "--threshold", "1", "--delta", "1e-9").exit_code == 0
+    question = ("ask", "study.pmw", "age >= 40 AND member = FALSE", "--json")
+    before = read_session("study.pmw")[0].ledger.spent
+    with monkeypatch.context() as patch:
+        patch.setattr("pmw.mechanism.fit.refit", out_of_memory)
+        for _ in range(2):
+            result = run(*question)
+            assert result.exit_code == 1
+            assert result.stdout == ""
+            assert result.stderr.startswith("Error: there is not enough memory; ")
+            assert read_session("study.pmw")[0].ledger.spent == before
+    answer = run(*question)
+    assert json.loads(answer.stdout)["source"] == "measured"
+    assert run(*question).stdout == answer.stdout
+    state = read_session("study.pmw")[0]
+    assert len(state.measured) == 1
+    assert state.ledger.spent > before
+
+
+def out_of_memory(*_: object) -> None:
+    raise MemoryError

@@ -15,17 +15,19 @@ import pytest
 from click.testing import Result
 
 from pmw.books import is_closed
+from pmw.cli.texts import rounded
 from pmw.locking import SessionLock
+from pmw.store.checksums import reseal
 
 Run = Callable[..., Result]
 QUESTION = "age >= 40 AND NOT member = TRUE"
 
 
 @pytest.fixture
-def asked(study: Path, run: Run) -> Path:
+def asked(textbook_study: Path, run: Run) -> Path:
     """Ask a study a question that is measured or certified, and return its path."""
     assert run("ask", "study.pmw", QUESTION).exit_code == 0
-    return study
+    return textbook_study
 
 
 def test_the_ledger_is_a_table_for_100_columns(asked: Path, run: Run) -> None:
@@ -36,6 +38,10 @@ def test_the_ledger_is_a_table_for_100_columns(asked: Path, run: Run) -> None:
     assert lines[1].split()[:2] == ["1", "total"]
     assert [line.split()[2] for line in lines[2:6]] == ["age", "sex", "region", "member"]
     assert lines[6].startswith("6    sparse vector")
+    rests = lines[lines.index("Prices rest on:") + 1 : -1]
+    bought = rests[0].replace(", measurement", "")  # only where the question was not certified
+    assert bought.startswith("  total, marginal: discrete Gaussian noise: Canonne, Kamath and Steinke")
+    assert any(line.startswith("  sparse vector round: tests: ") for line in rests)
     assert lines[-1].startswith("Charged: ")
     assert lines[-1].endswith("the cap is epsilon 1, delta 1e-09.")
     assert max(map(len, lines)) <= 100
@@ -77,6 +83,7 @@ def test_verify_tells_each_check_in_words_and_what_it_cannot_prove(asked: Path, 
 def test_verify_ends_with_5_where_a_check_fails(asked: Path, run: Run) -> None:
     with sqlite3.connect(asked) as connection:
         connection.execute("UPDATE ledger SET rho = '0' WHERE sequence = 2")
+        reseal(connection)
     connection.close()
     result = run("verify", "study.pmw")
     assert result.exit_code == 5
@@ -186,3 +193,43 @@ def test_every_command_on_books_has_help_with_examples(run: Run, command: str) -
     assert result.exit_code == 0
     assert "Examples:" in result.stdout
     assert f"  pmw {command} study.pmw" in result.stdout
+
+
+def test_backup_copies_a_session_that_is_never_spent_from(asked: Path, run: Run) -> None:
+    lines = run("backup", "study.pmw", "--output", "copy.pmw").stdout.splitlines()
+    assert lines[0].startswith("Copied study.pmw to copy.pmw: ")
+    assert lines[1] == "The copy answers and exports, and never spends. Keep it as secret as the session."
+    assert is_closed(asked.parent / "copy.pmw")
+    again = run("backup", "study.pmw", "--output", "copy.pmw")
+    assert (again.exit_code, again.stderr.splitlines()) == (
+        1, ["Error: copy.pmw exists; choose another name, or replace a backup by force"],
+    )  # fmt: skip
+    form = json.loads(run("backup", "study.pmw", "--output", "copy.pmw", "--force", "--json").stdout)
+    assert form["closed"] is True
+    itself = run("backup", "study.pmw", "--output", "study.pmw-wal", "--force")
+    assert itself.exit_code == 2
+    assert "the backup would overwrite the session" in itself.stderr
+
+
+def test_verify_keeps_an_anchor_and_ends_with_5_for_another_session(asked: Path, run: Run) -> None:
+    result = run("verify", "study.pmw", "--anchor", "study.anchor")
+    assert "ok      the session goes on from its anchor: " in result.stdout
+    assert "a new anchor" in result.stdout
+    assert "nothing was spent since the anchor was last written" in result.stdout
+    anchor = asked.parent / "study.anchor"
+    anchor.write_text(anchor.read_text().replace('"session": "', '"session": "0'))
+    result = run("verify", "study.pmw", "--anchor", "study.anchor")
+    assert result.exit_code == 5
+    assert "FAILED  the session goes on from its anchor: the anchor is of another session" in result.stdout
+    assert "FAILED: the file or the anchor is of another session, or the file is an older " in result.stdout
+    assert run("verify", "study.pmw", "--anchor", "study.pmw").exit_code == 2
+
+
+def test_opening_writes_noise_in_plain_numbers() -> None:
+    assert [rounded(value) for value in (0.123, 8.64, 60, 121.3, 1_234)] == [
+        "0.12",
+        "8.6",
+        "60",
+        "121",
+        "1,234",
+    ]

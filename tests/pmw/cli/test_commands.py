@@ -15,6 +15,7 @@ from click.testing import Result
 
 from pmw.books import read_session
 from pmw.locking import SessionLock
+from pmw.policy import MarginalTestPlan
 from pmw.session import resume_session
 
 Run = Callable[..., Result]
@@ -22,7 +23,7 @@ OPEN = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", 
 
 
 def test_opening_tells_what_was_bought_and_what_comes_next(people: Path, run: Run) -> None:
-    result = run(*OPEN, "--delta", "1e-9")
+    result = run(*OPEN, "--test", "query", "--delta", "1e-9")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].startswith("Opened study.pmw over 'people': 4 attributes, 240 cells, about ")
@@ -110,7 +111,7 @@ def test_a_strict_stream_tells_of_refused_questions_in_its_exit_code(study: Path
 
 
 def test_strict_tells_of_an_exhausted_session(people: Path, run: Run) -> None:
-    run(*OPEN, "--update-limit", "1", "--threshold", "0.5")
+    run(*OPEN, "--test", "query", "--update-limit", "1", "--threshold", "0.5")
     questions = "".join(
         json.dumps({"where": f"age >= {age} AND member = TRUE"}) + "\n" for age in range(21, 59)
     )
@@ -210,22 +211,22 @@ def test_the_status_has_the_documented_keys(study: Path, run: Run) -> None:
     form = json.loads(run("status", "study.pmw", "--json").stdout)
     assert list(form) == [
         "budget_share", "epsilon_cap", "delta", "positives_used", "positives_limit",
-        "queries_answered", "total", "version", "model_cells",
+        "queries_answered", "total", "version", "model_cells", "certified_marginals",
     ]  # fmt: skip
     text = run("status", "study.pmw").stdout
     assert "people (4 attributes, 240 cells)" in text
     assert "differential privacy with epsilon = 1" in text
 
 
-def test_export_writes_rows_and_a_manifest(study: Path, run: Run) -> None:
+def test_export_writes_rows_and_a_manifest(textbook_study: Path, run: Run) -> None:
     result = run("export", "study.pmw", "--output", "rows.csv", "--seed", "4", "--rows", "50")
     assert result.exit_code == 0
     assert result.stdout.startswith(
         "Wrote 50 synthetic rows to rows.csv, and rows.csv.manifest.json beside it."
     )
-    rows = pd.read_csv(study.parent / "rows.csv")
+    rows = pd.read_csv(textbook_study.parent / "rows.csv")
     assert list(rows.columns) == ["age", "sex", "region", "member"]
-    manifest = json.loads((study.parent / "rows.csv.manifest.json").read_text())
+    manifest = json.loads((textbook_study.parent / "rows.csv.manifest.json").read_text())
     assert (manifest["rows"], manifest["row_seed"], manifest["method"]) == (50, 4, "systematic rounding")
     assert manifest["budget_share"] == pytest.approx(0.11, abs=0.001)
     again = run("export", "study.pmw", "--output", "rows.csv")
@@ -248,13 +249,13 @@ def test_export_goes_by_the_name_of_its_file_unless_told(
     assert json.loads((study.parent / "rows.parquet.manifest.json").read_text())["format"] == written
 
 
-def test_export_writes_the_measurements(study: Path, run: Run) -> None:
+def test_export_writes_the_measurements(textbook_study: Path, run: Run) -> None:
     result = run("export", "study.pmw", "--output", "released.json", "--format", "measurements")
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0] == (
         "Wrote 4 measurements to released.json, and released.json.manifest.json beside it."
     )
-    form = json.loads((study.parent / "released.json").read_text())
+    form = json.loads((textbook_study.parent / "released.json").read_text())
     assert [entry["scope"] for entry in form["marginals"]] == [["age"], ["sex"], ["region"], ["member"]]
     shown = run(
         "export", "study.pmw", "--output", "released.json", "--format", "measurements", "--force", "--json"
@@ -332,22 +333,22 @@ def test_opening_over_a_session_is_refused(study: Path, run: Run) -> None:
     )
 
 
-def test_a_changed_table_is_refused_and_its_new_place_can_be_given(study: Path, run: Run) -> None:
-    table = study.parent / "people.csv"
-    table.rename(study.parent / "moved.csv")
+def test_a_changed_table_is_refused_and_its_new_place_can_be_given(textbook_study: Path, run: Run) -> None:
+    table = textbook_study.parent / "people.csv"
+    table.rename(textbook_study.parent / "moved.csv")
     question = "age >= 40 AND sex = 'Male'"
     result = run("ask", "study.pmw", question)
     assert result.exit_code == 1
     assert "no such file" in result.stderr
     assert run("ask", "study.pmw", question, "--data", "moved.csv").exit_code == 0
-    (study.parent / "moved.csv").write_text("age,sex,region,member\n30,Male,north,True\n")
+    (textbook_study.parent / "moved.csv").write_text("age,sex,region,member\n30,Male,north,True\n")
     result = run("ask", "study.pmw", "age >= 40 AND sex = 'Female'", "--data", "moved.csv")
     assert result.stderr == "Error: the table differs from the one that the session was opened on\n"
 
 
 def test_a_session_in_use_has_exit_code_5(study: Path, run: Run) -> None:
     lock = SessionLock(study)
-    result = run("ask", "study.pmw", "age >= 40")
+    result = run("ask", "study.pmw", "age >= 40", "--wait", "0")
     assert result.exit_code == 5
     assert "another process is using the session" in result.stderr
     assert run("status", "study.pmw").exit_code == 0
@@ -365,16 +366,17 @@ def test_a_file_that_is_no_session_has_exit_code_5(people: Path, run: Run) -> No
 
 def test_every_choice_of_open_reaches_the_session(people: Path, run: Run) -> None:
     result = run(
-        *OPEN, "--update", "step", "--opening", "none", "--update-limit", "4", "--threshold", "30",
-        "--learning-rate", "0.2", "--queries", "50", "--test-noise", "laplace", "--sides", "two-sided",
-        "--rounds", "redrawn", "--composition", "pure", "--confidence", "0.9", "--records-per-person", "2",
+        *OPEN, "--test", "query", "--update", "step", "--opening", "none", "--update-limit", "4",
+        "--threshold", "30", "--learning-rate", "0.2", "--queries", "50", "--sparse-vector", "laplace-rounds",
+        "--sides", "two-sided",
+        "--composition", "pure", "--confidence", "0.9", "--records-per-person", "2",
         "--json",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["positives_limit"] == 4
     with resume_session(people / "study.pmw") as session:
         options = session.state.contract.options
-        plan = session.state.plan
+        plan = session.state.query_plan
     assert (options.update.value, options.opening.value, options.confidence) == ("step", "none", 0.9)
     assert (options.records_per_person, options.expected_queries) == (2, 50)
     assert plan is not None
@@ -445,3 +447,41 @@ def test_a_slow_writer_gets_each_answer_at_once(study: Path) -> None:
     process.stdin.close()
     assert process.wait() == 0
     process.stdout.close()
+
+
+def test_every_choice_of_a_marginal_session_reaches_it(people: Path, run: Run) -> None:
+    result = run(
+        *OPEN, "--opening", "none", "--model", "graphical", "--max-cells", "500", "--simultaneous",
+        "--update-limit", "3", "--sparse-vector", "exponential", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    with resume_session(people / "study.pmw") as session:
+        options, plan = session.state.contract.options, session.state.plan
+    assert (options.test.value, options.model.value, options.max_cells) == ("marginal", "graphical", 500)
+    assert options.simultaneous
+    assert isinstance(plan, MarginalTestPlan)
+    assert (plan.update_limit, plan.sparse.redraw) == (3, False)
+
+
+def test_an_export_may_be_refined_and_says_what_that_did(people: Path, run: Run) -> None:
+    run(*OPEN, "--delta", "1e-9", "--opening", "none", "--update-limit", "3")
+    run("ask", "study.pmw", "--workload", "marginals:2")
+    plain = run("export", "study.pmw", "--output", "plain.csv")
+    fine = run("export", "study.pmw", "--output", "fine.csv", "--refine")
+    assert fine.exit_code == 0
+    assert "Refined" not in plain.stdout
+    assert fine.stdout.startswith(("Refined: the model was ", "Refined: fitted to what opening released"))
+    assert json.loads((people / "fine.csv.manifest.json").read_text())["refined"] is True
+    bad = run("export", "study.pmw", "--output", "m.json", "--format", "measurements", "--refine")
+    assert bad.exit_code == 2
+
+
+def test_a_fresh_answer_names_the_version_of_the_model(people: Path, run: Run) -> None:
+    run(*OPEN, "--test", "query", "--threshold", "0.5")
+    question = "age >= 40 AND sex = 'Male'"
+    first = run("ask", "study.pmw", question).stdout
+    again = run("ask", "study.pmw", question).stdout
+    fresh = run("ask", "study.pmw", question, "--fresh").stdout
+    assert first == again
+    assert "model version 1;" in first
+    assert "model version 2;" in fresh or "model version 1;" in fresh

@@ -12,15 +12,17 @@ from click.testing import Result
 
 from pmw.cli.open_command import command as open_command
 from pmw.cli.plan_command import command as plan_command
+from pmw.model import DEFAULT_MAX_CELLS
 from queries import Domain, IntegerAttribute, save_schema
 
 Run = Callable[..., Result]
 PLAN = ("plan", "--schema", "people.toml", "--records", "3000")
+TEXTBOOK = (*PLAN, "--test", "query")
 
 
 def test_a_plan_fits_on_one_screen_and_needs_no_table(people: Path, run: Run) -> None:
     (people / "people.csv").unlink()
-    result = run(*PLAN, "--epsilon", "1", "--delta", "1e-9")
+    result = run(*TEXTBOOK, "--epsilon", "1", "--delta", "1e-9")
     assert result.exit_code == 0
     assert result.stderr == ""
     lines = result.stdout.splitlines()
@@ -34,8 +36,8 @@ def test_a_plan_fits_on_one_screen_and_needs_no_table(people: Path, run: Run) ->
 
 
 def test_the_table_has_a_row_for_each_kind_of_question(people: Path, run: Run) -> None:
-    output = run(*PLAN, "--epsilon", "1", "--delta", "1e-9").stdout
-    plan = json.loads(run(*PLAN, "--epsilon", "1", "--delta", "1e-9", "--json").stdout)
+    output = run(*TEXTBOOK, "--epsilon", "1", "--delta", "1e-9").stdout
+    plan = json.loads(run(*TEXTBOOK, "--epsilon", "1", "--delta", "1e-9", "--json").stdout)
     rows = {line[2:26].strip(): line[26:].split() for line in output.splitlines() if line.startswith("  ")}
     assert rows["everybody"][:2] == ["1", "3,000"]
     assert rows["2 attributes"][0] == f"{plan['orders'][2]['cells']:,}" == "128"
@@ -54,19 +56,78 @@ def test_the_table_has_a_row_for_each_kind_of_question(people: Path, run: Run) -
 
 def test_more_than_four_attributes_share_a_row(people: Path, run: Run) -> None:
     save_schema(Domain(tuple(IntegerAttribute(name, 0, 3) for name in "abcdef")), "six.toml")
-    result = run("plan", "--schema", "six.toml", "--records", "9000", "--epsilon", "1")
+    result = run("plan", "--schema", "six.toml", "--records", "9000", "--epsilon", "1", "--test", "query")
     names = [line[2:26].strip() for line in result.stdout.splitlines() if line.startswith("  ")]
     assert names[4:7] == ["2 attributes", "3 attributes", "4 or more attributes"]
     assert "with delta = 1e-09: one cell " in result.stdout
+
+
+@pytest.fixture
+def wide(people: Path) -> Path:
+    """A schema of eight attributes, one of them long, and more cells than a dense model holds."""
+    names = [IntegerAttribute(name, 0, 9) for name in "abcdefg"]
+    save_schema(Domain((*names, IntegerAttribute("pay", 0, 199)), name="wide"), people / "wide.toml")
+    return people
+
+
+WIDE = ("plan", "--schema", "wide.toml", "--records", "50000", "--epsilon", "1", "--delta", "1e-9")
+
+
+def test_a_plan_of_marginals_tells_what_is_tested_and_bought(wide: Path, run: Run) -> None:
+    output = run(*WIDE).stdout
+    plan = json.loads(run(*WIDE, "--json").stdout)
+    assert output.startswith("Plan for 'wide': 8 attributes, 2,000,000,000 cells, 50,000 records.")
+    assert "1 long attribute is then put into groups of cells, chosen from these counts: about 16" in output
+    assert plan["coarse_shape"] == [10] * 7 + [16]
+    tests = plan["marginals"]
+    pairs, triples = tests["certificates"]
+    rows = {line[2:26].strip(): line[26:].split() for line in output.splitlines() if line.startswith("  ")}
+    assert rows["2 attributes"][2:4] == ["tested", f"{plan['orders'][2]['bound']:,.0f}"]
+    assert rows["cell, bought marginal"][0] == f"{tests['cell_error']:,.0f}"
+    typical = [line.split()[4:7] for line in output.splitlines() if "on a typical marginal" in line]
+    assert typical[0] == ["100", "tested", f"{pairs['typical_bound']:,.0f}"]
+    assert len(typical) == 1 + (triples["tested"] > 0)
+    assert f"({pairs['tested']} of 28 pairs, at most {triples['tested']} of 56 triples;" in output
+    assert f"Up to {tests['update_limit']} of them buy a marginal" in output
+    assert f"until\n  {tests['single']['update_limit']} such answers are bought" in output
+    assert f"Model: a tree of marginals of at most {DEFAULT_MAX_CELLS:,} cells together" in output
+    assert f"[default: {DEFAULT_MAX_CELLS:,}]" in " ".join(run("plan", "--help").stdout.split())
+    assert max(map(len, output.splitlines()[2:])) <= 120
+    assert len(output.splitlines()) <= 32
+
+
+def test_the_tree_may_be_bounded_and_the_bars_widened(wide: Path, run: Run) -> None:
+    small = run(*WIDE, "--max-cells", "5000").stdout
+    assert "at most 5,000 cells together, 40.0 kB." in small
+    plain = json.loads(run(*WIDE, "--json").stdout)
+    every = json.loads(run(*WIDE, "--simultaneous", "--json").stdout)
+    assert every["marginals"]["cell_bound"] > 2 * plain["marginals"]["cell_bound"]
+    assert every["orders"][1]["bound"] > 2 * plain["orders"][1]["bound"]
+    for wide_one, one in zip(
+        every["marginals"]["certificates"], plain["marginals"]["certificates"], strict=True
+    ):
+        assert wide_one["tested"] == one["tested"]
+        if one["tested"]:  # a negative too then holds for all questions, beside all that was bought
+            assert one["typical_bound"] < wide_one["typical_bound"] < 2 * one["typical_bound"]
+
+
+def test_a_small_table_is_bought_whole_and_the_plan_says_so(people: Path, run: Run) -> None:
+    result = run(*PLAN, "--epsilon", "1", "--delta", "1e-9")
+    assert "Opening: the number of records and the whole table, cell by cell (100.0% of the budget)." in (
+        result.stdout
+    )
+    assert "Tests: none is needed; the bought table covers every question." in result.stdout
+    assert "tested" not in result.stdout
 
 
 def test_json_is_one_line_with_the_documented_keys(people: Path, run: Run) -> None:
     result = run(*PLAN, "--epsilon", "1", "--json")
     (line,) = result.stdout.splitlines()
     assert list(json.loads(line)) == [
-        "table", "attributes", "model_cells", "model_bytes", "records", "epsilon", "delta", "guarantee",
-        "composition", "confidence", "expected_queries", "bound", "bound_fraction", "opening", "orders",
-        "vector", "other_delta", "textbook",
+        "table", "attributes", "cells", "test", "coarse_shape", "model", "model_cells", "model_bytes",
+        "records", "epsilon", "delta", "guarantee", "composition", "confidence", "expected_queries", "bound",
+        "bound_fraction", "opening", "orders", "vector", "marginals", "sparse_vectors",
+        "other_delta", "textbook",
     ]  # fmt: skip
 
 
@@ -76,14 +137,15 @@ def test_a_plan_takes_every_choice_that_opening_takes() -> None:
 
     opened, planned = options(open_command), options(plan_command)
     own = {"schema", "records", "accuracy", "beta", "as_json"}
-    dialect = {"session", "data", "delimiter", "quote", "missing_text", "trim"}
+    dialect = {"session", "data", "delimiter", "quote", "missing_text", "trim", "budget_from"}
     assert planned.keys() - own == opened.keys() - dialect - {"schema", "as_json"}
     for name in planned.keys() - own - {"epsilon"}:
         assert planned[name] == opened[name], name
 
 
 def test_a_plan_shows_what_opening_then_chooses(people: Path, run: Run) -> None:
-    choices = ("--epsilon", "2", "--update-limit", "7", "--threshold", "55", "--queries", "500")
+    numbers = ("--epsilon", "2", "--update-limit", "7", "--threshold", "55", "--queries", "500")
+    choices = (*numbers, "--test", "query")
     plan = json.loads(run(*PLAN, *choices, "--json").stdout)
     opened = run("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", *choices).stdout
     assert (plan["vector"]["update_limit"], plan["vector"]["threshold"]) == (7, 55)
@@ -188,9 +250,11 @@ def test_a_schema_fault_and_a_domain_too_large_are_named(people: Path, run: Run)
     assert result.exit_code == 1
     assert "bad.toml, line 3: attribute 'a': expected kind" in result.stderr
     save_schema(Domain(tuple(IntegerAttribute(name, 0, 999) for name in "abc")), "large.toml")
-    result = run(*PLAN, "--epsilon", "1", "--schema", "large.toml")
-    assert result.exit_code == 1
-    assert result.stderr.startswith(
-        "Error: the domain has 1,000,000,000 cells; a dense model holds at most 100,000,000"
-    )
-    assert len(result.stderr.splitlines()) == 1
+    for choice in (("--test", "query"), ("--model", "dense")):
+        result = run(*PLAN, "--epsilon", "1", "--schema", "large.toml", *choice)
+        assert result.exit_code == 1
+        assert result.stderr.startswith(
+            "Error: the domain has 1,000,000,000 cells; a dense model holds at most 100,000,000: test whole"
+        )
+        assert len(result.stderr.splitlines()) == 1
+    assert run(*PLAN, "--epsilon", "1", "--schema", "large.toml").exit_code == 0

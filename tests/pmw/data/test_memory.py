@@ -44,6 +44,36 @@ def test_the_memory_for_counts_is_bounded(
     assert np.array_equal(source.counts(("age",)).counts, first.counts)
 
 
+def test_a_coarsened_table_counts_groups_and_shares_the_other_columns(
+    domain: Domain, frame: pd.DataFrame
+) -> None:
+    source = MemorySource.from_frame(frame, domain)
+    place, size = domain.index("age"), domain["age"].size
+    group = np.minimum(np.arange(size) // 2, 1)
+    attributes = list(domain.attributes)
+    attributes[place] = IntegerAttribute("age", 0, 1)
+    groups = [group if position == place else None for position in range(len(domain))]
+    coarse = source.coarsened(Domain(tuple(attributes), domain.name), groups)
+    fine = source.counts(("age", "sex")).counts
+    counted = coarse.counts(("age", "sex")).counts
+    assert np.array_equal(counted, [fine[group == 0].sum(axis=0), fine[group == 1].sum(axis=0)])
+    assert coarse.counts(()).total == source.counts(()).total
+    assert coarse.counts(("sex",)) is coarse.counts(("sex",))
+
+
+def test_groups_that_do_not_fit_are_refused(domain: Domain, frame: pd.DataFrame) -> None:
+    source = MemorySource.from_frame(frame, domain)
+    nothing = [None] * len(domain)
+    too_many = np.full(domain.shape[0], 9)
+    with pytest.raises(DataError, match="same attributes"):
+        source.coarsened(domain, nothing[1:])
+    with pytest.raises(DataError, match="groups that fit"):
+        source.coarsened(
+            Domain((IntegerAttribute(domain.names[0], 0, 3), *domain.attributes[1:])),
+            [too_many, *nothing[1:]],
+        )
+
+
 def test_a_fingerprint_tells_tables_keys_and_domains_apart(domain: Domain, frame: pd.DataFrame) -> None:
     source = MemorySource.from_frame(frame, domain)
     other = MemorySource.from_frame(frame.iloc[1:], domain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -14,6 +15,25 @@ from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 
 DOMAIN = Domain((IntegerAttribute("age", 0, 99, 10), CategoricalAttribute("sex", ("f", "m"))))
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[duckdb.DuckDBPyConnection]:
+    """One engine, which keeps nothing of the files it has read."""
+    with duckdb.connect(":memory:") as engine:
+        engine.execute("SET GLOBAL enable_external_file_cache = false")
+        yield engine
+
+
+@pytest.fixture
+def same_engine(engine: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read through connections to one engine: a new engine for each file takes longer than the reading."""
+
+    def connect(database: str) -> duckdb.DuckDBPyConnection:
+        assert database == ":memory:"
+        return engine.cursor()
+
+    monkeypatch.setattr(duckdb, "connect", connect)
 
 
 def test_parquet_types_are_matched_by_value(tmp_path: Path) -> None:
@@ -69,6 +89,7 @@ TYPES = {
 }
 
 
+@pytest.mark.usefixtures("same_engine")
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(
     "attribute",
@@ -112,6 +133,7 @@ X_NUMBER = Domain((IntegerAttribute("x", 0, 9, missing=True, other=True),))
 X_TEXT = Domain((CategoricalAttribute("x", ("f", "m"), missing=True, other=True),))
 
 
+@pytest.mark.usefixtures("same_engine")
 @pytest.mark.parametrize("domain", [X_NUMBER, X_TEXT])
 @pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_NS"])
 @pytest.mark.parametrize(

@@ -15,10 +15,13 @@ from pmw.books import read_session
 from pmw.cli import main
 from pmw.demo.scores import noise_per_query, score
 from pmw.demo.table import fertility_domain
+from pmw.policy import Options, TestKind
 from pmw.session import open_session
 from queries import Domain, save_schema
 
 pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
+
+TEXTBOOK = Options(test=TestKind.QUERY)
 
 
 @pytest.fixture
@@ -77,6 +80,7 @@ def test_a_table_of_ones_own_shows_no_true_errors(
     assert run(*arguments, "--force").exit_code == 0
 
 
+@pytest.mark.usefixtures("repeatable")  # of 200 questions to one session, few intervals may hold
 def test_the_figures_come_as_json_too(
     run: Callable[..., Result], frame: pd.DataFrame, domain: Domain
 ) -> None:
@@ -100,7 +104,7 @@ def test_data_and_schema_go_together(run: Callable[..., Result]) -> None:
 
 
 def test_scores_are_errors_against_the_truth(frame: pd.DataFrame, domain: Domain) -> None:
-    with open_session(frame, domain, epsilon=1, delta=1e-9) as session:
+    with open_session(frame, domain, epsilon=1, delta=1e-9, options=TEXTBOOK) as session:
         answers = session.ask_all(["sex = 'Male'", "age >= 40"])
         counts = np.array([answer.count for answer in answers])
         scores = score(answers, counts + np.array([30.0, -1e6]), 3000)

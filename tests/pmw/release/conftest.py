@@ -11,4 +11,6 @@ from queries import Domain
 
 @pytest.fixture
 def session(frame: pd.DataFrame, domain: Domain) -> pmw.Session:
-    return pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=1))
+    return pmw.open_session(
+        frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(test=pmw.TestKind.QUERY, seed=1)
+    )

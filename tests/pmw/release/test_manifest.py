@@ -17,7 +17,7 @@ def test_a_manifest_says_what_it_is_and_what_it_guarantees(session: pmw.Session)
     assert list(form) == [
         "format", "content", "format_version", "program_version", "table", "rows", "method", "row_seed",
         "model_version", "total", "guarantee", "epsilon_cap", "delta", "neighboring_relation",
-        "records_per_person", "budget_share", "seeded", "schema",
+        "records_per_person", "budget_share", "seeded", "test", "schema",
     ]  # fmt: skip
     assert (form["format"], form["content"]) == ("parquet", "online-pmw synthetic table")
     assert parse_schema(form["schema"]) == session.domain
@@ -27,10 +27,13 @@ def test_a_manifest_says_what_it_is_and_what_it_guarantees(session: pmw.Session)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (pmw.Options(), "adding or removing all of one person's records (at most one record)"),
-        (pmw.Options(records_per_person=3), "(at most 3 records)"),
         (
-            pmw.Options(neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE),
+            pmw.Options(test=pmw.TestKind.QUERY),
+            "adding or removing all of one person's records (at most one record)",
+        ),
+        (pmw.Options(test=pmw.TestKind.QUERY, records_per_person=3), "(at most 3 records)"),
+        (
+            pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE),
             "replacing all of one person's records (at most one record)",
         ),
     ],

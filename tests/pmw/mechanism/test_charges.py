@@ -1,0 +1,245 @@
+"""Charges against noise: what a session charged, recomputed from the noise that it was seen to draw.
+
+Sessions of random schemas, budgets and options are watched from below: every draw of noise is noted with its
+law. The prices are worked out here from the scales alone, with formulas of their own, so that neither a plan
+nor the ledger is believed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.errors import BudgetError
+from pmw.mechanism import Proposal, draw_tests
+from pmw.model import RangeTreeMeasurement
+from pmw.noise import DiscreteGaussian, DiscreteLaplace, Geometric
+from pmw.policy import ModelKind, Opening, TestKind
+from pmw.privacy import Composition, NeighboringRelation, zcdp_epsilon
+from pmw.sparse_vector import SechSquared, SparseVectorKind
+from pmw.state import PublicState
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
+from queries.domain import Attribute
+
+GRID = Fraction(1, 2**60)  # that a charge in rho is rounded up to
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One call for noise: its law, its scale in units, how many numbers, and whether it was one by itself."""
+
+    law: type
+    scale: Fraction
+    count: int
+    single: bool
+
+
+@dataclass(slots=True)
+class Watch:
+    """Every draw, in the batch that it was drawn in; the first batch is the opening."""
+
+    batches: list[tuple[Proposal | None, list[Drawn]]] = field(default_factory=lambda: [(None, [])])
+    depth: int = 0
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    seen = Watch()
+
+    def note(law: type, name: str) -> None:
+        original: Callable[..., Any] = getattr(law, name)
+
+        def noted(self: Any, bits: Any, *count: int) -> Any:
+            seen.depth += 1
+            try:
+                drawn = original(self, bits, *count)
+            finally:
+                seen.depth -= 1
+            if not seen.depth:  # laws draw from each other
+                scale = self.sigma if isinstance(self, DiscreteGaussian) else self.scale
+                seen.batches[-1][1].append(Drawn(law, scale, count[0] if count else 1, not count))
+            return drawn
+
+        monkeypatch.setattr(law, name, noted)
+
+    for law in (DiscreteGaussian, DiscreteLaplace, Geometric, SechSquared):
+        note(law, "sample")
+        note(law, "sample_array")
+
+    def opened(proposal: Proposal, *rest: Any) -> Any:
+        seen.batches.append((proposal, []))
+        return draw_tests(proposal, *rest)
+
+    monkeypatch.setattr("pmw.engine.draw_tests", opened)
+    return seen
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What noise costs, from the definition of neighbours alone."""
+
+    zcdp: bool
+    people: int  # records of one person
+    moves: int  # cells of a marginal that one record changes
+
+    def released(self, drawn: Drawn, *, marginal: bool, levels: int = 1) -> Fraction:
+        """Return the price of a marginal, a tree of so many levels, or one answer, under fresh noise."""
+        moved = self.people * UNITS
+        moves = self.moves if marginal else 1
+        if drawn.law is DiscreteLaplace:
+            return self.pure(levels * moves * moved / drawn.scale)
+        assert self.zcdp, "Gaussian noise has no pure price"
+        return levels * moves * moved**2 / (2 * drawn.scale**2)
+
+    def pure(self, epsilon: Fraction) -> Fraction:
+        return epsilon**2 / 2 if self.zcdp else epsilon
+
+    def batch(self, proposal: Proposal, drawn: list[Drawn], state: PublicState) -> tuple[Fraction, bool]:
+        """Return the price of what a batch drew, and whether it was a positive."""
+        marginal = proposal.kind is TestKind.MARGINAL
+        plan = state.plan if marginal else state.query_plan
+        assert plan is not None
+        sparse = plan.sparse if hasattr(plan, "sparse") else plan.vector.sparse
+        kept = list(itertools.takewhile(lambda one: one.single, drawn))
+        tests, *bought = drawn[len(kept) :]
+        moved = self.people * UNITS * (self.moves if marginal else 1)
+        two_thresholds = tests.count == 2 * len(proposal.requests)
+        assert two_thresholds or tests.count == len(proposal.requests)
+        assert len(kept) in (0, 1 + two_thresholds)
+        assert not (two_thresholds and marginal)
+        rate = 1 if two_thresholds else 2  # values of one sign alone move together
+        positive = rate * moved / tests.scale
+        price = Fraction(0)
+        if kept:
+            kept_price = moved / kept[0].scale
+            if tests.law is SechSquared:
+                price += kept_price**2 / 2 if kept[0].law is DiscreteGaussian else kept_price
+                assert (kept[0].law is DiscreteGaussian) == self.zcdp
+            elif sparse.redraw:
+                price += self.pure(kept_price + positive)
+            elif self.zcdp:
+                price += self.pure(kept_price + sparse.update_limit * positive)
+            else:
+                price += kept_price
+        if bought:
+            assert len(bought) == 1
+            if tests.law is SechSquared:
+                price += self.pure(positive)
+            elif not sparse.redraw and not self.zcdp:
+                price += positive
+            price += self.released(bought[0], marginal=marginal)
+        return price, bool(bought)
+
+
+def random_domain(generator: np.random.Generator) -> Domain:
+    attributes: list[Attribute] = []
+    for place in range(int(generator.integers(2, 6))):
+        if generator.random() < 0.3:
+            high = int(generator.choice([29, 79]))
+            attributes.append(IntegerAttribute(f"a{place}", 0, high, missing=True, other=True))
+        else:
+            values = tuple(range(int(generator.integers(1, 12))))
+            attributes.append(CategoricalAttribute(f"a{place}", values, missing=True, other=True))
+    return Domain(tuple(attributes))
+
+
+def random_options(generator: np.random.Generator, delta: float) -> pmw.Options:
+    def one_of(*choices: Any) -> Any:
+        return choices[int(generator.integers(len(choices)))]
+
+    kind = one_of(None, *SparseVectorKind)
+    return pmw.Options(
+        neighboring_relation=one_of(*NeighboringRelation),
+        records_per_person=one_of(1, 1, 3, 100),
+        opening=one_of(Opening.ONE_WAY, Opening.ONE_WAY, Opening.NONE),
+        update_limit=one_of(None, 1, 2, 4, 10**6),
+        sparse_vector=kind,
+        composition=one_of(None, *Composition) if delta else None,
+        model=one_of(ModelKind.AUTO, ModelKind.GRAPHICAL),
+        simultaneous=one_of(False, True) and not (kind and kind.is_laplace),
+        seed=int(generator.integers(10**6)),
+    )
+
+
+def random_question(domain: Domain, generator: np.random.Generator) -> LinearQuery:
+    count = int(generator.integers(1, min(len(domain), 4) + 1))
+    names = generator.choice(domain.names, count, replace=False).tolist()
+    box = {}
+    for name in names:
+        low, high = sorted(int(end) for end in generator.integers(0, domain[name].size, 2))
+        box[name] = (low, high)
+    return LinearQuery.cells(domain, box)
+
+
+def random_table(domain: Domain, generator: np.random.Generator) -> pd.DataFrame:
+    """Return a table whose attributes hang together, so that tests find models wrong."""
+    records = int(generator.choice([0, 4000, 4000, 4000]))
+    common = generator.random(records)
+    return pd.DataFrame(
+        {one.name: np.minimum((common * one.base_size).astype(int), one.base_size - 1) for one in domain}
+    )
+
+
+@pytest.mark.parametrize("case", range(30))
+def test_a_session_charges_exactly_the_noise_that_it_is_seen_to_draw(case: int, watch: Watch) -> None:
+    generator = np.random.default_rng([case, 7])
+    epsilon = float(generator.choice([0.01, 1.0, 8.0, 100.0, 100.0]))
+    delta = float(generator.choice([0.0, 1e-9, 0.01]))
+    options, domain = random_options(generator, delta), random_domain(generator)
+    try:
+        session = pmw.open_session(
+            random_table(domain, generator), domain, epsilon=epsilon, delta=delta, options=options
+        )
+    except BudgetError:
+        assert epsilon == 0.01  # too little to measure anything
+        return
+    with session:
+        for _ in range(12):
+            session.ask_all([random_question(domain, generator) for _ in range(4)], fresh=True)
+        state = session.state
+        check_charges(state, watch)
+        assert session.verify().holds
+
+
+def check_charges(state: PublicState, watch: Watch) -> None:
+    options, ledger = state.contract.options, state.ledger
+    zcdp = ledger.composition is Composition.ZCDP
+    moves = 2 if options.neighboring_relation is NeighboringRelation.REPLACE_ONE else 1
+    prices = Prices(zcdp, options.records_per_person, moves)
+    (_, opening), *batches = watch.batches
+    spent, events = Fraction(0), len(opening)
+    if moves == 1:
+        total, *opening = opening
+        assert total.single
+        spent += prices.released(total, marginal=False)
+    for one, measurement in zip(opening, state.opening, strict=True):
+        assert one.count == measurement.units.size
+        levels = measurement.tree.height if isinstance(measurement, RangeTreeMeasurement) else 1
+        spent += prices.released(one, marginal=True, levels=levels)
+    positives = 0
+    for proposal, drawn in batches:
+        assert proposal is not None
+        assert proposal.reserved is not None
+        price, positive = prices.batch(proposal, drawn, state)
+        positives += positive
+        events += 3
+        assert price <= ledger.price(proposal.reserved)
+        spent += price
+    assert positives == len(state.measured)
+    assert spent <= ledger.spent <= spent + (events * GRID if zcdp else 0)
+    assert ledger.spent <= ledger.cap
+    budget = state.contract.budget
+    if zcdp:
+        assert zcdp_epsilon(float(ledger.cap), float(budget.delta)) <= float(budget.epsilon) * (1 + 1e-9)
+        assert math.isfinite(float(ledger.cap))
+    else:
+        assert ledger.cap == budget.epsilon

@@ -1,0 +1,257 @@
+"""Error bars of marginals: what kind of interval an answer has, and that intervals hold the truth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.answers import Source, Spent
+from pmw.data import MemorySource
+from pmw.error_bars import Confidences
+from pmw.marginal_bars import certificate_bound, is_held, marginal_answer
+from pmw.model import MarginalMeasurement, RangeTreeMeasurement
+from pmw.noise_bounds import simultaneous_half_width
+from pmw.policy import MarginalTestPlan, ModelKind, TestKind
+from pmw.state import Certificate, PublicState
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
+
+NOWHERE = Spent(0.0, 0.0, 0.0)
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 59),
+        CategoricalAttribute("sex", ("f", "m")),
+        CategoricalAttribute("grade", tuple("abcdefgh")),
+        CategoricalAttribute("region", tuple("nesw")),  # so that the whole table is not bought at opening
+    )
+)
+
+
+def people(seed: int = 1) -> pd.DataFrame:
+    generator = np.random.default_rng(seed)
+    age = generator.integers(0, 60, 4000)
+    grade = np.array(list("abcdefgh"))[np.minimum(7, age // 8 + generator.integers(0, 2, 4000))]
+    return pd.DataFrame(
+        {
+            "age": age,
+            "sex": generator.choice(["f", "m"], 4000),
+            "grade": grade,
+            "region": generator.choice(list("nesw"), 4000),
+        }
+    )
+
+
+FRAME = people()
+PAIR = LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 3)})
+CUT = LinearQuery.cells(DOMAIN, {"age": (1, 37), "grade": (1, 3)})
+
+
+def opened(seed: int = 1, **choices: Any) -> pmw.Session:
+    options = pmw.Options(
+        test=TestKind.MARGINAL, seed=seed, composition=pmw.Composition.ZCDP, update_limit=2, **choices
+    )
+    return pmw.open_session(FRAME, DOMAIN, epsilon=2, delta=1e-9, options=options)
+
+
+def certified(state: PublicState, scope: tuple[str, ...], threshold: int) -> PublicState:
+    model = getattr(state.model, "model", state.model)
+    units = np.rint(model.marginal(scope) * UNITS).astype(np.int64)
+    certificate = Certificate(scope, state.version, threshold, units)
+    return replace(state, certificates={**state.certificates, scope: certificate})
+
+
+def test_a_question_is_held_by_the_opening_by_a_bought_marginal_or_by_a_certificate() -> None:
+    state = opened().state
+    assert is_held(state, LinearQuery.everything(DOMAIN))
+    assert is_held(state, LinearQuery.cells(DOMAIN, {"age": (3, 9)}))
+    assert not is_held(state, PAIR)
+    answer = marginal_answer(state, PAIR, NOWHERE)
+    assert (answer.source, answer.interval) == (Source.UNVERIFIED, None)
+    assert marginal_answer(replace(state, closed=True), PAIR, NOWHERE).source is Source.EXHAUSTED
+    held = certified(state, ("sex", "grade"), 50 * UNITS)
+    assert is_held(held, PAIR)
+    assert marginal_answer(held, PAIR, NOWHERE).source is Source.SYNTHETIC
+    wider = certified(state, ("age", "sex", "grade"), 50 * UNITS)
+    assert is_held(wider, PAIR)
+
+
+def test_a_certificate_bounds_by_its_threshold_and_the_tests_own_noise() -> None:
+    state = certified(opened().state, ("sex", "grade"), 50 * UNITS)
+    plan = state.plan
+    assert isinstance(plan, MarginalTestPlan)
+    (certificate,) = state.certificates.values()
+    bound = certificate_bound(state, certificate)
+    assert bound > (50 + plan.sparse.test.negative_margin(0.95) / UNITS) / 2
+    answer = marginal_answer(state, PAIR, NOWHERE)
+    assert answer.interval is not None
+    assert answer.interval[1] - answer.count == pytest.approx(bound, abs=1)
+    higher = certified(state, ("sex", "grade"), 90 * UNITS)
+    (certificate,) = higher.certificates.values()
+    assert certificate_bound(higher, certificate) == pytest.approx(bound + 20)
+
+
+def test_a_question_that_cuts_groups_lies_between_its_inner_and_its_outer_one() -> None:
+    state = certified(opened().state, ("age", "grade"), 50 * UNITS)
+    coarsening = state.coarsening
+    assert not coarsening.is_aligned(CUT)
+    groups = coarsening.groups[0]
+    assert groups is not None
+    inside = [
+        cell for cell in range(60) if (groups[1:38] == groups[cell]).sum() == (groups == groups[cell]).sum()
+    ]
+    touched = [cell for cell in range(60) if (groups[1:38] == groups[cell]).any()]
+    inner = LinearQuery.cells(DOMAIN, {"age": (min(inside), max(inside)), "grade": (1, 3)})
+    outer = LinearQuery.cells(DOMAIN, {"age": (min(touched), max(touched)), "grade": (1, 3)})
+    found, low, high = (marginal_answer(state, query, NOWHERE) for query in (CUT, inner, outer))
+    assert found.interval is not None
+    assert low.interval is not None
+    assert high.interval is not None
+    assert found.interval == pytest.approx((low.interval[0], high.interval[1]))
+    assert low.count < found.count < high.count
+
+
+def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cells() -> None:
+    state = opened().state
+    assert isinstance(state.plan, MarginalTestPlan)
+    fine = replace(state, plan=replace(state.plan, fine_cells=480))
+    units = np.rint(fine.model.marginal(("age", "grade")) * UNITS).astype(np.int64)
+    assert units.shape == (60, 8) == fine.grid(("age", "grade")).scope_shape(("age", "grade"))
+    certificate = Certificate(("age", "grade"), 0, 50 * UNITS, units)
+    held = replace(fine, certificates={certificate.scope: certificate})
+    answer = marginal_answer(held, CUT, NOWHERE)
+    bound = certificate_bound(held, certificate)
+    assert answer.interval == pytest.approx((answer.count - bound, answer.count + bound), abs=0.01)
+    on_groups = marginal_answer(certified(state, ("age", "grade"), 50 * UNITS), CUT, NOWHERE).interval
+    assert on_groups is not None
+    assert on_groups[1] - on_groups[0] > 2 * bound
+
+
+def test_an_answer_inside_groups_is_moved_to_what_was_bought_of_its_cells() -> None:
+    state = opened().state
+    assert isinstance(state.plan, MarginalTestPlan)
+    exact = MemorySource.from_frame(FRAME, DOMAIN).counts(("age", "grade")).counts.astype(np.int64)
+    bought = MarginalMeasurement(("age", "grade"), exact * UNITS, state.plan.noise)
+    after = replace(state, measured=(bought,))
+    noise = math.sqrt(bought.variance * 37 * 3)
+    truth = CUT.evaluate(exact.astype(np.float64))
+    answer = marginal_answer(after, CUT, NOWHERE, bought=True)
+    assert abs(state.model.answer(CUT) - truth) > noise
+    assert abs(answer.count - truth) == pytest.approx(noise)
+    assert answer.source is Source.MEASURED
+    assert answer.interval is not None
+    assert answer.interval[0] < truth < answer.interval[1]
+    aligned = LinearQuery.cells(DOMAIN, {"grade": (1, 3), "age": (0, 59)})
+    assert marginal_answer(after, aligned, NOWHERE).count == state.model.answer(aligned)
+
+
+def test_simultaneous_intervals_are_wider() -> None:
+    questions = ["age >= 30 AND grade = 'g'", "age < 10 AND grade = 'a'"]
+    one = opened(seed=3).ask_all(questions)
+    every = opened(seed=3, simultaneous=True).ask_all(questions)
+    for narrow, wide in zip(one, every, strict=True):
+        assert narrow.interval is not None
+        assert wide.interval is not None
+        assert wide.count == narrow.count
+        assert wide.interval[1] - wide.interval[0] > narrow.interval[1] - narrow.interval[0]
+
+
+def test_all_noises_of_a_session_share_the_failure_of_simultaneous_intervals() -> None:
+    state = opened(seed=3, simultaneous=True).state
+    plan = state.plan
+    assert isinstance(plan, MarginalTestPlan)
+    assert plan.queries is not None
+    # The total, four attributes, two marginals, five values of single questions, and two sparse vectors.
+    events = 1 + 4 + plan.update_limit + plan.queries.update_limit + 2
+    assert (plan.update_limit, plan.queries.update_limit) == (2, 5)
+    shared = Confidences.in_state(state)
+    assert shared.alone == shared.certificate == shared.total == pytest.approx(1 - 0.05 / events)
+    plain = Confidences.in_state(opened(seed=3).state)
+    assert (plain.alone, plain.certificate, plain.total) == pytest.approx((0.95, 0.975, 0.975))
+
+
+def test_simultaneous_certificates_and_totals_are_wider() -> None:
+    one, every = opened(seed=3).state, opened(seed=3, simultaneous=True).state
+    scope = ("sex", "grade")
+    bounds = [
+        certificate_bound(state, certified(state, scope, 50 * UNITS).certificates[scope])
+        for state in (one, every)
+    ]
+    assert bounds[1] > bounds[0]
+    widths = []
+    for state in (one, every):
+        answer = marginal_answer(state, LinearQuery.everything(DOMAIN), NOWHERE)
+        assert answer.interval is not None
+        widths.append(answer.interval[1] - answer.interval[0])
+    assert widths[1] > 1.3 * widths[0]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("composition", [pmw.Composition.PURE, pmw.Composition.ZCDP])
+def test_the_total_keeps_to_its_width_where_opening_bought_nothing_else(
+    composition: pmw.Composition,
+) -> None:
+    # At high confidences a Laplace tail is far beyond a Gaussian one of the same variance.
+    options = pmw.Options(composition=composition, opening=pmw.Opening.NONE, confidence=0.9999)
+    with pmw.open_session(FRAME, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
+        state = session.state
+    answer = marginal_answer(state, LinearQuery.everything(DOMAIN), NOWHERE)
+    assert answer.interval is not None
+    half = (answer.interval[1] - answer.interval[0]) / 2 / state.total.deviation
+    quantile = math.log(1e4) / math.sqrt(2) if composition is pmw.Composition.PURE else 3.8905
+    assert quantile <= half <= 1.06 * quantile
+
+
+def test_a_tree_of_ranges_answers_all_questions_at_once_from_its_cells_alone() -> None:
+    state = opened(seed=3, simultaneous=True).state
+    tree = next(one for one in state.opening if isinstance(one, RangeTreeMeasurement))
+    query = LinearQuery.cells(DOMAIN, {"age": (3, 47)})
+    answer = marginal_answer(state, query, NOWHERE)
+    assert answer.interval is not None
+    width = simultaneous_half_width(tree.noise, 60, Confidences.in_state(state).alone)
+    value = float(tree.units[-60:][3:48].sum()) / UNITS
+    assert answer.interval == pytest.approx((max(0.0, value - width), value + width))
+
+
+def streams(seed: int) -> list[LinearQuery]:
+    generator = np.random.default_rng(seed)
+    found = []
+    for _ in range(12):
+        low, high = sorted(generator.integers(0, 60, 2).tolist())
+        grades = sorted(generator.integers(0, 8, 2).tolist())
+        box = {"age": (low, high), "grade": (grades[0], grades[1]), "sex": (0, int(generator.integers(0, 2)))}
+        names = generator.choice(list(box), 2, replace=False)
+        found.append(
+            LinearQuery.cells(DOMAIN, {name: box[name] for name in DOMAIN.names if name in names.tolist()})
+        )
+    return found
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("model", [ModelKind.DENSE, ModelKind.GRAPHICAL])
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_intervals_hold_the_truth_at_least_as_often_as_they_say(model: ModelKind, simultaneous: bool) -> None:
+    source = MemorySource.from_frame(FRAME, DOMAIN)
+    questions = streams(5)
+    truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in questions])
+    runs, held, whole, kinds = 60, 0, 0, set()
+    total = 0
+    for seed in range(runs):
+        with opened(seed, model=model, simultaneous=simultaneous) as session:
+            answers = session.ask_all(questions)
+            kinds |= {answer.source for answer in answers}
+        inside = [
+            answer.interval[0] <= count <= answer.interval[1]
+            for answer, count in zip(answers, truth, strict=True)
+            if answer.interval is not None
+        ]
+        held, total, whole = held + sum(inside), total + len(inside), whole + all(inside)
+    assert {Source.SYNTHETIC, Source.MEASURED} <= kinds
+    assert total > 8 * runs
+    assert held >= 0.93 * total  # 95 %, less three deviations of runs that are not independent
+    if simultaneous:
+        assert whole >= 0.87 * runs  # of all questions at once: 95 %, less three deviations

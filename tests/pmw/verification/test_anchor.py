@@ -1,0 +1,127 @@
+"""Anchors: an older copy and a rewritten history are told, by public bytes kept apart from a session."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.store import SessionStore
+from pmw.store.checksums import reseal
+from queries import Domain
+
+NAME = "the session goes on from its anchor"
+WRONG = "age >= 40 AND NOT member = TRUE"
+
+
+def fault(study: Path, anchor: Path) -> str | None:
+    (found,) = (check for check in pmw.verify_session(study, anchor).checks if check.name == NAME)
+    return None if found.holds else found.detail
+
+
+def ask(study: Path, frame: pd.DataFrame, question: str) -> None:
+    with pmw.resume_session(study, frame) as session:
+        session.ask(question)
+
+
+def test_an_anchor_goes_on_with_its_session(study: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
+    anchor = tmp_path / "study.anchor"
+    for question in (WRONG, "age < 30", WRONG, "region = 'east'"):
+        before = anchor.read_text() if anchor.exists() else None
+        assert fault(study, anchor) is None
+        assert anchor.read_text() != before or question == "region = 'east'"
+        ask(study, frame, question)
+    verification = pmw.verify_session(study, anchor)
+    assert verification.holds
+    assert "nothing was spent since the anchor was last written" in verification.to_dict()["not_proved"][0]
+
+
+def test_an_anchor_holds_public_bytes_alone(study: Path, tmp_path: Path) -> None:
+    anchor = tmp_path / "study.anchor"
+    pmw.verify_session(study, anchor)
+    form = json.loads(anchor.read_text())
+    assert set(form) == {"anchor", "session", "closed", "share", "charges", "measurements", "answers"}
+    with closing(SessionStore.open(study)) as store:
+        secrets = [store.secret(name) or b"" for name in store.secret_names()]
+    assert not any(secret.hex() in anchor.read_text() for secret in secrets)
+
+
+@pytest.mark.parametrize(("question", "what"), [(WRONG, "charges"), ("age < 30", "answers")])
+def test_an_older_copy_is_told_and_the_anchor_stays(
+    study: Path, frame: pd.DataFrame, tmp_path: Path, question: str, what: str
+) -> None:
+    anchor = tmp_path / "study.anchor"
+    shutil.copy(study, tmp_path / "old.pmw")
+    ask(study, frame, question)
+    assert fault(study, anchor) is None
+    held = anchor.read_text()
+    shutil.copy(tmp_path / "old.pmw", study)
+    assert pmw.verify_session(study).holds  # without the anchor it looks whole
+    found = fault(study, anchor)
+    assert found is not None
+    assert what in found
+    assert "this is an older copy" in found
+    assert anchor.read_text() == held
+    ask(study, frame, question)  # another history of the same length, and longer ones
+    ask(study, frame, "age > 50 AND member = FALSE AND sex = 'Female'")
+    assert what == "answers" or "history was rewritten" in (fault(study, anchor) or "")
+
+
+REWRITES: dict[str, tuple[str, str]] = {
+    "a label": ("UPDATE ledger SET label = 'x' WHERE sequence = 2", "charges are not what they were"),
+    "a measurement": ("UPDATE measurements SET noise = noise || ' ' WHERE sequence = 2", "measurements are"),
+    "an answer": ("UPDATE answers SET count = count + 1", "answers are not what they were"),
+    "a contract": ("UPDATE meta SET value = value || ' ' WHERE key = 'contract'", "is of another session"),
+}
+
+
+@pytest.mark.parametrize("rewrite", list(REWRITES))
+def test_a_rewritten_history_is_told(study: Path, tmp_path: Path, rewrite: str) -> None:
+    anchor, (statement, words) = tmp_path / "study.anchor", REWRITES[rewrite]
+    pmw.verify_session(study, anchor)
+    with closing(sqlite3.connect(study)) as connection:
+        connection.execute(statement)
+        reseal(connection)
+        connection.commit()
+    assert words in (fault(study, anchor) or "")
+
+
+def test_a_session_that_had_been_closed_is_closed(study: Path, tmp_path: Path) -> None:
+    anchor = tmp_path / "study.anchor"
+    shutil.copy(study, tmp_path / "open.pmw")
+    pmw.seal_session(study)
+    assert fault(study, anchor) is None
+    assert "it had been closed: this is an older copy" in (fault(tmp_path / "open.pmw", anchor) or "")
+
+
+def test_an_anchor_is_of_one_session(
+    study: Path, frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    pmw.verify_session(study, tmp_path / "study.anchor")
+    pmw.open_session(frame, domain, epsilon=5, delta=1e-9, path=tmp_path / "twin.pmw").close()
+    assert fault(tmp_path / "twin.pmw", tmp_path / "study.anchor") == "the anchor is of another session"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"anchor": 2}', "\x00"])
+def test_a_file_that_is_no_anchor_is_left_alone(study: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "a").write_text(text)
+    with pytest.raises(pmw.SessionError, match="expected an anchor, found something else"):
+        pmw.verify_session(study, tmp_path / "a")
+    assert (tmp_path / "a").read_text() == text
+
+
+def test_an_anchor_that_cannot_be_read_or_written_is_told(study: Path, tmp_path: Path) -> None:
+    uses: list[Callable[[], object]] = [
+        lambda: pmw.verify_session(study, tmp_path),
+        lambda: pmw.verify_session(study, tmp_path / "absent" / "a"),
+    ]
+    for use in uses:
+        with pytest.raises(pmw.StoreError, match="the anchor cannot be"):
+            use()
