@@ -13,9 +13,10 @@ domain = queries.Domain(
     name="people",
 )
 
-print("epsilon  bound: one attribute  two or more  bought answers, each within")
+print("epsilon  bound: one attribute  typical pair  bought marginals, each cell within")
 for epsilon in (0.25, 0.5, 1, 2):
     plan = pmw.plan_session(domain, records=50_000, epsilon=epsilon, delta=1e-9).to_dict()
-    one, two = (plan["orders"][order]["bound"] for order in (1, 2))
-    limit, value = plan["vector"]["update_limit"], plan["vector"]["value_bound"]
-    print(f"{epsilon:7}  {one:20,.0f}  {two:11,.0f}  {limit:14}, {value:11,.0f}")
+    one, tests = plan["orders"][1]["bound"], plan["marginals"]
+    pairs, limit = tests["certificates"][0], tests["update_limit"]
+    typical, cell = pairs["typical_bound"], tests["cell_bound"]
+    print(f"{epsilon:7}  {one:20,.0f}  {typical:12,.0f}  {limit:16}, {cell:16,.0f}")

@@ -18,6 +18,7 @@ domain = queries.Domain(
 )
 
 options = pmw.Options(
+    test=pmw.TestKind.QUERY,  # single questions are tested, not whole marginals
     opening=pmw.Opening.NONE,  # the uniform start: only the number of records is bought
     update=pmw.UpdateRule.STEP,  # one step of length eta for each positive
     update_limit=12,  # c positives, not c + 1

@@ -1,0 +1,63 @@
+"""Write the console blocks of README.md and docs anew, with what each command prints now."""
+
+import importlib.util
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # run from a checkout
+
+_BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+_PROGRAMS = (("pmw", "-m pmw "), ("python", ""))
+
+
+def main() -> None:
+    """Run every document's commands in a folder of its own, in order, and write the document."""
+    place = ROOT / "tests" / "test_docs_commands.py"
+    found = importlib.util.spec_from_file_location("test_docs_commands", place)
+    guard = importlib.util.module_from_spec(found)  # how the test finds and runs commands
+    found.loader.exec_module(guard)
+    for path in guard.WITH_COMMANDS:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            _prepare(folder)
+            if path.name != "README.md":
+                guard.run("python examples/people.py", folder)
+            text = _BLOCK.sub(
+                lambda block, folder=folder: f"```console\n{_recorded(block.group(1), folder, guard.run)}```",
+                path.read_text(),
+            )
+        path.write_text(text)
+        sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
+
+
+def _prepare(folder: Path) -> None:
+    """Make ``pmw`` and ``python`` this project's, as the test does."""
+    (folder / "bin").mkdir()
+    for name, module in _PROGRAMS:
+        program = folder / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module}"$@"\n')
+        program.chmod(0o755)
+    (folder / "examples").symlink_to(ROOT / "examples")
+
+
+def _recorded(body: str, folder: Path, run) -> str:
+    """Return a block with what its commands print now; an output with … for left-out lines stays."""
+    first, *parts = re.split(r"^\$ ", body, flags=re.MULTILINE)
+    written = [first]
+    for part in parts:
+        head, _, output = part.partition("\n")
+        command = head
+        while command.endswith("\\"):
+            more, _, output = output.partition("\n")
+            head += "\n" + more
+            command = command[:-1].rstrip() + " " + more.lstrip("> ").strip()
+        printed = run(command, folder)
+        written.append(f"$ {head}\n{output if '…' in output.splitlines() else printed.rstrip() + chr(10)}")
+    return "".join(written).replace("\n\n```", "\n```")
+
+
+if __name__ == "__main__":
+    main()
