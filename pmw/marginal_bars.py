@@ -30,13 +30,17 @@ from queries.linear import UNITS, LinearQuery
 
 __all__ = [
     "certificate_bound",
+    "is_fine",
     "is_held",
+    "Known",
+    "known_of",
     "marginal_answer",
     "negative_half_width",
+    "opening_over",
 ]
 
 
-_Known: TypeAlias = MarginalMeasurement | Certificate
+Known: TypeAlias = MarginalMeasurement | Certificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def marginal_answer(state: PublicState, query: LinearQuery, spent: Spent, *, bou
 
 def is_held(state: PublicState, query: LinearQuery) -> bool:
     """Tell whether released numbers or a certificate bound the error of a question."""
-    if not query.scope or _opening(state, query.scope) is not None:
+    if not query.scope or opening_over(state, query.scope) is not None:
         return True
     wanted = set(query.scope)
     held = [one.scope for one in state.marginals]
@@ -94,7 +98,7 @@ def _count(state: PublicState, query: LinearQuery) -> float:
             continue
         if place not in state.beside:
             cut = not state.coarsening.is_aligned(query) if cut is None else cut
-            if not (cut and _is_fine(state, one)):
+            if not (cut and is_fine(state, one)):
                 continue
         value, deviation = _weighed(state, one, query)
         return min(max(count, value - deviation), value + deviation)
@@ -107,7 +111,7 @@ def _weighed(state: PublicState, measurement: MarginalMeasurement, query: Linear
     values = measurement.values.sum(axis=axes)
     squares = np.full(values.shape, measurement.units.size / values.size)
     factors = state.coarsening.weights(query)
-    if _is_fine(state, measurement):
+    if is_fine(state, measurement):
         factors = [(query.scope, query.weights() / UNITS)]
     for names, weights in factors:
         shape = [size if name in names else 1 for name, size in zip(query.scope, values.shape, strict=True)]
@@ -117,12 +121,12 @@ def _weighed(state: PublicState, measurement: MarginalMeasurement, query: Linear
 
 
 def _interval(state: PublicState, query: LinearQuery) -> tuple[float, float] | None:
-    opening = _opening(state, query.scope)
+    opening = opening_over(state, query.scope)
     if opening is not None:
         found = _of_noise(state, opening, query)
         return found.value - found.half_width, found.value + found.half_width
     coarsening = state.coarsening
-    fine, coarse = _known_of(state, query.scope)
+    fine, coarse = known_of(state, query.scope)
     if coarsening.is_aligned(query):
         return _bounds(state, (query, fine), (coarsening.inner(query), coarse))
     if fine:  # the groups that the question cuts have been looked into
@@ -133,7 +137,7 @@ def _interval(state: PublicState, query: LinearQuery) -> tuple[float, float] | N
     return None if inner is None or outer is None else (inner[0], outer[1])
 
 
-def _bounds(state: PublicState, *known: tuple[LinearQuery, Sequence[_Known]]) -> tuple[float, float] | None:
+def _bounds(state: PublicState, *known: tuple[LinearQuery, Sequence[Known]]) -> tuple[float, float] | None:
     """Return the interval of the evidence with the smallest half-width; it does not depend on noise.
 
     Args:
@@ -156,31 +160,31 @@ def _everybody(state: PublicState, query: LinearQuery) -> tuple[float, tuple[flo
     return count, (count - width, count + width)
 
 
-def _known_of(state: PublicState, scope: tuple[str, ...]) -> tuple[list[_Known], list[_Known]]:
+def known_of(state: PublicState, scope: tuple[str, ...]) -> tuple[list[Known], list[Known]]:
     """Return what is known of a scope: on declared cells, and on groups of them."""
     wanted = set(scope)
-    known: list[_Known] = [one for one in state.marginals if wanted <= set(one.scope)]
+    known: list[Known] = [one for one in state.marginals if wanted <= set(one.scope)]
     certificate = state.certificates.get(scope)
     if certificate is not None:
         known.append(certificate)
     else:
         known += [one for wider, one in state.certificates.items() if wanted <= set(wider)]
-    fine = [one for one in known if _is_fine(state, one)]
-    return fine, [one for one in known if not _is_fine(state, one)]
+    fine = [one for one in known if is_fine(state, one)]
+    return fine, [one for one in known if not is_fine(state, one)]
 
 
-def _is_fine(state: PublicState, known: _Known) -> bool:
+def is_fine(state: PublicState, known: Known) -> bool:
     """Tell whether something is known on declared cells that are grouped elsewhere."""
     return known.units.shape != state.coarsening.coarse.scope_shape(known.scope)
 
 
-def _evidence(state: PublicState, known: _Known, query: LinearQuery) -> _Evidence:
+def _evidence(state: PublicState, known: Known, query: LinearQuery) -> _Evidence:
     if isinstance(known, Certificate):
         return _of_certificate(state, known, query)
     return _of_noise(state, known, query)
 
 
-def _opening(state: PublicState, scope: tuple[str, ...]) -> OneWayMeasurement | None:
+def opening_over(state: PublicState, scope: tuple[str, ...]) -> OneWayMeasurement | None:
     """Return what opening bought over a scope, on the declared cells."""
     wanted = set(scope)
     return next((one for one in state.opening if wanted <= set(one.scope)), None)

@@ -17,7 +17,7 @@ from pmw.mechanism.batch import (
     abandoned_entry,
     lent_entry,
 )
-from pmw.mechanism.fit import correct, model_of_terms
+from pmw.mechanism.fit import coarse_model, correct, model_of_terms
 from pmw.mechanism.loop import (
     Settled,
     batch_entries,
@@ -51,6 +51,7 @@ __all__ = [
     "BatchDraws",
     "bought_entry",
     "choose_groups",
+    "coarse_model",
     "correct",
     "draw_opening",
     "draw_tests",

@@ -133,13 +133,13 @@ class Coarsening:
         Exact: factors are not negative and none is zero everywhere, so their product is constant inside every
         group only where each of them is.
         """
-        return all(
-            np.array_equal(
-                self._reduced(np.minimum, factor.scope, factor.weights),
-                self._reduced(np.maximum, factor.scope, factor.weights),
-            )
-            for factor in query.factors
-        )
+        return all(np.array_equal(*self.extremes(factor.scope, factor.weights)) for factor in query.factors)
+
+    def extremes(
+        self, scope: Sequence[str], weights: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the least and the greatest fine weight inside each group: int64, one axis per attribute."""
+        return self._reduced(np.minimum, scope, weights), self._reduced(np.maximum, scope, weights)
 
     def inner(self, query: LinearQuery) -> LinearQuery:
         """Return the coarse query with the least weight inside each group, exactly: never above the query.

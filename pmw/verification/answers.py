@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pmw.answers import Answer, Source, Spent
@@ -22,7 +22,9 @@ from queries.linear import UNITS, LinearQuery
 __all__ = [
     "Expected",
     "expected_answers",
+    "may_have_been_closed",
     "require_an_expected_answer",
+    "with_certificates",
 ]
 
 _NOWHERE = Spent(0.0, 0.0, 0.0)  # shares are compared elsewhere
@@ -90,7 +92,7 @@ def _by_its_own_test(state: PublicState, query: LinearQuery, replay: Replay) -> 
         yield Expected(certified_answer(state, query, units, plan.threshold, _NOWHERE))
     elif (
         state.contract.options.test is TestKind.QUERY
-        or marginal_answer(_with_certificates(state, query, replay)[0], query, _NOWHERE).source
+        or marginal_answer(with_certificates(state, query.scope, replay)[0], query, _NOWHERE).source
         is not Source.SYNTHETIC
     ):
         raise SessionCorruptError("it was tested in a round that was not paid for")
@@ -119,24 +121,25 @@ def _measured(row: StoredAnswer, replay: Replay) -> Expected:
 def _by_marginals(
     state: PublicState, query: LinearQuery, replay: Replay, *, bought: bool = False
 ) -> Expected:
-    held, exact = _with_certificates(state, query, replay)
+    held, exact = with_certificates(state, query.scope, replay)
     answer = marginal_answer(held, query, _NOWHERE, bought=bought)
     if answer.source is Source.UNVERIFIED and replay.records.closed:
         # Closing ends all tests; the file does not say which answers came after it.
         closed = replace(held, closed=True)
-        answer = marginal_answer(closed, query, _NOWHERE) if _may_have_been_closed(state, replay) else answer
+        answer = marginal_answer(closed, query, _NOWHERE) if may_have_been_closed(state, replay) else answer
     if not exact and answer.interval is not None and not state.coarsening.is_aligned(query):
         # Its two ends come from two questions, whose certified numbers may have lain nearer to each other.
         answer = replace(answer, interval=(answer.count, answer.count))
     return Expected(answer, exact)
 
 
-def _may_have_been_closed(state: PublicState, replay: Replay) -> bool:
+def may_have_been_closed(state: PublicState, replay: Replay) -> bool:
+    """Tell whether answers of a version may have been given after the session was closed, if it was."""
     return state.version == len(replay.records.measured)
 
 
-def _with_certificates(state: PublicState, query: LinearQuery, replay: Replay) -> tuple[PublicState, bool]:
-    """Return the state with the certificates of its time, and whether they are known exactly.
+def with_certificates(state: PublicState, scope: Sequence[str], replay: Replay) -> tuple[PublicState, bool]:
+    """Return the state with the certificates of its time, and whether those of a scope are known exactly.
 
     The file keeps the newest certificate of each marginal. One of an earlier version held at the time. One of
     this version, or of a later one, may have replaced another: where the question's own marginal was tested
@@ -144,7 +147,7 @@ def _with_certificates(state: PublicState, query: LinearQuery, replay: Replay) -
     else it would have been tested for the question. The threshold of that certificate was at least the one
     that the plan has after as many answers, and its numbers are taken for this version's.
     """
-    plan, wanted = state.plan, set(query.scope)
+    plan, wanted = state.plan, set(scope)
     if not isinstance(plan, MarginalTestPlan):
         return state, True
     certificates, exact = {}, True

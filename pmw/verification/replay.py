@@ -19,6 +19,7 @@ from pmw.verification.vectors import VectorBooks
 from queries.linear import UNITS
 
 __all__ = [
+    "are_close",
     "is_close",
     "Records",
     "Replay",
@@ -160,3 +161,11 @@ def _check_certificate(state: PublicState, certificate: Certificate, records: Re
 def is_close(found: float, wanted: float, size: float = 0.0) -> bool:
     """Tell whether two numbers of records are one but for the last digits of a model of some size."""
     return abs(found - wanted) <= 4 / UNITS + _CLOSE * max(abs(wanted), size)
+
+
+def are_close(
+    found: NDArray[np.float64], wanted: NDArray[np.float64], size: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Tell which pairs of numbers are one, as ``is_close`` does."""
+    near: NDArray[np.bool_] = np.abs(found - wanted) <= 4 / UNITS + _CLOSE * np.maximum(np.abs(wanted), size)
+    return near

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pmw.journal import read_certificate, read_opening
 from pmw.ledger import ledger_of
@@ -11,13 +11,18 @@ from pmw.model import QueryMeasurement
 from pmw.policy import TestKind
 from pmw.store import SessionStore, StoredAnswer
 from pmw.verification.answers import expected_answers, require_an_expected_answer
+from pmw.verification.blocks import are_expected
 from pmw.verification.books import Books
+from pmw.verification.pieces import Pieces
 from pmw.verification.replay import Records, Replay
 from pmw.verification.report import FAULTS, Check, counted, require, same, words
 
 __all__ = [
     "answer_checks",
+    "replay_of",
 ]
+
+_BLOCK = 8192  # answers that are looked at together; a few megabytes
 
 
 def answer_checks(books: Books, store: SessionStore) -> Iterator[Check]:
@@ -26,14 +31,17 @@ def answer_checks(books: Books, store: SessionStore) -> Iterator[Check]:
     if books.contract.options.test is TestKind.MARGINAL:
         model = "the models, the snapshot and the certificates follow from the measurements"
     try:
-        replay = _replay(books, store)
+        replay = replay_of(books, store)
     except FAULTS as error:
         yield Check(model, False, words(error))
         return
     transcript = _Transcript(books, replay)
     try:
-        for row in store.answers():
-            transcript.read(row)
+        try:
+            for row in store.answers():
+                transcript.read(row)
+        finally:
+            transcript.finish()
         replay.at(len(replay.records.measured))
     except FAULTS as error:
         replay.fault = replay.fault or words(error)
@@ -47,7 +55,8 @@ def _versions(replay: Replay) -> str:
     return f"{words}, {counted(certificates, 'certificate')}" if certificates else words
 
 
-def _replay(books: Books, store: SessionStore) -> Replay:
+def replay_of(books: Books, store: SessionStore) -> Replay:
+    """Return the models of a session before its first answer, and what is told of them."""
     draws = read_opening(books.contract, books.rows)
     coarsening = books.coarsening
     measured = tuple(one for _, one in books.bought())
@@ -89,18 +98,49 @@ class _Transcript:
         self._last = (0.0, 0)  # share and version of the answer before
         self._counts = {"measured": 0, "other": 0}
         self._faults: dict[str, str] = {}
+        self._pieces = Pieces(books.coarsening)
+        self._waiting: list[StoredAnswer] = []  # of one version, none of them marked measured
 
     def read(self, row: StoredAnswer) -> None:
         """Take the next answer."""
-        kind = "measured" if row.source == "measured" else "other"
-        self._counts[kind] += 1
+        measured = row.source == "measured"
+        if self._waiting and (measured or not self._goes_on(row)):
+            self.finish()
+        self._counts["measured" if measured else "other"] += 1
         number = sum(self._counts.values())
-        self._replay.answers = number - 1
-        for name, find in ((kind, self._recompute), ("order", self._follow)):
-            try:
-                find(row)
-            except FAULTS as error:
-                self._faults.setdefault(name, f"answer {number}: {words(error)}")
+        self._try("order", number, row, self._follow)
+        if measured:
+            self._replay.answers = number - 1
+            self._try("measured", number, row, self._recompute)
+        else:
+            self._waiting.append(row)
+
+    def finish(self) -> None:
+        """Look at the answers that wait for others of their version."""
+        rows, self._waiting = self._waiting, []
+        first = sum(self._counts.values()) - len(rows)
+        if not rows:
+            return
+        self._replay.answers = first
+        try:
+            holds = are_expected(rows, self._replay, self._pieces)
+        except FAULTS:  # told of each
+            holds = [False] * len(rows)
+        for place, row in enumerate(rows):
+            if not holds[place]:
+                self._replay.answers = first + place
+                self._try("other", first + place + 1, row, self._recompute)
+
+    def _goes_on(self, row: StoredAnswer) -> bool:
+        # Short blocks at first, while thresholds fall.
+        most = min(_BLOCK, max(_BLOCK // 16, sum(self._counts.values()) // 2))
+        return row.version == self._waiting[0].version and len(self._waiting) < most
+
+    def _try(self, kind: str, number: int, row: StoredAnswer, find: Callable[[StoredAnswer], None]) -> None:
+        try:
+            find(row)
+        except FAULTS as error:
+            self._faults.setdefault(kind, f"answer {number}: {words(error)}")
 
     def _recompute(self, row: StoredAnswer) -> None:
         if row.source == "measured":
