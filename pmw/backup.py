@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pmw.engine import abandon
 from pmw.errors import SessionError, SessionExistsError, StoreError
-from pmw.journal import load_state
-from pmw.status import Status, status_of
+from pmw.journal import load_state, load_status
+from pmw.status import Status
 from pmw.store import SessionStore
 
 __all__ = [
@@ -60,7 +60,7 @@ def backup_session(path: str | Path, output: str | Path, *, force: bool = False)
                 abandon(copy)
             copy.scrub()
             state = load_state(copy)
-            status = status_of(state, copy.asked())
+            status = load_status(copy, state)
         _put(part, target, Path(path), force)
         return status
     except OSError as error:

@@ -12,11 +12,11 @@ from pathlib import Path
 from pmw.data import Table, TableFile
 from pmw.engine import Engine, abandon
 from pmw.errors import DataError
-from pmw.journal import load_history, load_ledger, load_state
+from pmw.journal import load_history, load_ledger, load_state, load_status
 from pmw.ledger import Ledger
 from pmw.locking import SessionLock
 from pmw.state import PublicState
-from pmw.status import History, Status, status_of
+from pmw.status import History, Status
 from pmw.store import SessionStore
 from pmw.verification import Anchor, Verification, verify
 
@@ -39,7 +39,7 @@ def read_session(path: str | Path) -> tuple[PublicState, Status]:
     """
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         state = load_state(store)
-        return state, status_of(state, store.asked())
+        return state, load_status(store, state)
 
 
 def read_history(path: str | Path) -> History:
@@ -123,7 +123,7 @@ def seal_session(path: str | Path, data: Table | None = None, *, wait: float = 0
             store.take_over()
             engine = _engine_to_seal(store, data)
             engine.seal()
-            return status_of(engine.state, store.asked())
+            return load_status(store, engine.state)
     finally:
         lock.release()
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from pmw.mechanism import (
     abandoned_entry,
     choose_groups,
     correct,
+    is_loan,
     opening_entries,
     released_total,
     settle_opening,
@@ -57,7 +59,7 @@ from pmw.policy import Contract, OpeningPlan, TestPlan, UpdateRule
 from pmw.snapshots import SnapshotTerms, read_snapshot
 from pmw.sparse_vector import NoisyThreshold
 from pmw.state import Bought, Certificate, PublicState, SecretState
-from pmw.status import History
+from pmw.status import History, Status, status_of
 from pmw.store import (
     CertificateRow,
     IntentRow,
@@ -81,6 +83,7 @@ __all__ = [
     "load_plan",
     "load_secret",
     "load_state",
+    "load_status",
     "opening_outcome",
     "query_key",
     "read_answer",
@@ -307,6 +310,13 @@ def load_history(store: SessionStore) -> History:
         ledger = ledger.charge(entry.charge)
     answers, shares = zip((0, ledger.share), *store.shares(_MOST_POINTS), strict=True)
     return History(np.array(answers), np.array(shares))
+
+
+def load_status(store: SessionStore, state: PublicState) -> Status:
+    """Return where a session stands, with what it lent to others."""
+    loans = [entry.charge for entry in read_entries(store) if is_loan(entry)]
+    lent = float(sum((state.ledger.price(charge) for charge in loans), Fraction(0)) / state.ledger.cap)
+    return status_of(state, store.asked(), (len(loans), lent))
 
 
 def load_secret(store: SessionStore) -> SecretState:

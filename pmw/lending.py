@@ -28,8 +28,10 @@ from pmw.privacy import Budget, Charge, Composition, pure_charge, zcdp_epsilon
 from pmw.store import Outcome, SessionStore, require_unborn
 
 __all__ = [
+    "await_lender",
     "borrowing_options",
     "charge_lender",
+    "kept_options",
 ]
 
 
@@ -67,6 +69,31 @@ def borrowing_options(options: Options, budget: Budget) -> Options:
     if options.composition not in (None, theirs.options.composition):
         raise BudgetError(f"charges add up otherwise in {options.budget_from}; leave the composition out")
     return replace(options, composition=theirs.options.composition)
+
+
+def kept_options(options: Options, ledger: PrivacyFilter) -> Options:
+    """Return the options of a session as its file keeps them: of the lender its name, without its folders.
+
+    A backup leaves the machine, and holds no place on it; once charged, the lender is never looked for.
+
+    Args:
+        options: the custodian's choices.
+        ledger: the session's filter.
+    """
+    lender = options.budget_from
+    name = None if lender is None else Path(lender).name
+    return replace(options, composition=ledger.composition, budget_from=name)
+
+
+def await_lender(lender: Path, seconds: float) -> None:
+    """Wait until no other process uses the session that is to pay, but no longer than so many seconds.
+
+    Raises:
+        SessionLockedError: another process used it all that time.
+        SessionError: there is no such session.
+    """
+    SessionStore.open(lender).close()  # says what is wrong before a lock file is made
+    SessionLock(lender, seconds).release()
 
 
 def _word(value: object) -> str:

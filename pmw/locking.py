@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import math
 import os
 import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -15,6 +17,7 @@ from pmw.mounts import refuse_shared
 
 __all__ = [
     "SessionLock",
+    "turn_in",
 ]
 
 _FIRST_PAUSE = 0.001  # seconds between the first two tries; it doubles
@@ -48,6 +51,7 @@ class SessionLock:
         self._path = target.with_name(target.name + "-lock")
         self._name = str(path)
         self._file: IO[bytes] | None = None
+        self._made = False
         end, pause = time.monotonic() + wait, _FIRST_PAUSE
         while not self._taken():
             left = end - time.monotonic()
@@ -61,7 +65,7 @@ class SessionLock:
     def _taken(self) -> bool:
         """Try once to take the lock, and tell whether it was free."""
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = self._opened()
             os.fchmod(descriptor, 0o600)
         except OSError as error:
             raise StoreError(f"{self._name}-lock: the lock file cannot be made: {error.strerror}") from None
@@ -78,17 +82,52 @@ class SessionLock:
         _HELD.add(self)
         return True
 
+    def _opened(self) -> int:
+        """Open the lock file, and note whether it was this that made it."""
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._made = True
+        return descriptor
+
     def _is_there(self, file: IO[bytes]) -> bool:
         try:
             return os.path.samestat(os.fstat(file.fileno()), os.stat(self._path))
         except FileNotFoundError:
             return False
 
-    def release(self) -> None:
-        """Let another process have the session."""
+    def release(self, *, forget: bool = False) -> None:
+        """Let another process have the session.
+
+        Args:
+            forget: there is no session; remove the lock file, if it was made here. Who waits for it meanwhile
+                finds it gone, and makes another.
+        """
         if self._file is not None:
+            if forget and self._made:
+                with contextlib.suppress(OSError):
+                    self._path.unlink()
             self._file.close()
             self._file = None
+
+
+@contextlib.contextmanager
+def turn_in(folder: Path) -> Iterator[None]:
+    """Let one process, or thread, at a time do something short in a folder; no file is made for it.
+
+    Where the file system cannot lock a folder, all go on at once.
+
+    Raises:
+        OSError: the folder cannot be opened.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _let_go_in_child() -> None:

@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,9 +19,9 @@ from pmw.answers import Answer
 from pmw.data import Table, as_source, as_table_file
 from pmw.engine import Ask, Deliver, Engine, next_seed
 from pmw.errors import NoiseError, SessionError, SessionLockedError
-from pmw.journal import first_facts, load_contract, load_history, load_ledger
+from pmw.journal import first_facts, load_contract, load_history, load_ledger, load_status
 from pmw.ledger import Ledger
-from pmw.lending import borrowing_options, charge_lender
+from pmw.lending import borrowing_options, charge_lender, kept_options
 from pmw.locking import SessionLock
 from pmw.markup import html_table
 from pmw.mechanism import refined
@@ -32,7 +31,7 @@ from pmw.privacy import Budget, Number
 from pmw.randomness import fresh_seed
 from pmw.release import RowPlan, export, synthetic_frame
 from pmw.state import PublicState
-from pmw.status import Status, status_of, status_rows
+from pmw.status import Status, status_rows
 from pmw.store import SessionStore
 from pmw.verification import Verification, verify
 from queries.domain import Domain
@@ -92,7 +91,7 @@ def open_session(
     if chosen.seed is not None and path is not None:
         raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
     ledger = choose_filter(domain, budget, chosen)
-    contract = Contract(domain, budget, replace(chosen, composition=ledger.composition))
+    contract = Contract(domain, budget, kept_options(chosen, ledger))
     plan = plan_opening(domain, ledger, contract.options)
     target = None if path is None else Path(path)
     lock = None if target is None else SessionLock(target)
@@ -106,7 +105,7 @@ def open_session(
         return Session(store, lock, source)
     except BaseException:
         if lock is not None:
-            lock.release()
+            lock.release(forget=target is not None and not target.exists())
         raise
 
 
@@ -237,7 +236,7 @@ class Session:
     def status(self) -> Status:
         """Return where the session stands."""
         with self._turn:
-            return status_of(self.state, self._open_store().asked())
+            return load_status(self._open_store(), self.state)
 
     def ledger(self) -> Ledger:
         """Return every charge so far, in order."""

@@ -39,7 +39,10 @@ class Status:
         closed: no more is spent; answers come from the model.
         certified_marginals: marginals whose newest test did not find the model wrong; None where single
             questions are tested.
-        budget_from: the session that was charged for all of this one's budget; None where none was.
+        budget_from: the name of the session's file that was charged for all of this one's budget; None where
+            none was.
+        loans: sessions whose whole budgets this one was charged for; None where there are none.
+        lent_share: part of the cap that was charged for them, in [0, 1]; None where there are none.
     """
 
     budget_share: float
@@ -55,6 +58,8 @@ class Status:
     closed: bool = False
     certified_marginals: int | None = None
     budget_from: str | None = None
+    loans: int | None = None
+    lent_share: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
@@ -62,7 +67,7 @@ class Status:
         for rare in ("seeded", "closed"):
             if not form[rare]:
                 del form[rare]
-        for absent in ("certified_marginals", "budget_from"):
+        for absent in ("certified_marginals", "budget_from", "loans", "lent_share"):
             if form[absent] is None:
                 del form[absent]
         return form
@@ -94,8 +99,14 @@ def _read_only(values: Any, kind: type[np.generic]) -> NDArray[Any]:
     return copy
 
 
-def status_of(state: PublicState, queries_answered: int) -> Status:
-    """Return the status of a public state."""
+def status_of(state: PublicState, queries_answered: int, lent: tuple[int, float]) -> Status:
+    """Return the status of a public state.
+
+    Args:
+        state: the state.
+        queries_answered: questions answered, repeated ones included.
+        lent: sessions whose budgets it was charged for, and the part of the cap that was.
+    """
     budget = state.contract.budget
     marginal = state.contract.options.test is TestKind.MARGINAL
     return Status(
@@ -112,6 +123,8 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         closed=state.closed,
         certified_marginals=len(state.certificates) if marginal else None,
         budget_from=state.contract.options.budget_from,
+        loans=lent[0] or None,
+        lent_share=lent[1] if lent[0] else None,
     )
 
 
@@ -130,6 +143,9 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
         rows.append(("model", f"{status.model_cells:,} numbers"))
     if status.budget_from is not None:
         rows.append(("budget charged to", status.budget_from))
+    if status.loans is not None and status.lent_share is not None:
+        many = "another session" if status.loans == 1 else f"{status.loans} other sessions"
+        rows.append(("lent", f"{status.lent_share:.1%}, to {many}; part of what was spent"))
     if status.certified_marginals is not None:
         rows.append(("marginals certified", f"{status.certified_marginals:,}"))
     if status.closed:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pmw.cli.dialect import dialect_of, dialect_options
 from pmw.cli.session_options import read_options, session_options
+from pmw.cli.waiting import lender_wait_option, patiently
+
+if TYPE_CHECKING:
+    from pmw.session import Session
 
 __all__ = [
     "command",
 ]
+
+_PAUSE = 0.05  # seconds between two tries
 
 
 @click.command(
@@ -36,10 +44,17 @@ Examples:
     metavar="OTHER",
     help="Charge the session OTHER for all that this one may spend; both together keep its guarantee.",
 )
+@lender_wait_option
 @dialect_options
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def command(
-    session: Path, data: Path, schema: Path, budget_from: Path | None, as_json: bool, **given: Any
+    session: Path,
+    data: Path,
+    schema: Path,
+    budget_from: Path | None,
+    wait: float,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Begin SESSION, a new file, over the table in --data.
 
@@ -52,13 +67,38 @@ def command(
     from pmw.session import open_session
     from queries.schema import load_schema
 
-    domain = load_schema(schema)
-    with open_session(
-        TableFile(data, dialect_of(given)),
-        domain,
-        epsilon=given["epsilon"],
-        delta=given["delta"],
-        path=session,
-        options=replace(read_options(given), budget_from=None if budget_from is None else str(budget_from)),
-    ) as opened:
+    domain, options = load_schema(schema), read_options(given)
+    if budget_from is not None:
+        options = replace(options, budget_from=str(budget_from))
+
+    def begin() -> Session:
+        return open_session(
+            TableFile(data, dialect_of(given)),
+            domain,
+            epsilon=given["epsilon"],
+            delta=given["delta"],
+            path=session,
+            options=options,
+        )
+
+    with begin() if budget_from is None else _in_turn(begin, budget_from, wait) as opened:
         say(status_json(opened.status()) if as_json else opening_text(opened.state, session))
+
+
+def _in_turn(begin: Callable[[], Session], lender: Path, wait: float) -> Session:
+    """Begin a session when the one that is to pay is free; who comes in between is waited for again."""
+    from pmw.errors import SessionLockedError
+    from pmw.lending import await_lender
+
+    def turn(seconds: float) -> Session:
+        end = time.monotonic() + seconds
+        while True:
+            await_lender(lender, max(0.0, end - time.monotonic()))
+            try:
+                return begin()
+            except SessionLockedError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(_PAUSE)
+
+    return patiently(turn, lender, wait)

@@ -9,6 +9,7 @@ from typing import TypeVar
 import click
 
 __all__ = [
+    "lender_wait_option",
     "patiently",
     "wait_option",
 ]
@@ -22,6 +23,16 @@ wait_option = click.option(
     show_default=True,
     metavar="SECONDS",
     help="How long another process that is using the session is waited for; 0 refuses at once.",
+)
+
+
+lender_wait_option = click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long another process that is using OTHER is waited for; 0 refuses at once.",
 )
 
 

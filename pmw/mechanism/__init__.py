@@ -15,6 +15,7 @@ from pmw.mechanism.batch import (
     Proposal,
     QueryRequest,
     abandoned_entry,
+    is_loan,
     lent_entry,
 )
 from pmw.mechanism.fit import coarse_model, correct, model_of_terms
@@ -55,6 +56,7 @@ __all__ = [
     "correct",
     "draw_opening",
     "draw_tests",
+    "is_loan",
     "l1_distance",
     "LedgerEntry",
     "lent_entry",

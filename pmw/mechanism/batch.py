@@ -15,6 +15,7 @@ from queries.linear import LinearQuery
 __all__ = [
     "abandoned_entry",
     "BatchDraws",
+    "is_loan",
     "LedgerEntry",
     "lent_entry",
     "MarginalRequest",
@@ -107,6 +108,11 @@ class BatchDraws:
 def lent_entry(borrower: str, charge: Charge) -> LedgerEntry:
     """Return what a session is charged for all that another one may spend."""
     return LedgerEntry("loan", f"the whole budget of {borrower}", charge)
+
+
+def is_loan(entry: LedgerEntry) -> bool:
+    """Tell whether a charge is for all that another session may spend."""
+    return entry.event == lent_entry("", entry.charge).event
 
 
 def abandoned_entry(reserved: Charge) -> LedgerEntry:

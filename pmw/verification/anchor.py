@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterable
 from dataclasses import astuple
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from pmw.errors import SessionCorruptError, SessionError, StoreError
 from pmw.journal import load_ledger
+from pmw.locking import turn_in
 from pmw.store import SessionStore
 from pmw.verification.report import require
 
@@ -72,20 +74,43 @@ class Anchor:
         return f"{counts}; {'a new anchor' if held is None else 'those of the anchor among them, unchanged'}"
 
     def update(self) -> None:
-        """Write down, durably, how far the session has come that was compared last.
+        """Write down, durably, how far the session has come that was compared last; never less than is there.
+
+        Another verification may have written it since it was read. What that one remembers is as far or
+        farther: then it stays.
 
         Raises:
+            SessionError: it was made one of another session meanwhile.
             StoreError: the file cannot be written.
         """
-        part = self._path.with_name(f".{self._path.name}.part")
+        try:
+            with turn_in(self._path.parent):
+                if not self._is_passed():
+                    self._write()
+        except OSError as error:
+            raise StoreError(f"{self._path}: the anchor cannot be written: {error.strerror}") from None
+
+    def _is_passed(self) -> bool:
+        """Tell whether the file by now remembers more than what is to be written."""
+        held, ours = _read(self._path), self._next
+        if held is None or ours is None:
+            return False
+        if held["session"] != ours["session"]:
+            raise SessionError(f"{self._path}: it was made an anchor of another session meanwhile")
+        farther = held["closed"] > ours["closed"] or held["share"] > ours["share"]
+        return farther or any(held[kind]["count"] > ours[kind]["count"] for kind in _KINDS)
+
+    def _write(self) -> None:
+        # A name of its own: where folders cannot be locked, others may be writing too.
+        part = self._path.with_name(f".{self._path.name}.{os.getpid()}-{threading.get_ident()}.part")
         try:
             with part.open("w", encoding="utf-8") as stream:
                 stream.write(json.dumps(self._next, indent=1) + "\n")
                 stream.flush()
                 os.fsync(stream.fileno())
             part.replace(self._path)
-        except OSError as error:
-            raise StoreError(f"{self._path}: the anchor cannot be written: {error.strerror}") from None
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

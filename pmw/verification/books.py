@@ -10,7 +10,7 @@ from pmw.accounting import PrivacyFilter
 from pmw.encoding import dumps, noise_form, read_charge
 from pmw.journal import load_contract, load_plan, read_entries, read_measured, read_opening, tree_text
 from pmw.ledger import ledger_of
-from pmw.mechanism import LedgerEntry, abandoned_entry, choose_groups, opening_entries
+from pmw.mechanism import LedgerEntry, abandoned_entry, choose_groups, is_loan, opening_entries
 from pmw.model import Coarsening, QueryMeasurement
 from pmw.planning import choose_filter
 from pmw.policy import Contract, MarginalTestPlan, OpeningPlan, TestPlan
@@ -18,7 +18,7 @@ from pmw.state import Bought
 from pmw.store import IntentRow, MeasurementRow, SessionStore
 from pmw.verification.plans import plans_fit
 from pmw.verification.report import Check, check, counted, require, same
-from pmw.verification.vectors import VectorBooks, is_abandoned, is_loan, vectors_of
+from pmw.verification.vectors import VectorBooks, is_abandoned, vectors_of
 
 __all__ = [
     "book_checks",

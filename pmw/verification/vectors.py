@@ -9,7 +9,6 @@ from pmw.mechanism import (
     LedgerEntry,
     abandoned_entry,
     bought_entry,
-    lent_entry,
     marginal_threshold_entry,
     measurement_entry,
     threshold_entry,
@@ -21,7 +20,6 @@ from queries.linear import LinearQuery
 
 __all__ = [
     "is_abandoned",
-    "is_loan",
     "VectorBooks",
     "vectors_of",
 ]
@@ -118,11 +116,6 @@ def _query_vector(
         plan.update_limit,
         plan.vector.sparse.redraw,
     )
-
-
-def is_loan(entry: LedgerEntry) -> bool:
-    """Tell whether a charge is for all that another session may spend."""
-    return entry.event == lent_entry("", entry.charge).event
 
 
 def is_abandoned(entry: LedgerEntry) -> bool:

@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.books import read_ledger
+from pmw.books import read_ledger, read_session
 from pmw.locking import SessionLock
+from pmw.status import status_rows
 from pmw.store import SessionStore
 from queries import Domain, save_schema
 
@@ -115,7 +116,7 @@ def test_what_does_not_fit_together_is_refused_and_costs_nothing(
     with pytest.raises(pmw.BudgetExhaustedError):
         borrow(epsilon=1.02 * most)
     with borrow(epsilon=most) as session:
-        assert session.status().budget_from == str(lender)
+        assert session.status().budget_from == "lender.pmw"
     assert read_ledger(lender).share <= 1
 
 
@@ -232,3 +233,77 @@ def test_killed_at_any_instant_no_more_is_released_than_was_charged(
         if len(charged) <= attempt:
             break
     assert len(loans(lender)) >= 1
+
+
+def test_a_lender_says_how_much_it_lent_and_to_how_many(
+    lender: Path, borrow: Open, frame: pd.DataFrame
+) -> None:
+    _, before = read_session(lender)
+    assert before.loans is None
+    assert {"loans", "lent_share"}.isdisjoint(before.to_dict())
+    with borrow("one.pmw", 0.3) as session:
+        cap = session.state.ledger.cap
+        assert session.status().loans is None
+    state, status = read_session(lender)
+    assert status.loans == 1
+    assert status.lent_share == float(cap / state.ledger.cap)
+    assert dict(status_rows(state, status))["lent"].endswith("to another session; part of what was spent")
+    borrow("two.pmw", 0.2).close()
+    with pmw.resume_session(lender, frame) as session:
+        status = session.status()
+        form = status.to_dict()
+    assert (form["loans"], form["lent_share"]) == (2, float(sum(loans(lender)) / state.ledger.cap))
+    assert form["lent_share"] < form["budget_share"]
+    assert "to 2 other sessions" in dict(status_rows(state, status))["lent"]
+
+
+def test_what_was_lent_stands_in_a_backup_and_the_lenders_place_does_not(
+    lender: Path, borrow: Open, tmp_path: Path
+) -> None:
+    borrow().close()
+    pmw.backup_session(lender, tmp_path / "lender-copy.pmw")
+    assert read_session(tmp_path / "lender-copy.pmw")[1].loans == 1
+    pmw.backup_session(tmp_path / "borrower.pmw", tmp_path / "copy.pmw")
+    for name in ("borrower.pmw", "copy.pmw"):
+        assert read_session(tmp_path / name)[1].budget_from == "lender.pmw"
+        assert str(tmp_path).encode() not in (tmp_path / name).read_bytes()
+
+
+def test_an_opening_that_is_refused_leaves_no_lock_file(
+    lender: Path, borrow: Open, tmp_path: Path, frame: pd.DataFrame, domain: Domain
+) -> None:
+    before = {file.name for file in tmp_path.iterdir()} | {"lender.pmw-lock"}
+    lock = SessionLock(lender)
+    with pytest.raises(pmw.SessionLockedError):
+        borrow()
+    lock.release()
+    with pytest.raises(pmw.BudgetExhaustedError):
+        borrow(epsilon=5)
+    with pytest.raises(pmw.DataError):
+        pmw.open_session(
+            frame[["age"]], domain, epsilon=1, delta=1e-9, path=tmp_path / "new.pmw", options=QUESTIONS
+        )
+    assert {file.name for file in tmp_path.iterdir()} == before
+
+
+def test_a_lock_file_that_was_there_or_belongs_to_a_session_stays(
+    lender: Path, borrow: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "borrower.pmw-lock").touch()
+    with pytest.raises(pmw.BudgetExhaustedError):
+        borrow(epsilon=5)
+    assert (tmp_path / "borrower.pmw-lock").exists()
+    borrow("other.pmw").close()
+    (tmp_path / "other.pmw-lock").unlink()
+    with pytest.raises(pmw.SessionExistsError):
+        borrow("other.pmw")
+    assert (tmp_path / "other.pmw-lock").exists()
+
+
+def test_a_lock_that_another_holds_is_never_removed(lender: Path, borrow: Open, tmp_path: Path) -> None:
+    held = SessionLock(tmp_path / "borrower.pmw")
+    with pytest.raises(pmw.SessionLockedError):
+        borrow()
+    assert (tmp_path / "borrower.pmw-lock").exists()
+    held.release(forget=True)
+    assert not (tmp_path / "borrower.pmw-lock").exists()

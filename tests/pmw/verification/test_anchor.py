@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 import pmw
 from pmw.store import SessionStore
 from pmw.store.checksums import reseal
+from pmw.verification import Anchor
 from queries import Domain
 
 NAME = "the session goes on from its anchor"
@@ -125,3 +127,62 @@ def test_an_anchor_that_cannot_be_read_or_written_is_told(study: Path, tmp_path:
     for use in uses:
         with pytest.raises(pmw.StoreError, match="the anchor cannot be"):
             use()
+
+
+def test_a_verification_that_read_an_older_state_does_not_take_a_newer_anchor_back(
+    study: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    path = tmp_path / "a"
+    pmw.verify_session(study, path)
+    slow = Anchor(path)
+    with closing(SessionStore.open(study)) as store, store.reading():
+        slow.compare(store)
+    ask(study, frame, "age < 30 AND region = 'north'")
+    pmw.verify_session(study, path)
+    newer = path.read_bytes()
+    slow.update()
+    assert path.read_bytes() == newer
+    assert fault(study, path) is None
+
+
+def test_anchors_that_are_written_at_once_keep_the_newest(
+    study: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    path, waiting = tmp_path / "a", []
+    for age in range(24, 40, 2):
+        anchor = Anchor(path)
+        with closing(SessionStore.open(study)) as store, store.reading():
+            anchor.compare(store)
+        waiting.append(anchor)
+        ask(study, frame, f"age < {age} AND region = 'north'")
+    newest = Anchor(tmp_path / "b")
+    with closing(SessionStore.open(study)) as store, store.reading():
+        newest.compare(store)
+    newest.update()
+    with ThreadPoolExecutor(8) as threads:
+        for number in range(40):
+            path.unlink(missing_ok=True)
+            last = Anchor(path)
+            with closing(SessionStore.open(study)) as store, store.reading():
+                last.compare(store)
+            # The newest is written among all the others, by turns first, in the middle and last.
+            place = number % (len(waiting) + 1)
+            order = [*waiting[:place], last, *waiting[place:]]
+            list(threads.map(lambda anchor: anchor.update(), order))
+            assert path.read_bytes() == (tmp_path / "b").read_bytes()
+    assert sorted(file.name for file in tmp_path.iterdir() if "part" in file.name) == []
+
+
+def test_an_anchor_that_became_one_of_another_session_is_left_alone(
+    study: Path, frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path, other = tmp_path / "a", tmp_path / "other.pmw"
+    slow = Anchor(path)
+    with closing(SessionStore.open(study)) as store, store.reading():
+        slow.compare(store)
+    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=other).close()
+    pmw.verify_session(other, path)
+    kept = path.read_bytes()
+    with pytest.raises(pmw.SessionError, match="another session meanwhile"):
+        slow.update()
+    assert path.read_bytes() == kept
