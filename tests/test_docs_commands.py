@@ -49,7 +49,7 @@ COUNTED = re.compile(r"# ([a-z]+?)s?\b")
 
 
 def normal(text: str) -> list[str]:
-    """Return the lines of an output with every number as #, its noun as one, and runs of blanks as a blank."""
+    """Return the lines of an output with every number as #, its noun as of one, and runs of blanks as one."""
     lines = []
     for line in text.splitlines():
         shown = re.sub(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?", "#", SOURCE.sub("SOURCE", line))
