@@ -4,9 +4,9 @@
 
 prints JSON lines: for each series how many processes were stopped, how many checks of promises were made
 and what was broken; then the sums, by kind of fault and by promise. The exit code is 1 where a promise was
-broken. Each stop is of a real process that runs ``pmw ask SESSION --stream``, or opens, closes, exports, copies
-or lends. Calls of the operating system fail by a small library, which the command compiles and preloads;
-without a C compiler those kinds are left out, and the last line says so.
+broken. Each stop is of a real process that runs ``pmw ask SESSION --stream``, or opens, closes, exports,
+copies or lends. Calls of the operating system fail by a small library, which the command compiles and
+preloads; without a C compiler those kinds are left out, and the last line says so.
 """
 
 from __future__ import annotations
