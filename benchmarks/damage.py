@@ -33,7 +33,7 @@ from queries import CategoricalAttribute, Domain, IntegerAttribute
 __all__ = ["damaged", "STATES", "Study", "studies", "trial"]
 
 STATES = ("closed", "killed", "killed while read")
-_ENDS = ("", "-wal", "-charges")
+_ENDS = ("", "-wal", "-charges", "-masks")
 _DRIVER = ("sqlite", "database", "disk image", "malformed", "utf-8", "traceback")  # no words of ours
 _DOMAIN = Domain(
     (

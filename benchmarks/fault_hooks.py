@@ -26,7 +26,8 @@ import pmw.engine
 import pmw.mechanism.fit
 from pmw.engine import Engine
 from pmw.journal import secret_facts
-from pmw.state import PublicState
+from pmw.state import PublicState, SecretState
+from pmw.store.masks import Masks
 from queries import Domain, LinearQuery, random_conjunctions
 
 __all__ = ["CALL_KINDS", "Fault", "install", "library_is_loaded", "MEMORY_KINDS", "STATEMENT_KINDS", "steps"]
@@ -192,7 +193,8 @@ def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None
         return draws, secret
 
     def carried_out(engine: Engine, intent: int, proposal: Any, asked: Any, seed: bytes) -> Any:
-        held = sorted((name, _digest(fact)) for name, fact in secret_facts(engine._secret).items() if fact)
+        facts = secret_facts(engine._secret, SecretState(None))
+        held = sorted((name, _digest(fact)) for name, fact in facts.items() if fact)
         under_way.update(intent=intent, seed=_digest(seed), thresholds=[list(one) for one in held])
         answers = carry_out(engine, intent, proposal, asked, seed)
         note(version=engine.state.version, answers=_model_answers(engine.state))
@@ -216,8 +218,9 @@ def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None
 def _is_recorded(path: Path, under_way: dict[str, object]) -> bool:
     """Tell whether an intent lies in the file, as another connection sees it, before anything is drawn."""
     with contextlib.closing(sqlite3.Connection(f"file:{path}?mode=ro", uri=True)) as reader:
-        row = reader.execute("SELECT seed FROM intents WHERE id = ?", (under_way["intent"],)).fetchone()
-    return row is not None and _digest(row[0]) == under_way["seed"]
+        rows = reader.execute("SELECT id, seed FROM intents WHERE id = ?", (under_way["intent"],)).fetchall()
+    seeds = [Masks(path, path.name).unmask(*row) for row in rows]
+    return [_digest(seed or b"") for seed in seeds] == [under_way["seed"]]
 
 
 def _units(released: Any) -> str | None:

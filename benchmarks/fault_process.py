@@ -15,6 +15,9 @@ from typing import Any
 
 # Loaded before processes are forked: a user of a read-only folder may not be allowed to read them.
 import pmw.cli.ask_command
+import pmw.cli.backup_command
+import pmw.cli.close_command
+import pmw.cli.export_command
 import pmw.cli.open_command
 import pmw.cli.streaming
 import pmw.session  # noqa: F401

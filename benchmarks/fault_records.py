@@ -16,6 +16,7 @@ from typing import Any
 import pmw
 from benchmarks.fault_process import Run
 from pmw.books import read_ledger
+from pmw.store import SessionStore
 
 __all__ = ["broken_promises", "Contents", "contents_of", "PROMISES", "Stop"]
 
@@ -80,9 +81,11 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
         found.update({row[0]: row[1:] for row in marked})
         ledger = read("SELECT sequence, intent, event, epsilon, rho FROM ledger ORDER BY sequence").fetchall()
         bought = read("SELECT sequence, intent, kind, units FROM measurements ORDER BY sequence").fetchall()
-        pending = [(number, _digest(seed)) for number, seed in read("SELECT id, seed FROM intents")]
         names = read("SELECT key, value FROM secrets WHERE key LIKE '%threshold'").fetchall()
     faults = tuple(one.name for one in pmw.verify_session(copy).checks if not one.holds) if verified else None
+    with contextlib.closing(SessionStore.open(copy)) as store:
+        waiting = store.pending()
+    pending = [] if waiting is None else [(waiting.id, _digest(waiting.seed or b""))]
     thresholds = tuple(sorted((name, _digest(value)) for name, value in names))
     share = read_ledger(copy).share
     return Contents(tuple(ledger), tuple(bought), found, tuple(pending), thresholds, share, faults)

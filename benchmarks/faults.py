@@ -4,9 +4,9 @@
 
 prints JSON lines: for each series how many processes were stopped, how many checks of promises were made
 and what was broken; then the sums, by kind of fault and by promise. The exit code is 1 where a promise was
-broken. Each stop is of a real process that runs ``pmw open`` or ``pmw ask SESSION --stream``. Calls of the
-operating system fail by a small library, which the command compiles and preloads; without a C compiler those
-kinds are left out, and the last line says so.
+broken. Each stop is of a real process that runs ``pmw ask SESSION --stream``, or opens, closes, exports,
+copies or lends. Calls of the operating system fail by a small library, which the command compiles and
+preloads; without a C compiler those kinds are left out, and the last line says so.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from benchmarks.fault_commands import COMMANDS, broken_command
 from benchmarks.fault_hooks import CALL_KINDS, MEMORY_KINDS, STATEMENT_KINDS, Fault, library_is_loaded
 from benchmarks.fault_openings import broken_opening
 from benchmarks.fault_process import COMMAND, Run, run_command, run_stream
@@ -167,8 +168,8 @@ def run_series(series: Series, study: Study, folder: Path, tally: Tally) -> None
     """
     started = time.perf_counter()
     copy = study.copy(folder)
-    if series.name == _OPENING:
-        _run_opening(series.faults[0], copy, tally)
+    if series.name == _OPENING or series.name in COMMANDS:
+        _run_command(series, copy, tally)
         tally.seconds += time.perf_counter() - started
         return
     first, stops = contents_of(copy.path, verified=False), []
@@ -185,13 +186,18 @@ def run_series(series: Series, study: Study, folder: Path, tally: Tally) -> None
     tally.seconds += time.perf_counter() - started
 
 
-def _run_opening(fault: Fault, copy: Study, tally: Tally) -> None:
-    stopped, found = broken_opening(copy, fault)
-    tally.stops[f"{_OPENING}: {fault.kind}"] += stopped
+def _run_command(series: Series, copy: Study, tally: Tally) -> None:
+    (fault,) = series.faults
+    if series.name == _OPENING:
+        stopped, found = broken_opening(copy, fault)
+    else:
+        run, found = broken_command(series.name, copy, fault)
+        stopped = run.stopped
+    tally.stops[f"{series.name}: {fault.kind}"] += stopped
     tally.stops += Counter()
     tally.ended += not stopped
-    tally.checks["an opening is finished with its own noise, or never was"] += len(found)
-    tally.broken += [f"{fault}: {one}" for one in found if one]
+    tally.checks[f"{series.name} is done with its own noise, or never was, and can be repeated"] += len(found)
+    tally.broken += [f"{series.name}, {fault}: {one}" for one in found if one]
 
 
 def _run(study: Study, fault: Fault) -> Run:
@@ -230,7 +236,15 @@ def _long(studies: dict[str, Study], folder: Path, plan: Plan) -> Iterator[Serie
     for kind in MEMORY_KINDS[:2]:
         for at in range(1, plan.refits + 1):
             yield Series(kind, "questions", (Fault(kind, at), Fault(kind, 1)))
+    yield from _of_commands(studies["questions"], folder / "run", plan.spread)
     yield from _at_positives(plan.retries)
+
+
+def _of_commands(study: Study, folder: Path, most: int) -> Iterator[Series]:
+    for command in COMMANDS:
+        for kind in _step_kinds():
+            last = broken_command(command, study.copy(folder), Fault(kind, _NEVER))[0].steps
+            yield from (Series(command, "questions", (Fault(kind, at),)) for at in _spread(last, most))
 
 
 def _at_positives(retries: int) -> Iterator[Series]:
@@ -251,6 +265,8 @@ def _short() -> Iterator[Series]:
         yield Series("each kind", name, (Fault("read-only folder"), *mixed, Fault("kill at random", 0.05)))
     yield Series("each kind", "questions", (Fault(COMMAND, 0.0),))
     yield from (Series(_OPENING, "questions", (Fault(kind, 9),)) for kind in STATEMENT_KINDS[::2])
+    for name in COMMANDS:
+        yield Series(name, "questions", (Fault(generator.choice(_step_kinds()), generator.randint(1, 9)),))
     for name in _CHEAP:
         faults = [Fault(kind, 1, positive=True) for kind in (*_step_kinds(), *MEMORY_KINDS[:2])]
         yield Series("each kind at a positive", name, tuple(faults))

@@ -6,7 +6,7 @@ prints JSON lines, each with the folder's own time for one synchronised write of
 
 * ``noise``: questions of which each draws noise, asked one by one of a session in a file: durable commits and
   synchronised writes for each (these only where ``strace`` is installed), and the time until the answer is
-  returned, by then durable and its seed wiped from the file.
+  returned, by then durable and its seed unreadable.
 * ``certified``: new questions about a marginal that was found right, one by one: no noise is drawn; with and
   without a file.
 * ``repeated``: questions that have a stored answer.

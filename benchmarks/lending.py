@@ -59,7 +59,7 @@ def _killed(folder: Path, kills: int) -> dict[str, object]:
         born = _is_born(folder / "borrower.pmw")
         began, between = began + born, between + (exactly and not born)
         broken += began > _loans(lender) or not pmw.verify_session(lender).holds
-        for end in ("", "-wal", "-shm", "-lock"):
+        for end in ("", "-wal", "-shm", "-lock", "-masks"):
             (folder / f"borrower.pmw{end}").unlink(missing_ok=True)
     return {
         "kills": kills,

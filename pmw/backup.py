@@ -102,7 +102,7 @@ def _put(part: Path, target: Path, source: Path, force: bool) -> None:
     """Give a finished copy its name, durably; what was there by that name is replaced whole or not at all."""
     _require_free(target, source, force)  # it may have come meanwhile
     if force:
-        for end in ("-charges", *_ENDS):  # they belong to what is replaced
+        for end in ("-charges", "-masks", *_ENDS):  # they belong to what is replaced
             target.with_name(target.name + end).unlink(missing_ok=True)
         part.replace(target)
     else:
@@ -118,5 +118,5 @@ def _put(part: Path, target: Path, source: Path, force: bool) -> None:
 
 
 def _forget(part: Path) -> None:
-    for end in ("", "-charges", *_ENDS):
+    for end in ("", "-charges", "-masks", *_ENDS):
         part.with_name(part.name + end).unlink(missing_ok=True)

@@ -99,8 +99,9 @@ def is_closed(path: str | Path) -> bool:
 def seal_session(path: str | Path, data: Table | None = None, *, wait: float = 0) -> Status:
     """Close a session in a file for good, and return where it stands.
 
-    As ``Session.seal``; but where a crash interrupted a batch, and the table that would finish it cannot be
-    read, the batch is abandoned: its whole reservation is charged, and nothing is ever released from it.
+    As ``Session.seal``; but where a crash interrupted a batch, and the table or the mask that would finish it
+    cannot be read, the batch is abandoned: its whole reservation is charged, and nothing is ever released
+    from it.
 
     Args:
         path: the session file.
@@ -129,6 +130,9 @@ def seal_session(path: str | Path, data: Table | None = None, *, wait: float = 0
 
 
 def _engine_to_seal(store: SessionStore, data: Table | None) -> Engine:
+    waiting = store.pending()
+    if waiting is not None and waiting.seed is None:  # the mask of its bytes is gone
+        abandon(store)
     try:
         return Engine(store, data)
     except DataError:

@@ -262,7 +262,7 @@ class Engine:
         settled = settle(state, proposal, draws, ledger)
         answers = settled.answers
         outcome = _with_answers(batch_outcome(entries, state, settled.state), asked, answers)
-        outcome = replace(outcome, secrets=secret_facts(secret), charged_before=self._charges)
+        outcome = replace(outcome, secrets=secret_facts(secret, self._secret), charged_before=self._charges)
         self._store.finish(intent, outcome)
         self._charges += len(entries)
         self._secret = secret
@@ -293,14 +293,14 @@ class Engine:
                 asked = list(zip(form["queries"], form["request_ids"], strict=True))
             except (ValueError, KeyError, TypeError) as error:
                 raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-            self._carry_out(intent.id, proposal, asked, intent.seed)
+            self._carry_out(intent.id, proposal, asked, _seed_of(intent))
         self._interrupted = False
         if opening:
             self.save_snapshot()  # fitting the opening again would take the longest of all that a reader does
 
     def _finish_opening(self, intent: IntentRow) -> None:
         contract, plan = load_contract(self._store)
-        draws = draw_opening(plan, self._table(contract), BitSource(intent.seed))
+        draws = draw_opening(plan, self._table(contract), BitSource(_seed_of(intent)))
         entries = opening_entries(plan, contract.options)
         ledger = choose_filter(contract.domain, contract.budget, contract.options)
         for entry in entries:
@@ -351,10 +351,24 @@ def abandon(store: SessionStore) -> None:
     intent = store.pending()
     if intent is not None and intent.kind == "opening":
         raise SessionError(
-            "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
-            "give the table, or delete the session file: nothing was ever released from it"
+            "the opening was never finished, and its table or its mask cannot be read: there is nothing to "
+            "answer from; give the table, or delete the session file: nothing was ever released from it"
         )
     store.seal(None if intent is None else intent.id, closing_outcome(intent))
+
+
+def _seed_of(intent: IntentRow) -> bytes:
+    """Return an intent's bytes.
+
+    Raises:
+        SessionCorruptError: the mask of them is gone, or this is a copy.
+    """
+    if intent.seed is None:
+        raise SessionCorruptError(
+            "a batch that was begun cannot be finished: the file of masks beside the session (its name with "
+            "-masks) is gone or damaged; put it back, or close the session, which charges the batch"
+        )
+    return intent.seed
 
 
 def _require_same(ask: Ask, text: str) -> None:

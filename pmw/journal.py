@@ -188,9 +188,10 @@ def ledger_rows(entries: Sequence[LedgerEntry]) -> list[LedgerRow]:
     return [LedgerRow(entry.event, entry.label, *charge_form(entry.charge)) for entry in entries]
 
 
-def secret_facts(secret: SecretState) -> dict[str, bytes | None]:
-    """Return the threshold noise as secret facts; None wipes it."""
-    return {"threshold": _noisy_fact(secret.noisy), "query_threshold": _noisy_fact(secret.queries)}
+def secret_facts(secret: SecretState, before: SecretState) -> dict[str, bytes | None]:
+    """Return the threshold noise that changed as secret facts; None wipes it."""
+    pairs = {"threshold": (secret.noisy, before.noisy), "query_threshold": (secret.queries, before.queries)}
+    return {name: _noisy_fact(now) for name, (now, then) in pairs.items() if now != then}
 
 
 def _noisy_fact(noisy: NoisyThreshold | None) -> bytes | None:

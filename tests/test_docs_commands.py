@@ -45,12 +45,15 @@ SOURCE = re.compile(
 )
 
 
+COUNTED = re.compile(r"# ([a-z]+?)s?\b")
+
+
 def normal(text: str) -> list[str]:
-    """Return the lines of an output with every number as # and every run of blanks as one."""
+    """Return the lines of an output with every number as #, its noun as of one, and runs of blanks as one."""
     lines = []
     for line in text.splitlines():
         shown = re.sub(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?", "#", SOURCE.sub("SOURCE", line))
-        lines.append(re.sub(r"\s+", " ", shown).strip())
+        lines.append(COUNTED.sub(r"# \1", re.sub(r"\s+", " ", shown)).strip())
     return [line for line in lines if line]
 
 
@@ -118,7 +121,9 @@ def test_commands_without_output_are_those_that_install() -> None:
 
 def test_outputs_that_differ_are_noticed() -> None:
     assert agree(normal("About 12 records (3.4%)"), normal("About 1,234.5  records (99%)"))
+    assert agree(normal("1 record"), normal("0 records"))
     assert not agree(normal("About 12 records"), normal("About twelve records"))
+    assert not agree(normal("1 record"), normal("2 answers"))
     assert agree(normal("one\n…\nlast 3"), normal("one\ntwo\nthree\nlast 77"))
     assert not agree(normal("one\n…\nlast 3"), normal("one\ntwo\nthree"))
     assert not agree(normal("one"), normal("one\ntwo"))

@@ -11,7 +11,7 @@ __all__ = [
     "refuse_session_files",
 ]
 
-_ENDS = ("", "-wal", "-shm", "-lock", "-charges")  # of the files that make up a session
+_ENDS = ("", "-wal", "-shm", "-lock", "-charges", "-masks")  # of the files that make up a session
 
 
 def refuse_session_files(target: Path, session: Path, what: str) -> None:

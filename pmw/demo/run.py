@@ -147,7 +147,7 @@ def _prepare(plan: DemoPlan) -> None:
                 f"{plan.folder} holds an earlier demonstration; overwrite it with --force, "
                 "or name another folder with --output"
             )
-    for name in ("session.pmw", "session.pmw-wal", "session.pmw-shm"):
+    for name in ("session.pmw", "session.pmw-wal", "session.pmw-shm", "session.pmw-masks"):
         (plan.folder / name).unlink(missing_ok=True)
 
 

@@ -13,13 +13,15 @@ __all__ = [
 ]
 
 
-def migrate(connection: sqlite3.Connection, version: int) -> None:
+def migrate(connection: sqlite3.Connection, version: int, mask: Callable[[int, bytes], bytes]) -> None:
     """Bring a file to the newest format, one format after the other; inside a transaction.
 
     Args:
         connection: the connection that writes.
         version: the file's format; 1 or higher.
+        mask: masks the bytes of an intent, given its number.
     """
+    connection.create_function("masked", 2, mask)
     for older in range(version, FORMAT_VERSION):
         _STEPS[older](connection)
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
@@ -30,7 +32,7 @@ def _add_certificates(connection: sqlite3.Connection) -> None:
 
 
 def _add_checksums(connection: sqlite3.Connection) -> None:
-    """Write the tables anew, with a checksum at the end of each row; numbers of rows and batches stay."""
+    """Write the tables anew, each row with a checksum, and mask the bytes of a batch; numbers stay."""
     connection.execute("DROP INDEX IF EXISTS answers_by_query")
     for table, columns in COLUMNS.items():
         # An intent's number is never given again, so its table's memory of the last one goes with it.
@@ -47,6 +49,7 @@ def _add_checksums(connection: sqlite3.Connection) -> None:
     connection.execute(TABLES["snapshots"])
     for statement in INDEXES:
         connection.execute(statement)
+    connection.execute("UPDATE intents SET seed = masked(id, seed)")
     reseal(connection)
 
 

@@ -17,12 +17,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, repr=False)
 class IntentRow:
-    """A batch that was recorded but has no outcome yet. The seed is secret."""
+    """A batch that was recorded but has no outcome yet. The seed is secret; None where it cannot be known."""
 
     id: int
     kind: str
     proposal: str
-    seed: bytes
+    seed: bytes | None
 
 
 @dataclass(frozen=True, slots=True)

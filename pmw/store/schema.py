@@ -1,6 +1,6 @@
 """The tables of a session file. Each row ends with the checksum of the columns before it.
 
-A file of format 1 has no certificates; one of format 2 has no checksums and no counts.
+A file of format 1 has no certificates; one of format 2 has no checksums, no counts and no masks.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 The ledger is the truth; model snapshots are a cache. Every row has a checksum, and rows that are gone are
 missed: a damaged file is refused, for a smaller ledger would spend again. A batch that draws noise takes two
 durable commits: its intent with 32 fresh bytes before anything is drawn, then its outcome, charges and
-answers together with the wiping of the bytes. Deleted rows are overwritten, and the log, which keeps old
-pages, is emptied after each commit that wiped a secret. What lies in this file is secret.
+answers together with the wiping of the bytes. Deleted rows are overwritten. The log keeps old pages: of a
+batch's bytes it never holds more than what a mask made of them, and it is emptied after each commit that
+wiped another secret. What lies in this file is secret.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +40,9 @@ from pmw.store.connection import (
 )
 from pmw.store.copying import copy_public
 from pmw.store.fence import Fence
+from pmw.store.masks import Masks
 from pmw.store.migrations import migrate
-from pmw.store.rows import Outcome
+from pmw.store.rows import IntentRow, Outcome
 from pmw.store.schema import FORMAT_VERSION, statements
 from pmw.store.session_reader import SessionReader, snapshot_checksum
 from pmw.store.witness import Witness
@@ -62,6 +65,7 @@ class SessionStore(SessionReader):
         super().__init__(connect(":memory:" if path is None else str(path), name), name, FORMAT_VERSION)
         self._fence = Fence(self._connection, path, name)
         self._witness = Witness(path, name)
+        self._masks = Masks(path, name)
         self._log_tells = True  # the log may hold a secret that was wiped
 
     @classmethod
@@ -84,6 +88,7 @@ class SessionStore(SessionReader):
             claim(target, name)
         store = cls(target, name)
         store._witness.forget()
+        store._masks.forget()
         with store._guarded():
             write_ahead(store._connection)
         with store._transaction():
@@ -140,11 +145,21 @@ class SessionStore(SessionReader):
         """Become the one who writes, durably; whoever held the session before writes nothing any more."""
         with self._transaction():
             if self._version < FORMAT_VERSION:
-                migrate(self._connection, self._version)
+                migrate(self._connection, self._version, self._masks.mask)
             require_whole(self._connection, self._name)
             self._fence.take()
+            (waiting,) = self._connection.execute("SELECT count(*) FROM intents").fetchone()
+            finished = self._last_intent() - waiting
         self._version = FORMAT_VERSION
+        self._masks.wipe(finished, since=1)  # as far as a kill or a power cut left any
         self._quiet_log()
+
+    def pending(self) -> IntentRow | None:
+        """Return the intent without an outcome, or None; its seed is None where the mask of it is gone."""
+        row = super().pending()
+        if row is None or row.seed is None or self._version < FORMAT_VERSION:  # they had no masks
+            return row
+        return replace(row, seed=self._masks.unmask(row.id, row.seed))
 
     def begin(self, kind: str, proposal: str, seed: bytes) -> int:
         """Record an intent durably, before anything is drawn, and return its number.
@@ -152,7 +167,6 @@ class SessionStore(SessionReader):
         Raises:
             SessionLockedError: another process has taken over, or another intent has no outcome yet.
         """
-        self._log_tells = True
         with self._writing():
             if self._connection.execute("SELECT 1 FROM intents").fetchone() is not None:
                 raise self._fence.lost()
@@ -178,6 +192,8 @@ class SessionStore(SessionReader):
                 if wiped != 1:
                     raise self._fence.lost()
             charges = self._charges()
+        if intent is not None and not self._masks.wipe(intent):
+            self._log_tells = True
         self._quiet_log()
         if outcome.ledger and self._log_tells:
             self._witness.tell(charges)
@@ -190,7 +206,7 @@ class SessionStore(SessionReader):
             self._connection.execute("DELETE FROM secrets")
 
     def scrub(self) -> None:
-        """Write the file anew and empty its log, so that neither holds a trace of what was wiped.
+        """Write the file anew, empty its log and remove its masks, so that nothing is left of what was wiped.
 
         Deleted rows are overwritten at once; but the log keeps old pages, and a page that was split may keep
         an old copy of a row.
@@ -202,8 +218,9 @@ class SessionStore(SessionReader):
         try:
             execute("PRAGMA temp_store = MEMORY")  # no copy of the session in another folder
             execute("VACUUM")
+            self._masks.forget()
             done = empty_log(self._connection, _PATIENCE)
-        except sqlite3.Error:
+        except (sqlite3.Error, StoreError):
             done = False
         if not done:
             raise StoreError(
@@ -291,8 +308,13 @@ class SessionStore(SessionReader):
         return str(number)
 
     def _insert_intent(self, kind: str, proposal: str, seed: bytes) -> int:
-        cursor = self._connection.execute(insertion("intents"), sealed("intents", (kind, proposal, seed)))
-        return int(cursor.lastrowid or 0)
+        number = self._last_intent() + 1  # never given again
+        row = sealed("intents", (kind, proposal, self._masks.mask(number, seed)))
+        return int(self._connection.execute(insertion("intents"), row).lastrowid or 0)
+
+    def _last_intent(self) -> int:
+        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'intents'").fetchone()
+        return 0 if row is None else int(row[0])
 
     def _transaction(self) -> Transaction:
         return Transaction(self._connection, self._name)

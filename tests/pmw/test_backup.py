@@ -67,6 +67,7 @@ def test_a_batch_that_waits_is_charged_in_the_copy_and_its_bytes_stay_behind(
         with closing(SessionStore.open(study)) as store:
             pending = store.pending()
         assert pending is not None
+        assert pending.seed is not None
         pmw.backup_session(study, tmp_path / "copy.pmw")
         session.ask(WRONG)
         assert session.state.ledger.spent <= read_ledger(tmp_path / "copy.pmw").spent

@@ -200,6 +200,7 @@ def outcome_of(study: Path, intent: IntentRow, frame: pd.DataFrame) -> int | NDA
     store.close()
     assert state.plan is not None
     coarsening = state.coarsening
+    assert intent.seed is not None
     proposal = read_proposal(coarsening, json.loads(intent.proposal))
     source = MemorySource.from_frame(frame, state.domain)
     coarse = source.coarsened(coarsening.coarse, coarsening.groups)
@@ -297,6 +298,7 @@ def test_an_opening_that_was_killed_is_finished_with_its_own_noise(
     store = SessionStore.open(path)
     total = store.measurements()[0]
     store.close()
+    assert recorded.seed is not None
     drawn = read_noise(json.loads(total.noise)).sample(BitSource(recorded.seed))  # the total is drawn first
     assert int(np.frombuffer(total.units, dtype="<i8")[0]) == len(frame) * 2**20 + drawn
     assert estimate != len(frame)

@@ -228,7 +228,7 @@ def test_killed_at_any_instant_no_more_is_released_than_was_charged(
         charged = loans(lender)
         assert began <= len(charged) <= attempt + 1
         assert pmw.verify_session(lender).holds
-        for end in ("", "-wal", "-shm", "-lock"):
+        for end in ("", "-wal", "-shm", "-lock", "-masks"):
             (tmp_path / f"b.pmw{end}").unlink(missing_ok=True)
         if len(charged) <= attempt:
             break

@@ -79,6 +79,7 @@ def interrupt(path: Path) -> bytes:
     pending = store.pending()
     store.close()
     assert pending is not None
+    assert pending.seed is not None
     return pending.seed
 
 

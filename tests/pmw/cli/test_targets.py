@@ -19,14 +19,14 @@ WRITERS = [
 
 
 @pytest.mark.parametrize(("what", "command"), WRITERS)
-@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-lock"])
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-lock", "-charges", "-masks"])
 def test_no_file_of_a_session_is_overwritten_even_by_force(
     study: Path, run: Run, what: str, command: tuple[str, ...], end: str
 ) -> None:
     with pmw.resume_session(study) as session:
         session.ask("sex = 'Male'")
         files = {path: path.read_bytes() for path in study.parent.glob("study.pmw*")}
-        assert len(files) == 4
+        assert len(files) == 5
         (study.parent / "link.png").symlink_to(study.name + end)
         for target in (f"study.pmw{end}", f"../{study.parent.name}/study.pmw{end}", "link.png"):
             result = run(*command, target)

@@ -71,6 +71,21 @@ def test_an_older_file_goes_on_with_its_answers_and_its_charges(old: Path, peopl
     assert read_session(old)[1].queries_answered == 12
 
 
+def test_the_bytes_of_a_batch_that_waits_are_masked_and_stay_the_same(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute("INSERT INTO intents VALUES (4, 'tests', '{}', ?)", (b"t" * 32,))
+        connection.commit()
+    with closing(SessionStore.open(old)) as store:
+        before = store.pending()
+        assert before is not None
+        assert before.seed == b"t" * 32
+        store.take_over()
+        assert store.pending() == before
+        assert store._connection.execute("SELECT seed FROM intents").fetchone() != (b"t" * 32,)
+        for file in old.parent.iterdir():
+            assert b"t" * 32 not in file.read_bytes(), file.name
+
+
 def test_the_number_of_a_batch_is_never_given_again_after_a_migration(old: Path) -> None:
     with closing(SessionStore.open(old)) as store:
         assert max(store.ledger_intents()) == 3

@@ -1,0 +1,140 @@
+"""Masks: a batch's bytes can be read while its mask is there, and never again when it was wiped."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pmw
+from pmw.store import Outcome, SessionStore
+from pmw.store.masks import Masks
+from queries import Domain
+
+SEED = bytes(range(32))
+OPTIONS = pmw.Options(test=pmw.TestKind.QUERY, threshold=1000.0)
+
+
+def test_bytes_are_masked_read_back_and_gone_when_their_mask_is_wiped(tmp_path: Path) -> None:
+    masks = Masks(tmp_path / "s.pmw", "s.pmw")
+    masked = masks.mask(7, SEED)
+    assert masked != SEED
+    assert Masks(tmp_path / "s.pmw", "s.pmw").unmask(7, masked) == SEED
+    assert masks.unmask(8, masked) not in (None, SEED)
+    assert masks.wipe(7)
+    assert masks.unmask(7, masked) is None
+    assert stat.S_IMODE((tmp_path / "s.pmw-masks").stat().st_mode) == 0o600
+
+
+@given(st.lists(st.integers(1, 900), min_size=1, max_size=8, unique=True))
+def test_batches_of_any_number_have_masks_of_their_own(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[int]
+) -> None:
+    masks = Masks(tmp_path_factory.mktemp("masks") / "s.pmw", "s.pmw")
+    kept = []
+    for number in numbers:
+        masked = masks.mask(number, SEED)
+        assert masks.unmask(number, masked) == SEED
+        assert masks.wipe(number)
+        kept.append((number, masked))
+        assert masks._read(number) is None
+    for number, masked in kept:
+        assert masks.unmask(number, masked) != SEED
+    assert len({masked for _, masked in kept}) == len(kept)
+
+
+def test_wiping_late_leaves_masks_that_were_made_meanwhile(tmp_path: Path) -> None:
+    masks = Masks(tmp_path / "s.pmw", "s.pmw")
+    masks.mask(5, SEED)
+    masks.forget()
+    masked = masks.mask(105, SEED)  # of the same place in the file
+    assert masks.wipe(5)
+    assert masks.unmask(105, masked) == SEED
+
+
+def test_masks_of_all_finished_batches_are_wiped_together(tmp_path: Path) -> None:
+    masks = Masks(tmp_path / "s.pmw", "s.pmw")
+    masked = {number: masks.mask(number, SEED) for number in range(1, 6)}
+    assert masks.wipe(4, since=1)
+    assert [number for number in masked if masks.unmask(number, masked[number]) == SEED] == [5]
+
+
+def test_a_batch_is_not_begun_where_masks_cannot_be_made(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    with closing(SessionStore.create(path, "opening", "{}", SEED, Outcome())) as store:
+        store.finish(1, Outcome())
+        (tmp_path / "s.pmw-masks").unlink()
+        (tmp_path / "s.pmw-masks.part").mkdir()
+        with pytest.raises(pmw.StoreError, match="nothing was drawn"):
+            store.begin("tests", "{}", SEED)
+        assert store.pending() is None
+        (tmp_path / "s.pmw-masks.part").rmdir()
+        assert store.begin("tests", "{}", SEED) == 2
+
+
+def test_where_a_mask_cannot_be_wiped_the_log_is_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.pmw"
+    with closing(SessionStore.create(path, "opening", "{}", SEED, Outcome())) as store:
+        store.finish(1, Outcome())
+        store.finish(store.begin("tests", "{}", SEED), Outcome())
+        assert (tmp_path / "s.pmw-wal").stat().st_size  # wiping took no more than the commit
+        monkeypatch.setattr(Masks, "wipe", lambda *_: False)
+        store.finish(store.begin("tests", "{}", SEED), Outcome())
+        assert not (tmp_path / "s.pmw-wal").stat().st_size
+
+
+def interrupted(frame: pd.DataFrame, domain: Domain, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave a session whose batch was recorded and has no outcome."""
+
+    def full(*_: object) -> None:
+        raise pmw.StoreError("full")
+
+    with (
+        pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS) as session,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(SessionStore, "finish", full)
+        with pytest.raises(pmw.StoreError):
+            session.ask("age >= 40 AND sex = 'Male'")
+
+
+@pytest.mark.parametrize("damage", [None, b"", bytes(4800), os.urandom(4800)])
+def test_a_batch_whose_mask_is_gone_is_never_drawn_anew_but_charged_at_closing(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes | None
+) -> None:
+    path, masks = tmp_path / "s.pmw", tmp_path / "s.pmw-masks"
+    interrupted(frame, domain, path, monkeypatch)
+    whole = masks.read_bytes()
+    if damage is None:
+        masks.unlink()
+    else:
+        masks.write_bytes(damage)
+    with pytest.raises(pmw.SessionCorruptError, match="file of masks beside the session"):
+        pmw.resume_session(path, frame)
+    masks.write_bytes(whole)
+    with pmw.resume_session(path, frame) as session:
+        assert session.verify().holds
+        spent = session.ledger().spent
+    interrupted(frame, domain, tmp_path / "t.pmw", monkeypatch)
+    (tmp_path / "t.pmw-masks").unlink()
+    pmw.seal_session(tmp_path / "t.pmw")
+    closed = pmw.books.read_ledger(tmp_path / "t.pmw")
+    assert closed.lines[-1].event == "abandoned batch"
+    assert closed.spent > spent
+
+
+def test_a_closed_session_keeps_no_masks(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path).close()
+    assert (tmp_path / "s.pmw-masks").exists()
+    (tmp_path / "s.pmw-masks.part").write_bytes(b"as a kill left it")
+    pmw.seal_session(path)
+    assert not list(tmp_path.glob("s.pmw-masks*"))
