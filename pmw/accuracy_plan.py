@@ -12,10 +12,21 @@ from pmw.session_plan import SessionPlan, plan_session
 from queries.domain import Domain
 
 __all__ = [
+    "check_accuracy",
     "plan_accuracy",
 ]
 
 _SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-4, 1e3
+
+
+def check_accuracy(accuracy: float) -> None:
+    """Refuse an accuracy that is no fraction.
+
+    Raises:
+        BudgetError: it is none.
+    """
+    if not 0 < accuracy < 1:
+        raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
 
 
 def plan_accuracy(
@@ -38,8 +49,7 @@ def plan_accuracy(
     Raises:
         BudgetError: a parameter is out of range, or the domain is too large for the model.
     """
-    if not 0 < accuracy < 1:
-        raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
+    check_accuracy(accuracy)
 
     def planned(epsilon: float) -> SessionPlan | None:
         plan = plan_session(domain, records=records, epsilon=epsilon, delta=delta, options=options)

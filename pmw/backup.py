@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pmw.engine import abandon
-from pmw.errors import SessionError, SessionExistsError, StoreError
+from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, StoreError
 from pmw.journal import load_state, load_status
 from pmw.status import Status
 from pmw.store import SessionStore
@@ -84,7 +84,13 @@ def _require_free(target: Path, source: Path, force: bool) -> None:
 def _require_earlier(target: Path, source: Path, force: bool) -> None:
     if not force:
         raise SessionExistsError(f"{target} exists; choose another name, or replace a backup by force")
-    with closing(SessionStore.open(target)) as found:
+    try:
+        found = SessionStore.open(target)
+    except SessionCorruptError:  # of whatever kind it is, it is kept
+        raise SessionExistsError(
+            f"{target} is not a backup of this session, or a damaged one, refused; choose another name"
+        ) from None
+    with closing(found):
         if found.meta("closed") is None:
             raise SessionExistsError(
                 f"{target} holds a session that is not closed, and no backup; choose another name"

@@ -58,6 +58,7 @@ from queries.domain import Domain
 from queries.linear import UNITS
 
 __all__ = [
+    "check_records",
     "plan_session",
     "SessionPlan",
 ]
@@ -187,6 +188,16 @@ class SessionPlan:
         return {key: _six_digits(value) for key, value in form.items()}
 
 
+def check_records(records: int) -> None:
+    """Refuse a number of records that no table has.
+
+    Raises:
+        BudgetError: it is out of range.
+    """
+    if isinstance(records, bool) or not isinstance(records, int) or not 1 <= records <= _MOST_RECORDS:
+        raise BudgetError(f"expected records from 1 to {_MOST_RECORDS:,}, got records={records!r}")
+
+
 def plan_session(
     domain: Domain,
     *,
@@ -207,8 +218,7 @@ def plan_session(
     Raises:
         BudgetError: a parameter is out of range, or the domain is too large for the model.
     """
-    if isinstance(records, bool) or not isinstance(records, int) or not 1 <= records <= _MOST_RECORDS:
-        raise BudgetError(f"expected records from 1 to {_MOST_RECORDS:,}, got records={records!r}")
+    check_records(records)
     contract = Contract(domain, Budget.of(epsilon, delta), options or Options())
     check_model_size(domain, contract.options)
     check_neighbors(domain, contract.options)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pmw.cli.usage import wrong_values
+
 if TYPE_CHECKING:
     from pmw.audit.report import AuditOptions
 
@@ -82,10 +84,14 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
     from pmw.cli.texts import json_line, say
 
     if plot is not None:
-        from pmw.plots import check_target
+        from pmw.plots import check_kind, check_target
 
+        with wrong_values():
+            check_kind(plot)
         check_target(plot, force=force)
-    entries, options = chosen(mechanisms), _options(given)
+    with wrong_values():
+        entries = chosen(mechanisms)
+    options = _options(given)
     progress = Progress("mechanisms audited")
 
     def tell(finding: Finding) -> None:

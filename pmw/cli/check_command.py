@@ -50,8 +50,8 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     from pmw.data.inspection import WARNING, inspect_file
     from queries.schema import load_schema
 
-    domain = load_schema(schema)
     file = TableFile(data, dialect_of(given))
+    domain = load_schema(schema)
     click.echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_file(file, domain)
     say(json_line(facts.to_dict()) if as_json else "\n".join(_lines(data, facts)))

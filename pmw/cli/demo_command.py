@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from pmw.cli.usage import read_budget
+
 __all__ = [
     "command",
 ]
@@ -41,7 +43,7 @@ Examples:
 )
 @click.option(
     "--query-seed",
-    type=int,
+    type=click.IntRange(min=0),
     default=1,
     show_default=True,
     metavar="S",
@@ -60,6 +62,7 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     """
     if (data is None) != (schema is None):
         raise click.UsageError("give --data and --schema together")
+    read_budget(given)
     import time
 
     from pmw.cli.demo_texts import demo_form, demo_text

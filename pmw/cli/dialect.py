@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pmw.cli.usage import wrong_values
+
 if TYPE_CHECKING:
     from pmw.data import CsvDialect
 
@@ -38,8 +40,9 @@ def dialect_of(given: dict[str, Any]) -> CsvDialect:
     """Return the dialect that the options name.
 
     Raises:
-        DataError: the dialect cannot be.
+        UsageError: the dialect cannot be.
     """
     from pmw.data import CsvDialect
 
-    return CsvDialect(given["delimiter"], given["quote"], tuple(given["missing_text"]), given["trim"])
+    with wrong_values():
+        return CsvDialect(given["delimiter"], given["quote"], tuple(given["missing_text"]), given["trim"])

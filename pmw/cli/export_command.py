@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from pmw.cli.usage import wrong_values
+
 __all__ = [
     "command",
 ]
@@ -72,7 +74,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     if (rows, method, seed) != (None, None, None):
         if file_format == "measurements":
             raise click.UsageError("--format measurements has no rows: leave out --rows, --method and --seed")
-        plan = RowPlan(rows, method == "independent", seed)
+        with wrong_values():
+            plan = RowPlan(rows, method == "independent", seed)
     for target in (output, output.parent / (output.name + ".manifest.json")):
         refuse_session_files(target, session, "the export")
     state, _ = read_session(session)

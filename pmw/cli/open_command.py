@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +13,12 @@ import click
 
 from pmw.cli.dialect import dialect_of, dialect_options
 from pmw.cli.session_options import read_options, session_options
+from pmw.cli.usage import read_budget
 from pmw.cli.waiting import lender_wait_option, patiently
 
 if TYPE_CHECKING:
     from pmw.session import Session
+    from pmw.state import PublicState
 
 __all__ = [
     "command",
@@ -67,13 +70,15 @@ def command(
     from pmw.session import open_session
     from queries.schema import load_schema
 
-    domain, options = load_schema(schema), read_options(given)
+    read_budget(given)
+    options, dialect = read_options(given), dialect_of(given)
+    domain = load_schema(schema)
     if budget_from is not None:
         options = replace(options, budget_from=str(budget_from))
 
     def begin() -> Session:
         return open_session(
-            TableFile(data, dialect_of(given)),
+            TableFile(data, dialect),
             domain,
             epsilon=given["epsilon"],
             delta=given["delta"],
@@ -82,7 +87,27 @@ def command(
         )
 
     with begin() if budget_from is None else _in_turn(begin, budget_from, wait) as opened:
+        note = _sech2_note(opened.state) if given["sparse_vector"] == "sech2" else None
+        if note is not None:
+            click.echo(note, err=True)
         say(status_json(opened.status()) if as_json else opening_text(opened.state, session))
+
+
+def _sech2_note(state: PublicState) -> str | None:
+    """Return by how much tests would be narrower with exponential noise; None where they would not."""
+    from pmw.sparse_vector_forecasts import forecast_sparse_vectors
+
+    if state.contract.budget.delta > 0 or state.plan is None:
+        return None
+    total = state.total.value
+    found = forecast_sparse_vectors(state.contract, state.coarsening.coarse, state.ledger, total)
+    bands = {one.name: one.half_band for one in found if one.name in ("exponential", "sech2")}
+    if bands.get("exponential", math.inf) >= bands["sech2"]:
+        return None
+    return (
+        f"Note: without a delta, exponential noise is narrower: its tests err within "
+        f"{bands['exponential']:,.0f} records of the threshold, those of sech2 within {bands['sech2']:,.0f}."
+    )
 
 
 def _in_turn(begin: Callable[[], Session], lender: Path, wait: float) -> Session:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pmw.cli.session_options import read_options, session_options
+from pmw.cli.usage import read_budget, wrong_values
 
 __all__ = [
     "command",
@@ -60,13 +61,19 @@ def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
         raise click.UsageError("give --epsilon or --accuracy, one of the two")
     if given["beta"] is not None:
         _take_beta(given)
-    from pmw.accuracy_plan import plan_accuracy
+    from pmw.accuracy_plan import check_accuracy, plan_accuracy
     from pmw.cli.plan_texts import plan_text
     from pmw.cli.texts import json_line, say
-    from pmw.session_plan import plan_session
+    from pmw.session_plan import check_records, plan_session
     from queries.schema import load_schema
 
-    domain, options = load_schema(schema), read_options(given)
+    options = read_options(given)
+    with wrong_values():
+        check_records(records)
+        if given["accuracy"] is not None:
+            check_accuracy(given["accuracy"])
+    read_budget(given if given["accuracy"] is None else {**given, "epsilon": "1"})
+    domain = load_schema(schema)
     if given["accuracy"] is None:
         plan = plan_session(
             domain, records=records, epsilon=given["epsilon"], delta=given["delta"], options=options

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pmw.cli.usage import wrong_values
+
 if TYPE_CHECKING:
     from pmw.policy import Options
 
@@ -149,32 +151,35 @@ def read_options(given: dict[str, Any]) -> Options:
     """Return the choices that a command was given.
 
     Raises:
-        UsageError: an option belongs to another kind of test than the one chosen.
-        BudgetError: a choice is out of range or contradicts another.
+        UsageError: an option belongs to another kind of test than the one chosen, is out of range or
+            contradicts another.
     """
     _refuse_misplaced(given)
     from pmw.policy import ModelKind, Opening, Options, TestKind, UpdateRule
     from pmw.privacy import Composition, NeighboringRelation
     from pmw.sparse_vector import Sides, SparseVectorKind
 
-    return Options(
-        neighboring_relation=NeighboringRelation(given["neighbors"].replace("-", "_")),
-        records_per_person=given["records_per_person"],
-        update=UpdateRule(given["update"]),
-        opening=Opening(given["opening"]),
-        update_limit=given["update_limit"],
-        threshold=given["threshold"],
-        learning_rate=given["learning_rate"],
-        sparse_vector=None if given["sparse_vector"] is None else SparseVectorKind(given["sparse_vector"]),
-        sides=None if given["sides"] is None else Sides(given["sides"]),
-        composition=None if given["composition"] is None else Composition(given["composition"]),
-        expected_queries=given["queries"],
-        confidence=given["confidence"],
-        test=TestKind(given["test"]),
-        model=ModelKind(given["model"]),
-        max_cells=given["max_cells"],
-        simultaneous=given["simultaneous"],
-    )
+    with wrong_values():
+        return Options(
+            neighboring_relation=NeighboringRelation(given["neighbors"].replace("-", "_")),
+            records_per_person=given["records_per_person"],
+            update=UpdateRule(given["update"]),
+            opening=Opening(given["opening"]),
+            update_limit=given["update_limit"],
+            threshold=given["threshold"],
+            learning_rate=given["learning_rate"],
+            sparse_vector=None
+            if given["sparse_vector"] is None
+            else SparseVectorKind(given["sparse_vector"]),
+            sides=None if given["sides"] is None else Sides(given["sides"]),
+            composition=None if given["composition"] is None else Composition(given["composition"]),
+            expected_queries=given["queries"],
+            confidence=given["confidence"],
+            test=TestKind(given["test"]),
+            model=ModelKind(given["model"]),
+            max_cells=given["max_cells"],
+            simultaneous=given["simultaneous"],
+        )
 
 
 def _refuse_misplaced(given: dict[str, Any]) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from pmw.cli.usage import wrong_values
+
 __all__ = [
     "command",
 ]
@@ -57,7 +59,9 @@ def command(session: Path, plot: Path | None, force: bool, as_json: bool) -> Non
 def _check(plot: Path, session: Path, force: bool) -> None:
     """Refuse a picture that cannot or must not be written, before the session is read."""
     from pmw.cli.targets import refuse_session_files
-    from pmw.plots import check_target
+    from pmw.plots import check_kind, check_target
 
     refuse_session_files(plot, session, "the picture")
+    with wrong_values():
+        check_kind(plot)
     check_target(plot, force=force)

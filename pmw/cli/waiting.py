@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import click
 
+from pmw.cli.usage import finite
+
 __all__ = [
     "lender_wait_option",
     "patiently",
@@ -22,6 +24,7 @@ wait_option = click.option(
     default=30,
     show_default=True,
     metavar="SECONDS",
+    callback=finite,
     help="How long another process that is using the session is waited for; 0 refuses at once.",
 )
 
@@ -32,6 +35,7 @@ lender_wait_option = click.option(
     default=30,
     show_default=True,
     metavar="SECONDS",
+    callback=finite,
     help="How long another process that is using OTHER is waited for; 0 refuses at once.",
 )
 

@@ -4,6 +4,7 @@ from pmw.plots.canvas import (
     INK,
     MEASURED,
     MODEL,
+    check_kind,
     check_target,
     new_figure,
     tidy,
@@ -20,6 +21,7 @@ from pmw.plots.figure import status_figure
 
 __all__ = [
     "bought_deviations",
+    "check_kind",
     "check_target",
     "compare_marginals",
     "farthest",

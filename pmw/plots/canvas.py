@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "check_kind",
     "check_target",
     "INK",
     "MEASURED",
@@ -56,14 +57,23 @@ def tidy(axes: Any) -> None:
     axes.yaxis.label.set_color(INK)
 
 
+def check_kind(path: Path) -> None:
+    """Refuse a file whose suffix names no kind of picture.
+
+    Raises:
+        ReleaseError: it names none.
+    """
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ReleaseError(f"expected a picture file ending in .png, .pdf or .svg, got {path.name!r}")
+
+
 def check_target(path: Path, *, force: bool) -> None:
     """Refuse a file that a picture cannot be written to, before anything is drawn.
 
     Raises:
         ReleaseError: the suffix names no kind of picture, or the file exists and ``force`` is not given.
     """
-    if path.suffix.lower() not in _SUFFIXES:
-        raise ReleaseError(f"expected a picture file ending in .png, .pdf or .svg, got {path.name!r}")
+    check_kind(path)
     if path.exists() and not force:
         raise ReleaseError(f"{path} exists; choose another name, or overwrite it with --force")
 

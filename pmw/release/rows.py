@@ -27,7 +27,7 @@ class RowPlan:
     """How synthetic rows are drawn. Nothing private is drawn here: the model is public.
 
     Args:
-        rows: number of rows; None for the session's total, rounded.
+        rows: number of rows, at least 1; None for the session's total, rounded.
         independent: independent draws instead of systematic rounding.
         seed: repeats a drawing; None draws anew.
 
@@ -40,8 +40,8 @@ class RowPlan:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if self.rows is not None and not 0 <= self.rows <= _MOST_ROWS:
-            raise ReleaseError(f"expected rows from 0 to {_MOST_ROWS:,}, got rows={self.rows}")
+        if self.rows is not None and not 1 <= self.rows <= _MOST_ROWS:
+            raise ReleaseError(f"expected rows from 1 to {_MOST_ROWS:,}, got rows={self.rows}")
         if self.seed is not None and self.seed < 0:
             raise ReleaseError(f"expected a seed of at least 0, got seed={self.seed}")
 

@@ -110,7 +110,7 @@ def test_nothing_is_replaced_unless_asked_and_an_open_session_never(
     with pytest.raises(pmw.SessionExistsError, match="holds another session, or a newer state"):
         pmw.backup_session(study, other, force=True)
     (tmp_path / "thesis").write_text("mine")
-    with pytest.raises(pmw.SessionCorruptError):
+    with pytest.raises(pmw.SessionExistsError, match="not a backup of this session"):
         pmw.backup_session(study, tmp_path / "thesis", force=True)
     assert (other.read_bytes(), (tmp_path / "thesis").read_text()) == (before, "mine")
 

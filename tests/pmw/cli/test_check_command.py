@@ -126,7 +126,7 @@ def test_names_and_values_cannot_move_the_cursor(table: Path, run: Run) -> None:
     [
         (("--data", "absent.csv"), 1, "Error: expected a readable file, got absent.csv: no such file\n"),
         (("--schema", "absent.toml"), 1, "Error: expected a readable schema file, got absent.toml"),
-        (("--quote", "''"), 1, "Error: expected one ASCII character for quote, got \"''\"\n"),
+        (("--quote", "''"), 2, "Error: expected one ASCII character for quote, got \"''\"\n"),
     ],
 )
 def test_what_cannot_be_checked_is_told(

@@ -137,7 +137,7 @@ def test_a_plan_takes_every_choice_that_opening_takes() -> None:
 
     opened, planned = options(open_command), options(plan_command)
     own = {"schema", "records", "accuracy", "beta", "as_json"}
-    dialect = {"session", "data", "delimiter", "quote", "missing_text", "trim", "budget_from"}
+    dialect = {"session", "data", "delimiter", "quote", "missing_text", "trim", "budget_from", "wait"}
     assert planned.keys() - own == opened.keys() - dialect - {"schema", "as_json"}
     for name in planned.keys() - own - {"epsilon"}:
         assert planned[name] == opened[name], name
@@ -193,14 +193,14 @@ def test_a_schema_with_spaces_in_its_name_is_quoted_in_the_next_command(people: 
 
 
 REFUSED = [
-    (("--epsilon", "0"), 1, "expected epsilon > 0, got epsilon=0"),
-    (("--epsilon", "-1"), 1, "expected epsilon > 0, got epsilon=-1"),
-    (("--epsilon", "much"), 1, "expected a finite number for epsilon, got 'much'"),
-    (("--epsilon", "1", "--delta", "1"), 1, "expected 0 <= delta < 1, got delta=1"),
-    (("--epsilon", "1", "--records", "0"), 1, "expected records from 1 to 1,000,000,000,000, got records=0"),
+    (("--epsilon", "0"), 2, "expected epsilon > 0, got epsilon=0"),
+    (("--epsilon", "-1"), 2, "expected epsilon > 0, got epsilon=-1"),
+    (("--epsilon", "much"), 2, "expected a finite number for epsilon, got 'much'"),
+    (("--epsilon", "1", "--delta", "1"), 2, "expected 0 <= delta < 1, got delta=1"),
+    (("--epsilon", "1", "--records", "0"), 2, "expected records from 1 to 1,000,000,000,000, got records=0"),
     (
         ("--epsilon", "1", "--records", "-3"),
-        1,
+        2,
         "expected records from 1 to 1,000,000,000,000, got records=-3",
     ),
     (
@@ -208,12 +208,12 @@ REFUSED = [
         2,
         "Invalid value for '--records': 'many' is not a valid integer.",
     ),
-    (("--epsilon", "1", "--queries", "0"), 1, "expected expected_queries from 1 to 1,000,000,000,000, got 0"),
+    (("--epsilon", "1", "--queries", "0"), 2, "expected expected_queries from 1 to 1,000,000,000,000, got 0"),
     (("--epsilon", "1e-12"), 1, "the budget is too small to measure anything; choose a larger epsilon"),
-    (("--epsilon", "1", "--composition", "zcdp"), 1, "expected delta > 0 for zCDP, got delta=0"),
+    (("--epsilon", "1", "--composition", "zcdp"), 2, "expected delta > 0 for zCDP, got delta=0"),
     ((), 2, "give --epsilon or --accuracy, one of the two"),
     (("--epsilon", "1", "--accuracy", "0.1"), 2, "give --epsilon or --accuracy, one of the two"),
-    (("--accuracy", "1.5"), 1, "expected an accuracy strictly between 0 and 1, got accuracy=1.5"),
+    (("--accuracy", "1.5"), 2, "expected an accuracy strictly between 0 and 1, got accuracy=1.5"),
     (("--epsilon", "1", "--beta", "0.1"), 2, "--beta goes with --accuracy; use --confidence otherwise"),
     (("--accuracy", "0.1", "--beta", "2"), 2, "expected a beta strictly between 0 and 1, got 2.0"),
     (

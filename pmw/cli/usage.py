@@ -1,0 +1,57 @@
+"""Usage: errors of what was typed, which have an exit code of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+__all__ = [
+    "finite",
+    "read_budget",
+    "wrong_values",
+]
+
+
+@contextlib.contextmanager
+def wrong_values() -> Iterator[None]:
+    """Tell what the package refuses inside as wrong usage: values of options that cannot be.
+
+    What was typed is looked at here alone, before any file is: what turns out to be wrong with a table, a
+    schema, a session or what is left of its budget is no wrong usage.
+    """
+    from pmw.errors import BudgetError, DataError, ReleaseError
+
+    try:
+        yield
+    except (BudgetError, DataError, ReleaseError) as error:
+        raise click.UsageError(str(error)) from None
+
+
+def read_budget(given: dict[str, Any]) -> None:
+    """Refuse an epsilon or a delta that is no budget.
+
+    Raises:
+        UsageError: it is none, or charges cannot be added up so with it.
+    """
+    from pmw.accounting import open_filter
+    from pmw.privacy import Budget, Composition
+
+    with wrong_values():
+        budget = Budget.of(given["epsilon"], given["delta"])
+        if given.get("composition") is not None:
+            open_filter(budget, Composition(given["composition"]))
+
+
+def finite(_: click.Context, parameter: click.Parameter, value: float) -> float:
+    """Return a number that an option was given, unless it is infinite or none; for click's callbacks.
+
+    Raises:
+        BadParameter: it is.
+    """
+    if not math.isfinite(value):
+        raise click.BadParameter(f"expected a finite number, got {value}", param=parameter)
+    return value
