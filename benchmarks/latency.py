@@ -1,6 +1,6 @@
 """Latency benchmark: what a durable answer costs, beside what the machine's own synchronisation costs.
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.latency [--folder DIR]
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.latency [--folder DIR] [--sync-delay MS]
 
 prints JSON lines, each with the folder's own time for one synchronised write of a page:
 
@@ -12,6 +12,8 @@ prints JSON lines, each with the folder's own time for one synchronised write of
 * ``repeated``: questions that have a stored answer.
 * ``stream``: ``pmw ask --stream`` with new questions that need no noise: answers per second, each durable,
   from the first line to the last.
+
+With ``--sync-delay`` only ``noise``, on a disk whose synchronised writes take so much longer (by ``strace``).
 """
 
 from __future__ import annotations
@@ -53,12 +55,15 @@ def main() -> None:
     """Run all measurements."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--folder", type=Path, help="where session files are made; temporary if left out")
+    parser.add_argument("--sync-delay", type=float, metavar="MS", help="what a synchronised write takes more")
     parser.add_argument("--only-noise", action="store_true", help=argparse.SUPPRESS)  # what is traced
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
+        if given.sync_delay is not None:
+            sys.exit(_delayed(folder, given.sync_delay))
         if given.only_noise:
-            _noise(folder)
+            print(json.dumps(_noise(folder)[0]), flush=True)
             return
         for result in (_noise(folder), _certified(folder), _stream(folder)):
             for line in result:
@@ -78,6 +83,18 @@ def _noise(folder: Path) -> list[dict[str, object]]:
     commits = statements.count("COMMIT") / len(times)
     line = {"what": "noise", "commits": commits, "syncs": _syncs(folder), **_figures(times, page)}
     return [line]
+
+
+def _delayed(folder: Path, milliseconds: float) -> int:
+    """Run the questions that draw noise where each synchronised write takes longer; return the exit code."""
+    tracer = shutil.which("strace")
+    if tracer is None:
+        print("strace is not installed", file=sys.stderr)
+        return 1
+    rule = f"inject=fsync,fdatasync:delay_exit={round(1000 * milliseconds)}"
+    traced = [tracer, "-f", "--seccomp-bpf", "-o", os.devnull, "-e", "trace=fsync,fdatasync", "-e", rule]
+    command = [sys.executable, "-m", "benchmarks.latency", "--only-noise", "--folder", str(folder)]
+    return subprocess.run([*traced, *command], check=False).returncode  # noqa: S603
 
 
 def _certified(folder: Path) -> list[dict[str, object]]:
