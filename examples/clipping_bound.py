@@ -17,7 +17,7 @@ from pmw.plots import new_figure, tidy, write_figure
 from pmw.randomness import BitSource, fresh_seed
 from pmw.sparse_vector import AboveThreshold
 
-RUNS, EPSILON = 20, 0.1
+RUNS, EPSILON, SHORT, LONG = 20, 0.1, range(1, 150, 5), range(1, 150_000, 5)
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--csv", type=Path, help="a table of your own")
 parser.add_argument("--column", default="work", help="its column of whole numbers")
@@ -36,7 +36,6 @@ algorithm = AboveThreshold.textbook(epsilon=EPSILON)
 print(f"{len(values):,} values of {options.column}, the largest {values.max():,}; {RUNS} runs each")
 print(f"{'':>24}AboveThreshold at epsilon = {EPSILON:<6} noisy sums at {EPSILON:<6} for the same")
 print("bounds          length  bound: median (range)   beyond it   median (range)    noise, epsilon")
-SHORT, LONG = range(1, 150, 5), range(1, 150_000, 5)
 LISTS = {"1, 6 .. 146": SHORT, "1, 2 .. 149": range(1, 150), "1, 6 .. 149,996": LONG}
 for name, bounds in (LISTS | {"1, 2, 4 .. 2^20": [2**power for power in range(21)]}).items():
     chosen = [clipping_bound(values, bounds, algorithm, bits=bits) or bounds[-1] for _ in range(RUNS)]
@@ -50,9 +49,11 @@ if options.plot:
     options.plot.mkdir(parents=True, exist_ok=True)
     bounds = SHORT if values.max() < 150 else LONG
     chosen = [clipping_bound(values, bounds, algorithm, bits=bits) or bounds[-1] for _ in range(RUNS)]
-    for name, labels in (("change", ("bound b", "S(b) - S(b + 1)")), ("chosen", ("chosen bound b", "runs"))):
+    change = {"xlabel": "bound b", "ylabel": "S(b) - S(b + 1)", "title": "What the next bound takes off"}
+    runs = {"xlabel": "chosen bound b", "ylabel": "runs", "title": f"Bounds chosen in {RUNS} runs"}
+    for name, labels in (("change", change), ("chosen", runs)):
         axes = (figure := new_figure(6, 4)).subplots()
         _ = axes.hist(chosen) if name == "chosen" else axes.plot(bounds, clipping_queries(values, bounds))
-        axes.set(xlabel=labels[0], ylabel=labels[1])
+        axes.set(**labels)
         tidy(axes)
         write_figure(figure, options.plot / f"{name}.png", force=True)

@@ -25,10 +25,11 @@ domain = queries.Domain(
 # Every table of two attributes, and nothing else: where that is all, no session is needed.
 workload = queries.all_marginals(domain, order=2)
 release = pmw.fit_workload(patients, domain, workload, epsilon=1, delta=1e-9)
-print(release)
+print(f"{len(release.measurements)} measurements. {release.ledger.sentence()}")
 answers = release.answers()
 print(f"{len(answers)} answers; the first: {answers[0].sentence()}")
 
 # Other questions are answered from the same model, without an error bar.
 print(release.answer("region = 'north' AND visits >= 2 AND member = TRUE").sentence())
-print(release.synthetic_records(30_000).groupby("region")["visits"].mean().round(2))
+for name, visits in release.synthetic_records(30_000).groupby("region")["visits"].mean().items():
+    print(f"synthetic patients of the {name}: {visits:.2f} visits on average")

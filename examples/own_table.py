@@ -43,8 +43,10 @@ with tempfile.TemporaryDirectory() as folder:
     )
     domain = queries.parse_schema(SCHEMA)
     with pmw.open_session(pmw.TableFile(rides), domain, epsilon=1, delta=1e-9) as session:
-        print(session)
+        status = session.status()
+        print(f"about {status.total:,.0f} rides; {status.budget_share:.1%} of the budget is spent")
         print(session.group_by("member", where="minutes >= 20 AND day IN ('sat', 'sun')"))
         session.export(Path(folder) / "synthetic.parquet")
         synthetic = duckdb.read_parquet(f"{folder}/synthetic.parquet")
-        print("rows and mean minutes:", synthetic.aggregate("count(*), avg(minutes)").fetchall())
+        rows, minutes = synthetic.aggregate("count(*), avg(minutes)").fetchall()[0]
+        print(f"{rows:,} synthetic rides of {minutes:.1f} minutes on average")

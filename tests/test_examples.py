@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +69,13 @@ def test_the_clipping_example_reads_a_table_and_draws_both_pictures(tmp_path: Pa
     assert lines[-1].startswith("AboveThreshold costs 0.1 on every line")
     for name in ("change.png", "chosen.png"):
         assert (tmp_path / "new" / "pictures" / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["known_workload", "own_table"])
+def test_an_example_prints_sentences_and_tables_no_reprs(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / f"{name}.py")], capture_output=True, text=True, check=True
+    )
+    for mark in ("dtype", "[(", "Session(", "OfflineRelease("):
+        assert mark not in done.stdout
+    assert re.search(r"\d\.\d{5}", done.stdout) is None
