@@ -49,7 +49,7 @@ if options.plot:
     options.plot.mkdir(parents=True, exist_ok=True)
     bounds = SHORT if values.max() < 150 else LONG
     chosen = [clipping_bound(values, bounds, algorithm, bits=bits) or bounds[-1] for _ in range(RUNS)]
-    change = {"xlabel": "bound b", "ylabel": "S(b) - S(b + 1)", "title": "What the next bound takes off"}
+    change = {"xlabel": "bound b", "ylabel": "S(b) - S(b + 1)", "title": "Clipped sum, less the next"}
     runs = {"xlabel": "chosen bound b", "ylabel": "runs", "title": f"Bounds chosen in {RUNS} runs"}
     for name, labels in (("change", change), ("chosen", runs)):
         axes = (figure := new_figure(6, 4)).subplots()
