@@ -8,7 +8,7 @@ here may still be, and is looked at by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -36,9 +36,11 @@ __all__ = [
 
 _LARGEST_TABLE = 2**18  # cells
 _MOST_NUMBERS = 2**20  # held at once: 8 MB
+_SHORTEST_RUN = 32  # answers
 
 _Numbers: TypeAlias = NDArray[np.float64]
 _Flags: TypeAlias = NDArray[np.bool_]
+_Member: TypeAlias = tuple[int, StoredAnswer, tuple[Piece, ...]]  # its place in the block, and its factors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,36 +110,59 @@ def are_expected(rows: Sequence[StoredAnswer], replay: Replay, pieces: Pieces) -
         SessionCorruptError: there is no such version.
     """
     found = [False] * len(rows)
-    state = replay.at(rows[0].version)
-    members: dict[tuple[tuple[tuple[str, ...], ...], bool], list[tuple[int, tuple[Piece, ...]]]] = {}
+    state, first = replay.at(rows[0].version), replay.answers
+    runs = _steady_runs(state, first, len(rows))
+    members: dict[tuple[tuple[tuple[str, ...], ...], bool], list[_Member]] = {}
     for place, row in enumerate(rows):
         read = pieces.of(row.query) if _is_plain(row) else None
         if read is not None:
             key = tuple([piece.scope for piece in read]), any(piece.is_cut for piece in read)
-            members.setdefault(key, []).append((place, read))
-    for (scopes, is_cut), all_chosen in members.items():
+            members.setdefault(key, []).append((place, row, read))
+    for (scopes, is_cut), chosen in members.items():
         scope = state.domain.scope([name for names in scopes for name in names])
-        held, exact = with_certificates(state, scope, replay)
-        if not _is_steady(held, replay, len(rows)):
-            continue
-        step = max(1, _MOST_NUMBERS // sum(piece.fine.size for piece in all_chosen[0][1]))
-        for start in range(0, len(all_chosen), step):
-            chosen = all_chosen[start : start + step]
-            asked = [rows[place] for place, _ in chosen]
-            group = _Group(held, scope, [read for _, read in chosen], asked, is_cut, exact)
-            for (place, _), holds in zip(chosen, _are_expected(group, replay).tolist(), strict=True):
-                found[place] = holds
+        for start, stop in runs if _may_change(state, scope, replay) else [(0, len(rows))]:
+            replay.answers = first + start
+            held, exact = with_certificates(state, scope, replay)
+            inside = [one for one in chosen if start <= one[0] < stop]
+            for part in _parts(inside):
+                group = _Group(held, scope, [one[2] for one in part], [one[1] for one in part], is_cut, exact)
+                for one, holds in zip(part, _are_expected(group, replay).tolist(), strict=True):
+                    found[one[0]] = holds
+    replay.answers = first
     return found
 
 
-def _is_steady(state: PublicState, replay: Replay, count: int) -> bool:
-    """Tell whether certificates are the same for all answers of a block: thresholds fall at first."""
-    plan, stored = state.plan, replay.records.certificates
-    if not isinstance(plan, MarginalTestPlan) or all(
-        state.certificates.get(one.scope, one) is one for one in stored
-    ):
-        return True
-    return plan.threshold(1, replay.answers) == plan.threshold(1, replay.answers + count - 1)
+def _parts(members: Sequence[_Member]) -> Iterator[Sequence[_Member]]:
+    """Yield members a few at a time, so that their weights take no more than some memory."""
+    step = max(
+        1, _MOST_NUMBERS // max(1, sum(piece.fine.size for _, _, read in members[:1] for piece in read))
+    )
+    for start in range(0, len(members), step):
+        yield members[start : start + step]
+
+
+def _may_change(state: PublicState, scope: Sequence[str], replay: Replay) -> bool:
+    """Tell whether certificates depend on how many answers stood before."""
+    held = with_certificates(state, scope, replay)[0].certificates
+    return any(held.get(one.scope, one) is not one for one in replay.records.certificates)
+
+
+def _steady_runs(state: PublicState, first: int, count: int) -> list[tuple[int, int]]:
+    """Return the longer runs of answers in which thresholds are the same; they fall at first."""
+    plan, found, start = state.plan, [], 0
+    if not isinstance(plan, MarginalTestPlan):
+        return [(0, count)]
+    while start < count:
+        level = plan.threshold(1, first + start)
+        # Thresholds never rise: the first that is lower is found by halving.
+        low, high = start + 1, count
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if plan.threshold(1, first + middle) == level else (low, middle)
+        if low - start >= _SHORTEST_RUN:
+            found.append((start, low))
+        start = low
+    return found
 
 
 def _is_plain(row: StoredAnswer) -> bool:

@@ -132,9 +132,7 @@ class _Transcript:
                 self._try("other", first + place + 1, row, self._recompute)
 
     def _goes_on(self, row: StoredAnswer) -> bool:
-        # Short blocks at first, while thresholds fall.
-        most = min(_BLOCK, max(_BLOCK // 16, sum(self._counts.values()) // 2))
-        return row.version == self._waiting[0].version and len(self._waiting) < most
+        return row.version == self._waiting[0].version and len(self._waiting) < _BLOCK
 
     def _try(self, kind: str, number: int, row: StoredAnswer, find: Callable[[StoredAnswer], None]) -> None:
         try:
