@@ -11,6 +11,7 @@ spent is at least what had been charged, and every answer that drew noise is giv
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import shutil
@@ -32,7 +33,7 @@ from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 __all__ = ["damaged", "STATES", "Study", "studies", "trial"]
 
-STATES = ("closed", "killed", "killed while read")
+STATES = ("closed", "killed", "killed while read", "compacted", "with a batch that waits")
 _ENDS = ("", "-wal", "-charges", "-masks")
 _DRIVER = ("sqlite", "database", "disk image", "malformed", "utf-8", "traceback")  # no words of ours
 _DOMAIN = Domain(
@@ -48,6 +49,7 @@ _ASKED = (
     *(f"age >= {age} AND sex = 'Male'" for age in range(25, 60, 5)),
     *(f"age < {age} AND sex = 'Female'" for age in range(25, 60, 5)),
 )  # fmt: skip
+_WAITING = "age >= 45 AND NOT member = TRUE AND sex = 'Female'"
 _LATER = ("age < 30 AND member = TRUE", "age < 35 AND member = FALSE AND sex = 'Male'")
 
 
@@ -121,10 +123,30 @@ def _study(folder: Path, state: str) -> Study:
             files = _bytes_of(path)
     spent = session.state.ledger.spent
     session.close()
-    if state == STATES[0]:
+    if state == STATES[3]:
+        pmw.compact_session(path)
+    if state == STATES[4]:
+        _leave_a_batch(path, table)
+    if state not in STATES[1:3]:
         files = _bytes_of(path)
+    if state == STATES[4]:
+        with pmw.resume_session(path, table) as session:  # what every later resumption must come to
+            answers[_WAITING] = session.ask(_WAITING)
+            spent = session.state.ledger.spent
     drawn = {where: one for where, one in answers.items() if one.source is pmw.Source.MEASURED}
     return Study(state, files, table, spent, drawn)
+
+
+def _leave_a_batch(path: Path, table: pd.DataFrame) -> None:
+    """Leave a session whose next batch was recorded, and has no outcome."""
+
+    def full(*_: object) -> None:
+        raise pmw.StoreError("full")
+
+    with pmw.resume_session(path, table) as session:
+        vars(session._open_store())["finish"] = full
+        with contextlib.suppress(pmw.StoreError):
+            session.ask(_WAITING)
 
 
 def _table() -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Other commands for fault injection: closing, exporting, copying and lending are stopped at a durable step.
+"""Other commands for fault injection: closing, exporting, copying … are stopped at a durable step.
 
 Each check yields an empty text where a promise holds, else what is wrong.
 """
@@ -193,10 +193,46 @@ def _is_born(path: Path) -> bool:
         return False
 
 
+# --- compacting ---------------------------------------------------------------------------------------------
+
+
+def _compacting(study: Study) -> tuple[str, ...]:
+    return ("compact", str(study.path))
+
+
+def _check_compacting(study: Study, before: Contents, run: Run) -> Iterator[str]:
+    yield "" if _heard(study) == before.answers else "an answer has changed"
+    again = run_forked(study, Fault(), _compacting(study))
+    yield "" if again.code == 0 else f"it cannot be compacted again: {again.errors[-300:]}"
+    with closing(SessionStore.open(study.path)) as store:
+        yield "" if store.archived_count() else "nothing was archived"
+    yield "" if _heard(study) == before.answers else "an answer has changed"
+    after = contents_of(study.path)
+    yield ", ".join(after.faults or ())
+    same = (after.ledger, after.measurements, after.pending, after.thresholds, after.share)
+    kept = (before.ledger, before.measurements, before.pending, before.thresholds, before.share)
+    yield "" if same == kept else "more than answers was touched"
+    stream = run_stream(study, Fault())
+    yield "" if stream.code == 0 and len(stream.lines) == study.asked else "the stream cannot go on"
+
+
+def _heard(study: Study) -> dict[str, tuple[object, ...]]:
+    """Return what requests that were answered get now: count, low, high, source, version, share."""
+    found: dict[str, tuple[object, ...]] = {}
+    with closing(SessionStore.open(study.path)) as store:
+        for number in range(study.asked):
+            row = store.answer_to_request(f"r{number}")
+            if row is not None:
+                low, high = row.interval or (None, None)
+                found[f"r{number}"] = (row.count, low, high, row.source, row.version, row.share)
+    return found
+
+
 COMMANDS = {
     "closing": Command(_interrupt, _closing, _check_closing),
     "closing a finished stream": Command(_finish, _closing, _check_closing),
     "exporting": Command(_finish, _exporting, _check_exporting),
     "copying": Command(_interrupt, _copying, _check_copying),
+    "compacting": Command(_finish, _compacting, _check_compacting),
     "lending": Command(lambda _: None, _lending, _check_lending),
 }

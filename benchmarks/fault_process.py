@@ -17,6 +17,7 @@ from typing import Any
 import pmw.cli.ask_command
 import pmw.cli.backup_command
 import pmw.cli.close_command
+import pmw.cli.compact_command
 import pmw.cli.export_command
 import pmw.cli.open_command
 import pmw.cli.streaming

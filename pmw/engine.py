@@ -25,7 +25,6 @@ from pmw.journal import (
     load_secret,
     load_state,
     opening_outcome,
-    query_key,
     read_answer,
     secret_facts,
 )
@@ -47,7 +46,7 @@ from pmw.randomness import BitSource, fresh_seed, repeatable_seed
 from pmw.schedule import plan_test
 from pmw.snapshots import duals_of
 from pmw.state import PublicState, SecretState
-from pmw.store import IntentRow, Outcome, SessionStore
+from pmw.store import IntentRow, Outcome, SessionStore, query_key
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 

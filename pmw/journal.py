@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,6 +67,7 @@ from pmw.store import (
     Outcome,
     SessionStore,
     StoredAnswer,
+    query_key,
 )
 from queries.linear import LinearQuery
 
@@ -85,7 +85,6 @@ __all__ = [
     "load_state",
     "load_status",
     "opening_outcome",
-    "query_key",
     "read_answer",
     "read_certificate",
     "read_entries",
@@ -211,11 +210,6 @@ def answer_row(answer: Answer, text: str, request_id: str | None) -> StoredAnswe
         version=answer.version,
         share=answer.spent.share,
     )
-
-
-def query_key(text: str) -> bytes:
-    """Return the 32 bytes under which the answers to a query's canonical text are found."""
-    return hashlib.sha256(text.encode()).digest()
 
 
 def read_answer(row: StoredAnswer, query: LinearQuery, state: PublicState) -> Answer:

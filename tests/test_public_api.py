@@ -13,7 +13,8 @@ import pmw
 import queries
 
 PMW = """
-Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check Composition CsvDialect DataError
+Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check compact_session Compaction
+Composition CsvDialect DataError
 fit_workload Ledger LedgerLine ModelKind NeighboringRelation NoiseError OfflineOptions OfflineRelease
 open_session Opening Options plan_session PMWError ReleaseError resume_session RowPlan seal_session Session
 SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan Sides Source

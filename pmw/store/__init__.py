@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pmw.store.answer_rows import query_key
 from pmw.store.connection import require_unborn
 from pmw.store.rows import CertificateRow, IntentRow, LedgerRow, MeasurementRow, Outcome, StoredAnswer
 from pmw.store.schema import FORMAT_VERSION
@@ -14,6 +15,7 @@ __all__ = [
     "LedgerRow",
     "MeasurementRow",
     "Outcome",
+    "query_key",
     "require_unborn",
     "SessionStore",
     "StoredAnswer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from pmw.store.rows import StoredAnswer
@@ -9,6 +10,7 @@ from pmw.store.rows import StoredAnswer
 __all__ = [
     "answer_of_row",
     "mark_of",
+    "query_key",
     "row_of_answer",
     "SHARES",
 ]
@@ -18,6 +20,11 @@ SHARES = (
     "WITH RECURSIVE steps(place) AS (SELECT ? UNION ALL SELECT place - ? FROM steps WHERE place > ?)"
     " SELECT sequence, share FROM steps JOIN answers ON sequence = place ORDER BY sequence"
 )
+
+
+def query_key(text: str) -> bytes:
+    """Return the 32 bytes under which the answers to a query's canonical text are found."""
+    return hashlib.sha256(text.encode()).digest()
 
 
 def mark_of(request_id: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pmw.errors import SessionCorruptError
-from pmw.store.schema import COLUMNS, COUNTED, FORMAT_VERSION, statements
+from pmw.store.schema import COLUMNS, COUNTED, FORMAT_VERSION, TRANSCRIPT, statements
 
 __all__ = [
     "add_counts",
@@ -118,6 +118,8 @@ def require_count(connection: sqlite3.Connection, table: str, found: int, name: 
 def _require_counts(connection: sqlite3.Connection, name: str) -> None:
     """Compare the counted tables with their numbers of rows, and look up every answer marked measured.
 
+    Answers lie in their table or in the archive; the newest one is never archived.
+
     Raises:
         SessionCorruptError: rows are gone, or an index does not lead to them.
     """
@@ -125,12 +127,17 @@ def _require_counts(connection: sqlite3.Connection, name: str) -> None:
     for table in COUNTED:
         places = "count(*), coalesce(min(sequence), 1), coalesce(max(sequence), 0)"
         found, first, last = connection.execute(f"SELECT {places} FROM {table} NOT INDEXED").fetchone()
-        if not (found == last == counts.get(table) and first == 1):
+        archived = _archived(connection) if table == "answers" else 0
+        if not (found + archived == last == counts.get(table) and (first == 1 or archived)):
             raise _gone(name, table)
     by_query = "SELECT count(*) FROM answers INDEXED BY answers_by_query"
-    if connection.execute(by_query).fetchone() != (counts["answers"],):
+    if connection.execute(by_query).fetchone() != (counts["answers"] - archived,):
         raise _gone(name, "answers")
     _require_measured(connection, counts.get("measured", 0), name)
+
+
+def _archived(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT coalesce(sum(size), 0) FROM archive").fetchone()[0])
 
 
 def _require_measured(connection: sqlite3.Connection, count: int, name: str) -> None:
@@ -168,7 +175,7 @@ def require_whole(connection: sqlite3.Connection, name: str) -> None:
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     if pages <= _FEW_PAGES and connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
         raise SessionCorruptError(f"{name}: the session file is damaged: its pages contradict each other")
-    _require_rows(connection, [table for table in COLUMNS if table != "answers"], name)
+    _require_rows(connection, [table for table in COLUMNS if table not in TRANSCRIPT], name)
     _require_counts(connection, name)
 
 

@@ -39,7 +39,7 @@ class Masks:
         self._name = name
 
     def mask(self, intent: int, seed: bytes) -> bytes:
-        """Return a batch's bytes combined with its mask; masks are made, durably, where there is none.
+        """Return a batch's bytes combined with its mask, and a check; masks are made, durably, where none is.
 
         Call it while nothing else can record a batch, and while none waits: older masks are thrown away.
 
@@ -51,14 +51,17 @@ class Masks:
         mask = self._read(intent)
         if mask is None:
             mask = self._make(intent)
-        return _combined(seed, mask)
+        return _combined(seed, mask) + _tag(seed, mask)
 
     def unmask(self, intent: int, masked: bytes) -> bytes | None:
-        """Return a batch's bytes, or None where its mask is gone or damaged."""
+        """Return a batch's bytes, or None where its mask is gone, damaged or another session's."""
         if self._file is None:
             return masked
         mask = self._read(intent)
-        return None if mask is None or len(masked) != len(mask) else _combined(masked, mask)
+        if mask is None or len(masked) != _ENTRY:
+            return None
+        seed = _combined(masked[:SEED_BYTES], mask)
+        return seed if masked[SEED_BYTES:] == _tag(seed, mask) else None
 
     def wipe(self, intent: int, since: int | None = None) -> bool:
         """Overwrite the masks of batches; tell whether they are gone from the file.
@@ -159,6 +162,11 @@ def _mask_of(intent: int, entry: bytes) -> bytes | None:
     """Return the mask of an entry, where it is whole and belongs to a batch."""
     mask = entry[:SEED_BYTES]
     return mask if entry[SEED_BYTES:] == _check_of(intent, mask) else None
+
+
+def _tag(seed: bytes, mask: bytes) -> bytes:
+    """Return what tells that a mask is the one that a batch's bytes were combined with; none without it."""
+    return hashlib.blake2b(seed, key=mask, digest_size=_CHECK).digest()
 
 
 def _combined(left: bytes, right: bytes) -> bytes:

@@ -34,7 +34,11 @@ def _add_certificates(connection: sqlite3.Connection) -> None:
 def _add_checksums(connection: sqlite3.Connection) -> None:
     """Write the tables anew, each row with a checksum, and mask the bytes of a batch; numbers stay."""
     connection.execute("DROP INDEX IF EXISTS answers_by_query")
+    for table in ("archive", "archive_keys"):
+        connection.execute(TABLES[table])
     for table, columns in COLUMNS.items():
+        if table == "archive":
+            continue
         # An intent's number is never given again, so its table's memory of the last one goes with it.
         last = "UPDATE sqlite_sequence SET name = ? WHERE name = ?"
         kept = ", ".join((KEYS[table], *columns) if table in KEYS else columns)

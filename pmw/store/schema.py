@@ -1,6 +1,7 @@
 """The tables of a session file. Each row ends with the checksum of the columns before it.
 
-A file of format 1 has no certificates; one of format 2 has no checksums, no counts and no masks.
+A file of format 1 has no certificates; one of format 2 has no checksums, no counts, no
+masks and no archive.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ __all__ = [
     "KEYS",
     "statements",
     "TABLES",
+    "TRANSCRIPT",
 ]
 
 FORMAT_VERSION = 3
@@ -38,6 +40,10 @@ TABLES = {
     "certificates": """CREATE TABLE certificates (sequence INTEGER PRIMARY KEY, scope TEXT UNIQUE NOT NULL,
     version INTEGER NOT NULL, threshold INTEGER NOT NULL, units BLOB NOT NULL,
     checksum BLOB NOT NULL) STRICT""",
+    "archive": """CREATE TABLE archive (last INTEGER PRIMARY KEY, size INTEGER NOT NULL, share REAL NOT NULL,
+    payload BLOB NOT NULL, checksum BLOB NOT NULL) STRICT""",
+    "archive_keys": """CREATE TABLE archive_keys (key BLOB PRIMARY KEY, number INTEGER NOT NULL)
+    STRICT, WITHOUT ROWID""",
     "snapshots": """CREATE TABLE snapshots (version INTEGER PRIMARY KEY, duals BLOB NOT NULL,
     checksum BLOB NOT NULL) STRICT""",
 }
@@ -46,7 +52,8 @@ INDEXES = (
     # few: opening a session looks each of them up
     "CREATE INDEX answers_measured ON answers (source) WHERE source = 'measured'",
 )
-# What a checksum is of. A snapshot's is its own: a damaged one is ignored.
+# What a checksum is of. A snapshot's is its own: a damaged one is ignored. A key of the archive is compared
+# with the answer that it leads to.
 COLUMNS = {
     "meta": ("key", "value"),
     "secrets": ("key", "value"),
@@ -58,7 +65,9 @@ COLUMNS = {
         "confidence", "source", "version", "share",
     ),
     "certificates": ("scope", "version", "threshold", "units"),
+    "archive": ("last", "size", "share", "payload"),
 }  # fmt: skip
+TRANSCRIPT = ("answers", "archive")  # long: each row is checked as it is read
 KEYS = {"intents": "id", "ledger": "sequence", "measurements": "sequence", "answers": "sequence",
         "certificates": "sequence"}  # fmt: skip
 COUNTED = ("ledger", "measurements", "answers")  # rows are only ever added to these

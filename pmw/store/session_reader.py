@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import heapq
+import operator
 import sqlite3
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.store.answer_rows import SHARES, answer_of_row, mark_of
+from pmw.store.archive import Archive
 from pmw.store.checksums import require_all, require_checksum, require_count
 from pmw.store.connection import own_error
 from pmw.store.rows import CertificateRow, IntentRow, LedgerRow, MeasurementRow, StoredAnswer
@@ -21,6 +24,9 @@ __all__ = [
     "SessionReader",
     "snapshot_checksum",
 ]
+
+_Found = TypeVar("_Found")
+_number = operator.itemgetter(0)
 
 
 class SessionReader:
@@ -35,7 +41,12 @@ class SessionReader:
     def __init__(self, connection: sqlite3.Connection, name: str, version: int) -> None:
         self._connection = connection
         self._name = name
+        self._archives = Archive(connection, name)
         self._version = version
+
+    @property
+    def _archive(self) -> Archive | None:
+        return self._archives if self._version == FORMAT_VERSION else None
 
     def pending(self) -> IntentRow | None:
         """Return the intent without an outcome, or None."""
@@ -92,32 +103,44 @@ class SessionReader:
 
     def answer_count(self) -> int:
         """Return how many answers are stored: one for each question, repeated ones left out."""
-        return int(self._one("SELECT count(*) FROM answers")[0])
+        return int(self._one("SELECT count(*) FROM answers")[0]) + self.archived_count()
+
+    def archived_count(self) -> int:
+        """Return how many of the stored answers lie in the archive."""
+        with self._guarded():
+            return 0 if self._archive is None else self._archive.count()
 
     def answer_to_request(self, request_id: str) -> StoredAnswer | None:
         """Return the answer that a request was given, or None."""
         number = self.meta(mark_of(request_id))
         if number is not None:
-            return self._answer("WHERE sequence = ?", int(number))
-        return self._answer("WHERE request_id = ?", request_id)
+            row = self._answer("WHERE sequence = ?", int(number))
+            return (None if row is None else row[1]) or self._archived(lambda one: one.answer(int(number)))
+        row = self._answer("WHERE request_id = ?", request_id)
+        return (None if row is None else row[1]) or self._archived(lambda one: one.to_request(request_id))
 
     def newest_answer(self, query_key: bytes) -> StoredAnswer | None:
         """Return the newest answer to a query, or None."""
-        return self._answer("WHERE query_key = ? ORDER BY sequence DESC LIMIT 1", query_key)
+        found = self._newest(query_key)
+        return None if found is None else found[1]
 
     def answers(self) -> Iterator[StoredAnswer]:
         """Yield all released answers, in order."""
         with self._guarded():
-            columns = self._columns("answers")
-            for row in self._connection.execute(f"SELECT {columns} FROM answers ORDER BY sequence"):
-                yield answer_of_row(self._checked("answers", row))
+            statement = f"SELECT {self._columns('answers')}, sequence FROM answers ORDER BY sequence"
+            rows = map(self._numbered, self._connection.execute(statement))
+            archived = iter(()) if self._archive is None else self._archive.answers()
+            for _, answer in heapq.merge(archived, rows, key=_number):
+                yield answer
 
     def shares(self, most: int) -> list[tuple[int, float]]:
         """Return the share spent after n answers, as (n, share), evenly thinned to ``most`` pairs."""
         (last,) = self._one("SELECT coalesce(max(sequence), 0) FROM answers")
         step = max(1, -(-last // most))
         with self._guarded():
-            return self._connection.execute(SHARES, (last, step, step)).fetchall()
+            found = self._connection.execute(SHARES, (last, step, step)).fetchall()
+            archived = [] if self._archive is None else self._archive.shares()
+        return sorted(found + archived[:: max(1, -(-len(archived) // most))])
 
     def snapshot(self) -> tuple[int, NDArray[np.float64]] | None:
         """Return the newest snapshot whose checksum holds: its version and dual numbers, or None."""
@@ -141,6 +164,7 @@ class SessionReader:
         if self._version == FORMAT_VERSION:
             with self._guarded():
                 require_all(self._connection, self._name)
+                self._archives.require_keys()
         return True
 
     @contextlib.contextmanager
@@ -175,9 +199,22 @@ class SessionReader:
                 require_count(self._connection, table, len(rows), self._name)
             return rows
 
-    def _answer(self, condition: str, value: object) -> StoredAnswer | None:
-        row = self._one(f"SELECT {self._columns('answers')} FROM answers {condition}", value)
-        return None if row is None else answer_of_row(self._checked("answers", row))
+    def _answer(self, condition: str, value: object) -> tuple[int, StoredAnswer] | None:
+        row = self._one(f"SELECT {self._columns('answers')}, sequence FROM answers {condition}", value)
+        return None if row is None else self._numbered(row)
+
+    def _numbered(self, row: Any) -> tuple[int, StoredAnswer]:
+        return int(row[-1]), answer_of_row(self._checked("answers", row[:-1]))
+
+    def _newest(self, key: bytes) -> tuple[int, StoredAnswer] | None:
+        """Return the newest answer to a query, with its number, or None."""
+        row = self._answer("WHERE query_key = ? ORDER BY sequence DESC LIMIT 1", key)
+        archived = self._archived(lambda one: one.newest(key))
+        return max((found for found in (row, archived) if found is not None), key=_number, default=None)
+
+    def _archived(self, find: Callable[[Archive], _Found | None]) -> _Found | None:
+        with self._guarded():
+            return None if self._archive is None else find(self._archive)
 
     def _columns(self, table: str) -> str:
         checksum = "checksum" if self._version == FORMAT_VERSION else "NULL"  # older formats have none

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError, SessionError, StoreError
-from pmw.store.answer_rows import mark_of, row_of_answer
+from pmw.store.answer_rows import mark_of, query_key, row_of_answer
+from pmw.store.archive import BLOCK
 from pmw.store.checksums import (
     add_counts,
     insertion,
@@ -51,6 +52,7 @@ __all__ = [
     "SessionStore",
 ]
 
+_AT_ONCE = 16 * BLOCK  # answers that are archived in one transaction
 _PATIENCE = 5000  # milliseconds that readers are waited for when a file is written anew
 
 
@@ -228,6 +230,45 @@ class SessionStore(SessionReader):
                 "of its secrets may lie in it; make room and let its readers end, then close it again"
             )
 
+    def archive_some(self, since: int) -> int | None:
+        """Move some stored answers into the archive, durably: all that drew no noise but the newest answer.
+
+        Args:
+            since: the number of the answer after which they begin; 0 at first.
+
+        Returns:
+            The number of the last one that was moved; None where none is left.
+        """
+        columns = f"{self._columns('answers')}, sequence"
+        wanted = "source <> 'measured' AND sequence > ? AND sequence < (SELECT max(sequence) FROM answers)"
+        statement = f"SELECT {columns} FROM answers WHERE {wanted} ORDER BY sequence LIMIT {_AT_ONCE}"
+        with self._writing():
+            rows = [self._numbered(row) for row in self._connection.execute(statement, (since,))]
+            kept = [
+                (number, answer) for number, answer in rows if answer.query_key == query_key(answer.query)
+            ]
+            for start in range(0, len(kept), BLOCK):
+                self._archives.add(kept[start : start + BLOCK])
+            numbers = [(number,) for number, _ in kept]
+            self._connection.executemany("DELETE FROM answers WHERE sequence = ?", numbers)
+        return rows[-1][0] if rows else None
+
+    def write_anew(self) -> None:
+        """Write the file anew, without the room that is not used any more.
+
+        Raises:
+            StoreError: there is no room for it.
+        """
+        try:
+            self._connection.execute("PRAGMA temp_store = MEMORY")  # no copy of the session in another folder
+            self._connection.execute("VACUUM")
+            empty_log(self._connection, _PATIENCE)
+        except sqlite3.Error:
+            raise StoreError(
+                f"{self._name}: the answers are archived, but there was no room to write the file anew; "
+                "make room, then compact it again"
+            ) from None
+
     def copy_public(self, path: Path, target: Path) -> None:
         """Write a copy without secrets to a new file, while others may be using the session.
 
@@ -289,7 +330,8 @@ class SessionStore(SessionReader):
             add_counts(self._connection, added, self._name)
         if outcome.asked:
             self._add("meta", [("asked", str(self.asked() + outcome.asked))], "INSERT OR REPLACE")
-        self._add("meta", [(mark_of(request), self._newest(key)) for request, key in outcome.marks.items()])
+        marks = [(mark_of(request), self._number_of(key)) for request, key in outcome.marks.items()]
+        self._add("meta", marks)
         for key, value in outcome.secrets.items():
             if value is None:
                 self._connection.execute("DELETE FROM secrets WHERE key = ?", (key,))
@@ -299,13 +341,12 @@ class SessionStore(SessionReader):
     def _add(self, table: str, rows: Sequence[Sequence[object]], verb: str = "INSERT") -> None:
         self._connection.executemany(insertion(table, verb), [sealed(table, row) for row in rows])
 
-    def _newest(self, query_key: bytes) -> str:
+    def _number_of(self, key: bytes) -> str:
         """Return the number of the newest answer to a query."""
-        newest = "SELECT max(sequence) FROM answers WHERE query_key = ?"
-        number = self._connection.execute(newest, (query_key,)).fetchone()[0]
-        if number is None:
+        found = self._newest(key)
+        if found is None:
             raise StoreError(f"{self._name}: expected a stored answer to mark, found none")
-        return str(number)
+        return str(found[0])
 
     def _insert_intent(self, kind: str, proposal: str, seed: bytes) -> int:
         number = self._last_intent() + 1  # never given again

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from pmw.answers import Answer, Source, Spent
 from pmw.error_bars import certified_answer, measured_answer, untested_answer
 from pmw.errors import SessionCorruptError
-from pmw.journal import query_key
 from pmw.marginal_bars import marginal_answer
 from pmw.mechanism import marginal_units
 from pmw.model import QueryMeasurement
 from pmw.policy import MarginalTestPlan, TestKind
 from pmw.state import Certificate, PublicState
-from pmw.store import StoredAnswer
+from pmw.store import StoredAnswer, query_key
 from pmw.verification.replay import Replay, is_close
 from queries.linear import UNITS, LinearQuery
 

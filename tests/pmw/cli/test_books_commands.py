@@ -170,11 +170,13 @@ def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run
     connection.close()
     assert "An interrupted batch waits to be finished" in run("verify", "study.pmw").stdout
     (asked.parent / "people.csv").rename(asked.parent / "moved.csv")
-    kept = asked.read_bytes()
+    masks = asked.with_name("study.pmw-masks")
+    kept = asked.read_bytes(), masks.read_bytes()
     result = run("close", "study.pmw", "--yes")
     assert "An interrupted batch could not be finished without its table: it was charged" in result.stdout
     assert "abandoned batch" in run("ledger", "study.pmw").stdout
-    asked.write_bytes(kept)
+    asked.write_bytes(kept[0])
+    masks.write_bytes(kept[1])
     result = run("close", "study.pmw", "--yes", "--data", "moved.csv")
     assert "interrupted" not in result.stdout
     assert "abandoned batch" not in run("ledger", "study.pmw").stdout

@@ -485,5 +485,6 @@ def test_a_fresh_answer_names_the_version_of_the_model(people: Path, run: Run) -
     again = run("ask", "study.pmw", question).stdout
     fresh = run("ask", "study.pmw", question, "--fresh").stdout
     assert first == again
-    assert "model version 1;" in first
-    assert "model version 2;" in fresh or "model version 1;" in fresh
+    before, after = (int(text.split("model version ")[1].split(";")[0]) for text in (first, fresh))
+    assert before in (0, 1)  # whether noise finds the model wrong is a matter of chance
+    assert after in (before, before + 1)
