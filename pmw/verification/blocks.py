@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from pmw.answers import Source
 from pmw.error_bars import Confidences, certified_half_width
-from pmw.journal import query_key
 from pmw.marginal_bars import Known, certificate_bound, is_fine, known_of, opening_over
 from pmw.mechanism import coarse_model
 from pmw.model import MarginalMeasurement, OneWayMeasurement, RangeTreeMeasurement
 from pmw.noise_bounds import simultaneous_half_width, sum_half_width
 from pmw.policy import MarginalTestPlan, TestKind
 from pmw.state import Certificate, PublicState
-from pmw.store import StoredAnswer
+from pmw.store import StoredAnswer, query_key
 from pmw.verification.answers import may_have_been_closed, with_certificates
 from pmw.verification.pieces import Piece, Pieces
 from pmw.verification.replay import Replay, are_close
