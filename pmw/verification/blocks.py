@@ -165,9 +165,9 @@ def _steady_runs(state: PublicState, first: int, count: int) -> list[tuple[int, 
 
 
 def _is_plain(row: StoredAnswer) -> bool:
-    """Tell whether an answer is made of numbers, and is found under its question's key."""
+    """Tell whether an answer is made of finite numbers, and is found under its question's key."""
     numbers = (row.count, row.confidence, *(row.interval or ()))
-    whole = all(isinstance(number, float) for number in numbers)
+    whole = all(isinstance(number, float) and math.isfinite(number) for number in numbers)
     return whole and isinstance(row.query, str) and query_key(row.query) == row.query_key
 
 

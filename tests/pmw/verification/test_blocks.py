@@ -12,7 +12,7 @@ import pytest
 
 import pmw
 from pmw.store import SessionStore, StoredAnswer
-from pmw.verification.answers import expected_answers, require_an_expected_answer
+from pmw.verification.answers import Expected, expected_answers, require_an_expected_answer
 from pmw.verification.blocks import are_expected
 from pmw.verification.books import read_books
 from pmw.verification.pieces import Pieces
@@ -32,6 +32,8 @@ WIDE = Domain(
 )
 ASKED = ["", "age >= 40 OR sex = 'Male'", "age >= 40 AND hours = 7", "hours >= 59", "grade = 'c'"]
 
+NOTHING = "nothing is found wrong"  # so that certificates are of the very version that answers
+
 # Options of a session, and the least part of its answers that is recomputed at once.
 KINDS: dict[str, tuple[dict[str, Any], float]] = {
     "marginals": ({}, 0.8),
@@ -40,6 +42,7 @@ KINDS: dict[str, tuple[dict[str, Any], float]] = {
     "no opening": ({"opening": pmw.Opening.NONE}, 0.5),
     "few cells": ({"max_cells": 60}, 0.8),
     "few positives": ({"update_limit": 2}, 0.8),
+    NOTHING: ({}, 0.6),
     "questions": ({"test": pmw.TestKind.QUERY, "threshold": 200.0, "update_limit": 4}, 0.4),
 }
 
@@ -62,10 +65,14 @@ def people() -> pd.DataFrame:
 @pytest.fixture(scope="module", params=list(KINDS))
 def study(request: pytest.FixtureRequest, people: pd.DataFrame) -> Iterator[tuple[SessionStore, float]]:
     choices, least = KINDS[request.param]
-    options = pmw.Options(seed=8, **choices)
-    with pmw.open_session(people, WIDE, epsilon=2, delta=1e-9, options=options) as session:
+    options, epsilon, count = pmw.Options(seed=8, **choices), 2.0, 700
+    if request.param == NOTHING:
+        shuffled = np.random.default_rng(5).permuted
+        people = pd.DataFrame({name: shuffled(people[name].to_numpy()) for name in people})
+        epsilon, count = 0.3, 1600
+    with pmw.open_session(people, WIDE, epsilon=epsilon, delta=1e-9, options=options) as session:
         session.ask_all(ASKED)
-        session.ask_all(list(random_conjunctions(WIDE, 700, seed=3)))
+        session.ask_all(list(random_conjunctions(WIDE, count, seed=3)))
         assert session.verify().holds
         session.seal()
         session.ask_all(list(random_conjunctions(WIDE, 60, seed=4)))
@@ -118,6 +125,8 @@ def alterations(row: StoredAnswer) -> Iterator[StoredAnswer]:
     off = max(1.0, 1e-3 * row.count)
     yield replace(row, count=row.count + off)
     yield replace(row, count=float("nan"))
+    yield replace(row, count=float("inf"))
+    yield replace(row, interval=(float("inf"), float("inf")))
     yield replace(row, confidence=row.confidence / 2)
     yield replace(row, query_key=bytes(32))
     yield replace(row, query=row.query + " ")
@@ -157,3 +166,21 @@ def test_an_altered_answer_is_found_among_many(study: tuple[SessionStore, float]
     assert [number for number, pair in enumerate(zip(before, after, strict=True)) if len({*pair}) > 1] == [
         place
     ]
+
+
+def test_a_verification_looks_at_few_answers_by_themselves(
+    people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = []
+
+    def noted(row: StoredAnswer, replay: Replay) -> tuple[Expected, ...]:
+        alone.append(row)
+        return expected_answers(row, replay)
+
+    monkeypatch.setattr("pmw.verification.transcript.expected_answers", noted)
+    with pmw.open_session(people, WIDE, epsilon=2, delta=1e-9, options=pmw.Options(seed=8)) as session:
+        session.ask_all(list(random_conjunctions(WIDE, 2000, seed=3)))
+        assert session.verify().holds
+        stored = session._open_store().answer_count()
+    assert stored > 1500
+    assert len(alone) < stored / 10
