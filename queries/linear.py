@@ -134,7 +134,9 @@ class LinearQuery:
         constant, factors = _normalise(self.factors)
         factors = tuple(sorted(factors, key=lambda factor: self.domain.index(factor.scope[0])))
         scope = self.domain.scope([name for factor in factors for name in factor.scope])
-        sides = {name: side for factor in factors for name, side in zip(factor.scope, factor.box, strict=True)}
+        sides = {
+            name: side for factor in factors for name, side in zip(factor.scope, factor.box, strict=True)
+        }
         parts = tuple([_part(scope, factor) for factor in factors if not factor.is_box])
         object.__setattr__(self, "factors", factors)
         object.__setattr__(self, "scope", scope)

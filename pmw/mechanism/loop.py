@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pmw.accounting import PrivacyFilter
 from pmw.answers import Answer, Spent
 from pmw.data import CountSource
 from pmw.error_bars import is_covered, untested_answer
 from pmw.errors import BudgetError
-from pmw.marginal_bars import is_held, marginal_answer
+from pmw.marginal_bars import MarginalBars, is_held
 from pmw.mechanism.batch import BatchDraws, LedgerEntry, MarginalRequest, Proposal, QueryRequest
 from pmw.mechanism.fit import correct
 from pmw.mechanism.marginal_test import (
@@ -198,11 +199,13 @@ def settle(state: PublicState, proposal: Proposal, draws: BatchDraws, ledger: Pr
 def _query_answers(
     state: PublicState, proposal: Proposal, draws: BatchDraws, spent: Spent
 ) -> tuple[Answer, ...]:
-    by_model = untested_answer if state.contract.options.test is TestKind.QUERY else marginal_answer
+    by_model = MarginalBars(state, spent).answer
+    if state.contract.options.test is TestKind.QUERY:
+        by_model = partial(untested_answer, state, spent=spent)
     answers, done = [], 0
     for query, need in zip(proposal.queries, proposal.needs, strict=True):
         if need == done:
-            answers.append(by_model(state, query, spent))
+            answers.append(by_model(query))
             continue
         done = need
         request, outcome = proposal.requests[need - 1], draws.outcomes[need - 1]
@@ -222,18 +225,18 @@ def _marginal_answers(
     anew, for it may ask for further tests.
     """
     negatives = len(draws.outcomes) - (draws.released is not None)
-    may = _may_test_queries(after)
+    may, bars = _may_test_queries(after), MarginalBars(after, spent)
     answers = []
     for place, (query, need) in enumerate(zip(proposal.queries, proposal.needs, strict=True)):
         if need > negatives:
             newest = after.measured[-1] if draws.released is not None else None
             inside = isinstance(newest, MarginalMeasurement) and set(query.scope) <= set(newest.scope)
             if inside and (place == 0 or proposal.needs[place - 1] <= negatives):
-                answers.append(marginal_answer(after, query, spent, bought=True))
+                answers.append(bars.answer(query, bought=True))
             break
         if may and _is_alone(after, query):
             break
-        answers.append(marginal_answer(after, query, spent))
+        answers.append(bars.answer(query))
     return tuple(answers)
 
 
