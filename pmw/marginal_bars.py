@@ -143,12 +143,9 @@ class MarginalBars:
         deviation of what the marginal says.
         """
         count = self._state.model.answer(query)
-        cut: bool | None = None
         for one, beside, fine in self._scope(query.scope).bought:
-            if not beside:
-                cut = not self._state.coarsening.is_aligned(query) if cut is None else cut
-                if not (cut and fine):
-                    continue
+            if not beside and not (fine and not self._state.coarsening.is_aligned(query)):
+                continue
             value, deviation = _weighed(self._state, one, query)
             return min(max(count, value - deviation), value + deviation)
         return count

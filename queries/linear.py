@@ -124,7 +124,8 @@ class LinearQuery:
         self.domain.scope(named)
         for factor in self.factors:
             shape = self.domain.scope_shape(factor.scope)
-            if factor.weights.shape != shape or self.domain.scope(factor.scope) != factor.scope:
+            in_order = len(factor.scope) < 2 or self.domain.scope(factor.scope) == factor.scope
+            if factor.weights.shape != shape or not in_order:
                 raise ScopeError(
                     f"expected weights of shape {shape} over {list(factor.scope)} in declared order, "
                     f"got {factor.weights.shape}"

@@ -59,7 +59,7 @@ def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
     factors = tuple(
         Factor(group.scope, np.rint(group.weights * UNITS).astype(np.int64)) for group in (*whole, *cut)
     )
-    nobody = any(not np.any(factor.weights) for factor in factors)
+    nobody = any(factor.constant == 0 for factor in factors)
     return LinearQuery(domain, factors, aligned=not cut or nobody)
 
 
@@ -226,6 +226,7 @@ def _atom_truth(atom: Atom, segments: _Segments) -> _Truth:
             true = known & ~true
     else:
         known[:base] = True
-        for low, high in intervals(attribute, atom):
-            true[:base] |= (segments.starts >= low) & (segments.starts < high)
+        for interval in intervals(attribute, atom):
+            first, last = segments.starts.searchsorted(interval)  # the pieces that start inside it
+            true[first:last] = True
     return _Truth(true, known & ~true)

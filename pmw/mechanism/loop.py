@@ -80,7 +80,11 @@ def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
     if kind is TestKind.MARGINAL:
         return propose_marginals(state, queries, wanted)
     may = _may_test_queries(state)
-    tested = [may and _is_alone(state, query) for query in queries]
+    alone: dict[tuple[str, ...], bool] = {}
+    for query in queries:
+        if query.scope not in alone:
+            alone[query.scope] = may and _is_alone(state, query)
+    tested = [alone[query.scope] for query in queries]
     return propose_queries(
         state, queries, tested, positives=state.query_positives, round_open=state.queries_open
     )
