@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -76,35 +76,35 @@ def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
         may = may_test_queries(state, positives, round_open=open_)
         tested = [may and not is_covered(state, query) for query in queries]
         return propose_queries(state, queries, tested, positives=positives, round_open=open_)
-    kind, queries, wanted = _first_of_a_kind(state, queries)
+    alone = _alone(state, queries)
+    kind, queries, wanted = _first_of_a_kind(state, queries, alone)
     if kind is TestKind.MARGINAL:
         return propose_marginals(state, queries, wanted)
-    may = _may_test_queries(state)
-    alone: dict[tuple[str, ...], bool] = {}
-    for query in queries:
-        if query.scope not in alone:
-            alone[query.scope] = may and _is_alone(state, query)
-    tested = [alone[query.scope] for query in queries]
+    tested = [query.scope in alone for query in queries]
     return propose_queries(
         state, queries, tested, positives=state.query_positives, round_open=state.queries_open
     )
 
 
-def _may_test_queries(state: PublicState) -> bool:
-    """Tell whether questions are tested by themselves, where marginals are; see ``_is_alone`` for which."""
-    return may_test_queries(state, state.query_positives, round_open=state.queries_open)
+def _alone(state: PublicState, queries: Sequence[LinearQuery]) -> set[tuple[str, ...]]:
+    """Return the scopes of the questions that may be tested by themselves, where marginals are tested.
 
-
-def _is_alone(state: PublicState, query: LinearQuery) -> bool:
-    """Tell whether no marginal holds a question, and its cells can be counted; both are public."""
-    return state.domain.scope_size(query.scope) <= _LARGEST_COUNTED and not is_held(state, query)
+    No marginal holds such a question, and its cells can be counted; both are public.
+    """
+    if not may_test_queries(state, state.query_positives, round_open=state.queries_open):
+        return set()
+    return {
+        scope
+        for scope, query in {query.scope: query for query in queries}.items()
+        if state.domain.scope_size(scope) <= _LARGEST_COUNTED and not is_held(state, query)
+    }
 
 
 def _first_of_a_kind(
-    state: PublicState, queries: Sequence[LinearQuery]
+    state: PublicState, queries: Sequence[LinearQuery], alone: Collection[tuple[str, ...]]
 ) -> tuple[TestKind, Sequence[LinearQuery], list[Sequence[tuple[str, ...]]]]:
     """Return the kind of the first test, the first questions that ask for no other, and what they ask for."""
-    may, may_alone = may_test_marginals(state), _may_test_queries(state)
+    may = may_test_marginals(state)
     kind: TestKind | None = None
     wanted: list[Sequence[tuple[str, ...]]] = []
     known: dict[tuple[str, ...], tuple[tuple[str, ...], ...]] = {}
@@ -115,7 +115,7 @@ def _first_of_a_kind(
         own = None
         if scopes:
             own = TestKind.MARGINAL
-        elif may_alone and _is_alone(state, query):
+        elif query.scope in alone:
             own = TestKind.QUERY
         if kind is not None and own not in (None, kind):
             break
@@ -229,7 +229,7 @@ def _marginal_answers(
     anew, for it may ask for further tests.
     """
     negatives = len(draws.outcomes) - (draws.released is not None)
-    may, bars = _may_test_queries(after), MarginalBars(after, spent)
+    alone, bars = _alone(after, proposal.queries), MarginalBars(after, spent)
     answers = []
     for place, (query, need) in enumerate(zip(proposal.queries, proposal.needs, strict=True)):
         if need > negatives:
@@ -238,7 +238,7 @@ def _marginal_answers(
             if inside and (place == 0 or proposal.needs[place - 1] <= negatives):
                 answers.append(bars.answer(query, bought=True))
             break
-        if may and _is_alone(after, query):
+        if query.scope in alone:
             break
         answers.append(bars.answer(query))
     return tuple(answers)
