@@ -35,12 +35,11 @@ _COUNTS = "counts"  # the fact that holds the numbers of rows
 
 def _checksum(table: str, values: Sequence[object]) -> bytes:
     """Return the checksum of a row: 16 bytes, of its table and the types and values of its columns."""
-    digest = hashlib.blake2b(table.encode(), digest_size=_SIZE)
+    pieces = [table.encode()]
     for value in values:
         kind, raw = _bytes_of(value)
-        digest.update(b"%s %d:" % (kind, len(raw)))
-        digest.update(raw)
-    return digest.digest()
+        pieces += (b"%s %d:" % (kind, len(raw)), raw)
+    return hashlib.blake2b(b"".join(pieces), digest_size=_SIZE).digest()
 
 
 def _bytes_of(value: object) -> tuple[bytes, bytes]:

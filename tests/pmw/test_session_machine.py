@@ -218,7 +218,7 @@ class SessionMachine(RuleBasedStateMachine):
         before = self.rows()
         try:
             with drawing_from(self.seeds), killed(step, number, self.stores):
-                self.session.ask_all(queries, deliver=given.append)
+                self.session.ask_all(queries, deliver=given.extend)
         except Killed:
             pass
         for query, answer in zip(queries, given, strict=False):  # released: they are in the file
