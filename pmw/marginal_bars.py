@@ -117,6 +117,7 @@ class MarginalBars:
         self._state = state
         self._spent = spent
         self._confidence = Confidences.in_state(state).alone
+        self._misfit = _misfit(state, self._confidence)
         self._scopes: dict[tuple[str, ...], _Scope] = {}
         self._held: dict[tuple[_Known, tuple[str, ...]], _Evidence] = {}
 
@@ -124,7 +125,7 @@ class MarginalBars:
         """Return the model's answer to a question; see ``marginal_answer``."""
         state = self._state
         if not query.scope:
-            return answer_within(state, query, *_everybody(state, query), Source.SYNTHETIC, self._spent)
+            return answer_within(state, query, *self._everybody(query), Source.SYNTHETIC, self._spent)
         count = self._count(query)
         interval = self._interval(query)
         source = Source.MEASURED if bought and interval is not None else Source.SYNTHETIC
@@ -171,7 +172,7 @@ class MarginalBars:
         widths = []
         for query, pieces in known:
             if not query.scope:  # one weight, or none where a group was cut: everybody, or nobody
-                return _everybody(self._state, query)[1]
+                return self._everybody(query)[1]
             for one in pieces:
                 evidence = self._evidence(one, query.scope)
                 widths.append((evidence.half_width(query), evidence.values, query))
@@ -180,6 +181,12 @@ class MarginalBars:
         width, values, query = min(widths, key=itemgetter(0))
         value = query.evaluate(values)
         return value - width, value + width
+
+    def _everybody(self, query: LinearQuery) -> tuple[float, tuple[float, float]]:
+        """Return the answer to a question of one weight for everybody, and its interval."""
+        weight = query.constant / UNITS
+        count, width = weight * self._state.total.value, weight * self._misfit
+        return count, (count - width, count + width)
 
     def _scope(self, scope: tuple[str, ...]) -> _Scope:
         if scope not in self._scopes:
@@ -210,13 +217,6 @@ def _weighed(state: PublicState, measurement: MarginalMeasurement, query: Linear
         values = values * weights.reshape(shape)
         squares = squares * weights.reshape(shape) ** 2
     return float(values.sum()), math.sqrt(float(squares.sum()) * measurement.variance)
-
-
-def _everybody(state: PublicState, query: LinearQuery) -> tuple[float, tuple[float, float]]:
-    """Return the answer to a question of one weight for everybody, and its interval."""
-    weight = query.constant / UNITS
-    count, width = weight * state.total.value, weight * _misfit(state, Confidences.in_state(state).alone)
-    return count, (count - width, count + width)
 
 
 def _known_of(state: PublicState, scope: tuple[str, ...]) -> tuple[list[_Later], list[_Later]]:

@@ -231,7 +231,7 @@ class Coarsening:
             return factor, None
         low = self._reduced(np.minimum, factor.scope, factor.weights)
         high = self._reduced(np.maximum, factor.scope, factor.weights)
-        same = np.array_equal(low, high)
+        same = bool((low == high).all())
         return Factor(factor.scope, low), None if same else Factor(factor.scope, high)
 
     def _reduced(self, ufunc: np.ufunc, scope: Sequence[str], values: NDArray[Any]) -> NDArray[Any]:
