@@ -268,7 +268,8 @@ def test_answers_of_one_state_are_to_the_last_bit_what_each_is_by_itself(*, simu
         *(f"age BETWEEN {low} AND {low + wide}" for low in range(0, 40, 7) for wide in (0, 6, 19)),
         "", "sex = 'f'", "grade IN ('a', 'c')", "grade <> 'a' AND sex = 'm'", "grade = 'b' OR sex = 'f'",
         "age BETWEEN 1 AND 37 AND grade IN ('b', 'c', 'd')",
-        "age >= 13 AND grade = 'h'", "age BETWEEN 1 AND 58 AND grade = 'b'", "age = 3 AND grade = 'a'", "sex = 'f' AND region = 'n'",
+        "age >= 13 AND grade = 'h'", "age BETWEEN 1 AND 58 AND grade = 'b'",
+        "age = 3 AND grade = 'a'", "sex = 'f' AND region = 'n'",
     )  # fmt: skip
     for held in (state, bought):
         bars = MarginalBars(held, NOWHERE)
