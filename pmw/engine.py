@@ -57,9 +57,10 @@ __all__ = [
     "next_seed",
 ]
 
-Deliver: TypeAlias = Callable[[Answer], None]
+Deliver: TypeAlias = Callable[[Sequence[Answer]], None]
 
 _BATCH = 256  # questions per intent
+_COMMIT = 1024  # questions per commit, where none of them draws noise
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -125,7 +126,7 @@ class Engine:
 
         Args:
             asks: the questions.
-            deliver: called with each answer, in order, as soon as it is durable.
+            deliver: called with the next answers, in order, as soon as they are durable.
 
         Raises:
             QueryError: a request's mark was used for another question; nothing is answered then.
@@ -138,16 +139,19 @@ class Engine:
         answers: list[Answer] = []
         repeated = len(asks) - len(waiting)
         while len(answers) < len(asks):
-            place = len(answers)
-            if place in repeats:
-                known[place] = known[repeats[place]]
-            while place not in known:  # a batch may end in a correction alone
-                batch = self._answer_batch([asks[waiting_place] for waiting_place in waiting[:_BATCH]])
+            begun = len(answers)
+            for place in range(begun, len(asks)):
+                if place in repeats:
+                    known[place] = known[repeats[place]]
+                if place not in known:
+                    break
+                answers.append(known[place])
+            if deliver is not None and len(answers) > begun:
+                deliver(answers[begun:])
+            if len(answers) < len(asks):  # a batch may end in a correction alone
+                batch = self._answer_batch([asks[place] for place in waiting[:_COMMIT]])
                 known.update(zip(waiting, batch, strict=False))
                 waiting = waiting[len(batch) :]
-            answers.append(known[place])
-            if deliver is not None:
-                deliver(known[place])
         if repeated:
             self._store.finish(None, Outcome(asked=repeated))
         return answers
@@ -226,15 +230,12 @@ class Engine:
 
     def _answer_batch(self, asks: Sequence[Ask]) -> tuple[Answer, ...]:
         """Answer questions up to and including the first positive, durably."""
-        proposal = propose(self._state, [ask.query for ask in asks])
         asked = [(ask.text, ask.request_id) for ask in asks]
-        if not proposal.requests:
-            nothing = BatchDraws((), None)
-            settled = settle(self._state, proposal, nothing, self._state.ledger)
-            rows = _with_answers(Outcome(charged_before=self._charges), asked, settled.answers)
-            self._store.finish(None, rows)
-            self._state = settled.state
-            return settled.answers
+        proposal, state, free = self._answer_free([ask.query for ask in asks])
+        if free:
+            self._store.finish(None, _with_answers(Outcome(charged_before=self._charges), asked, free))
+            self._state = state
+            return free
         self._table(self._state.contract)  # that it cannot be read is found out before anything is drawn
         asked = asked[: len(proposal.queries)]  # the others ask for another kind of test
         form = proposal_form(proposal, [text for text, _ in asked])
@@ -244,6 +245,25 @@ class Engine:
         self._interrupted = True
         intent = self._store.begin("tests", dumps(form), seed)
         return self._carry_out(intent, proposal, asked, seed)
+
+    def _answer_free(
+        self, queries: Sequence[LinearQuery]
+    ) -> tuple[Proposal, PublicState, tuple[Answer, ...]]:
+        """Answer the first questions, up to a batch that draws noise.
+
+        Nothing is durable yet: one commit takes in what several batches answered.
+
+        Returns:
+            The last batch, the state after those that draw none, and their answers.
+        """
+        state, answers = self._state, list[Answer]()
+        while not (proposal := propose(state, queries[len(answers) : len(answers) + _BATCH])).requests:
+            settled = settle(state, proposal, BatchDraws((), None), state.ledger)
+            state = settled.state
+            answers.extend(settled.answers)
+            if len(answers) == len(queries):
+                break
+        return proposal, state, tuple(answers)
 
     def _carry_out(
         self, intent: int, proposal: Proposal, asked: Sequence[tuple[str, str | None]], seed: bytes

@@ -9,11 +9,13 @@ one's. Proofs are in ``docs/marginal-test.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmw.answers import Answer, Source, Spent
 from pmw.error_bars import Confidences, answer_within, total_half_width
@@ -35,20 +37,55 @@ __all__ = [
     "Known",
     "known_of",
     "marginal_answer",
+    "MarginalBars",
     "negative_half_width",
     "opening_over",
 ]
 
 
-Known: TypeAlias = MarginalMeasurement | Certificate
+Known: TypeAlias = MarginalMeasurement | Certificate  # than the opening
+_Known: TypeAlias = OneWayMeasurement | Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What is known of a scope, whatever is asked about it.
+
+    Args:
+        opening: what opening bought over it, on the declared cells.
+        fine: what else is known on declared cells.
+        coarse: what is known on groups of them.
+        bought: marginals that contain the scope, the newest first; whether each lies beside the model, and
+            whether it is on declared cells.
+    """
+
+    opening: OneWayMeasurement | None
+    fine: Sequence[_Known]
+    coarse: Sequence[_Known]
+    bought: Sequence[tuple[MarginalMeasurement, bool, bool]]
+
+    @classmethod
+    def of(cls, state: PublicState, scope: tuple[str, ...]) -> _Scope:
+        wanted = set(scope)
+        bought = [
+            (one, place in state.beside, is_fine(state, one))
+            for place, one in enumerate(state.measured)
+            if isinstance(one, MarginalMeasurement) and wanted <= set(one.scope)
+        ]
+        return cls(opening_over(state, scope), *known_of(state, scope), bought[::-1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """What bounds a query: a number, and how far the truth may be from it, in records."""
+    """What bounds the queries over a scope.
 
-    value: float
-    half_width: float
+    Args:
+        values: float64, one axis per attribute of the scope, records.
+        half_width: how far the truth may be from a query's answer on the values, in records.
+    """
+
+    values: NDArray[np.float64]
+    half_width: Callable[[LinearQuery], float]
 
 
 def marginal_answer(state: PublicState, query: LinearQuery, spent: Spent, *, bought: bool = False) -> Answer:
@@ -60,17 +97,7 @@ def marginal_answer(state: PublicState, query: LinearQuery, spent: Spent, *, bou
         spent: what the session had spent.
         bought: a marginal was bought for it.
     """
-    if not query.scope:
-        return answer_within(state, query, *_everybody(state, query), Source.SYNTHETIC, spent)
-    count = _count(state, query)
-    interval = _interval(state, query)
-    source = Source.MEASURED if bought and interval is not None else Source.SYNTHETIC
-    if interval is None:
-        spendable = not state.closed and state.positives_used < state.positives_limit
-        source = Source.UNVERIFIED if spendable else Source.EXHAUSTED
-    else:  # the answer lies within its interval
-        interval = (min(interval[0], count), max(interval[1], count))
-    return answer_within(state, query, count, interval, source, spent)
+    return MarginalBars(state, spent).answer(query, bought=bought)
 
 
 def is_held(state: PublicState, query: LinearQuery) -> bool:
@@ -82,32 +109,108 @@ def is_held(state: PublicState, query: LinearQuery) -> bool:
     return any(wanted <= set(scope) for scope in (*held, *state.certificates))
 
 
-def _count(state: PublicState, query: LinearQuery) -> float:
-    """Return the model's answer.
+class MarginalBars:
+    """Answers questions in one state; what questions over a scope have in common is looked up once.
 
-    Where a marginal says more of the scope than the model can know, since it is kept beside the model, or is
-    on declared cells of a group that the question cuts, the answer is moved to within one standard deviation
-    of what the marginal says.
+    Args:
+        state: the state after the tests that the questions asked for.
+        spent: what the session had spent.
     """
-    count = state.model.answer(query)
-    wanted = set(query.scope)
-    cut: bool | None = None
-    for place in reversed(range(len(state.measured))):
-        one = state.measured[place]
-        if not isinstance(one, MarginalMeasurement) or not wanted <= set(one.scope):
-            continue
-        if place not in state.beside:
-            cut = not state.coarsening.is_aligned(query) if cut is None else cut
-            if not (cut and is_fine(state, one)):
+
+    def __init__(self, state: PublicState, spent: Spent) -> None:
+        self._state = state
+        self._spent = spent
+        self._confidence = Confidences.in_state(state).alone
+        self._misfit = _misfit(state, self._confidence)
+        self._scopes: dict[tuple[str, ...], _Scope] = {}
+        self._held: dict[tuple[_Known, tuple[str, ...]], _Evidence] = {}
+
+    def answer(self, query: LinearQuery, *, bought: bool = False) -> Answer:
+        """Return the model's answer to a question; see ``marginal_answer``."""
+        state = self._state
+        if not query.scope:
+            return answer_within(state, query, *self._everybody(query), Source.SYNTHETIC, self._spent)
+        count = self._count(query)
+        interval = self._interval(query)
+        source = Source.MEASURED if bought and interval is not None else Source.SYNTHETIC
+        if interval is None:
+            spendable = not state.closed and state.positives_used < state.positives_limit
+            source = Source.UNVERIFIED if spendable else Source.EXHAUSTED
+        else:  # the answer lies within its interval
+            interval = (min(interval[0], count), max(interval[1], count))
+        return answer_within(state, query, count, interval, source, self._spent)
+
+    def _count(self, query: LinearQuery) -> float:
+        """Return the model's answer.
+
+        Where a marginal says more of the scope than the model can know, since it is kept beside the model, or
+        is on declared cells of a group that the question cuts, the answer is moved to within one standard
+        deviation of what the marginal says.
+        """
+        count = self._state.model.answer(query)
+        for one, beside, fine in self._scope(query.scope).bought:
+            if not beside and not (fine and not self._state.coarsening.is_aligned(query)):
                 continue
-        value, deviation = _weighed(state, one, query)
-        return min(max(count, value - deviation), value + deviation)
-    return count
+            value, deviation = _weighed(self._state, one, query)
+            return min(max(count, value - deviation), value + deviation)
+        return count
+
+    def _interval(self, query: LinearQuery) -> tuple[float, float] | None:
+        scope = self._scope(query.scope)
+        if scope.opening is not None:
+            return self._bounds((query, (scope.opening,)))
+        inner, outer = self._state.coarsening.bounds(query)
+        if inner is outer:
+            return self._bounds((query, scope.fine), (inner, scope.coarse))
+        if scope.fine:  # the groups that the question cuts have been looked into
+            return self._bounds((query, scope.fine))
+        low, high = self._bounds((inner, scope.coarse)), self._bounds((outer, scope.coarse))
+        return None if low is None or high is None else (low[0], high[1])
+
+    def _bounds(self, *known: tuple[LinearQuery, Sequence[_Known]]) -> tuple[float, float] | None:
+        """Return the interval of the evidence with the smallest half-width; it does not depend on noise.
+
+        Args:
+            known: a question, and what is known of a scope that contains its own, on the same cells.
+        """
+        widths = []
+        for query, pieces in known:
+            if not query.scope:  # one weight, or none where a group was cut: everybody, or nobody
+                return self._everybody(query)[1]
+            for one in pieces:
+                evidence = self._evidence(one, query.scope)
+                widths.append((evidence.half_width(query), evidence.values, query))
+        if not widths:
+            return None
+        width, values, query = min(widths, key=itemgetter(0))
+        value = query.evaluate(values)
+        return value - width, value + width
+
+    def _everybody(self, query: LinearQuery) -> tuple[float, tuple[float, float]]:
+        """Return the answer to a question of one weight for everybody, and its interval."""
+        weight = query.constant / UNITS
+        count, width = weight * self._state.total.value, weight * self._misfit
+        return count, (count - width, count + width)
+
+    def _scope(self, scope: tuple[str, ...]) -> _Scope:
+        if scope not in self._scopes:
+            self._scopes[scope] = _Scope.of(self._state, scope)
+        return self._scopes[scope]
+
+    def _evidence(self, known: _Known, scope: tuple[str, ...]) -> _Evidence:
+        if (known, scope) not in self._held:
+            if isinstance(known, Certificate):
+                found = _of_certificate(self._state, known, scope)
+            else:
+                simultaneous = self._state.contract.options.simultaneous
+                found = _of_noise(known, scope, self._confidence, simultaneous=simultaneous)
+            self._held[known, scope] = found
+        return self._held[known, scope]
 
 
 def _weighed(state: PublicState, measurement: MarginalMeasurement, query: LinearQuery) -> tuple[float, float]:
     """Return what a bought marginal says of a question, and its standard deviation, in records."""
-    axes = _others(measurement.scope, query)
+    axes = _others(measurement.scope, query.scope)
     values = measurement.values.sum(axis=axes)
     squares = np.full(values.shape, measurement.units.size / values.size)
     factors = state.coarsening.weights(query)
@@ -118,46 +221,6 @@ def _weighed(state: PublicState, measurement: MarginalMeasurement, query: Linear
         values = values * weights.reshape(shape)
         squares = squares * weights.reshape(shape) ** 2
     return float(values.sum()), math.sqrt(float(squares.sum()) * measurement.variance)
-
-
-def _interval(state: PublicState, query: LinearQuery) -> tuple[float, float] | None:
-    opening = opening_over(state, query.scope)
-    if opening is not None:
-        found = _of_noise(state, opening, query)
-        return found.value - found.half_width, found.value + found.half_width
-    coarsening = state.coarsening
-    fine, coarse = known_of(state, query.scope)
-    if coarsening.is_aligned(query):
-        return _bounds(state, (query, fine), (coarsening.inner(query), coarse))
-    if fine:  # the groups that the question cuts have been looked into
-        return _bounds(state, (query, fine))
-    inner, outer = (
-        _bounds(state, (one, coarse)) for one in (coarsening.inner(query), coarsening.outer(query))
-    )
-    return None if inner is None or outer is None else (inner[0], outer[1])
-
-
-def _bounds(state: PublicState, *known: tuple[LinearQuery, Sequence[Known]]) -> tuple[float, float] | None:
-    """Return the interval of the evidence with the smallest half-width; it does not depend on noise.
-
-    Args:
-        state: the state.
-        known: a question, and what is known of a scope that contains its own, on the same cells.
-    """
-    evidence = []
-    for query, pieces in known:
-        if not query.scope:  # one weight, or none where a group was cut: everybody, or nobody
-            return _everybody(state, query)[1]
-        evidence += [_evidence(state, one, query) for one in pieces]
-    found = min(evidence, key=lambda one: one.half_width, default=None)
-    return None if found is None else (found.value - found.half_width, found.value + found.half_width)
-
-
-def _everybody(state: PublicState, query: LinearQuery) -> tuple[float, tuple[float, float]]:
-    """Return the answer to a question of one weight for everybody, and its interval."""
-    weight = query.constant / UNITS
-    count, width = weight * state.total.value, weight * _misfit(state, Confidences.in_state(state).alone)
-    return count, (count - width, count + width)
 
 
 def known_of(state: PublicState, scope: tuple[str, ...]) -> tuple[list[Known], list[Known]]:
@@ -178,40 +241,40 @@ def is_fine(state: PublicState, known: Known) -> bool:
     return known.units.shape != state.coarsening.coarse.scope_shape(known.scope)
 
 
-def _evidence(state: PublicState, known: Known, query: LinearQuery) -> _Evidence:
-    if isinstance(known, Certificate):
-        return _of_certificate(state, known, query)
-    return _of_noise(state, known, query)
-
-
 def opening_over(state: PublicState, scope: tuple[str, ...]) -> OneWayMeasurement | None:
     """Return what opening bought over a scope, on the declared cells."""
     wanted = set(scope)
     return next((one for one in state.opening if wanted <= set(one.scope)), None)
 
 
-def _of_noise(state: PublicState, measurement: OneWayMeasurement, query: LinearQuery) -> _Evidence:
-    axes, noise = _others(measurement.scope, query), measurement.noise
-    confidence, values = Confidences.in_state(state).alone, measurement.values
-    if state.contract.options.simultaneous:
+def _of_noise(
+    measurement: OneWayMeasurement, scope: tuple[str, ...], confidence: float, *, simultaneous: bool
+) -> _Evidence:
+    axes, noise, values = _others(measurement.scope, scope), measurement.noise, measurement.values
+    if simultaneous:
         # A tree's cells are taken as they were drawn, for the noise of least squares is not independent.
         drawn = values if isinstance(measurement, MarginalMeasurement) else measurement.cell_values
         half_width = simultaneous_half_width(noise, drawn.size, confidence)
-        return _Evidence(query.evaluate(drawn.sum(axis=axes)), half_width)
-    if isinstance(measurement, MarginalMeasurement):
-        repeated = math.prod(values.shape[axis] for axis in axes)
-        squares = float(np.sum((query.weights() / UNITS) ** 2)) * repeated
-    else:
-        squares = measurement.weighted_variance(query.weights() / UNITS) / measurement.variance
+        return _Evidence(drawn.sum(axis=axes), lambda _: half_width)
+    repeated = math.prod([int(values.shape[axis]) for axis in axes])
+
+    def squares(query: LinearQuery) -> float:
+        if not isinstance(measurement, MarginalMeasurement):
+            return measurement.weighted_variance(query.weights() / UNITS) / measurement.variance
+        if query.is_box:  # a sum of ones is exact, in whatever order
+            return float(math.prod(side.stop - side.start for side in query.box)) * repeated
+        return float(np.sum((query.weights() / UNITS) ** 2)) * repeated
+
     # Least squares too gives no number a weight beyond 1.
-    half_width = sum_half_width(noise, squares, confidence, peak=1.0)
-    return _Evidence(query.evaluate(values.sum(axis=axes)), half_width)
+    return _Evidence(
+        values.sum(axis=axes), lambda query: sum_half_width(noise, squares(query), confidence, peak=1.0)
+    )
 
 
-def _of_certificate(state: PublicState, certificate: Certificate, query: LinearQuery) -> _Evidence:
-    axes = _others(certificate.scope, query)
-    value = query.evaluate((certificate.units / UNITS).sum(axis=axes))
-    return _Evidence(value, certificate_bound(state, certificate))
+def _of_certificate(state: PublicState, certificate: Certificate, scope: tuple[str, ...]) -> _Evidence:
+    bound = certificate_bound(state, certificate)
+    axes = _others(certificate.scope, scope)
+    return _Evidence((certificate.units / UNITS).sum(axis=axes), lambda _: bound)
 
 
 def certificate_bound(state: PublicState, certificate: Certificate) -> float:
@@ -247,5 +310,5 @@ def _misfit(state: PublicState, confidence: float) -> float:
     return abs(total.value - total.estimate) + noise
 
 
-def _others(scope: tuple[str, ...], query: LinearQuery) -> tuple[int, ...]:
-    return tuple(axis for axis, name in enumerate(scope) if name not in query.scope)
+def _others(scope: tuple[str, ...], kept: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(axis for axis, name in enumerate(scope) if name not in kept)

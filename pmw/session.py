@@ -186,7 +186,7 @@ class Session:
         Args:
             questions: where-texts, structured conditions, queries, or a workload.
             fresh: answer anew what was answered before.
-            deliver: called with each answer, in order, as soon as it is durable.
+            deliver: called with the next answers, in order, as soon as they are durable.
 
         Raises:
             QueryError: a question is refused; none is answered then, and nothing is spent.

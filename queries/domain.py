@@ -360,14 +360,14 @@ class Domain:
         Raises:
             ScopeError: a name is unknown or given twice.
         """
-        positions = sorted(self.index(name) for name in names)
+        positions = sorted([self.index(name) for name in names])
         if len(set(positions)) != len(positions):
             raise ScopeError(f"expected each attribute once, got {list(names)}")
-        return tuple(self.attributes[position].name for position in positions)
+        return tuple([self.names[position] for position in positions])
 
     def scope_shape(self, scope: Sequence[str]) -> tuple[int, ...]:
         """Return the number of cells per attribute of a scope."""
-        return tuple(self[name].size for name in scope)
+        return tuple([self.shape[self.index(name)] for name in scope])
 
     def scope_size(self, scope: Sequence[str]) -> int:
         """Return the number of cells of a scope, an exact Python integer."""

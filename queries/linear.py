@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,8 @@ __all__ = [
 
 UNITS = 2**20  # units per record: the grid of weights and answers
 
+_compact = json.JSONEncoder(separators=(",", ":")).encode  # one for all: making one takes as long as its use
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
@@ -40,6 +43,9 @@ class Factor:
 
     Attributes:
         is_indicator: every weight is 0 or one record.
+        constant: the weight of every cell, where they are all the same; else None.
+        box: the smallest box that holds all non-zero weights; empty where the factor is constant.
+        is_box: every weight inside the box is one record.
 
     Raises:
         ScopeError: the weights are not integers in 0..2^20.
@@ -48,20 +54,32 @@ class Factor:
     scope: tuple[str, ...]
     weights: NDArray[np.int64]
     is_indicator: bool = field(init=False, repr=False)
+    constant: int | None = field(init=False, repr=False)
+    box: tuple[slice, ...] = field(init=False, repr=False)
+    is_box: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         given = np.asarray(self.weights)
-        if not np.issubdtype(given.dtype, np.integer) or given.ndim != len(self.scope):
+        whole = given.dtype == np.int64 or np.issubdtype(given.dtype, np.integer)
+        if not whole or given.ndim != len(self.scope):
             raise ScopeError(
                 f"expected integer weights with {len(self.scope)} axes, got {given.ndim} of {given.dtype}"
             )
         weights = np.array(given, dtype=np.int64)
-        if weights.size and (int(weights.min()) < 0 or int(weights.max()) > UNITS):
-            raise ScopeError(f"expected weights in 0..{UNITS}, got {weights.min()}..{weights.max()}")
         weights.flags.writeable = False
+        # Counting is several times faster than comparing with ends: most factors are 0 or one record.
+        positive, full = int(np.count_nonzero(weights)), int(np.count_nonzero(weights == UNITS))
+        if positive != full and (int(weights.min()) < 0 or int(weights.max()) > UNITS):
+            raise ScopeError(f"expected weights in 0..{UNITS}, got {weights.min()}..{weights.max()}")
+        constant = _constant(weights, positive, full)
+        box = () if constant is not None else _box(weights)
+        cells = math.prod([side.stop - side.start for side in box])
         object.__setattr__(self, "scope", tuple(self.scope))
         object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "is_indicator", bool(np.all((weights == 0) | (weights == UNITS))))
+        object.__setattr__(self, "is_indicator", positive == full)
+        object.__setattr__(self, "constant", constant)
+        object.__setattr__(self, "box", box)
+        object.__setattr__(self, "is_box", constant is None and full == cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +124,8 @@ class LinearQuery:
         self.domain.scope(named)
         for factor in self.factors:
             shape = self.domain.scope_shape(factor.scope)
-            if factor.weights.shape != shape or self.domain.scope(factor.scope) != factor.scope:
+            in_order = len(factor.scope) < 2 or self.domain.scope(factor.scope) == factor.scope
+            if factor.weights.shape != shape or not in_order:
                 raise ScopeError(
                     f"expected weights of shape {shape} over {list(factor.scope)} in declared order, "
                     f"got {factor.weights.shape}"
@@ -116,9 +135,13 @@ class LinearQuery:
         constant, factors = _normalise(self.factors)
         factors = tuple(sorted(factors, key=lambda factor: self.domain.index(factor.scope[0])))
         scope = self.domain.scope([name for factor in factors for name in factor.scope])
-        box, parts = _bounding_box(scope, factors)
-        for name, value in (("factors", factors), ("scope", scope), ("box", box)):
-            object.__setattr__(self, name, value)
+        sides = {
+            name: side for factor in factors for name, side in zip(factor.scope, factor.box, strict=True)
+        }
+        parts = tuple([_part(scope, factor) for factor in factors if not factor.is_box])
+        object.__setattr__(self, "factors", factors)
+        object.__setattr__(self, "scope", scope)
+        object.__setattr__(self, "box", tuple([sides[name] for name in scope]))
         object.__setattr__(self, "_parts", parts)
         object.__setattr__(self, "_constant", constant)
 
@@ -235,7 +258,7 @@ class LinearQuery:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical form: runs ``[start, stop, weight]`` of non-zero weights per factor."""
-        factors = [[list(factor.scope), _runs(factor.weights)] for factor in self.factors]
+        factors = [[list(factor.scope), _runs(factor)] for factor in self.factors]
         form: dict[str, Any] = {"factors": factors}
         if self._constant != UNITS:
             form["constant"] = self._constant
@@ -258,7 +281,7 @@ class LinearQuery:
 
     def to_json(self) -> str:
         """Return the canonical form as text; queries with equal texts have equal weights."""
-        return json.dumps(self.to_dict(), separators=(",", ":"))
+        return _compact(self.to_dict())
 
     def key(self) -> bytes:
         """Return the SHA-256 of the canonical text; queries with equal keys have equal weights."""
@@ -272,16 +295,40 @@ class LinearQuery:
         return words if self._constant == UNITS else f"{words} (x {self._constant / UNITS:.3g})"
 
 
+def _constant(weights: NDArray[np.int64], positive: int, full: int) -> int | None:
+    """Return the weight of every cell, or None where they differ.
+
+    Args:
+        weights: of the cells.
+        positive: how many are not 0.
+        full: how many are one record.
+    """
+    if not positive:
+        return 0
+    if full:
+        return UNITS if full == weights.size else None
+    first = int(weights.flat[0])
+    return None if np.any(weights != first) else first
+
+
+def _box(weights: NDArray[np.int64]) -> tuple[slice, ...]:
+    """Return the smallest box that holds all non-zero weights, of which there are some."""
+    places = weights.nonzero()
+    if len(places) == 1:  # they are in order
+        return (slice(int(places[0][0]), int(places[0][-1]) + 1),)
+    return tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in places)
+
+
 def _normalise(factors: Sequence[Factor]) -> tuple[int, tuple[Factor, ...]]:
     """Return a constant weight and the factors that are not constant."""
     constant = UNITS
     kept = []
     for factor in itertools.chain.from_iterable(map(_split, factors)):
-        first = int(factor.weights.flat[0])
-        if np.any(factor.weights != first):
+        if factor.constant is None:
             kept.append(factor)
-        elif first != UNITS:
-            constant = constant * first // UNITS  # at most one factor is fractional, so this is exact
+        elif factor.constant != UNITS:
+            # At most one factor is fractional, so this is exact.
+            constant = constant * factor.constant // UNITS
     if constant == 0:
         return 0, ()
     return constant, tuple(kept)
@@ -293,7 +340,7 @@ def _split(factor: Factor) -> list[Factor]:
     So a question has one form however it was written, but for groups of several attributes inside one
     condition, which stay together.
     """
-    if factor.is_indicator and len(factor.scope) == 1:
+    if factor.is_indicator and len(factor.scope) <= 1:
         return [factor]
     weights, scope = factor.weights, list(factor.scope)
     pieces: list[Factor] = []
@@ -318,30 +365,20 @@ def _split(factor: Factor) -> list[Factor]:
     return [*pieces, Factor(tuple(scope), weights)]
 
 
-def _bounding_box(
-    scope: tuple[str, ...], factors: Sequence[Factor]
-) -> tuple[tuple[slice, ...], tuple[_Part, ...]]:
-    """Return the smallest box that holds all non-zero weights, and what is not constantly one in it."""
-    slices: dict[str, slice] = {}
-    parts = []
-    for factor in factors:
-        nonzero = np.nonzero(factor.weights)
-        local = tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in nonzero)
-        slices.update(zip(factor.scope, local, strict=True))
-        weights = factor.weights[local]
-        if np.any(weights != UNITS):
-            lengths = dict(zip(factor.scope, weights.shape, strict=True))
-            shape = tuple(lengths.get(name, 1) for name in scope)
-            parts.append(_Part(shape, weights, fractional=not factor.is_indicator))
-    return tuple(slices[name] for name in scope), tuple(parts)
+def _part(scope: tuple[str, ...], factor: Factor) -> _Part:
+    """Return what a factor is inside its box, over a query's scope."""
+    weights = factor.weights[factor.box]
+    lengths = dict(zip(factor.scope, weights.shape, strict=True))
+    return _Part(tuple(lengths.get(name, 1) for name in scope), weights, fractional=not factor.is_indicator)
 
 
-def _runs(weights: NDArray[np.int64]) -> list[list[int]]:
-    flat = weights.reshape(-1)
-    changes = np.flatnonzero(np.diff(flat)) + 1
-    starts = [0, *changes.tolist()]
-    stops = [*changes.tolist(), flat.size]
-    return [[start, stop, int(flat[start])] for start, stop in zip(starts, stops, strict=True) if flat[start]]
+def _runs(factor: Factor) -> list[list[int]]:
+    if factor.is_box and len(factor.box) == 1:
+        return [[factor.box[0].start, factor.box[0].stop, UNITS]]
+    flat = factor.weights.reshape(-1)
+    changes = (np.flatnonzero(flat[1:] != flat[:-1]) + 1).tolist()
+    ends = [0, *changes, flat.size]
+    return [[start, stop, int(flat[start])] for start, stop in itertools.pairwise(ends) if flat[start]]
 
 
 def _describe(domain: Domain, factor: Factor) -> str:
@@ -349,7 +386,7 @@ def _describe(domain: Domain, factor: Factor) -> str:
         return f"a condition on {', '.join(factor.scope)}"
     attribute = domain[factor.scope[0]]
     pieces = []
-    for start, stop, weight in _runs(factor.weights):
+    for start, stop, weight in _runs(factor):
         text = _cells_text(attribute, start, stop)
         if weight != UNITS:
             text += f" (x {weight / UNITS:.3g})"

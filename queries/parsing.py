@@ -29,6 +29,7 @@ __all__ = [
 QuestionId: TypeAlias = str | int | None
 
 _LONGEST_LINE = 2**20  # bytes
+_MARK = "\ufeff"  # of the order of bytes: JSON has none
 _KEYS = ("id", "where", "sql", "request_id")
 
 
@@ -142,7 +143,7 @@ def read_line(line: str | bytes) -> dict[str, Any]:
         raise QueryError(f"a line has at most {_LONGEST_LINE:,} bytes", code="too_long")
     try:
         text = line.decode("utf-8") if isinstance(line, bytes) else line
-        form = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+        form = json.loads(text) if text.startswith(_MARK) else _decode(text)  # the former words its refusal
     except UnicodeDecodeError as error:
         raise QueryError("expected UTF-8 text", code="bad_request", position=error.start) from None
     except json.JSONDecodeError as error:
@@ -227,3 +228,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise QueryError(f"expected a finite number, got {name}", code="bad_request")
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant).decode  # one for all

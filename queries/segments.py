@@ -56,10 +56,8 @@ def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
     cut = [group for group in groups if not group.is_indicator]
     if len(cut) > 1:
         cut = [_product(cut, domain)]
-    factors = tuple(
-        Factor(group.scope, np.rint(group.weights * UNITS).astype(np.int64)) for group in (*whole, *cut)
-    )
-    nobody = any(not np.any(factor.weights) for factor in factors)
+    factors = tuple([Factor(group.scope, group.units()) for group in (*whole, *cut)])
+    nobody = any(factor.constant == 0 for factor in factors)
     return LinearQuery(domain, factors, aligned=not cut or nobody)
 
 
@@ -70,6 +68,12 @@ class _Weighted:
     scope: tuple[str, ...]
     weights: NDArray[np.float64]
     is_indicator: bool  # every weight is exactly 0 or 1
+
+    def units(self) -> NDArray[np.int64]:
+        """Return the weights, rounded to the grid."""
+        if self.is_indicator:
+            return self.weights.astype(np.int64) * UNITS
+        return np.rint(self.weights * UNITS).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,8 @@ class _Truth:
 
 
 def _evaluate(terms: Sequence[Predicate], domain: Domain) -> _Weighted:
+    if len(terms) == 1 and not isinstance(terms[0], And | Or):
+        return _evaluate_one(terms[0], domain)
     atoms = [atom for term in terms for atom in atoms_of(term)]
     for atom in atoms:
         resolve_attribute(atom.attribute, domain, atom.position)
@@ -107,14 +113,26 @@ def _evaluate(terms: Sequence[Predicate], domain: Domain) -> _Weighted:
     _check_size(domain.scope_size(scope), scope)
     segments = [_cut(domain[name], [atom for atom in atoms if atom.attribute == name]) for name in scope]
     _check_size(math.prod(piece.count for piece in segments), scope)
-    # Most terms are one comparison: no broadcasting is needed.
-    if len(atoms) == 1 == len(terms) and not isinstance(terms[0], And | Or):
-        truth = _atom_truth(atoms[0], segments[0])
-        holds = truth.false if isinstance(terms[0], Not) else truth.true
-    else:
-        axes = {name: axis for axis, name in enumerate(scope)}
-        holds = _holds(And(tuple(terms)), segments, axes).true
-        holds = np.broadcast_to(holds, tuple(piece.count for piece in segments))
+    axes = {name: axis for axis, name in enumerate(scope)}
+    holds = _holds(And(tuple(terms)), segments, axes).true
+    holds = np.broadcast_to(holds, tuple(piece.count for piece in segments))
+    return _weighted(scope, segments, holds)
+
+
+def _evaluate_one(term: Predicate, domain: Domain) -> _Weighted:
+    """Evaluate one comparison, or NOT of one, as most terms are: nothing is joined."""
+    (atom,) = atoms_of(term)
+    attribute = domain[resolve_attribute(atom.attribute, domain, atom.position)]
+    scope = (attribute.name,)
+    _check_size(attribute.size, scope)
+    piece = _cut(attribute, (atom,))
+    _check_size(piece.count, scope)
+    truth = _atom_truth(atom, piece)
+    return _weighted(scope, (piece,), truth.false if isinstance(term, Not) else truth.true)
+
+
+def _weighted(scope: tuple[str, ...], segments: Sequence[_Segments], holds: NDArray[np.bool_]) -> _Weighted:
+    """Return the share of each cell that the segments where a condition holds make up."""
     weights = holds.astype(np.float64)
     if all(piece.is_whole for piece in segments):
         return _Weighted(scope, weights, is_indicator=True)
@@ -226,6 +244,7 @@ def _atom_truth(atom: Atom, segments: _Segments) -> _Truth:
             true = known & ~true
     else:
         known[:base] = True
-        for low, high in intervals(attribute, atom):
-            true[:base] |= (segments.starts >= low) & (segments.starts < high)
+        for interval in intervals(attribute, atom):
+            first, last = segments.starts.searchsorted(interval)  # the pieces that start inside it
+            true[first:last] = True
     return _Truth(true, known & ~true)

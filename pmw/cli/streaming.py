@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
 
@@ -30,7 +30,7 @@ __all__ = [
 
 _READ = 1 << 16  # bytes at a time
 _LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away
-_BATCH = 512  # questions at a time
+_BATCH = 1024  # questions at a time
 
 _Parsed: TypeAlias = tuple[dict[str, Any], Question | QueryError]
 
@@ -132,10 +132,16 @@ class _Printer:
         self.code = 0
         self._waiting = deque(parsed)
         self._answers: list[Answer] = []  # of the question at the front, where it has several
+        self._lines: list[str] = []  # not yet printed
 
-    def deliver(self, answer: Answer) -> None:
-        """Print the lines that were refused before the next question, then its answer once it is whole."""
-        self.finish()
+    def deliver(self, answers: Sequence[Answer]) -> None:
+        """Print answers that became durable together, each whole one with the refused lines before it."""
+        for answer in answers:
+            self._take(answer)
+        self._flush()
+
+    def _take(self, answer: Answer) -> None:
+        self._refuse_next()
         head, question = self._waiting[0]
         self.code = max(self.code, strict_code(answer))
         self._answers.append(answer)
@@ -148,11 +154,16 @@ class _Printer:
 
     def refuse(self, error: QueryError) -> None:
         """Print the lines that were refused before the next question, then that it is refused too."""
-        self.finish()
+        self._refuse_next()
         self._refuse(self._waiting[0][0], error)
+        self._flush()
 
     def finish(self) -> None:
         """Print the refused lines at the front."""
+        self._refuse_next()
+        self._flush()
+
+    def _refuse_next(self) -> None:
         while self._waiting:
             head, error = self._waiting[0]
             if not isinstance(error, QueryError):
@@ -164,11 +175,16 @@ class _Printer:
         self._print(head, {"error": error.to_dict()})
 
     def _print(self, head: dict[str, Any], form: dict[str, Any]) -> None:
-        """Print the line of the question at the front."""
+        """Write down the line of the question at the front."""
         self._waiting.popleft()
         self._answers.clear()
-        sys.stdout.write(json_line({**head, **form}) + "\n")
-        sys.stdout.flush()
+        self._lines.append(json_line({**head, **form}) + "\n")
+
+    def _flush(self) -> None:
+        lines, self._lines = self._lines, []
+        if lines:
+            sys.stdout.write("".join(lines))
+            sys.stdout.flush()
 
 
 def _parsed(number: int, line: bytes, session: Session, options: StreamOptions) -> _Parsed:

@@ -32,6 +32,8 @@ __all__ = [
     "status_text",
 ]
 
+_written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
+
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # needs no quotes in a condition
 
 _SOURCES = {
@@ -49,7 +51,7 @@ def say(text: str) -> None:
 
 def json_line(form: Any) -> str:
     """Return one line of JSON that can be written as UTF-8: half a surrogate pair stays an escape."""
-    return json.dumps(form, ensure_ascii=False).encode(errors="backslashreplace").decode()
+    return _written(form).encode(errors="backslashreplace").decode()
 
 
 def status_json(status: Status) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pmw.accounting import PrivacyFilter
 from pmw.answers import Answer, Spent
 from pmw.data import CountSource
 from pmw.error_bars import is_covered, untested_answer
 from pmw.errors import BudgetError
-from pmw.marginal_bars import is_held, marginal_answer
+from pmw.marginal_bars import MarginalBars, is_held
 from pmw.mechanism.batch import BatchDraws, LedgerEntry, MarginalRequest, Proposal, QueryRequest
 from pmw.mechanism.fit import correct
 from pmw.mechanism.marginal_test import (
@@ -75,31 +76,35 @@ def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
         may = may_test_queries(state, positives, round_open=open_)
         tested = [may and not is_covered(state, query) for query in queries]
         return propose_queries(state, queries, tested, positives=positives, round_open=open_)
-    kind, queries, wanted = _first_of_a_kind(state, queries)
+    alone = _alone(state, queries)
+    kind, queries, wanted = _first_of_a_kind(state, queries, alone)
     if kind is TestKind.MARGINAL:
         return propose_marginals(state, queries, wanted)
-    may = _may_test_queries(state)
-    tested = [may and _is_alone(state, query) for query in queries]
+    tested = [query.scope in alone for query in queries]
     return propose_queries(
         state, queries, tested, positives=state.query_positives, round_open=state.queries_open
     )
 
 
-def _may_test_queries(state: PublicState) -> bool:
-    """Tell whether questions are tested by themselves, where marginals are; see ``_is_alone`` for which."""
-    return may_test_queries(state, state.query_positives, round_open=state.queries_open)
+def _alone(state: PublicState, queries: Sequence[LinearQuery]) -> set[tuple[str, ...]]:
+    """Return the scopes of the questions that may be tested by themselves, where marginals are tested.
 
-
-def _is_alone(state: PublicState, query: LinearQuery) -> bool:
-    """Tell whether no marginal holds a question, and its cells can be counted; both are public."""
-    return state.domain.scope_size(query.scope) <= _LARGEST_COUNTED and not is_held(state, query)
+    No marginal holds such a question, and its cells can be counted; both are public.
+    """
+    if not may_test_queries(state, state.query_positives, round_open=state.queries_open):
+        return set()
+    return {
+        scope
+        for scope, query in {query.scope: query for query in queries}.items()
+        if state.domain.scope_size(scope) <= _LARGEST_COUNTED and not is_held(state, query)
+    }
 
 
 def _first_of_a_kind(
-    state: PublicState, queries: Sequence[LinearQuery]
+    state: PublicState, queries: Sequence[LinearQuery], alone: Collection[tuple[str, ...]]
 ) -> tuple[TestKind, Sequence[LinearQuery], list[Sequence[tuple[str, ...]]]]:
     """Return the kind of the first test, the first questions that ask for no other, and what they ask for."""
-    may, may_alone = may_test_marginals(state), _may_test_queries(state)
+    may = may_test_marginals(state)
     kind: TestKind | None = None
     wanted: list[Sequence[tuple[str, ...]]] = []
     known: dict[tuple[str, ...], tuple[tuple[str, ...], ...]] = {}
@@ -110,7 +115,7 @@ def _first_of_a_kind(
         own = None
         if scopes:
             own = TestKind.MARGINAL
-        elif may_alone and _is_alone(state, query):
+        elif query.scope in alone:
             own = TestKind.QUERY
         if kind is not None and own not in (None, kind):
             break
@@ -198,11 +203,13 @@ def settle(state: PublicState, proposal: Proposal, draws: BatchDraws, ledger: Pr
 def _query_answers(
     state: PublicState, proposal: Proposal, draws: BatchDraws, spent: Spent
 ) -> tuple[Answer, ...]:
-    by_model = untested_answer if state.contract.options.test is TestKind.QUERY else marginal_answer
+    by_model = MarginalBars(state, spent).answer
+    if state.contract.options.test is TestKind.QUERY:
+        by_model = partial(untested_answer, state, spent=spent)
     answers, done = [], 0
     for query, need in zip(proposal.queries, proposal.needs, strict=True):
         if need == done:
-            answers.append(by_model(state, query, spent))
+            answers.append(by_model(query))
             continue
         done = need
         request, outcome = proposal.requests[need - 1], draws.outcomes[need - 1]
@@ -222,18 +229,18 @@ def _marginal_answers(
     anew, for it may ask for further tests.
     """
     negatives = len(draws.outcomes) - (draws.released is not None)
-    may = _may_test_queries(after)
+    alone, bars = _alone(after, proposal.queries), MarginalBars(after, spent)
     answers = []
     for place, (query, need) in enumerate(zip(proposal.queries, proposal.needs, strict=True)):
         if need > negatives:
             newest = after.measured[-1] if draws.released is not None else None
             inside = isinstance(newest, MarginalMeasurement) and set(query.scope) <= set(newest.scope)
             if inside and (place == 0 or proposal.needs[place - 1] <= negatives):
-                answers.append(marginal_answer(after, query, spent, bought=True))
+                answers.append(bars.answer(query, bought=True))
             break
-        if may and _is_alone(after, query):
+        if query.scope in alone:
             break
-        answers.append(marginal_answer(after, query, spent))
+        answers.append(bars.answer(query))
     return tuple(answers)
 
 

@@ -32,17 +32,18 @@ _TOLERANCE = 1e-9  # of the sum of a group's shares
 class _Runs:
     """An axis of fine cells, ready to be reduced: the cells group by group, and where each group starts."""
 
-    order: NDArray[np.int64]
+    order: NDArray[np.int64] | None  # None where the cells lie group by group as they are
     starts: NDArray[np.int64]
 
     @classmethod
     def of(cls, group: NDArray[np.int64]) -> _Runs:
         order = np.argsort(group, kind="stable").astype(np.int64)
         starts = np.searchsorted(group[order], np.arange(int(group.max()) + 1)).astype(np.int64)
-        return cls(order, starts)
+        return cls(None if np.array_equal(order, np.arange(order.size)) else order, starts)
 
     def reduce(self, ufunc: np.ufunc, values: NDArray[Any], axis: int) -> NDArray[Any]:
-        reduced: NDArray[Any] = ufunc.reduceat(values.take(self.order, axis=axis), self.starts, axis=axis)
+        ordered = values if self.order is None else values.take(self.order, axis=axis)
+        reduced: NDArray[Any] = ufunc.reduceat(ordered, self.starts, axis=axis)
         return reduced
 
 
@@ -133,7 +134,7 @@ class Coarsening:
         Exact: factors are not negative and none is zero everywhere, so their product is constant inside every
         group only where each of them is.
         """
-        return all(np.array_equal(*self.extremes(factor.scope, factor.weights)) for factor in query.factors)
+        return all(self._extremes(factor)[1] is None for factor in query.factors)
 
     def extremes(
         self, scope: Sequence[str], weights: NDArray[np.int64]
@@ -146,11 +147,28 @@ class Coarsening:
 
         Factors share no attribute and are not negative, so the least product is the product of the least.
         """
-        return self._extreme(np.minimum, query)
+        return self.bounds(query)[0]
 
     def outer(self, query: LinearQuery) -> LinearQuery:
         """Return the coarse query with the greatest weight inside each group, exactly: never below it."""
-        return self._extreme(np.maximum, query)
+        return self.bounds(query)[1]
+
+    def bounds(self, query: LinearQuery) -> tuple[LinearQuery, LinearQuery]:
+        """Return the inner and the outer query; one and the same object where the query is aligned."""
+        if self.is_identity:
+            return query, query
+        least, greatest = [], []
+        if query.constant != UNITS:
+            least.append(Factor((), np.array(query.constant, dtype=np.int64)))
+            greatest.append(least[0])
+        for factor in query.factors:
+            low, high = self._extremes(factor)
+            least.append(low)
+            greatest.append(low if high is None else high)
+        inner = LinearQuery(self.coarse, tuple(least))
+        if all(low is high for low, high in zip(least, greatest, strict=True)):
+            return inner, inner
+        return inner, LinearQuery(self.coarse, tuple(greatest))
 
     def weights(self, query: LinearQuery) -> list[WeightedFactor]:
         """Return the mean weights inside the groups, factor by factor, for ``expectation`` of a coarse model.
@@ -213,15 +231,14 @@ class Coarsening:
                 values = values.take(group, axis=axis) * _along(share, axis, values.ndim)
         return values
 
-    def _extreme(self, ufunc: np.ufunc, query: LinearQuery) -> LinearQuery:
-        if self.is_identity:
-            return query
-        factors = [Factor((), np.array(query.constant, dtype=np.int64))]
-        factors += [
-            Factor(factor.scope, self._reduced(ufunc, factor.scope, factor.weights))
-            for factor in query.factors
-        ]
-        return LinearQuery(self.coarse, tuple(factors))
+    def _extremes(self, factor: Factor) -> tuple[Factor, Factor | None]:
+        """Return the least and the greatest weights inside each group; None for the same again."""
+        if all(self._runs[self.fine.index(name)] is None for name in factor.scope):
+            return factor, None
+        low = self._reduced(np.minimum, factor.scope, factor.weights)
+        high = self._reduced(np.maximum, factor.scope, factor.weights)
+        same = bool((low == high).all())
+        return Factor(factor.scope, low), None if same else Factor(factor.scope, high)
 
     def _reduced(self, ufunc: np.ufunc, scope: Sequence[str], values: NDArray[Any]) -> NDArray[Any]:
         """Reduce the fine cells of each group, along every grouped axis."""

@@ -35,11 +35,11 @@ _COUNTS = "counts"  # the fact that holds the numbers of rows
 
 def _checksum(table: str, values: Sequence[object]) -> bytes:
     """Return the checksum of a row: 16 bytes, of its table and the types and values of its columns."""
-    parts = [table.encode()]
+    pieces = [table.encode()]
     for value in values:
         kind, raw = _bytes_of(value)
-        parts += (b"%s %d:" % (kind, len(raw)), raw)
-    return hashlib.blake2b(b"".join(parts), digest_size=_SIZE).digest()
+        pieces += (b"%s %d:" % (kind, len(raw)), raw)
+    return hashlib.blake2b(b"".join(pieces), digest_size=_SIZE).digest()
 
 
 def _bytes_of(value: object) -> tuple[bytes, bytes]:

@@ -22,6 +22,7 @@ from pmw.randomness import BitSource
 from pmw.sparse_vector import NoisyThreshold
 from pmw.state import SecretState
 from pmw.store import Outcome, SessionStore
+from pmw.store.masks import Masks
 from queries import Domain, LinearQuery, random_conjunctions
 from queries.errors import QueryError
 from queries.parsing import Question, parse_where
@@ -224,9 +225,9 @@ def test_an_intent_is_durable_before_the_table_is_counted_or_a_bit_is_drawn(
     def watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def watching(*given: Any) -> Any:
             with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as another:
-                ((kind, seed),) = another.execute("SELECT kind, seed FROM intents").fetchall()
+                ((number, kind, seed),) = another.execute("SELECT id, kind, seed FROM intents").fetchall()
             events.append((name, kind))
-            assert len(seed) == 32
+            assert Masks(path, path.name).unmask(number, seed) is not None
             return method(*given)
 
         return watching
@@ -362,3 +363,44 @@ def test_a_mark_on_a_question_that_was_answered_before_is_kept_too(
         with pytest.raises(QueryError, match="was used for another question"):  # both have stored answers
             session.ask_all([Question(parse_where(text, domain), request_id="b") for text in (first, other)])
         assert session.verify().holds
+
+
+def test_answers_that_draw_no_noise_share_a_commit_and_are_what_they_are_one_by_one(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pmw.engine, "_BATCH", 4)
+    monkeypatch.setattr(pmw.engine, "_COMMIT", 12)
+    path = tmp_path / "s.pmw"
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
+        queries = random_conjunctions(domain, 40, seed=9)
+        session.ask_all(queries)  # now whatever they need was tested or bought
+        apart = [session.ask(query, fresh=True) for query in queries]
+        given: list[list[pmw.Answer]] = []
+        statements: list[str] = []
+        session._open_store()._connection.set_trace_callback(statements.append)
+        together = session.ask_all(queries, fresh=True, deliver=lambda some: given.append(list(some)))
+        session._open_store()._connection.set_trace_callback(None)
+    assert [len(some) for some in given] == [12, 12, 12, 4]
+    assert statements.count("COMMIT") == 4
+    assert list(together) == apart == list(itertools.chain.from_iterable(given))
+
+
+def test_where_a_batch_draws_noise_what_came_before_it_is_durable_and_delivered(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pmw.engine, "_BATCH", 2)
+    path, seen = tmp_path / "s.pmw", list[int]()
+    covered = [parse_where(f"age >= {low}", domain) for low in (30, 35, 40, 45)]
+    with pmw.open_session(frame, domain, epsilon=1, path=path, options=NEGATIVE) as session:
+        given: list[pmw.Answer] = []
+        begin = SessionStore.begin
+
+        def noting(store: SessionStore, kind: str, proposal: str, seed: bytes) -> int:
+            with closing(sqlite3.connect(path)) as reader:
+                seen.extend((reader.execute("SELECT count(*) FROM answers").fetchone()[0], len(given)))
+            return begin(store, kind, proposal, seed)
+
+        monkeypatch.setattr(SessionStore, "begin", noting)
+        session.ask_all([*covered, uncovered(domain)[0]], deliver=given.extend)
+    assert seen == [4, 4]
+    assert len(given) == 5

@@ -14,12 +14,12 @@ import pmw
 from pmw.answers import Source, Spent
 from pmw.data import MemorySource
 from pmw.error_bars import Confidences
-from pmw.marginal_bars import certificate_bound, is_held, marginal_answer
+from pmw.marginal_bars import MarginalBars, certificate_bound, is_held, marginal_answer
 from pmw.model import MarginalMeasurement, RangeTreeMeasurement
-from pmw.noise_bounds import simultaneous_half_width
+from pmw.noise_bounds import simultaneous_half_width, sum_half_width
 from pmw.policy import MarginalTestPlan, ModelKind, TestKind
 from pmw.state import Certificate, PublicState
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, parse_where
 
 NOWHERE = Spent(0.0, 0.0, 0.0)
 DOMAIN = Domain(
@@ -255,3 +255,38 @@ def test_intervals_hold_the_truth_at_least_as_often_as_they_say(model: ModelKind
     assert held >= 0.93 * total  # 95 %, less three deviations of runs that are not independent
     if simultaneous:
         assert whole >= 0.87 * runs  # of all questions at once: 95 %, less three deviations
+
+
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_answers_of_one_state_are_to_the_last_bit_what_each_is_by_itself(*, simultaneous: bool) -> None:
+    state = certified(opened(simultaneous=simultaneous).state, ("age", "grade"), 50 * UNITS)
+    values = np.random.default_rng(3).integers(0, 400, DOMAIN.scope_shape(("sex", "grade"))) * UNITS
+    noise = state.plan.noise if isinstance(state.plan, MarginalTestPlan) else None
+    assert noise is not None
+    bought = replace(state, measured=(MarginalMeasurement(("sex", "grade"), values, noise),), beside=(0,))
+    texts = (
+        *(f"age BETWEEN {low} AND {low + wide}" for low in range(0, 40, 7) for wide in (0, 6, 19)),
+        "", "sex = 'f'", "grade IN ('a', 'c')", "grade <> 'a' AND sex = 'm'", "grade = 'b' OR sex = 'f'",
+        "age BETWEEN 1 AND 37 AND grade IN ('b', 'c', 'd')",
+        "age >= 13 AND grade = 'h'", "age BETWEEN 1 AND 58 AND grade = 'b'",
+        "age = 3 AND grade = 'a'", "sex = 'f' AND region = 'n'",
+    )  # fmt: skip
+    for held in (state, bought):
+        bars = MarginalBars(held, NOWHERE)
+        for text in (*texts, *texts[::-1]):
+            query = parse_where(text, DOMAIN)
+            assert bars.answer(query) == marginal_answer(held, query, NOWHERE)
+
+
+def test_the_width_of_a_box_is_that_of_its_weights_summed_cell_by_cell() -> None:
+    state = opened().state
+    tree_free = [one for one in state.opening if isinstance(one, MarginalMeasurement)]
+    one = next(one for one in tree_free if one.scope == ("grade",))
+    for first, last in ((0, 0), (1, 3), (2, 7)):
+        query = LinearQuery.cells(DOMAIN, {"grade": (first, last)})
+        squares = float(np.sum((query.weights() / UNITS) ** 2))
+        width = sum_half_width(one.noise, squares, Confidences.in_state(state).alone, peak=1.0)
+        value = query.evaluate(one.values)
+        answer = MarginalBars(state, NOWHERE).answer(query)
+        ends = (min(value - width, answer.count), max(value + width, answer.count))
+        assert answer.interval == (max(0.0, ends[0]), max(0.0, ends[1]))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -103,7 +104,7 @@ def test_a_live_session_leaves_no_trace_of_a_finished_batch(
         assert len(notes.seeds) == 1
         left = notes.left_in(path, open_round=False)
 
-        def look(_: pmw.Answer) -> None:
+        def look(_: Sequence[pmw.Answer]) -> None:
             # Before an answer is given, and whatever is done with the model afterwards.
             held = bool(notes.thresholds) and is_left_in(path, notes.thresholds[-1])
             left.extend(notes.left_in(path, open_round=held))

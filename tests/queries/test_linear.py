@@ -356,3 +356,30 @@ def test_weights_are_a_read_only_copy() -> None:
     assert factor.is_indicator
     with pytest.raises(ValueError, match="read-only"):
         factor.weights[0] = UNITS
+
+
+@LAW
+@given(st.data())
+def test_what_is_kept_of_a_factor_is_what_its_weights_say(data: st.DataObject) -> None:
+    domain = Domain((CategoricalAttribute("a", ("x", "y", "z")), IntegerAttribute("b", 0, 3)))
+    scope = data.draw(st.sampled_from([(), ("a",), ("b",), ("a", "b")]))
+    size = domain.scope_size(scope)
+    cell = data.draw(st.sampled_from([INDICATOR, FRACTION, st.just(UNITS), st.just(0), st.just(7)]))
+    weights = np.array(data.draw(st.lists(cell, min_size=size, max_size=size)), dtype=np.int64)
+    factor = Factor(scope, weights.reshape(domain.scope_shape(scope)))
+    values = set(weights.tolist())
+    assert factor.is_indicator == (values <= {0, UNITS})
+    assert factor.constant == (values.pop() if len(values) == 1 else None)
+    if factor.constant is not None:
+        assert factor.box == ()
+        assert not factor.is_box
+        return
+    outside = factor.weights.copy()
+    outside[factor.box] = 0
+    assert not outside.any()
+    for axis in range(len(scope)):  # and no smaller box would do
+        others = tuple(set(range(len(scope))) - {axis})
+        ends = np.asarray(factor.weights[factor.box].any(axis=others))
+        assert ends[0]
+        assert ends[-1]
+    assert factor.is_box == bool((factor.weights[factor.box] == UNITS).all())

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
+import pmw.engine
+from pmw import StoreError, resume_session
 from pmw.books import read_session
+from pmw.cli.streaming import StreamOptions, answer_stream
+from pmw.store import Outcome, SessionStore
 
 Run = Callable[..., Result]
 
@@ -202,3 +210,52 @@ def test_no_memory_at_a_positive_is_told_in_our_own_words_and_draws_nothing_twic
 
 def out_of_memory(*_: object) -> None:
     raise MemoryError
+
+
+def test_a_batch_is_printed_with_one_write_once_all_of_it_is_durable(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [json.dumps({"id": low, "where": f"age BETWEEN {low} AND 80"}) for low in range(20, 60)]
+    lines[7] = lines[39] = "no question"
+    stored, printed = list[int](), list[str]()
+
+    class Screen(io.StringIO):
+        def write(self, text: str, /) -> int:
+            with closing(sqlite3.connect(study)) as reader:
+                stored.append(reader.execute("SELECT count(*) FROM answers").fetchone()[0])
+            printed.append(text)
+            return len(text)
+
+    with resume_session(study) as session:
+        begun = session.status().queries_answered
+        monkeypatch.setattr(sys, "stdout", Screen())
+        answer_stream(session, io.BytesIO("\n".join(lines).encode()), StreamOptions())
+        monkeypatch.undo()
+    assert begun == 0
+    assert len(printed) == 2  # the last line of all has no end: it comes by itself
+    answers = [json.loads(line) for line in "".join(printed).splitlines()]
+    assert [answer.get("id") for answer in answers[:7]] == list(range(20, 27))
+    assert [answer.get("line") for answer in answers if "error" in answer] == [8, 40]
+    assert stored[0] >= 38
+
+
+def test_what_is_durable_is_printed_where_a_later_answer_fails(
+    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pmw.engine, "_BATCH", 2)
+    monkeypatch.setattr(pmw.engine, "_COMMIT", 4)
+    lines = [json.dumps({"id": low, "where": f"age BETWEEN {low} AND 80"}) for low in range(20, 32)]
+    finish, times = SessionStore.finish, itertools.count()
+
+    def failing(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
+        if next(times) == 2:
+            raise StoreError("no room")
+        finish(store, intent, outcome)
+
+    with resume_session(study) as session:
+        monkeypatch.setattr(SessionStore, "finish", failing)
+        with pytest.raises(StoreError):
+            answer_stream(session, io.BytesIO("\n".join(lines).encode()), StreamOptions())
+        monkeypatch.undo()
+        kept = session._open_store().answer_count()
+    assert len(capsys.readouterr().out.splitlines()) == kept == 8

@@ -102,6 +102,9 @@ def test_inner_and_outer_are_the_least_and_greatest_weights_of_each_group(form: 
         assert outer[cell] == inside.max()
         aligned &= bool(inside.min() == inside.max())
     assert coarsening.is_aligned(query) == aligned
+    both = coarsening.bounds(query)
+    assert [one.key() for one in both] == [coarsening.inner(query).key(), coarsening.outer(query).key()]
+    assert (both[0] is both[1]) == aligned
 
 
 @given(form=FORMS, seed=st.integers(0, 10**6))
