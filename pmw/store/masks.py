@@ -9,6 +9,7 @@ that recording a batch stays one durable commit.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -102,8 +103,10 @@ class Masks:
             return
         try:
             self._file.with_name(f"{self._file.name}.part").unlink(missing_ok=True)  # as a kill left it
-            with self._file.open("r+b", buffering=0) as file:
-                file.write(bytes(_COUNT * _ENTRY))
+            if not self._file.is_symlink():  # another's file is not written to
+                with self._file.open("r+b", buffering=0) as file:
+                    file.write(bytes(_COUNT * _ENTRY))
+                    os.fsync(file.fileno())  # a power cut may bring the file back, but no mask in it
             self._file.unlink()
         except FileNotFoundError:
             return
@@ -143,6 +146,8 @@ class Masks:
             finally:
                 os.close(folder)
         except OSError:
+            with contextlib.suppress(OSError):
+                self._file.unlink()  # it may not last: no later batch is to rely on it, and none waits
             raise StoreError(
                 f"{self._name}: the file of masks beside the session cannot be written; nothing was drawn; "
                 "make room or restore access, then ask again"

@@ -185,6 +185,8 @@ class SessionStore(SessionReader):
                 file holds other charges than the outcome goes on from.
         """
         self._log_tells |= bool(outcome.secrets or outcome.ledger)  # no charge stays in the log alone
+        tells = self._log_tells
+        self._log_tells |= intent is not None  # until its mask is gone: an interrupt may come first
         with self._writing():
             if outcome.charged_before not in (None, self._charges()):
                 raise self._fence.lost()
@@ -194,8 +196,8 @@ class SessionStore(SessionReader):
                 if wiped != 1:
                     raise self._fence.lost()
             charges = self._charges()
-        if intent is not None and not self._masks.wipe(intent):
-            self._log_tells = True
+        if intent is not None and self._masks.wipe(intent):
+            self._log_tells = tells
         self._quiet_log()
         if outcome.ledger and self._log_tells:
             self._witness.tell(charges)
