@@ -210,7 +210,7 @@ class SessionStore(SessionReader):
             self._connection.execute("DELETE FROM secrets")
 
     def scrub(self) -> None:
-        """Write the file anew, empty its log and remove its masks, so that nothing is left of what was wiped.
+        """Remove the masks, write the file anew and empty its log, so that nothing is left of what was wiped.
 
         Deleted rows are overwritten at once; but the log keeps old pages, and a page that was split may keep
         an old copy of a row.
@@ -220,9 +220,9 @@ class SessionStore(SessionReader):
         """
         execute = self._connection.execute
         try:
+            self._masks.forget()  # first: it needs no room
             execute("PRAGMA temp_store = MEMORY")  # no copy of the session in another folder
             execute("VACUUM")
-            self._masks.forget()
             done = empty_log(self._connection, _PATIENCE)
         except (sqlite3.Error, StoreError):
             done = False

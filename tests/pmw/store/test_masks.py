@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import pmw
 from pmw.store import Outcome, SessionStore
+from pmw.store.connection import Transaction
 from pmw.store.masks import Masks
 from queries import Domain
 
@@ -173,6 +174,58 @@ def test_a_batch_is_not_begun_where_masks_cannot_be_made(tmp_path: Path) -> None
         assert store.begin("tests", "{}", SEED) == 2
 
 
+def test_masks_that_a_kill_left_half_made_are_made_again(tmp_path: Path) -> None:
+    (tmp_path / "s.pmw-masks.part").write_bytes(b"as a kill left it")
+    masks = Masks(tmp_path / "s.pmw", "s.pmw")
+    assert masks.unmask(7, masks.mask(7, SEED)) == SEED
+    assert not (tmp_path / "s.pmw-masks.part").exists()
+
+
+def test_a_new_session_has_none_of_the_masks_of_an_earlier_one(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    left = Masks(path, "s.pmw").mask(1, SEED)
+    with closing(SessionStore.create(path, "opening", "{}", SEED, Outcome())) as store:
+        assert store._masks.unmask(1, left) is None
+
+
+def test_a_mask_is_there_until_the_outcome_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(transaction: Transaction, *_: object) -> None:
+        transaction._connection.execute("ROLLBACK")
+        raise pmw.StoreError("the commit failed")
+
+    with closing(SessionStore.create(tmp_path / "s.pmw", "opening", "{}", SEED, Outcome())) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(Transaction, "__exit__", failing)
+            with pytest.raises(pmw.StoreError, match="the commit failed"):
+                store.finish(1, Outcome())
+        waiting = store.pending()
+        assert waiting is not None
+        assert waiting.seed == SEED
+
+
+def test_whoever_takes_over_wipes_the_masks_of_all_finished_batches_and_no_others(tmp_path: Path) -> None:
+    path, entry = tmp_path / "s.pmw", 48
+    with closing(SessionStore.create(path, "opening", "{}", SEED, Outcome())) as store:
+        store._masks.wipe = lambda *_: True  # type: ignore[method-assign]  # as undone by a power cut
+        store.finish(1, Outcome())
+        for _ in range(2):
+            store.finish(store.begin("tests", "{}", SEED), Outcome())
+        with closing(SessionStore.open(path)) as other:
+            other.take_over()
+            made = (tmp_path / "s.pmw-masks").read_bytes()
+            assert [any(made[place : place + entry]) for place in range(entry, 5 * entry, entry)] == [
+                False, False, False, True
+            ]  # fmt: skip
+            assert other.begin("tests", "{}", SEED) == 4
+        with closing(SessionStore.open(path)) as last:
+            last.take_over()
+            waiting = last.pending()
+            assert waiting is not None
+            assert waiting.seed == SEED
+
+
 def test_where_a_mask_cannot_be_wiped_the_log_is_emptied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,3 +305,12 @@ def test_a_closed_session_keeps_no_masks(frame: pd.DataFrame, domain: Domain, tm
     (tmp_path / "s.pmw-masks.part").write_bytes(b"as a kill left it")
     pmw.seal_session(path)
     assert not list(tmp_path.glob("s.pmw-masks*"))
+
+
+def test_masks_are_removed_even_where_there_is_no_room_to_write_the_file_anew(tmp_path: Path) -> None:
+    with closing(SessionStore.create(tmp_path / "s.pmw", "opening", "{}", SEED, Outcome())) as store:
+        store.seal(1, Outcome())
+        store._connection.execute("BEGIN")  # as good as a full disk: nothing is written anew
+        with pytest.raises(pmw.StoreError, match="could not be written anew"):
+            store.scrub()
+        assert not (tmp_path / "s.pmw-masks").exists()
