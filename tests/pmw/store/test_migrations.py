@@ -103,6 +103,17 @@ def test_a_migration_says_that_masks_cannot_be_made_and_changes_nothing(old: Pat
         assert waiting.seed == b"t" * 32
 
 
+def test_a_batch_without_whole_bytes_is_migrated_and_can_only_be_charged(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute("INSERT INTO intents VALUES (4, 'tests', '{}', x'74')")
+        connection.commit()
+    with closing(SessionStore.open(old)) as store:
+        store.take_over()
+        waiting = store.pending()
+        assert waiting is not None
+        assert waiting.seed is None
+
+
 def test_the_number_of_a_batch_is_never_given_again_after_a_migration(old: Path) -> None:
     with closing(SessionStore.open(old)) as store:
         assert max(store.ledger_intents()) == 3
