@@ -108,6 +108,14 @@ def test_long_transcripts_become_many_blocks(store: SessionStore) -> None:
     assert [share for _, share in store.shares(5)] == [0.25] * len(store.shares(5))
 
 
+def test_a_history_keeps_the_share_after_each_block(store: SessionStore) -> None:
+    answers = [replace(answer(number), share=number / 1000) for number in range(BLOCK + 3)]
+    store.finish(None, Outcome(answers=answers))
+    archived(store)
+    last = len(answers)
+    assert store.shares(5) == [(number, answers[number - 1].share) for number in (BLOCK, last - 1, last)]
+
+
 def test_a_mark_on_an_archived_answer_finds_it(store: SessionStore) -> None:
     store.finish(None, Outcome(answers=[answer(number) for number in range(5)]))
     store.finish(None, Outcome(marks={"early": answer(1).query_key}))
