@@ -22,6 +22,7 @@ from pmw.randomness import BitSource
 from pmw.sparse_vector import NoisyThreshold
 from pmw.state import SecretState
 from pmw.store import Outcome, SessionStore
+from pmw.store.masks import Masks
 from queries import Domain, LinearQuery, random_conjunctions
 from queries.errors import QueryError
 from queries.parsing import Question, parse_where
@@ -224,9 +225,9 @@ def test_an_intent_is_durable_before_the_table_is_counted_or_a_bit_is_drawn(
     def watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def watching(*given: Any) -> Any:
             with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as another:
-                ((kind, seed),) = another.execute("SELECT kind, seed FROM intents").fetchall()
+                ((number, kind, seed),) = another.execute("SELECT id, kind, seed FROM intents").fetchall()
             events.append((name, kind))
-            assert len(seed) == 32
+            assert len(Masks(path, "s.pmw").unmask(number, seed) or b"") == 32
             return method(*given)
 
         return watching
