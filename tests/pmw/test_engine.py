@@ -363,3 +363,25 @@ def test_a_mark_on_a_question_that_was_answered_before_is_kept_too(
         with pytest.raises(QueryError, match="was used for another question"):  # both have stored answers
             session.ask_all([Question(parse_where(text, domain), request_id="b") for text in (first, other)])
         assert session.verify().holds
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_a_session_goes_on_where_an_outcome_was_kept_and_what_came_after_it_failed(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = SessionStore.finish
+
+    def failing_after(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
+        finish(store, intent, outcome)
+        if outcome.ledger:
+            raise pmw.StoreError("kept, but nothing more")
+
+    with pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "s.pmw", options=POSITIVE) as session:
+        charges = len(session.ledger().lines)
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionStore, "finish", failing_after)
+            with pytest.raises(pmw.StoreError):
+                ask_for_a_positive(session, domain)
+        ask_for_a_positive(session, domain)
+        assert len(session.ledger().lines) > charges
+        assert session.verify().holds
