@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,7 @@ def compact_session(path: str | Path, *, wait: float = 0) -> Compaction:
 
 
 def _size(path: Path) -> int:
-    """Return the size of a session file and its log."""
-    files = (path, path.with_name(f"{path.name}-wal"))
+    """Return the size of a session file and its log, which lies beside the file that a link leads to."""
+    real = Path(os.path.realpath(path))
+    files = (real, real.with_name(f"{real.name}-wal"))
     return sum(file.stat().st_size for file in files if file.exists())

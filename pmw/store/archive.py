@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 BLOCK = 512  # answers; to look one of them up takes a few milliseconds
-_KEY = 10  # bytes: among a million keys two are alike once in 10^12 sessions
+_KEY = 16  # bytes: who chooses questions and marks would try 2^64 of them until two keys are alike
 _COLUMNS = ", ".join((*COLUMNS["archive"], "checksum"))
 _INSERT_KEY = "INSERT OR REPLACE INTO archive_keys VALUES (?, ?)"
 

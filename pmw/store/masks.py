@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pmw.errors import StoreError
 from pmw.randomness import SEED_BYTES, fresh_seed
+from pmw.store.connection import synchronise
 
 __all__ = [
     "Masks",
@@ -37,6 +38,7 @@ class Masks:
     def __init__(self, path: Path | None, name: str) -> None:
         self._file = None if path is None else path.with_name(path.name + _END)
         self._name = name
+        self._lasts = False  # the name of the file, whatever happens to the machine
 
     def mask(self, intent: int, seed: bytes) -> bytes:
         """Return a batch's bytes combined with its mask, and a check; masks are made, durably, where none is.
@@ -49,8 +51,17 @@ class Masks:
         if self._file is None:
             return seed
         mask = self._read(intent)
-        if mask is None:
-            mask = self._make(intent)
+        try:
+            if mask is None:
+                mask = self._make(intent)
+            if not self._lasts:  # a kill may have come between a making and this
+                synchronise(self._file.parent)
+                self._lasts = True
+        except OSError:
+            raise StoreError(
+                f"{self._name}: the file of masks beside the session cannot be written; nothing was drawn; "
+                "make room or restore access, then ask again"
+            ) from None
         return _combined(seed, mask) + _tag(seed, mask)
 
     def unmask(self, intent: int, masked: bytes) -> bytes | None:
@@ -102,8 +113,10 @@ class Masks:
             return
         try:
             self._file.with_name(f"{self._file.name}.part").unlink(missing_ok=True)  # as a kill left it
-            with self._file.open("r+b", buffering=0) as file:
-                file.write(bytes(_COUNT * _ENTRY))
+            if not self._file.is_symlink():  # another's file is not written to
+                with self._file.open("r+b", buffering=0) as file:
+                    file.write(bytes(_COUNT * _ENTRY))
+                    os.fsync(file.fileno())  # a power cut may bring the file back, but no mask in it
             self._file.unlink()
         except FileNotFoundError:
             return
@@ -123,30 +136,20 @@ class Masks:
             return None
 
     def _make(self, intent: int) -> bytes:
-        """Write masks for this batch and the next ones into a new file, durably, and return the first."""
+        """Write masks for this batch and the next ones into a new file, and return the first."""
         if self._file is None:
             raise ValueError("a session in memory has no masks")
+        self._lasts = False
         masks = {number: fresh_seed() for number in range(intent, intent + _COUNT)}
         part = self._file.with_name(f"{self._file.name}.part")
-        try:
-            part.unlink(missing_ok=True)
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with open(descriptor, "wb") as file:
-                for number in sorted(masks, key=_place):
-                    file.write(masks[number] + _check_of(number, masks[number]))
-                file.flush()
-                os.fsync(descriptor)
-            part.replace(self._file)
-            folder = os.open(self._file.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except OSError:
-            raise StoreError(
-                f"{self._name}: the file of masks beside the session cannot be written; nothing was drawn; "
-                "make room or restore access, then ask again"
-            ) from None
+        part.unlink(missing_ok=True)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "wb") as file:
+            for number in sorted(masks, key=_place):
+                file.write(masks[number] + _check_of(number, masks[number]))
+            file.flush()
+            os.fsync(descriptor)
+        part.replace(self._file)
         return masks[intent]
 
 

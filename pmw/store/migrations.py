@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
+from pmw.randomness import SEED_BYTES
 from pmw.store.checksums import reseal
 from pmw.store.schema import CERTIFICATES_2, COLUMNS, FORMAT_VERSION, INDEXES, KEYS, TABLES
 
@@ -21,9 +22,10 @@ def migrate(connection: sqlite3.Connection, version: int, mask: Callable[[int, b
         version: the file's format; 1 or higher.
         mask: masks the bytes of an intent, given its number.
     """
-    connection.create_function("masked", 2, mask)
     for older in range(version, FORMAT_VERSION):
         _STEPS[older](connection)
+    _mask_bytes(connection, mask)
+    reseal(connection)
     connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
 
@@ -32,7 +34,7 @@ def _add_certificates(connection: sqlite3.Connection) -> None:
 
 
 def _add_checksums(connection: sqlite3.Connection) -> None:
-    """Write the tables anew, each row with a checksum, and mask the bytes of a batch; numbers stay."""
+    """Write the tables anew, each row with room for a checksum; numbers stay."""
     connection.execute("DROP INDEX IF EXISTS answers_by_query")
     for table in ("archive", "archive_keys"):
         connection.execute(TABLES[table])
@@ -53,8 +55,14 @@ def _add_checksums(connection: sqlite3.Connection) -> None:
     connection.execute(TABLES["snapshots"])
     for statement in INDEXES:
         connection.execute(statement)
-    connection.execute("UPDATE intents SET seed = masked(id, seed)")
-    reseal(connection)
+
+
+def _mask_bytes(connection: sqlite3.Connection, mask: Callable[[int, bytes], bytes]) -> None:
+    """Mask the bytes of a batch that waits, before they are sealed; its errors stay what they are."""
+    for number, seed in connection.execute("SELECT id, seed FROM intents").fetchall():
+        if len(seed) == SEED_BYTES:  # others cannot be drawn from; closing charges their batch
+            masked = (mask(number, seed), number)
+            connection.execute("UPDATE intents SET seed = ? WHERE id = ?", masked)
 
 
 _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_certificates, 2: _add_checksums}

@@ -37,6 +37,7 @@ from pmw.store.connection import (
     connect,
     empty_log,
     resolved,
+    synchronise,
     write_ahead,
 )
 from pmw.store.copying import copy_public
@@ -68,6 +69,7 @@ class SessionStore(SessionReader):
         self._fence = Fence(self._connection, path, name)
         self._witness = Witness(path, name)
         self._masks = Masks(path, name)
+        self._log = None if path is None else path.with_name(f"{path.name}-wal")
         self._log_tells = True  # the log may hold a secret that was wiped
 
     @classmethod
@@ -185,6 +187,8 @@ class SessionStore(SessionReader):
                 file holds other charges than the outcome goes on from.
         """
         self._log_tells |= bool(outcome.secrets or outcome.ledger)  # no charge stays in the log alone
+        tells = self._log_tells
+        self._log_tells |= intent is not None  # until its mask is gone: an interrupt may come first
         with self._writing():
             if outcome.charged_before not in (None, self._charges()):
                 raise self._fence.lost()
@@ -194,8 +198,8 @@ class SessionStore(SessionReader):
                 if wiped != 1:
                     raise self._fence.lost()
             charges = self._charges()
-        if intent is not None and not self._masks.wipe(intent):
-            self._log_tells = True
+        if intent is not None and self._masks.wipe(intent):
+            self._log_tells = tells
         self._quiet_log()
         if outcome.ledger and self._log_tells:
             self._witness.tell(charges)
@@ -208,7 +212,7 @@ class SessionStore(SessionReader):
             self._connection.execute("DELETE FROM secrets")
 
     def scrub(self) -> None:
-        """Write the file anew, empty its log and remove its masks, so that nothing is left of what was wiped.
+        """Remove the masks, write the file anew and empty its log, so that nothing is left of what was wiped.
 
         Deleted rows are overwritten at once; but the log keeps old pages, and a page that was split may keep
         an old copy of a row.
@@ -218,11 +222,13 @@ class SessionStore(SessionReader):
         """
         execute = self._connection.execute
         try:
+            self._masks.forget()  # first: it needs no room
             execute("PRAGMA temp_store = MEMORY")  # no copy of the session in another folder
             execute("VACUUM")
-            self._masks.forget()
             done = empty_log(self._connection, _PATIENCE)
-        except (sqlite3.Error, StoreError):
+            if self._log is not None:
+                synchronise(self._log)  # else a power cut may bring back what it held
+        except (sqlite3.Error, StoreError, OSError):
             done = False
         if not done:
             raise StoreError(

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from pmw.errors import SessionCorruptError, StoreError
+from pmw.store.connection import synchronise
 
 __all__ = [
     "Witness",
@@ -46,11 +47,7 @@ class Witness:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            folder = os.open(self._file.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            synchronise(self._file.parent)
         except OSError:
             raise StoreError(
                 f"{self._name}: the file of charges beside the session cannot be written; nothing was "

@@ -62,6 +62,17 @@ def test_a_compacted_session_is_smaller_and_goes_on_as_it_was(
     assert transcript(asked) == before
 
 
+def test_all_that_may_be_packed_is_however_little_is_packed_at_once(
+    asked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = transcript(asked)
+    monkeypatch.setattr("pmw.store.session_store._AT_ONCE", 50)
+    plain = sum(one.source != "measured" for one in before[:-1])  # type: ignore[attr-defined]
+    assert pmw.compact_session(asked).archived == plain > 50
+    assert transcript(asked) == before
+    assert pmw.verify_session(asked).holds
+
+
 def test_an_anchor_of_before_holds_afterwards(asked: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.anchor"
     assert pmw.verify_session(asked, anchor=kept).holds

@@ -227,7 +227,7 @@ def test_an_intent_is_durable_before_the_table_is_counted_or_a_bit_is_drawn(
             with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as another:
                 ((number, kind, seed),) = another.execute("SELECT id, kind, seed FROM intents").fetchall()
             events.append((name, kind))
-            assert Masks(path, path.name).unmask(number, seed) is not None
+            assert len(Masks(path, path.name).unmask(number, seed) or b"") == 32
             return method(*given)
 
         return watching
@@ -404,3 +404,25 @@ def test_where_a_batch_draws_noise_what_came_before_it_is_durable_and_delivered(
         session.ask_all([*covered, uncovered(domain)[0]], deliver=given.extend)
     assert seen == [4, 4]
     assert len(given) == 5
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_a_session_goes_on_where_an_outcome_was_kept_and_what_came_after_it_failed(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = SessionStore.finish
+
+    def failing_after(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
+        finish(store, intent, outcome)
+        if outcome.ledger:
+            raise pmw.StoreError("kept, but nothing more")
+
+    with pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "s.pmw", options=POSITIVE) as session:
+        charges = len(session.ledger().lines)
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionStore, "finish", failing_after)
+            with pytest.raises(pmw.StoreError):
+                ask_for_a_positive(session, domain)
+        ask_for_a_positive(session, domain)
+        assert len(session.ledger().lines) > charges
+        assert session.verify().holds

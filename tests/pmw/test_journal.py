@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.books import read_session
+from pmw.journal import load_secret, secret_facts
 from pmw.model import DenseDistribution
 from pmw.model.layout import choose_layout
-from pmw.state import PublicState
-from pmw.store import SessionStore
+from pmw.sparse_vector import NoisyThreshold
+from pmw.state import PublicState, SecretState
+from pmw.store import Outcome, SessionStore
 from pmw.store.checksums import reseal
 from queries import Domain, LinearQuery, random_conjunctions
 
@@ -171,3 +173,17 @@ def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(
     assert np.array_equal(cells(read_session(path)[0]), first)
     with pmw.resume_session(path, long_frame) as session:
         assert session.verify().holds
+
+
+def test_threshold_noise_is_written_where_it_changed_and_wiped_where_its_round_closed() -> None:
+    rounds = (None, NoisyThreshold(3), NoisyThreshold(3, 4), NoisyThreshold(3, 5), NoisyThreshold(-3, 5))
+    states = [SecretState(noisy, queries) for noisy in rounds for queries in rounds]
+    with closing(SessionStore.create(None, "opening", "{}", bytes(32), Outcome())) as store:
+        for before, after in itertools.product(states, states):
+            store.finish(None, Outcome(secrets={"threshold": None, "query_threshold": None}))
+            store.finish(None, Outcome(secrets=secret_facts(before, SecretState(None))))
+            facts = secret_facts(after, before)
+            store.finish(None, Outcome(secrets=facts))
+            assert load_secret(store) == after
+            assert ("threshold" in facts) == (before.noisy != after.noisy)
+            assert ("query_threshold" in facts) == (before.queries != after.queries)

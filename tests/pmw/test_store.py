@@ -430,3 +430,33 @@ def test_a_mark_is_tied_to_the_newest_answer_of_its_time(store: SessionStore) ->
     with pytest.raises(StoreError):
         store.finish(None, Outcome(marks={"third": b"no such query"}))
     assert store.answer_to_request("third") is None
+
+
+def test_a_batch_is_begun_only_where_none_waits_and_ends_once(store: SessionStore) -> None:
+    waiting = store.pending()
+    with pytest.raises(SessionLockedError):
+        store.begin("tests", "{}", bytes(32))
+    assert store.pending() == waiting
+    store.finish(1, Outcome(asked=1))
+    with pytest.raises(SessionLockedError):
+        store.finish(1, Outcome(asked=1))
+    assert store.asked() == 1
+
+
+def test_an_outcome_that_goes_on_from_other_charges_is_refused(store: SessionStore) -> None:
+    charge = LedgerRow("test", "a test", None, "1/8")
+    store.finish(1, Outcome(ledger=[charge], charged_before=0))
+    with pytest.raises(SessionLockedError):
+        store.finish(None, Outcome(ledger=[charge], charged_before=0))
+    assert store.charge_count() == 1
+    store.finish(None, Outcome(ledger=[charge], charged_before=1))
+    assert store.charge_count() == 2
+
+
+def test_a_secret_that_is_wiped_without_a_charge_leaves_the_log_too(tmp_path: Path) -> None:
+    path, old = tmp_path / "s.pmw", b"the threshold noise of a round"
+    with closing(SessionStore.create(path, "opening", "{}", bytes(32), Outcome())) as store:
+        store.finish(1, Outcome(secrets={"threshold": old}))
+        store.finish(None, Outcome(asked=1))
+        store.finish(None, Outcome(secrets={"threshold": None}))
+        assert all(old not in file.read_bytes() for file in tmp_path.iterdir())

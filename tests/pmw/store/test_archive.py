@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ ANSWERS = st.builds(
     st.none() | st.floats(-1e9, 1e9), st.floats(0, 1),
     st.sampled_from(["synthetic", "measured", "exhausted"]), st.booleans(),
 )  # fmt: skip
+
+KEY = f"x'{query_key('question 1').hex()[:32]}'"  # what leads to the second answer
 
 
 @pytest.fixture
@@ -105,6 +108,14 @@ def test_long_transcripts_become_many_blocks(store: SessionStore) -> None:
     assert [share for _, share in store.shares(5)] == [0.25] * len(store.shares(5))
 
 
+def test_a_history_keeps_the_share_after_each_block(store: SessionStore) -> None:
+    answers = [replace(answer(number), share=number / 1000) for number in range(BLOCK + 3)]
+    store.finish(None, Outcome(answers=answers))
+    archived(store)
+    last = len(answers)
+    assert store.shares(5) == [(number, answers[number - 1].share) for number in (BLOCK, last - 1, last)]
+
+
 def test_a_mark_on_an_archived_answer_finds_it(store: SessionStore) -> None:
     store.finish(None, Outcome(answers=[answer(number) for number in range(5)]))
     store.finish(None, Outcome(marks={"early": answer(1).query_key}))
@@ -122,6 +133,64 @@ def test_the_newest_of_two_answers_is_found_wherever_they_lie(store: SessionStor
     assert store.newest_answer(first.query_key) == second
 
 
+@pytest.mark.parametrize("between", [False, True])
+def test_of_archived_answers_to_a_question_the_newest_is_found(store: SessionStore, between: bool) -> None:
+    answers = [replace(answer(1), request_id=f"r{number}", count=float(number)) for number in range(3)]
+    for one in answers:
+        store.finish(None, Outcome(answers=[one, replace(answer(9), request_id=None)]))
+        if between:
+            archived(store)
+    assert archived(store) == 5
+    assert store.newest_answer(answer(1).query_key) == answers[-1]
+    assert [store.answer_to_request(f"r{number}") for number in range(3)] == answers
+    assert store.is_whole()
+
+
+def test_a_damaged_block_answers_nobody(store: SessionStore) -> None:
+    store.finish(None, Outcome(answers=[answer(number) for number in range(5)]))
+    archived(store)
+    store._connection.execute("UPDATE archive SET share = share + 0.1")
+    for read in (
+        lambda: store.newest_answer(answer(1).query_key),
+        lambda: store.answer_to_request("r1"),
+        lambda: list(store.answers()),
+    ):
+        with pytest.raises(pmw.SessionCorruptError, match="a row of its archive was altered"):
+            read()
+
+
+def test_an_answer_whose_key_is_not_its_questions_keeps_its_row(store: SessionStore) -> None:
+    odd = replace(answer(1), query_key=query_key("as another program made it"))
+    answers = [answer(0), odd, *(answer(number) for number in range(2, 5))]
+    store.finish(None, Outcome(answers=answers))
+    assert store.archive_some(0) == 4
+    assert store.archive_some(4) is None
+    assert store.archived_count() == 3
+    assert store.archive_some(0) == 2  # as in another compaction
+    assert list(store.answers()) == answers
+    assert store.newest_answer(odd.query_key) == odd
+    assert store.answer_to_request("r1") == odd
+    assert store.is_whole()
+
+
+def test_damage_is_not_packed_as_if_it_were_whole(store: SessionStore) -> None:
+    store.finish(None, Outcome(answers=[answer(number) for number in range(5)]))
+    store._connection.execute("UPDATE answers SET count = count + 1 WHERE sequence = 2")
+    with pytest.raises(pmw.SessionCorruptError, match="a row of its answers was altered"):
+        store.archive_some(0)
+    assert store.archived_count() == 0
+    assert store.newest_answer(answer(0).query_key) == answer(0)
+
+
+def test_who_lost_the_session_archives_nothing(store: SessionStore, tmp_path: Path) -> None:
+    store.finish(None, Outcome(answers=[answer(number) for number in range(5)]))
+    with closing(SessionStore.open(tmp_path / "s.pmw")) as other:
+        other.take_over()
+        with pytest.raises(pmw.SessionLockedError, match="taken over"):
+            store.archive_some(0)
+        assert other.archived_count() == 0
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -130,6 +199,9 @@ def test_the_newest_of_two_answers_is_found_wherever_they_lie(store: SessionStor
         ("DELETE FROM archive", "rows of its answers are not there"),
         ("DELETE FROM archive_keys WHERE number = 2", "a key is not there"),
         ("UPDATE archive_keys SET number = 1 WHERE number = 2", "a key is not there"),
+        (f"DELETE FROM archive_keys WHERE key = {KEY}", "a key is not there"),
+        (f"UPDATE archive_keys SET number = 1 WHERE key = {KEY}", "a key is not there"),
+        (f"DELETE FROM archive_keys WHERE number = 2 AND key <> {KEY}", "a key is not there"),
     ],
 )
 def test_damage_is_noticed(store: SessionStore, damage: str, words: str) -> None:

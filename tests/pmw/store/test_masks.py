@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import pmw
 from pmw.store import Outcome, SessionStore
+from pmw.store.connection import Transaction
 from pmw.store.masks import Masks
 from queries import Domain
 
@@ -72,6 +73,94 @@ def test_masks_of_all_finished_batches_are_wiped_together(tmp_path: Path) -> Non
     assert [number for number in masked if masks.unmask(number, masked[number]) == SEED] == [5]
 
 
+def test_a_hundred_masks_are_made_at_a_time_and_all_wiped_at_once(tmp_path: Path) -> None:
+    masks, file = Masks(tmp_path / "s.pmw", "s.pmw"), tmp_path / "s.pmw-masks"
+    first = masks.mask(51, SEED)
+    whole = file.read_bytes()
+    masked = {number: masks.mask(number, SEED) for number in range(52, 151)}
+    assert file.read_bytes() == whole
+    assert masks.wipe(150, since=1)
+    assert not any(file.read_bytes())
+    assert masks.unmask(51, first) is None
+    masks.mask(151, SEED)
+    assert all(masks.unmask(number, masked[number]) is None for number in masked)
+
+
+def test_masks_are_made_durable_under_their_name_before_one_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[object] = []
+
+    def noting(descriptor: int) -> None:
+        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        synced.append((tmp_path / "s.pmw-masks").exists() if folder else os.fstat(descriptor).st_size)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", noting)
+        Masks(tmp_path / "s.pmw", "s.pmw").mask(7, SEED)
+    assert synced == [100 * 48, True]
+
+
+def test_what_is_left_of_bytes_without_their_mask_tells_nothing_of_them(tmp_path: Path) -> None:
+    masks = Masks(tmp_path / "s.pmw", "s.pmw")
+    left = [masks.mask(number, SEED) for number in (7, 8)]
+    assert left[0][:32] != left[1][:32]
+    assert left[0][32:] != left[1][32:]
+
+
+def test_a_mask_that_cannot_be_wiped_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    masks, file = Masks(tmp_path / "s.pmw", "s.pmw"), tmp_path / "s.pmw-masks"
+    masks.mask(7, SEED)
+
+    def broken(*_: object) -> int:
+        raise OSError("broken disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", broken)
+        assert not masks.wipe(7)
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    assert not masks.wipe(7)
+    file.unlink()
+    assert masks.wipe(7)
+
+
+def test_masks_whose_name_may_not_last_serve_no_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks, sync = Masks(tmp_path / "s.pmw", "s.pmw"), os.fsync
+
+    def broken(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError("broken disk")
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken)
+        for _ in range(2):
+            with pytest.raises(pmw.StoreError, match="nothing was drawn"):
+                masks.mask(7, SEED)
+    assert masks.unmask(7, masks.mask(7, SEED)) == SEED
+
+
+def test_forgetting_masks_overwrites_them_durably_but_never_the_file_that_a_link_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks, file, other = Masks(tmp_path / "s.pmw", "s.pmw"), tmp_path / "s.pmw-masks", tmp_path / "other"
+    masks.mask(7, SEED)
+    synced: list[bytes] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: synced.append(file.read_bytes()))
+        masks.forget()
+    assert synced == [bytes(100 * 48)]
+    assert not file.exists()
+    other.write_bytes(b"of somebody else")
+    file.symlink_to(other)
+    masks.forget()
+    assert not file.is_symlink()
+    assert other.read_bytes() == b"of somebody else"
+
+
 def test_a_batch_is_not_begun_where_masks_cannot_be_made(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
     with closing(SessionStore.create(path, "opening", "{}", SEED, Outcome())) as store:
@@ -85,6 +174,58 @@ def test_a_batch_is_not_begun_where_masks_cannot_be_made(tmp_path: Path) -> None
         assert store.begin("tests", "{}", SEED) == 2
 
 
+def test_masks_that_a_kill_left_half_made_are_made_again(tmp_path: Path) -> None:
+    (tmp_path / "s.pmw-masks.part").write_bytes(b"as a kill left it")
+    masks = Masks(tmp_path / "s.pmw", "s.pmw")
+    assert masks.unmask(7, masks.mask(7, SEED)) == SEED
+    assert not (tmp_path / "s.pmw-masks.part").exists()
+
+
+def test_a_new_session_has_none_of_the_masks_of_an_earlier_one(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    left = Masks(path, "s.pmw").mask(1, SEED)
+    with closing(SessionStore.create(path, "opening", "{}", SEED, Outcome())) as store:
+        assert store._masks.unmask(1, left) is None
+
+
+def test_a_mask_is_there_until_the_outcome_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(transaction: Transaction, *_: object) -> None:
+        transaction._connection.execute("ROLLBACK")
+        raise pmw.StoreError("the commit failed")
+
+    with closing(SessionStore.create(tmp_path / "s.pmw", "opening", "{}", SEED, Outcome())) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(Transaction, "__exit__", failing)
+            with pytest.raises(pmw.StoreError, match="the commit failed"):
+                store.finish(1, Outcome())
+        waiting = store.pending()
+        assert waiting is not None
+        assert waiting.seed == SEED
+
+
+def test_whoever_takes_over_wipes_the_masks_of_all_finished_batches_and_no_others(tmp_path: Path) -> None:
+    path, entry = tmp_path / "s.pmw", 48
+    with closing(SessionStore.create(path, "opening", "{}", SEED, Outcome())) as store:
+        store._masks.wipe = lambda *_: True  # type: ignore[method-assign]  # as undone by a power cut
+        store.finish(1, Outcome())
+        for _ in range(2):
+            store.finish(store.begin("tests", "{}", SEED), Outcome())
+        with closing(SessionStore.open(path)) as other:
+            other.take_over()
+            made = (tmp_path / "s.pmw-masks").read_bytes()
+            assert [any(made[place : place + entry]) for place in range(entry, 5 * entry, entry)] == [
+                False, False, False, True
+            ]  # fmt: skip
+            assert other.begin("tests", "{}", SEED) == 4
+        with closing(SessionStore.open(path)) as last:
+            last.take_over()
+            waiting = last.pending()
+            assert waiting is not None
+            assert waiting.seed == SEED
+
+
 def test_where_a_mask_cannot_be_wiped_the_log_is_emptied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +237,25 @@ def test_where_a_mask_cannot_be_wiped_the_log_is_emptied(
         monkeypatch.setattr(Masks, "wipe", lambda *_: False)
         store.finish(store.begin("tests", "{}", SEED), Outcome())
         assert not (tmp_path / "s.pmw-wal").stat().st_size
+
+
+def test_an_interrupt_before_a_mask_is_wiped_is_made_up_for_by_the_next_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    path = tmp_path / "s.pmw"
+    with closing(SessionStore.create(path, "opening", "{}", SEED, Outcome())) as store:
+        store.finish(1, Outcome())
+        with monkeypatch.context() as patch:
+            patch.setattr(Masks, "wipe", stopped)
+            with pytest.raises(KeyboardInterrupt):
+                store.finish(store.begin("tests", "{}", SEED), Outcome())
+        masked = bytes(a ^ b for a, b in zip(SEED, store._masks._read(2) or b"", strict=True))
+        assert masked in (tmp_path / "s.pmw-wal").read_bytes()
+        store.finish(None, Outcome())
+        assert masked not in (tmp_path / "s.pmw-wal").read_bytes() + path.read_bytes()
 
 
 def interrupted(frame: pd.DataFrame, domain: Domain, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,3 +305,12 @@ def test_a_closed_session_keeps_no_masks(frame: pd.DataFrame, domain: Domain, tm
     (tmp_path / "s.pmw-masks.part").write_bytes(b"as a kill left it")
     pmw.seal_session(path)
     assert not list(tmp_path.glob("s.pmw-masks*"))
+
+
+def test_masks_are_removed_even_where_there_is_no_room_to_write_the_file_anew(tmp_path: Path) -> None:
+    with closing(SessionStore.create(tmp_path / "s.pmw", "opening", "{}", SEED, Outcome())) as store:
+        store.seal(1, Outcome())
+        store._connection.execute("BEGIN")  # as good as a full disk: nothing is written anew
+        with pytest.raises(pmw.StoreError, match="could not be written anew"):
+            store.scrub()
+        assert not (tmp_path / "s.pmw-masks").exists()

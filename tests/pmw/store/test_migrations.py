@@ -86,6 +86,34 @@ def test_the_bytes_of_a_batch_that_waits_are_masked_and_stay_the_same(old: Path)
             assert b"t" * 32 not in file.read_bytes(), file.name
 
 
+def test_a_migration_says_that_masks_cannot_be_made_and_changes_nothing(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute("INSERT INTO intents VALUES (4, 'tests', '{}', ?)", (b"t" * 32,))
+        connection.commit()
+    before, hindrance = version_of(old), old.with_name("old.pmw-masks.part")
+    hindrance.mkdir()
+    with closing(SessionStore.open(old)) as store:
+        with pytest.raises(pmw.StoreError, match="nothing was drawn"):
+            store.take_over()
+        assert version_of(old) == before
+        hindrance.rmdir()
+        store.take_over()
+        waiting = store.pending()
+        assert waiting is not None
+        assert waiting.seed == b"t" * 32
+
+
+def test_a_batch_without_whole_bytes_is_migrated_and_can_only_be_charged(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute("INSERT INTO intents VALUES (4, 'tests', '{}', x'74')")
+        connection.commit()
+    with closing(SessionStore.open(old)) as store:
+        store.take_over()
+        waiting = store.pending()
+        assert waiting is not None
+        assert waiting.seed is None
+
+
 def test_the_number_of_a_batch_is_never_given_again_after_a_migration(old: Path) -> None:
     with closing(SessionStore.open(old)) as store:
         assert max(store.ledger_intents()) == 3
