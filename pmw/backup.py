@@ -11,6 +11,7 @@ import os
 from contextlib import closing
 from pathlib import Path
 
+from pmw.disk import synchronise
 from pmw.engine import abandon
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, StoreError
 from pmw.journal import load_state, load_status
@@ -116,11 +117,7 @@ def _put(part: Path, target: Path, source: Path, force: bool) -> None:
             os.link(part, target)  # fails where there is a file meanwhile
         except FileExistsError:
             raise SessionExistsError(f"{target} exists; choose another name") from None
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    synchronise(target.parent)
 
 
 def _forget(part: Path) -> None:

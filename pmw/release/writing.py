@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pmw.disk import synchronise
 from pmw.errors import ReleaseError
 from pmw.release.manifest import measurements_manifest, table_manifest
 from pmw.release.measurements import measurements_form
@@ -112,11 +113,14 @@ def _write_json(path: Path, form: dict[str, Any]) -> None:
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all, whatever happens to the machine meanwhile."""
     temporary = path.with_name(path.name + ".partial")
     try:
         write(temporary)
+        synchronise(temporary)
         os.replace(temporary, path)
+        with contextlib.suppress(OSError):  # some file systems cannot
+            synchronise(path.parent)
     except OSError as error:
         raise ReleaseError(f"{path}: the file cannot be written: {error.strerror}") from None
     finally:

@@ -25,7 +25,6 @@ __all__ = [
     "own_error",
     "require_unborn",
     "resolved",
-    "synchronise",
     "Transaction",
     "write_ahead",
 ]
@@ -161,18 +160,6 @@ def empty_log(connection: sqlite3.Connection, patience: int = 0) -> bool:
     finally:
         with contextlib.suppress(sqlite3.Error):  # what was committed is durable: nothing may fail any more
             connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
-
-
-def synchronise(path: Path) -> None:
-    """Make what was done to a file, or to the names in a folder, last; nothing where there is none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def own_error(error: sqlite3.Error | UnicodeDecodeError, name: str) -> Exception:

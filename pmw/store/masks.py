@@ -13,9 +13,9 @@ import hashlib
 import os
 from pathlib import Path
 
+from pmw.disk import synchronise
 from pmw.errors import StoreError
 from pmw.randomness import SEED_BYTES, fresh_seed
-from pmw.store.connection import synchronise
 
 __all__ = [
     "Masks",

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
 from pmw.store.answer_rows import mark_of, query_key, row_of_answer
 from pmw.store.archive import BLOCK
@@ -37,7 +38,6 @@ from pmw.store.connection import (
     connect,
     empty_log,
     resolved,
-    synchronise,
     write_ahead,
 )
 from pmw.store.copying import copy_public

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, StoreError
-from pmw.store.connection import synchronise
 
 __all__ = [
     "Witness",

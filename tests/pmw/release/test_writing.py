@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import duckdb
@@ -25,6 +26,30 @@ def test_an_export_is_written_whole_or_not_at_all(session: pmw.Session, tmp_path
     with pytest.raises(ReleaseError, match=r"rows.csv.manifest.json exists"):
         export(session.state, target, RowPlan())
     assert not target.exists()
+
+
+def test_an_export_has_its_name_only_once_it_lasts(
+    session: pmw.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[tuple[str, str]] = []
+    replace = os.replace
+
+    def named(source: Path, target: Path) -> None:
+        events.append(("named", target.name))
+        replace(source, target)
+
+    monkeypatch.setattr(
+        "pmw.release.writing.synchronise", lambda path: events.append(("synchronised", path.name))
+    )
+    monkeypatch.setattr(os, "replace", named)
+    export(session.state, tmp_path / "rows.csv", RowPlan(rows=30, seed=1))
+    name = "rows.csv"
+    for _ in range(2):
+        part = [("synchronised", f"{name}.partial"), ("named", name), ("synchronised", tmp_path.name)]
+        assert events[:3] == part
+        del events[:3]
+        name = "rows.csv.manifest.json"
+    assert events == []
 
 
 @pytest.mark.parametrize(
