@@ -74,11 +74,11 @@ class Budget:
     def __post_init__(self) -> None:
         epsilon, delta = self.epsilon, self.delta
         if epsilon <= 0:
-            raise BudgetError(f"expected epsilon > 0, got epsilon={float(epsilon):g}")
+            raise BudgetError(f"expected epsilon > 0, got epsilon={_shown(epsilon)}")
         if epsilon > 1000:
-            raise BudgetError(f"expected epsilon of at most 1000, got epsilon={float(epsilon):g}")
+            raise BudgetError(f"expected epsilon of at most 1000, got epsilon={_shown(epsilon)}")
         if not 0 <= delta < 1:
-            raise BudgetError(f"expected 0 <= delta < 1, got delta={float(delta):g}")
+            raise BudgetError(f"expected 0 <= delta < 1, got delta={_shown(delta)}")
         if 0 < delta < Fraction(1, 10**300):
             raise BudgetError("expected delta = 0 or delta >= 1e-300")
 
@@ -125,6 +125,13 @@ def as_fraction(value: Number, name: str) -> Fraction:
         return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
     except (ValueError, OverflowError, ZeroDivisionError):
         raise BudgetError(f"expected a finite number for {name}, got {value!r}") from None
+
+
+def _shown(value: Fraction) -> str:
+    try:
+        return f"{float(value):g}"
+    except OverflowError:  # a fraction may be larger than any float
+        return "a number beyond 1e308" if value > 0 else "a number below -1e308"
 
 
 def round_up(value: Fraction, grid: int) -> Fraction:

@@ -78,7 +78,7 @@ def closing_text(path: Path, status: Status, ledger: Ledger) -> str:
     if any(line.event == "abandoned batch" for line in ledger.lines):
         lines.insert(
             1,
-            "An interrupted batch could not be finished without its table: it was charged, and nothing is "
-            "released from it.",
+            "An interrupted batch could not be finished, for its table or its masks are gone: it was "
+            "charged, and nothing is released from it.",
         )
     return "\n".join(lines)

@@ -45,3 +45,9 @@ def command(session: Path, wait: float, as_json: bool) -> None:
         f"{session}: {done.archived:,} of {done.answers:,} stored answers lie in compressed blocks; "
         f"{done.bytes_before / 1e6:.1f} MB became {done.bytes_after / 1e6:.1f} MB."
     )
+    log = session.resolve().with_name(f"{session.resolve().name}-wal")
+    if log.exists() and log.stat().st_size:  # pages that a reader needs cannot be given back
+        say(
+            "Somebody is reading the session, so its file cannot shrink yet: compact it again when they have "
+            "ended."
+        )

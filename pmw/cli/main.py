@@ -42,6 +42,9 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except (click.exceptions.Exit, click.ClickException, click.Abort):
             raise
+        except KeyboardInterrupt:  # click would say "Aborted!", with the exit code of an error
+            click.echo("interrupted; everything printed so far is durable", err=True)
+            raise click.exceptions.Exit(130) from None
         except Exception as error:
             refusal = _refusal(error)
             if refusal is None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import pmw
 from pmw.books import read_ledger, read_session
 from pmw.cli import main
+from pmw.compaction import Compaction
 from pmw.locking import SessionLock
 from pmw.store import SessionStore
 from pmw.verification import anchor
@@ -135,3 +136,17 @@ def test_the_command_waits_for_its_turn_and_tells_what_it_did(asked: Path) -> No
     assert (
         f"{form['archived']:,} of {form['answers']:,} stored answers lie in compressed blocks" in told.stdout
     )
+
+
+def test_the_command_tells_of_a_reader_that_keeps_the_file_from_shrinking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Compaction(answers=600, archived=590, bytes_before=1_800_000, bytes_after=4_300_000)
+    monkeypatch.setattr("pmw.compaction.compact_session", lambda *_, **__: kept)
+    log = tmp_path / "s.pmw-wal"
+    log.write_bytes(b"pages")
+    told = CliRunner().invoke(main, ["compact", str(tmp_path / "s.pmw")])
+    assert "cannot shrink yet: compact it again when they have ended" in told.stdout
+    log.write_bytes(b"")
+    told = CliRunner().invoke(main, ["compact", str(tmp_path / "s.pmw")])
+    assert "cannot shrink" not in told.stdout

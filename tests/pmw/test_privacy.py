@@ -111,9 +111,12 @@ def test_a_budget_reads_numbers_as_they_are_written() -> None:
         ("one", 0, "expected a finite number for epsilon, got 'one'"),
         (True, 0, "expected a number for epsilon, got True"),
         (1001, 0, "expected epsilon of at most 1000, got epsilon=1001"),
+        ("1e400", 0, "expected epsilon of at most 1000, got epsilon=a number beyond 1e308"),
+        ("-1e400", 0, "expected epsilon > 0, got epsilon=a number below -1e308"),
+        (1, "1e400", "expected 0 <= delta < 1, got delta=a number beyond 1e308"),
     ],
 )
-def test_an_impossible_budget_is_refused(epsilon: float, delta: float, message: str) -> None:
+def test_an_impossible_budget_is_refused(epsilon: float | str, delta: float | str, message: str) -> None:
     with pytest.raises(BudgetError, match=message):
         Budget.of(epsilon, delta)
 

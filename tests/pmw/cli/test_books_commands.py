@@ -173,7 +173,10 @@ def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run
     masks = asked.with_name("study.pmw-masks")
     kept = asked.read_bytes(), masks.read_bytes()
     result = run("close", "study.pmw", "--yes")
-    assert "An interrupted batch could not be finished without its table: it was charged" in result.stdout
+    assert (
+        "An interrupted batch could not be finished, for its table or its masks are gone: it was charged"
+        in result.stdout
+    )
     assert "abandoned batch" in run("ledger", "study.pmw").stdout
     asked.write_bytes(kept[0])
     masks.write_bytes(kept[1])

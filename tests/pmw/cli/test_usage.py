@@ -74,3 +74,23 @@ def test_a_table_is_no_backup_and_is_not_called_damaged_or_replaced(study: Path,
     result = run("backup", "study.pmw", "--output", "people.csv", "--force")
     assert "people.csv is not a backup of this session" in result.stderr
     assert table.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "interrupted"),
+    [
+        (("compact", "study.pmw"), "pmw.compaction.compact_session"),
+        (("ask", "study.pmw", "age < 30"), "pmw.session.Session.ask"),
+        (("verify", "study.pmw"), "pmw.books.verify_session"),
+    ],
+)
+def test_ctrl_c_has_an_exit_code_of_its_own(
+    study: Path, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], interrupted: str
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(interrupted, interrupt)
+    result = run(*arguments)
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted; everything printed so far is durable\n"
