@@ -225,7 +225,7 @@ def _long(studies: dict[str, Study], folder: Path, plan: Plan) -> Iterator[Serie
         yield from (Series(_OPENING, "questions", (Fault(kind, at),)) for at in range(1, 2 * plan.spread, 2))
     for name in _CHEAP:
         for _ in range(0, plan.kills, 4):
-            delays = [generator.uniform(0.01, 0.2) for _ in range(4)]
+            delays = [generator.uniform(0.005, 0.06) for _ in range(4)]
             yield Series("kill at random", name, tuple(Fault("kill at random", one) for one in delays))
     for _ in range(0, plan.commands, 4):
         delays = [generator.uniform(0, 0.05) for _ in range(4)]

@@ -125,7 +125,8 @@ def charge_lender(options: Options, borrower: Path | None, ledger: PrivacyFilter
     if borrower is not None:
         require_unborn(borrower, str(borrower))
     lender, name = Path(options.budget_from), "a session in memory" if borrower is None else borrower.name
-    SessionStore.open(lender).close()  # says what is wrong before a lock file is made
+    with closing(SessionStore.open(lender)) as store:  # says what is wrong before a lock file is made
+        store.require_companions()
     lock = SessionLock(lender)
     try:
         with closing(SessionStore.open(lender)) as store:

@@ -127,6 +127,7 @@ def resume_session(path: str | Path, data: Table | None = None, *, wait: float =
     target = Path(path)
     with closing(SessionStore.open(target)) as store:
         load_contract(store)  # says what is wrong before anything is written
+        store.require_companions()
     lock = SessionLock(target, wait)
     try:
         store = SessionStore.open(target)

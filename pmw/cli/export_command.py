@@ -62,7 +62,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     The files are public: they are made from released numbers alone and cost nothing.
     """
     from pmw.books import read_session
-    from pmw.cli.targets import refuse_session_files
+    from pmw.cli.targets import refuse_session_files, refuse_table
     from pmw.cli.texts import json_line, say
     from pmw.mechanism import misfit, refined
     from pmw.release import RowPlan, export
@@ -78,6 +78,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
             plan = RowPlan(rows, method == "independent", seed)
     for target in (output, output.parent / (output.name + ".manifest.json")):
         refuse_session_files(target, session, "the export")
+        if given["force"]:
+            refuse_table(target, session, "the export")
     state, _ = read_session(session)
     before = misfit(state)
     if refine:

@@ -1,4 +1,4 @@
-"""Targets: files that a command is to write, and that must not be the session's own."""
+"""Targets: files that a command is to write, and that must not be the session's own, nor its table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 __all__ = [
     "refuse_session_files",
+    "refuse_table",
 ]
 
 _ENDS = ("", "-wal", "-shm", "-lock", "-charges", "-masks")  # of the files that make up a session
@@ -30,3 +31,21 @@ def refuse_session_files(target: Path, session: Path, what: str) -> None:
         same = target.exists() and file.exists() and target.samefile(file)
         if same or os.path.realpath(target) == os.path.realpath(file):
             raise click.UsageError(f"{what} would overwrite the session; name another file")
+
+
+def refuse_table(target: Path, session: Path, what: str) -> None:
+    """Refuse to write over the table that a session remembers.
+
+    Args:
+        target: the file that would be overwritten by force.
+        session: the session file.
+        what: what would be written, for the message.
+
+    Raises:
+        UsageError: the file is the table.
+    """
+    from pmw.books import remembered_table
+
+    table = remembered_table(session)
+    if table is not None and os.path.realpath(target) == os.path.realpath(table.path):
+        raise click.UsageError(f"{what} would overwrite the session's table; name another file")

@@ -68,9 +68,15 @@ def claim(path: Path, name: str) -> None:
         name: what messages call it.
 
     Raises:
-        SessionExistsError: the file holds something.
+        SessionExistsError: the file holds something, or the log beside it does.
         StoreError: the file cannot be made, or it belongs to another user.
     """
+    log = path.with_name(f"{path.name}-wal")
+    if not path.exists() and log.exists() and log.stat().st_size:
+        raise SessionExistsError(
+            f"{log} is what was left of another session, and may hold charges; put its session back beside "
+            "it, or choose another name"
+        )
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from pmw.disk import synchronise
-from pmw.errors import StoreError
+from pmw.errors import SessionCorruptError, StoreError
 from pmw.randomness import SEED_BYTES, fresh_seed
 
 __all__ = [
@@ -73,6 +73,21 @@ class Masks:
             return None
         seed = _combined(masked[:SEED_BYTES], mask)
         return seed if masked[SEED_BYTES:] == _tag(seed, mask) else None
+
+    def require(self) -> None:
+        """Refuse to go on with a session that was moved or copied without what lies beside it.
+
+        Masks are there from before a session's first charge until it is closed.
+
+        Raises:
+            SessionCorruptError: they are not.
+        """
+        if self._file is not None and not self._file.exists():
+            raise SessionCorruptError(
+                f"{self._name}: the file of masks ({self._name}{_END}) is not beside it: the session was "
+                "moved or copied without its companions, and its last charges may be missing; put its "
+                "-masks, -charges and -wal files beside it, or close it"
+            )
 
     def wipe(self, intent: int, since: int | None = None) -> bool:
         """Overwrite the masks of batches; tell whether they are gone from the file.

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
+from pmw.randomness import SEED_BYTES
 from pmw.store.answer_rows import mark_of, query_key, row_of_answer
 from pmw.store.archive import BLOCK
 from pmw.store.checksums import (
@@ -150,6 +151,7 @@ class SessionStore(SessionReader):
         with self._transaction():
             if self._version < FORMAT_VERSION:
                 migrate(self._connection, self._version, self._masks.mask)
+                self._masks.mask(self._last_intent() + 1, bytes(SEED_BYTES))  # from now on they are there
             require_whole(self._connection, self._name)
             self._fence.take()
             (waiting,) = self._connection.execute("SELECT count(*) FROM intents").fetchone()
@@ -157,6 +159,15 @@ class SessionStore(SessionReader):
         self._version = FORMAT_VERSION
         self._masks.wipe(finished, since=1)  # as far as a kill or a power cut left any
         self._quiet_log()
+
+    def require_companions(self) -> None:
+        """Refuse to spend from an open session that was moved or copied without the files beside it.
+
+        Raises:
+            SessionCorruptError: its masks are not there, so its log may not be either.
+        """
+        if self._version == FORMAT_VERSION and self.meta("closed") is None:
+            self._masks.require()
 
     def pending(self) -> IntentRow | None:
         """Return the intent without an outcome, or None; its seed is None where the mask of it is gone."""

@@ -69,8 +69,12 @@ class Anchor:
         if held is not None:
             fault = f"the share spent was {held['share']:.4%} and is {found['share']:.4%}"
             require(found["share"] >= held["share"], fault)
-        self._next = found
         counts = ", ".join(f"{found[kind]['count']:,} {kind}" for kind in _KINDS)
+        if store.meta("data") is None:  # a backup is closed, and its session is not: it leads no anchor on
+            self._next = None
+            kept = "no anchor is made of it" if held is None else "the anchor stays as it is"
+            return f"{counts}; this is a backup, and {kept}"
+        self._next = found
         return f"{counts}; {'a new anchor' if held is None else 'those of the anchor among them, unchanged'}"
 
     def update(self) -> None:
@@ -83,6 +87,8 @@ class Anchor:
             SessionError: it was made one of another session meanwhile.
             StoreError: the file cannot be written.
         """
+        if self._next is None:
+            return
         try:
             with turn_in(self._path.parent):
                 if not self._is_passed():

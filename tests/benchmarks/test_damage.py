@@ -37,4 +37,6 @@ def test_a_log_that_holds_charges_and_is_lost_is_missed(made: list[Study], left:
 def test_a_loss_of_charges_is_a_violation(made: list[Study], tmp_path: Path) -> None:
     # Without the file that tells how many charges there were: the trial itself can fail.
     study = made[STATES.index("killed while read")]
-    assert trial(study, {"": study.files[""]}, tmp_path / "t").startswith("violation")
+    files = {end: study.files[end] for end in ("", "-masks")}
+    assert trial(study, files, tmp_path / "t").startswith("violation")
+    assert trial(study, {"": study.files[""]}, tmp_path / "t") == "refused"

@@ -45,3 +45,14 @@ def test_links_to_a_session_and_the_manifest_beside_an_export_are_seen_through(s
         assert (result.exit_code, "would overwrite the session" in result.stderr) == (2, True), target
     assert kept.read_bytes() == before
     assert run("export", "l.pmw", "--output", "rows.csv").exit_code == 0
+
+
+def test_an_export_never_overwrites_the_table_itself(study: Path, run: Run) -> None:
+    table = study.parent / "people.csv"
+    before = table.read_bytes()
+    (study.parent / "link.csv").symlink_to(table.name)
+    for target in ("people.csv", "link.csv"):
+        result = run("export", "study.pmw", "--output", target, "--force")
+        assert result.exit_code == 2, result.output
+        assert "the export would overwrite the session's table; name another file" in result.stderr
+    assert table.read_bytes() == before

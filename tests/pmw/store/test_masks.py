@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
+from pmw.books import read_session
 from pmw.store import Outcome, SessionStore
 from pmw.store.connection import Transaction
 from pmw.store.masks import Masks
@@ -284,7 +285,7 @@ def test_a_batch_whose_mask_is_gone_is_never_drawn_anew_but_charged_at_closing(
         masks.unlink()
     else:
         masks.write_bytes(damage)
-    with pytest.raises(pmw.SessionCorruptError, match="file of masks beside the session"):
+    with pytest.raises(pmw.SessionCorruptError, match="file of masks"):
         pmw.resume_session(path, frame)
     masks.write_bytes(whole)
     with pmw.resume_session(path, frame) as session:
@@ -314,3 +315,33 @@ def test_masks_are_removed_even_where_there_is_no_room_to_write_the_file_anew(tm
         with pytest.raises(pmw.StoreError, match="could not be written anew"):
             store.scrub()
         assert not (tmp_path / "s.pmw-masks").exists()
+
+
+def test_a_session_that_was_copied_without_its_companions_spends_nothing(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path, copy = tmp_path / "s.pmw", tmp_path / "elsewhere" / "s.pmw"
+    copy.parent.mkdir()
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS) as session:
+        session.ask("age >= 40")
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(pmw.SessionCorruptError, match="moved or copied without its companions"):
+        pmw.resume_session(copy, frame)
+    with pytest.raises(pmw.SessionCorruptError, match="moved or copied without its companions"):
+        pmw.open_session(frame, domain, epsilon=0.01, delta=1e-9, options=pmw.Options(budget_from=str(copy)))
+    assert read_session(copy)[1].queries_answered == 1
+    pmw.seal_session(copy)
+    pmw.resume_session(copy).close()
+    with pmw.resume_session(path, frame) as session:
+        session.ask("age >= 30")
+
+
+def test_a_log_without_its_session_is_not_thrown_away(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path, log = tmp_path / "s.pmw", tmp_path / "s.pmw-wal"
+    log.write_bytes(b"charges, perhaps")
+    with pytest.raises(pmw.SessionExistsError, match="what was left of another session"):
+        pmw.open_session(frame, domain, epsilon=1, path=path)
+    assert log.read_bytes() == b"charges, perhaps"
+    assert not path.exists()

@@ -69,6 +69,8 @@ def test_an_older_file_goes_on_with_its_answers_and_its_charges(old: Path, peopl
         assert session.verify().holds
     assert pmw.verify_session(old).holds
     assert read_session(old)[1].queries_answered == 12
+    with pmw.resume_session(old, people) as session:  # its companions are there now
+        assert session.state.ledger.spent >= spent
 
 
 def test_the_bytes_of_a_batch_that_waits_are_masked_and_stay_the_same(old: Path) -> None:

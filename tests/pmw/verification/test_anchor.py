@@ -186,3 +186,21 @@ def test_an_anchor_that_became_one_of_another_session_is_left_alone(
     with pytest.raises(pmw.SessionError, match="another session meanwhile"):
         slow.update()
     assert path.read_bytes() == kept
+
+
+def test_a_backup_is_compared_with_an_anchor_and_leaves_it_as_it_is(
+    study: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    anchor, copy = tmp_path / "study.anchor", tmp_path / "copy.pmw"
+    ask(study, frame, WRONG)
+    pmw.backup_session(study, copy)
+    assert pmw.verify_session(copy, tmp_path / "none.anchor").holds
+    assert not (tmp_path / "none.anchor").exists()
+    assert fault(study, anchor) is None
+    before = anchor.read_bytes()
+    assert fault(copy, anchor) is None
+    assert anchor.read_bytes() == before
+    ask(study, frame, "age < 30")
+    assert fault(study, anchor) is None  # the session goes on, and so does its anchor
+    assert anchor.read_bytes() != before
+    assert fault(copy, anchor) is not None
