@@ -95,7 +95,7 @@ def test_eight_processes_with_five_hundred_questions_each_get_every_answer(study
         assert (writer.returncode, complaint) == (0, "")
         given |= {mark: (count, version) for mark, count, version in map(json.loads, output.splitlines())}
     assert len(given) == PROCESSES * QUESTIONS
-    assert slowest < 15  # less than any lock is waited for: readers wait for none
+    assert slowest < 5  # less than any lock is waited for: readers wait for none
     assert shares == sorted(shares)  # what a reader sees is one state, and it never goes back
     assert asked == sorted(asked)
     state, status = read_session(study)
@@ -155,7 +155,7 @@ def test_a_wait_that_runs_out_is_refused_and_nothing_was_asked(study: Path) -> N
         begun = time.monotonic()
         with pytest.raises(pmw.SessionLockedError, match="another process is using the session"):
             pmw.resume_session(study, wait=0.3)
-        assert 0.3 <= time.monotonic() - begun < 25
+        assert 0.3 <= time.monotonic() - begun < 3
     assert read_session(study)[1].queries_answered == 0
 
 

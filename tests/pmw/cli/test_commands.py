@@ -479,12 +479,12 @@ def test_an_export_may_be_refined_and_says_what_that_did(people: Path, run: Run)
 
 
 def test_a_fresh_answer_names_the_version_of_the_model(people: Path, run: Run) -> None:
-    run(*OPEN, "--test", "query", "--threshold", "0.5")
+    # The model is wrong by far more than the noise of so large a budget: the first test is positive.
+    run(*OPEN, "--test", "query", "--threshold", "0.5", "--epsilon", "50")
     question = "age >= 40 AND sex = 'Male'"
     first = run("ask", "study.pmw", question).stdout
     again = run("ask", "study.pmw", question).stdout
     fresh = run("ask", "study.pmw", question, "--fresh").stdout
     assert first == again
-    before, after = (int(text.split("model version ")[1].split(";")[0]) for text in (first, fresh))
-    assert before in (0, 1)  # whether noise finds the model wrong is a matter of chance
-    assert after in (before, before + 1)
+    assert "model version 1;" in first
+    assert "model version 2;" in fresh or "model version 1;" in fresh
