@@ -6,6 +6,7 @@ Each check yields an empty text where a promise holds, else what is wrong.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from benchmarks.fault_hooks import Fault
 from benchmarks.fault_process import Run, run_forked, run_stream
 from benchmarks.fault_records import Contents, contents_of
 from benchmarks.fault_study import Study
-from pmw.books import is_closed, read_ledger
+from pmw.books import is_closed, read_ledger, remembered_table
 from pmw.store import SessionStore
 
 __all__ = ["broken_command", "COMMANDS", "Command"]
@@ -50,7 +51,7 @@ def broken_command(name: str, study: Study, fault: Fault) -> tuple[Run, list[str
     before = contents_of(study.path)
     run = run_forked(study, fault, command.arguments(study))
     told = run.errors.startswith("Error: ") and "Traceback" not in run.errors
-    found = ["" if run.code <= 0 or told else f"not told politely: {run.errors[-300:]}"]
+    found = ["" if run.code <= 0 or told else f"not told politely: {run.end}"]
     found += [", ".join(contents_of(study.path).faults or ())]
     found += command.checks(study, before, run)
     return run, found
@@ -78,7 +79,7 @@ def _check_closing(study: Study, before: Contents, run: Run) -> Iterator[str]:
     yield "" if run.code or is_closed(study.path) else "it is not closed, and nothing was said"
     again = run_forked(study, Fault(), _closing(study))
     last = contents_of(study.path)
-    yield "" if again.code == 0 and is_closed(study.path) else f"it cannot be closed: {again.errors[-300:]}"
+    yield "" if again.code == 0 and is_closed(study.path) else f"it cannot be closed: {again.end}"
     yield _grown(after, last) or ", ".join(last.faults or ())
     yield "something secret is left" if last.pending or last.thresholds else ""
     bought = {row[1]: row[3] for row in last.measurements}
@@ -90,9 +91,9 @@ def _check_closing(study: Study, before: Contents, run: Run) -> Iterator[str]:
             yield "" if kept else "what was drawn is not in the file"
     yield "" if list(study.path.parent.glob(f"{study.path.name}-masks*")) == [] else "masks are left"
     stream = run_stream(study, Fault())
-    yield "" if stream.code == 0 else f"a closed session answers no more: {stream.errors[-300:]}"
+    yield "" if stream.code == 0 else f"a closed session answers no more: {stream.end}"
     answered = {f"r{number}": json.loads(line)["count"] for number, line in stream.lines.items()}
-    same = all(answered[request] == round(row[0], 3) for request, row in before.answers.items())
+    same = all(answered.get(request) == round(row[0], 3) for request, row in before.answers.items())
     yield "" if same else "an answer has changed"
 
 
@@ -119,7 +120,7 @@ def _check_exporting(study: Study, before: Contents, run: Run) -> Iterator[str]:
     found = [file.read_bytes() if file.exists() else None for file in (rows, manifest)]
     yield "" if run.code or None not in found else "nothing was written, and nothing was said"
     again = run_forked(study, Fault(), _exporting(study))
-    yield "" if again.code == 0 else f"it cannot be exported again: {again.errors[-300:]}"
+    yield "" if again.code == 0 else f"it cannot be exported again: {again.end}"
     yield "" if found[0] in (None, rows.read_bytes()) else "a part of the rows was left as if it were all"
     yield "" if found[1] in (None, manifest.read_bytes()) else "a part of the manifest was left"
     left = [file.name for file in study.path.parent.glob("*.part")]
@@ -137,7 +138,7 @@ def _check_copying(study: Study, before: Contents, run: Run) -> Iterator[str]:
     if copy.exists():
         yield _copied(copy, before)
     again = run_forked(study, Fault(), _copying(study))
-    yield "" if again.code == 0 else f"it cannot be copied again: {again.errors[-300:]}"
+    yield "" if again.code == 0 else f"it cannot be copied again: {again.end}"
     yield _copied(copy, before)
 
 
@@ -173,7 +174,7 @@ def _check_lending(study: Study, before: Contents, run: Run) -> Iterator[str]:
     yield "" if run.code or born else "nothing was opened, and nothing was said"
     if not born:
         again = run_forked(study, Fault(), _lending(study))
-        yield "" if again.code == 0 else f"it cannot be opened again: {again.errors[-300:]}"
+        yield "" if again.code == 0 else f"it cannot be opened again: {again.end}"
         yield "" if _loans(study.path) == loans + 1 else "the second try was not charged"
     with pmw.resume_session(_borrower(study)) as session:
         session.ask("age >= 40")
@@ -203,7 +204,7 @@ def _compacting(study: Study) -> tuple[str, ...]:
 def _check_compacting(study: Study, before: Contents, run: Run) -> Iterator[str]:
     yield "" if _heard(study) == before.answers else "an answer has changed"
     again = run_forked(study, Fault(), _compacting(study))
-    yield "" if again.code == 0 else f"it cannot be compacted again: {again.errors[-300:]}"
+    yield "" if again.code == 0 else f"it cannot be compacted again: {again.end}"
     with closing(SessionStore.open(study.path)) as store:
         yield "" if store.archived_count() else "nothing was archived"
     yield "" if _heard(study) == before.answers else "an answer has changed"
@@ -228,11 +229,53 @@ def _heard(study: Study) -> dict[str, tuple[object, ...]]:
     return found
 
 
+# --- moving the table ---------------------------------------------------------------------------------------
+
+
+def _interrupt_and_copy_table(study: Study) -> None:
+    _interrupt(study)
+    shutil.copy(study.questions.with_name("people.csv"), _new_place(study))
+
+
+def _new_place(study: Study) -> Path:
+    return study.path.with_name("people.csv")
+
+
+def _moving(study: Study) -> tuple[str, ...]:
+    return ("move", str(study.path), "--data", str(_new_place(study)))
+
+
+def _check_moving(study: Study, before: Contents, run: Run) -> Iterator[str]:
+    yield _untouched(study, before)
+    yield "something was drawn" if any(note.get("intent") for note in run.notes) else ""
+    moved = _is_moved(study)
+    yield "" if run.code or moved else "it was not moved, and nothing was said"
+    again = run_forked(study, Fault(), _moving(study))
+    yield "" if again.code == 0 and _is_moved(study) else f"it cannot be moved again: {again.end}"
+    yield _untouched(study, before)
+    stream = run_stream(study, Fault())
+    yield "" if stream.code == 0 and len(stream.lines) == study.asked else "the stream cannot go on"
+    drawn = [(note["intent"], note["seed"]) for note in stream.notes if note.get("intent")]
+    yield "" if drawn[:1] == list(before.pending) else "the batch that waited has other noise"
+
+
+def _is_moved(study: Study) -> bool:
+    """Tell which of the two places a session remembers.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    found = remembered_table(study.path)
+    places = [study.questions.with_name("people.csv"), _new_place(study)]
+    return bool(places.index(Path() if found is None else found.path))
+
+
 COMMANDS = {
     "closing": Command(_interrupt, _closing, _check_closing),
     "closing a finished stream": Command(_finish, _closing, _check_closing),
     "exporting": Command(_finish, _exporting, _check_exporting),
     "copying": Command(_interrupt, _copying, _check_copying),
+    "moving the table": Command(_interrupt_and_copy_table, _moving, _check_moving),
     "compacting": Command(_finish, _compacting, _check_compacting),
     "lending": Command(lambda _: None, _lending, _check_lending),
 }

@@ -71,10 +71,24 @@ class Fault:
         """What it is counted as."""
         return f"at positives: {self.kind}" if self.positive else self.kind
 
+    def __str__(self) -> str:
+        if not self.kind:
+            return "nothing befell it"
+        return f"{self.kind} at {self.at:g}{', once a test was positive' if self.positive else ''}"
+
 
 def library_is_loaded() -> bool:
     """Tell whether this process was started with the library of failing calls."""
     return hasattr(ctypes.CDLL(None), "fault_arm")
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """Return the library of failing calls, with the types of its numbers: else they are cut to 32 bits."""
+    library = ctypes.CDLL(None)
+    library.fault_arm.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_long, ctypes.c_uint)
+    library.fault_calls.restype = ctypes.c_long
+    return library
 
 
 def install(fault: Fault, path: Path, witness: int) -> None:
@@ -92,17 +106,17 @@ def install(fault: Fault, path: Path, witness: int) -> None:
     sqlite3.connect = functools.partial(connection)  # type: ignore[assignment]
     arm = functools.partial(_arm, fault, path)
     if fault.kind == "clock going back":
-        ctypes.CDLL(None).fault_clock()
+        _library().fault_clock()
     if not fault.positive:
         arm()
     elif fault.kind in _CALLS:  # a power cut must know what was written before
-        ctypes.CDLL(None).fault_arm(str(path).encode(), _CALLS[fault.kind], 1 << 40, 1)
+        _library().fault_arm(str(path).encode(), _CALLS[fault.kind], 1 << 40, 1)
     _watch(note, path, arm if fault.positive else lambda: None)
 
 
 def steps(fault: Fault) -> int:
     """Return how many steps of a fault's kind this process has made."""
-    return int(ctypes.CDLL(None).fault_calls()) if fault.kind in _CALLS else _Counting.counted
+    return int(_library().fault_calls()) if fault.kind in _CALLS else _Counting.counted
 
 
 def _note(witness: int, **what: object) -> None:
@@ -112,7 +126,7 @@ def _note(witness: int, **what: object) -> None:
 def _arm(fault: Fault, path: Path) -> None:
     """Let the fault come to pass from now on."""
     if fault.kind in _CALLS:
-        ctypes.CDLL(None).fault_arm(str(path).encode(), _CALLS[fault.kind], int(fault.at), int(fault.at))
+        _library().fault_arm(str(path).encode(), _CALLS[fault.kind], int(fault.at), int(fault.at))
     elif fault.kind in STATEMENT_KINDS or fault.kind == "clock going back":
         _Counting.left = int(fault.at)
     elif fault.kind == "address space used up":

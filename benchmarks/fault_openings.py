@@ -38,14 +38,14 @@ def broken_opening(study: Study, fault: Fault) -> tuple[bool, list[str]]:
 
 def _checks(study: Study, first: Run) -> Iterator[str]:
     told = first.errors.startswith("Error: ") and "Traceback" not in first.errors
-    yield "" if first.code <= 0 or told else f"{first.fault}: {first.errors[-300:]}"
+    yield "" if first.code <= 0 or told else f"{first.fault}: {first.end}"
     runs = [first]
     if not _is_born(study.path):  # a session exists with its intent, or not at all
         yield "" if not _openings(first) else "noise was drawn before the session existed"
         runs = [open_session(study, Fault())]
-        yield "" if runs[0].code == 0 else f"the opening cannot be made again: {runs[0].errors[-300:]}"
+        yield "" if runs[0].code == 0 else f"the opening cannot be made again: {runs[0].end}"
     runs.append(run_stream(study, Fault()))
-    yield "" if runs[-1].code == 0 else f"the stream is not finished: {runs[-1].errors[-300:]}"
+    yield "" if runs[-1].code == 0 else f"the stream is not finished: {runs[-1].end}"
     yield "" if len(runs[-1].lines) == study.asked else "some questions have no answer"
     drawn = [draws for run in runs for draws in _openings(run)]
     yield "" if drawn and all(draws == drawn[0] for draws in drawn) else f"the opening drew {drawn}"

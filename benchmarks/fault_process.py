@@ -11,7 +11,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 # Loaded before processes are forked: a user of a read-only folder may not be allowed to read them.
 import pmw.cli.ask_command
@@ -19,9 +19,11 @@ import pmw.cli.backup_command
 import pmw.cli.close_command
 import pmw.cli.compact_command
 import pmw.cli.export_command
+import pmw.cli.move_command
 import pmw.cli.open_command
 import pmw.cli.streaming
 import pmw.session  # noqa: F401
+from benchmarks.fault_diary import note_process
 from benchmarks.fault_hooks import Fault, install, steps
 from benchmarks.fault_study import Study
 from pmw.cli import main
@@ -30,6 +32,8 @@ __all__ = ["COMMAND", "Run", "run_command", "run_forked", "run_stream"]
 
 COMMAND = "kill of python -m pmw"  # the one kind of fault whose process is not forked from this one
 _NOBODY = 65534
+_UNTOLD = 70  # exit code of a process that could not say how it ended
+_SAID = 2000  # characters of a standard error that are told: a traceback's end
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,11 @@ class Run:
         """Whether the process ended before its stream."""
         return self.code != 0
 
+    @property
+    def end(self) -> str:
+        """How it ended, in words: its exit code, and the end of what it said on its standard error."""
+        return f"exit {self.code}: {self.errors[-_SAID:].strip() or 'it said nothing'}"
+
 
 def run_stream(study: Study, fault: Fault) -> Run:
     """Let a forked process answer the whole stream, befallen by a fault, and return what it left behind."""
@@ -97,7 +106,9 @@ def run_forked(study: Study, fault: Fault, arguments: tuple[str, ...]) -> Run:
     if not readable:
         _give(folder, 0o755, os.geteuid())
     told = tuple(json.loads(line) for line in _whole_lines(notes))
-    return Run(fault, os.waitstatus_to_exitcode(status), _answers(_whole_lines(out)), err.read_text(), told)
+    run = Run(fault, os.waitstatus_to_exitcode(status), _answers(_whole_lines(out)), err.read_text(), told)
+    note_process(folder, "pmw", *arguments, f"({fault}):", run.end)
+    return run
 
 
 def run_command(study: Study, seconds: float) -> Run:
@@ -112,7 +123,9 @@ def run_command(study: Study, seconds: float) -> Run:
     process.kill()
     rest, errors = process.communicate()
     lines = (first + rest).decode().split("\n")[:-1]
-    return Run(Fault(COMMAND, seconds), process.returncode, _answers(lines), errors.decode(), ())
+    run = Run(Fault(COMMAND, seconds), process.returncode, _answers(lines), errors.decode(), ())
+    note_process(study.path.parent, *command, f"({run.fault}):", run.end)
+    return run
 
 
 def _whole_lines(path: Path) -> list[str]:
@@ -127,7 +140,7 @@ def _become_the_command(
     study: Study, fault: Fault, files: tuple[Path, Path, Path], arguments: tuple[str, ...]
 ) -> None:
     """Run the command in this process, with its three streams in files, and end the process."""
-    code, witness = 70, -1
+    code, witness = _UNTOLD, -1
     try:
         questions = os.open(study.questions, os.O_RDONLY)
         out, err, notes = (os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) for file in files)
@@ -145,10 +158,19 @@ def _become_the_command(
         traceback.print_exc()
         code = 1
     finally:
+        _end(code, witness, fault)
+
+
+def _end(code: int, witness: int, fault: Fault) -> NoReturn:
+    """End this process, whatever fails: as a copy of the benchmark it would go on, and tidy up after it."""
+    ended = _UNTOLD
+    try:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os.write(witness, json.dumps({"steps": steps(fault)}).encode() + b"\n")
-        os._exit(code)
+        ended = code
+    finally:
+        os._exit(ended)
 
 
 def _give(folder: Path, mode: int, owner: int) -> None:

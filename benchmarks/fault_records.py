@@ -249,18 +249,26 @@ def _books_verify(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
             yield ", ".join(stop.after.faults)
 
 
+def _positive_came_first(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    """A fault that waits for a positive stops nothing before one was drawn: a promise of this benchmark's."""
+    for stop in stops:
+        if stop.run.fault.positive and stop.run.stopped:
+            met = any(note.get("released") is not None for note in stop.run.notes)
+            yield "" if met else f"{stop.run.fault}: stopped before any"
+
+
 def _ends_politely(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     """A process that was not killed says what happened in words of its own."""
     for stop in stops:
         if stop.run.code > 0:
             told = stop.run.errors.startswith("Error: ") and "Traceback" not in stop.run.errors
-            yield "" if told else f"{stop.run.fault}: {stop.run.errors[-300:]}"
+            yield "" if told else f"{stop.run.fault}: {stop.run.end}"
 
 
 def _stream_is_finished(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     last = stops[-1]
     held = len(last.run.lines) == len(last.after.answers) and last.run.code == 0
-    yield "" if held and not last.after.pending else f"exit {last.run.code}: {last.run.errors[-300:]}"
+    yield "" if held and not last.after.pending else last.run.end
 
 
 PROMISES: dict[str, Callable[[Contents, Sequence[Stop]], Iterator[str]]] = {
@@ -274,6 +282,7 @@ PROMISES: dict[str, Callable[[Contents, Sequence[Stop]], Iterator[str]]] = {
     "a threshold survives": _thresholds_survive,
     "a version of the model answers the same": _models_agree,
     "the books verify": _books_verify,
+    "a fault at a positive comes after one": _positive_came_first,
     "a failure is told in our own words": _ends_politely,
     "the stream is finished": _stream_is_finished,
 }

@@ -1,11 +1,13 @@
 """Fault benchmark: a session is stopped at every durable step, reopened, verified and let finish.
 
-    python -m benchmarks.faults [--short] [--retries 100] [--spread 20] [--only TEXT]
+    python -m benchmarks.faults [--short] [--retries 100] [--spread 20] [--only TEXT] [--keep FOLDER]
 
 prints JSON lines: for each series how many processes were stopped, how many checks of promises were made
-and what was broken; then the sums, by kind of fault and by promise. The exit code is 1 where a promise was
-broken. Each stop is of a real process that runs ``pmw ask SESSION --stream``, or opens, closes, exports,
-copies or lends. Calls of the operating system fail by a small library, which the command compiles and
+and what was broken; then the sums, by kind of fault and by promise. Each broken promise is told at once on
+the standard error, with every process of its series: what befell it, its exit code and its own words; the
+session is kept in FOLDER, for its noise is drawn but once. The exit code is 1 where a promise was broken.
+Each stop is of a real process that runs ``pmw ask SESSION --stream``, or opens, closes, exports, copies,
+lends or moves. Calls of the operating system fail by a small library, which the command compiles and
 preloads; without a C compiler those kinds are left out, and the last line says so.
 """
 
@@ -27,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.fault_commands import COMMANDS, broken_command
+from benchmarks.fault_diary import begin_diary, story
 from benchmarks.fault_hooks import CALL_KINDS, MEMORY_KINDS, STATEMENT_KINDS, Fault, library_is_loaded
 from benchmarks.fault_openings import broken_opening
 from benchmarks.fault_process import COMMAND, Run, run_command, run_stream
@@ -84,6 +87,11 @@ class Series:
     study: str
     faults: tuple[Fault, ...]
 
+    @property
+    def title(self) -> str:
+        """The series in words."""
+        return f"{self.name} ({self.study}): {'; '.join(map(str, self.faults))}"
+
 
 def main() -> None:
     """Run the series and print what came of them."""
@@ -93,13 +101,14 @@ def main() -> None:
     parser.add_argument("--retries", type=int, default=plan.retries, help="stops at the same positive")
     parser.add_argument("--spread", type=int, default=plan.spread, help="points of each stream for each kind")
     parser.add_argument("--only", default="", metavar="TEXT", help="series whose name contains a text")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where sessions that broke a promise go")
     given = parser.parse_args()
     if _PRELOADED not in os.environ:
         _become_preloaded()
     plan = replace(plan, spread=given.spread, retries=given.retries)
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         Path(folder).chmod(0o755)  # another user reads the session in the read-only folder
-        total = run_all(Path(folder), None if given.short else plan, given.only)
+        total = run_all(Path(folder), None if given.short else plan, given.only, given.keep)
     sys.exit(1 if total.broken else 0)
 
 
@@ -116,13 +125,14 @@ def _become_preloaded() -> None:
     os.execve(sys.executable, [sys.executable, "-m", "benchmarks.faults", *sys.argv[1:]], environment)  # noqa: S606
 
 
-def run_all(folder: Path, plan: Plan | None, only: str = "") -> Tally:
+def run_all(folder: Path, plan: Plan | None, only: str = "", keep: Path | None = None) -> Tally:
     """Return what came of every series; print a line for each run of series of one name, then the sums.
 
     Args:
         folder: for studies and their copies.
         plan: how much is tried; None for a few stops of each kind.
         only: a text that the names of the series contain.
+        keep: where sessions that broke a promise are copied; None for nowhere.
     """
     preloaded = os.environ.pop("LD_PRELOAD", None)  # kept by this process; those that it starts need it not
     if preloaded is not None:
@@ -134,7 +144,7 @@ def run_all(folder: Path, plan: Plan | None, only: str = "") -> Tally:
     for name, group in itertools.groupby(wanted, lambda series: series.name):
         tally = Tally()
         for series in group:
-            run_series(series, studies[series.study], folder / "run", tally)
+            run_series(series, studies[series.study], folder / "run", tally, keep)
         print(json.dumps({"series": name, **_line(tally)}), flush=True)
         total.stops += tally.stops
         total.checks += tally.checks
@@ -157,7 +167,7 @@ def _line(tally: Tally) -> dict[str, object]:
     }
 
 
-def run_series(series: Series, study: Study, folder: Path, tally: Tally) -> None:
+def run_series(series: Series, study: Study, folder: Path, tally: Tally, keep: Path | None = None) -> None:
     """Let the faults of a series befall a fresh session, let its stream finish, and count what came of it.
 
     Args:
@@ -165,13 +175,34 @@ def run_series(series: Series, study: Study, folder: Path, tally: Tally) -> None
         study: the session, of which a copy is taken.
         folder: where the copy lies.
         tally: is added to.
+        keep: where the copy is kept if a promise is broken; None for nowhere.
     """
-    started = time.perf_counter()
+    started, known = time.perf_counter(), len(tally.broken)
     copy = study.copy(folder)
-    if series.name == _OPENING or series.name in COMMANDS:
-        _run_command(series, copy, tally)
-        tally.seconds += time.perf_counter() - started
-        return
+    begin_diary(folder)
+    befall = _run_command if series.name == _OPENING or series.name in COMMANDS else _run_streams
+    try:
+        befall(series, copy, tally)
+    except Exception as error:
+        error.add_note(_story(series, folder, [], keep))
+        raise
+    if tally.broken[known:]:
+        print(_story(series, folder, tally.broken[known:], keep), file=sys.stderr, flush=True)
+    tally.seconds += time.perf_counter() - started
+
+
+def _story(series: Series, folder: Path, broken: list[str], keep: Path | None) -> str:
+    """Return what was broken in a series, and keep its session where that is asked for."""
+    told = story(series.title, folder, broken)
+    if keep is None:
+        return told
+    keep.mkdir(parents=True, exist_ok=True)
+    kept = Path(tempfile.mkdtemp(prefix=f"{series.study}-", dir=keep))
+    shutil.copytree(folder, kept, dirs_exist_ok=True)
+    return f"{told}  its session is kept in {kept}\n"
+
+
+def _run_streams(series: Series, copy: Study, tally: Tally) -> None:
     first, stops = contents_of(copy.path, verified=False), []
     for place, fault in enumerate((*series.faults, Fault())):
         run = _run(copy, fault)
@@ -183,7 +214,6 @@ def run_series(series: Series, study: Study, folder: Path, tally: Tally) -> None
     broken, checked = broken_promises(first, stops)
     tally.checks += checked
     tally.broken += [f"{series.study}, {series.faults[0]}: {one}" for one in broken]
-    tally.seconds += time.perf_counter() - started
 
 
 def _run_command(series: Series, copy: Study, tally: Tally) -> None:

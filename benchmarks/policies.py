@@ -26,7 +26,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pmw
-import pmw.engine
+import pmw.mechanism.opening
 import pmw.session
 from benchmarks.methods import Settings, session
 from benchmarks.runner import BLAS_THREADS, scored
@@ -34,9 +34,8 @@ from benchmarks.streams import STREAMS, StreamChoice
 from benchmarks.tables import TABLES, TableAbsentError
 from pmw.accounting import PrivacyFilter
 from pmw.planning import plan_opening
-from pmw.policy import Contract, TestPlan
-from pmw.schedule import DEFAULT_SCHEDULE, Schedule, plan_marginal_test
-from queries import Domain
+from pmw.policy import Contract, OpeningPlan, TestPlan
+from pmw.schedule import DEFAULT_SCHEDULE, Schedule, assumed_groups, plan_marginal_test
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +119,14 @@ def _measure(
 def _planned_by(policy: Policy) -> Iterator[None]:
     """Let the sessions of this process be planned by another policy."""
 
-    def plan_test(contract: Contract, coarse: Domain, ledger: PrivacyFilter, total: float) -> TestPlan | None:
+    def plan_test(
+        contract: Contract, opening: OpeningPlan, ledger: PrivacyFilter, total: float
+    ) -> TestPlan | None:
+        coarse = assumed_groups(contract, opening, total)
         return plan_marginal_test(coarse, ledger, total, contract.options, policy.schedule)
 
     with ExitStack() as changed:
-        changed.enter_context(patch.object(pmw.engine, "plan_test", plan_test))
+        changed.enter_context(patch.object(pmw.mechanism.opening, "plan_test", plan_test))
         if policy.opening is not None:
             opening = partial(plan_opening, share=policy.opening)
             changed.enter_context(patch.object(pmw.session, "plan_opening", opening))

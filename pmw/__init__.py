@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pmw.release import RowPlan
     from pmw.session import Session, open_session, resume_session
     from pmw.session_plan import SessionPlan, plan_session
+    from pmw.session_table import move_session
     from pmw.sparse_vector import Sides, SparseVectorKind
     from pmw.status import Status
     from pmw.verification import Check, Verification
@@ -57,6 +58,7 @@ __all__ = [
     "Ledger",
     "LedgerLine",
     "ModelKind",
+    "move_session",
     "NeighboringRelation",
     "NoiseError",
     "OfflineOptions",
@@ -118,6 +120,7 @@ _HOMES = {
     "release": ("RowPlan",),
     "session": ("Session", "open_session", "resume_session"),
     "session_plan": ("SessionPlan", "plan_session"),
+    "session_table": ("move_session",),
     "sparse_vector": ("Sides", "SparseVectorKind"),
     "status": ("Status",),
     "verification": ("Check", "Verification"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from pmw.answers import SEEDED_WARNING, Answer
-from pmw.markup import html_table, text_table
+from pmw.markup import counted, html_table, text_table
 from queries.grouping import GroupedQuery, GroupValue
 from queries.linear import LinearQuery
 
@@ -148,4 +148,4 @@ class Answers(Sequence[Answer]):
         confidence = f", {self.answers[0].confidence:.0%} intervals" if self.answers else ""
         shown = f", the first {len(rows)} shown" if len(rows) < len(self.answers) else ""
         warning = f". {SEEDED_WARNING}" if self._seeded else ""
-        return html_table(header, rows, f"{len(self.answers):,} answers{confidence}{shown}{warning}")
+        return html_table(header, rows, f"{counted(len(self.answers), 'answer')}{confidence}{shown}{warning}")

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from pmw.markup import html_paragraph
+from pmw.markup import counted, html_paragraph
 
 __all__ = [
     "Answer",
@@ -54,7 +54,8 @@ class Answer:
             promised.
         confidence: of the interval, in (0, 1).
         source: where the answer comes from.
-        aligned: False where a range cut a cell and took its fraction.
+        aligned: False where the cells cannot decide the condition: the count takes those that it cuts as
+            evenly filled, and the interval holds whatever they may hold.
         version: of the model that answered.
         spent: what the session had spent.
         seeded: the session's noise can be repeated by anybody: no privacy.
@@ -92,14 +93,15 @@ class Answer:
 
     def sentence(self) -> str:
         """Return the answer in words, with its error bar."""
-        text = f"about {self.count:,.0f} records ({self.fraction:.2%})"
+        text = f"about {counted(self.count, 'record')} ({self.fraction:.2%})"
         if self.interval is None:
             text += ", without an error bar"
         else:
             low, high = self.interval
             text += f", between {low:,.0f} and {high:,.0f} at {self.confidence:.0%} confidence"
         if not self.aligned:
-            text += ", if records are spread evenly in the cells that the condition cuts"
+            text += "; the condition cuts cells, and the count takes them as evenly filled"
+            text += ", the error bar does not" if self.interval is not None else ""
         return text
 
     def __repr__(self) -> str:

@@ -5,19 +5,21 @@ Reading and verifying take no lock, so they work while the session is in use.
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from pathlib import Path
 
-from pmw.data import Table, TableFile
+from pmw.data import Table, TableFile, require_table
+from pmw.encoding import read_charge
 from pmw.engine import Engine, abandon
-from pmw.errors import DataError
-from pmw.journal import load_history, load_ledger, load_state, load_status
+from pmw.errors import DataError, SessionError
+from pmw.journal import closing_outcome, load_contract, load_history, load_ledger, load_state, load_status
 from pmw.ledger import Ledger
 from pmw.locking import SessionLock
+from pmw.planning import choose_filter
+from pmw.session_table import refuse_given_table, session_table, table_place
 from pmw.state import PublicState
 from pmw.status import History, Status
-from pmw.store import SessionStore
+from pmw.store import IntentRow, SessionStore
 from pmw.verification import Anchor, Verification, verify
 
 __all__ = [
@@ -53,10 +55,9 @@ def read_history(path: str | Path) -> History:
 
 
 def remembered_table(path: str | Path) -> TableFile | None:
-    """Return where a session's table was when it opened, or None for a table in memory."""
+    """Return where a session reads its table, or None for a table in memory."""
     with closing(SessionStore.open(Path(path))) as store:
-        form = json.loads(store.meta("data") or "null")
-        return None if form is None else TableFile.from_dict(form)
+        return table_place(store)
 
 
 def read_ledger(path: str | Path) -> Ledger:
@@ -96,45 +97,80 @@ def is_closed(path: str | Path) -> bool:
         return store.meta("closed") is not None
 
 
-def seal_session(path: str | Path, data: Table | None = None, *, wait: float = 0) -> Status:
+def seal_session(
+    path: str | Path, data: Table | None = None, *, wait: float = 0, abandon: bool = False
+) -> Status:
     """Close a session in a file for good, and return where it stands.
 
-    As ``Session.seal``; but where a crash interrupted a batch, and the table or the mask that would finish it
-    cannot be read, the batch is abandoned: its whole reservation is charged, and nothing is ever released
-    from it.
+    As ``Session.seal``, which finishes an interrupted batch first. Where the table differs, or it or the mask
+    of the batch cannot be read, nothing is changed, unless the batch may be abandoned: then its whole
+    reservation is charged, and nothing is ever released from it.
 
     Args:
         path: the session file.
-        data: the table, where it is not (or no longer) at the place that the session remembers. It is read
-            only to finish an interrupted batch.
+        data: the table, for a session that was opened on one in memory. It is looked at only to finish an
+            interrupted batch.
         wait: seconds that another process is waited for; 0 refuses at once.
+        abandon: give up a batch that cannot be finished; one that can be is finished all the same.
 
     Raises:
+        DataError: the session reads its table from a file, and one is given.
         SessionCorruptError: the file is no session, or damaged, or made by a newer version.
         SessionLockedError: another process was using it all that time.
-        SessionError: the session's opening was never finished, and the table cannot be read; or the file has
-            several names (hard links).
+        SessionError: a batch waits that cannot be finished, and may not be abandoned; or it is the session's
+            opening; or the file has several names (hard links).
         StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
+
+    Privacy: ``data`` is for the custodian alone: whether it is the session's table is told without noise.
     """
+    require_table(data)
     target = Path(path)
-    SessionStore.open(target).close()  # says what is wrong before a lock file is made
+    with closing(SessionStore.open(target)) as store:  # says what is wrong before a lock file is made
+        refuse_given_table(store, data)
     lock = SessionLock(target, wait)
     try:
         with closing(SessionStore.open(target)) as store:
+            table = _table_to_finish(store, data, target, may_abandon=abandon)  # before anything is written
             store.take_over()
-            engine = _engine_to_seal(store, data)
+            engine = _engine_to_seal(store, table)
             engine.seal()
             return load_status(store, engine.state)
     finally:
         lock.release()
 
 
-def _engine_to_seal(store: SessionStore, data: Table | None) -> Engine:
+def _table_to_finish(
+    store: SessionStore, data: Table | None, path: Path, *, may_abandon: bool
+) -> Table | None:
+    """Return the table that a waiting batch is finished with; None where none waits, or it is abandoned."""
     waiting = store.pending()
-    if waiting is not None and waiting.seed is None:  # the mask of its bytes is gone
+    if waiting is None:
+        return None
+    fault = "the file of masks beside the session (its name with -masks) is gone or damaged; put it back"
+    if waiting.seed is not None:
+        try:
+            return session_table(store, data, load_contract(store)[0].domain)
+        except DataError as error:
+            fault = str(error)
+    if waiting.kind != "opening" and not may_abandon:
+        share = _reserved(store, waiting)
+        raise SessionError(
+            f"{path}: a batch that was begun waits to be finished, and cannot be: {fault}. Nothing was "
+            "changed. To give the batch up, close with --abandon: all that was reserved for it "
+            f"({share:.2%} of the budget) is charged, and nothing is ever released from it"
+        )
+    return None
+
+
+def _reserved(store: SessionStore, waiting: IntentRow) -> float:
+    """Return the share of the budget that is charged where a batch is abandoned."""
+    contract, _ = load_contract(store)
+    whole = choose_filter(contract.domain, contract.budget, contract.options)
+    (row,) = closing_outcome(waiting).ledger
+    return float(whole.price(read_charge(row.epsilon, row.rho)) / whole.cap)
+
+
+def _engine_to_seal(store: SessionStore, table: Table | None) -> Engine:
+    if table is None and store.pending() is not None:
         abandon(store)
-    try:
-        return Engine(store, data)
-    except DataError:
-        abandon(store)
-        return Engine(store, None)
+    return Engine(store, table)

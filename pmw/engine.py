@@ -7,14 +7,13 @@ its recorded bytes, so that it has the outcome it would have had.
 
 from __future__ import annotations
 
-import hmac
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pmw.answers import Answer
-from pmw.data import CountSource, Table, TableFile, as_source
+from pmw.data import CountSource, Table
 from pmw.encoding import dumps, proposal_form, read_proposal
 from pmw.errors import DataError, SessionCorruptError, SessionError
 from pmw.journal import (
@@ -32,18 +31,16 @@ from pmw.mechanism import (
     BatchDraws,
     Proposal,
     batch_entries,
-    choose_groups,
     draw_opening,
     draw_tests,
-    opening_entries,
+    plan_opened,
     propose,
     released_total,
     settle,
 )
-from pmw.planning import choose_filter
 from pmw.policy import Contract, Options
 from pmw.randomness import BitSource, fresh_seed, repeatable_seed
-from pmw.schedule import plan_test
+from pmw.session_table import session_table
 from pmw.snapshots import duals_of
 from pmw.state import PublicState, SecretState
 from pmw.store import IntentRow, Outcome, SessionStore, query_key
@@ -231,12 +228,19 @@ class Engine:
     def _answer_batch(self, asks: Sequence[Ask]) -> tuple[Answer, ...]:
         """Answer questions up to and including the first positive, durably."""
         asked = [(ask.text, ask.request_id) for ask in asks]
-        proposal, state, free = self._answer_free([ask.query for ask in asks])
+        queries = [ask.query for ask in asks]
+        proposal, state, free = self._answer_free(queries)
+        if not free:
+            try:
+                self._table(self._state.contract)  # before anything is drawn
+            except DataError:
+                _, state, free = self._answer_free(queries, 1)  # those before the first that needs the table
+                if not free:
+                    raise
         if free:
             self._store.finish(None, _with_answers(Outcome(charged_before=self._charges), asked, free))
             self._state = state
             return free
-        self._table(self._state.contract)  # that it cannot be read is found out before anything is drawn
         asked = asked[: len(proposal.queries)]  # the others ask for another kind of test
         form = proposal_form(proposal, [text for text, _ in asked])
         form["request_ids"] = [request for _, request in asked]
@@ -247,17 +251,17 @@ class Engine:
         return self._carry_out(intent, proposal, asked, seed)
 
     def _answer_free(
-        self, queries: Sequence[LinearQuery]
+        self, queries: Sequence[LinearQuery], size: int | None = None
     ) -> tuple[Proposal, PublicState, tuple[Answer, ...]]:
-        """Answer the first questions, up to a batch that draws noise.
+        """Answer the first questions, some at a time, up to a batch that draws noise.
 
         Nothing is durable yet: one commit takes in what several batches answered.
 
         Returns:
             The last batch, the state after those that draw none, and their answers.
         """
-        state, answers = self._state, list[Answer]()
-        while not (proposal := propose(state, queries[len(answers) : len(answers) + _BATCH])).requests:
+        state, answers, size = self._state, list[Answer](), size or _BATCH
+        while not (proposal := propose(state, queries[len(answers) : len(answers) + size])).requests:
             settled = settle(state, proposal, BatchDraws((), None), state.ledger)
             state = settled.state
             answers.extend(settled.answers)
@@ -320,24 +324,14 @@ class Engine:
     def _finish_opening(self, intent: IntentRow) -> None:
         contract, plan = load_contract(self._store)
         draws = draw_opening(plan, self._table(contract), BitSource(_seed_of(intent)))
-        entries = opening_entries(plan, contract.options)
-        ledger = choose_filter(contract.domain, contract.budget, contract.options)
-        for entry in entries:
-            ledger = ledger.charge(entry.charge)
-        total = released_total(plan, draws).value
-        coarse = choose_groups(contract, plan, draws).coarse
-        test = plan_test(contract, coarse, ledger, total)
-        outcome = opening_outcome(entries, plan, draws, test)
+        opened = plan_opened(contract, plan, released_total(plan, draws).value)
+        outcome = opening_outcome(opened.entries, plan, draws, opened.test)
         self._store.finish(intent.id, replace(outcome, charged_before=0))
 
     def _table(self, contract: Contract) -> CountSource:
         """Return the count source, read on first use and checked against the session's fingerprint."""
         if self._source is None:
-            source = as_source(self._remembered_table(), contract.domain)
-            key, expected = self._store.secret("fingerprint_key"), self._store.secret("fingerprint")
-            if key is None or expected is None or not hmac.compare_digest(source.fingerprint(key), expected):
-                raise DataError("the table differs from the one that the session was opened on")
-            self._source = source
+            self._source = session_table(self._store, self._data, contract.domain)
         return self._source
 
     def _coarse_table(self) -> CountSource | None:
@@ -347,14 +341,6 @@ class Engine:
             source = self._table(self._state.contract)
             self._coarse_source = source.coarsened(coarsening.coarse, coarsening.groups)
         return self._coarse_source
-
-    def _remembered_table(self) -> Table:
-        if self._data is not None:
-            return self._data
-        form = json.loads(self._store.meta("data") or "null")
-        if form is None:
-            raise DataError("the session was opened on a table in memory; give that table to resume it")
-        return TableFile.from_dict(form)
 
 
 def abandon(store: SessionStore) -> None:
@@ -385,7 +371,7 @@ def _seed_of(intent: IntentRow) -> bytes:
     if intent.seed is None:
         raise SessionCorruptError(
             "a batch that was begun cannot be finished: the file of masks beside the session (its name with "
-            "-masks) is gone or damaged; put it back, or close the session, which charges the batch"
+            "-masks) is gone or damaged; put it back, or close with --abandon, which charges the batch"
         )
     return intent.seed
 

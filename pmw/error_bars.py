@@ -1,20 +1,21 @@
 """Error bars: what each kind of answer promises, from public numbers alone.
 
 An interval holds the true answer with at least the stated confidence, for a question chosen without looking
-at the noise that answers it. True means: the weights of the question, summed over the kept records.
+at the noise that answers it. True means: the kept records that the condition holds for; of a question given
+as weights, their sum over the kept records.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from statistics import NormalDist
 
 import numpy as np
 
 from pmw.answers import Answer, Source, Spent
-from pmw.model import half_width
+from pmw.model import NoiseLaw, OneWayMeasurement, half_width, noise_variance
 from pmw.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.noise_bounds import split_confidence, sum_half_width
 from pmw.policy import MarginalTestPlan, Options, QueryTestPlan, TestPlan
@@ -30,8 +31,8 @@ __all__ = [
     "everybody_answer",
     "is_covered",
     "measured_answer",
-    "sum_quantile",
     "total_half_width",
+    "total_misfit",
     "untested_answer",
 ]
 
@@ -74,6 +75,17 @@ class Confidences:
         part = split_confidence(options.confidence, events)
         return cls(part, part, part)
 
+    def of_one_end(self) -> Confidences:
+        """Return the same where the two ends of an interval may rest on different noises.
+
+        Both ends of a certificate's interval fail together, so each is given half of what may fail.
+        """
+        return replace(
+            self,
+            certificate=split_confidence(self.certificate, 2),
+            total=split_confidence(self.total, 2),
+        )
+
     @classmethod
     def in_state(cls, state: PublicState) -> Confidences:
         """Return the confidences of a session, by its public state."""
@@ -82,8 +94,11 @@ class Confidences:
 
 
 def is_covered(state: PublicState, query: LinearQuery) -> bool:
-    """Tell whether released numbers bound the error of a question without a test."""
-    return not query.scope or state.covering(query) is not None
+    """Tell whether released numbers bound the error of a question without a test.
+
+    Of a question without weights of its own, between two readings, a test could say nothing.
+    """
+    return not query.factors or state.covering(query) is not None
 
 
 def measured_answer(state: PublicState, query: LinearQuery, units: int, spent: Spent) -> Answer:
@@ -99,7 +114,8 @@ def measured_answer(state: PublicState, query: LinearQuery, units: int, spent: S
     width = None
     if plan is not None:
         width = half_width(plan.vector.value_noise, Confidences.in_state(state).alone)
-    answer = answer_within(state, query, count, _around(count, width), Source.MEASURED, spent)
+    interval = _interval(state, query, count, width)
+    answer = answer_within(state, query, count, interval, Source.MEASURED, spent)
     return replace(answer, version=state.version + 1)
 
 
@@ -122,7 +138,8 @@ def certified_answer(
     width = None
     if plan is not None:
         width = certified_half_width(plan, threshold, Confidences.in_state(state).alone)
-    return answer_within(state, query, count, _around(count, width), Source.SYNTHETIC, spent)
+    interval = _interval(state, query, count, width)
+    return answer_within(state, query, count, interval, Source.SYNTHETIC, spent)
 
 
 def certified_half_width(plan: QueryTestPlan, threshold: int, confidence: float) -> float:
@@ -146,27 +163,65 @@ def untested_answer(state: PublicState, query: LinearQuery, spent: Spent) -> Ans
     Where released numbers cover it, the interval follows from their noise and from how far the model is from
     them; otherwise nothing is promised.
     """
-    if not query.scope:
+    if not query.scope and query.readings is None:
         return everybody_answer(state, query, spent)
-    count = state.model.answer(query)
+    count, width = state.model.answer(query), None
     covering = state.covering(query)
-    if covering is None:
+    if not is_covered(state, query):
         return answer_within(state, query, count, None, Source.EXHAUSTED, spent)
-    measured = covering.values
+    if covering is not None and query.readings is None:
+        value, noise = _measured(state, covering, query)
+        width = abs(count - value) + noise
+    interval = _interval(state, query, count, width)
+    return answer_within(state, query, count, interval, Source.SYNTHETIC, spent)
+
+
+def _measured(state: PublicState, covering: OneWayMeasurement, query: LinearQuery) -> tuple[float, float]:
+    """Return what a marginal that covers a question says of it, and how far its noise goes, in records."""
     axes = tuple(axis for axis, name in enumerate(covering.scope) if name not in query.scope)
     weights = np.expand_dims(query.weights() / UNITS, axes)
-    deviation = math.sqrt(covering.weighted_variance(np.broadcast_to(weights, measured.shape)))
-    misfit = abs(count - query.evaluate(measured.sum(axis=axes)))
-    width = misfit + deviation * _quantile(state) + 1 / UNITS
-    return answer_within(state, query, count, _around(count, width), Source.SYNTHETIC, spent)
+    squares = covering.weighted_variance(np.broadcast_to(weights, covering.values.shape)) / covering.variance
+    noise = sum_half_width(covering.noise, squares, state.contract.options.confidence, peak=1.0)
+    return query.evaluate(covering.values.sum(axis=axes)), noise
+
+
+def _interval(
+    state: PublicState, query: LinearQuery, count: float, width: float | None
+) -> tuple[float, float] | None:
+    """Return the interval of an answer: around it, or from one reading's low end to the other's high end.
+
+    What was tested or bought is the number of records if cells were evenly filled: of a condition that cells
+    cannot decide it bounds nothing. The noises of the opening are symmetric, so an end of a reading's
+    interval fails with half the probability that the interval does, and by the union bound both ends hold
+    as stated.
+    """
+    if query.readings is None:
+        return None if width is None else (count - width, count + width)
+    (low, _), (_, high) = (_of_cells(state, reading) for reading in query.readings)
+    return min(low, count), max(high, count)
+
+
+def _of_cells(state: PublicState, reading: LinearQuery) -> tuple[float, float]:
+    """Return the interval of a reading: of released numbers that cover it, else from nobody to everybody."""
+    total, confidence = state.total, Confidences.in_state(state).alone
+    most = total_misfit(state, confidence)
+    if not reading.scope:
+        share = reading.constant / UNITS  # of everybody, or of nobody
+        return share * (total.value - most), share * (total.value + most)
+    # Where intervals hold for all questions at once, a quantile for one question is not enough.
+    covering = None if state.contract.options.simultaneous else state.covering(reading)
+    if covering is None:
+        return 0.0, total.value + most
+    value, noise = _measured(state, covering, reading)
+    return value - noise, value + noise
 
 
 def everybody_answer(state: PublicState, query: LinearQuery, spent: Spent) -> Answer:
     """Return the answer to a question of one weight for everybody, within the noise of the total."""
     weight = query.evaluate(np.ones(()))
-    width = weight * (state.total.deviation * _quantile(state) + _total_misfit(state))
+    width = weight * total_misfit(state, state.contract.options.confidence)
     count = weight * state.total.value
-    return answer_within(state, query, count, _around(count, width), Source.SYNTHETIC, spent)
+    return answer_within(state, query, count, (count - width, count + width), Source.SYNTHETIC, spent)
 
 
 def answer_within(
@@ -192,46 +247,41 @@ def answer_within(
     )
 
 
-def _around(count: float, width: float | None) -> tuple[float, float] | None:
-    return None if width is None else (count - width, count + width)
-
-
-def total_half_width(composition: Composition, deviation: float, confidence: float) -> float:
+def total_half_width(
+    composition: Composition, deviation: float, confidence: float, opening: Iterable[NoiseLaw] = ()
+) -> float:
     """Return how far the released number of records may be from the true one, in records.
 
-    It is a sum of noises; where they are Laplace noise its tails are at most those of a single one of its
-    variance (``noise_bounds``).
+    It is a weighted sum of noises of several scales, the quietest of scale s: so it is one of noises of scale
+    s, whose squared weights sum to variance / var(s) and exceed those of the first, and ``sum_half_width``
+    holds for it.
 
     Args:
         composition: which law the noises have: Laplace where epsilons add.
         deviation: standard deviation of the released number, in records; 0 where it is public.
         confidence: of the width.
+        opening: the noises on the opening's measurements, whose sums the number takes in.
     """
     if deviation == 0:
         return 0.0
     units = deviation * UNITS
+    alone: NoiseLaw
     if composition is Composition.PURE:
-        return sum_half_width(DiscreteLaplace(Fraction(math.ceil(units / math.sqrt(2)))), 1.0, confidence)
-    return sum_half_width(DiscreteGaussian(Fraction(math.ceil(units))), 1.0, confidence)
+        alone = DiscreteLaplace(Fraction(math.ceil(units / math.sqrt(2))))
+    else:
+        alone = DiscreteGaussian(Fraction(math.ceil(units)))
+    quietest = min((alone, *opening), key=noise_variance)
+    squares = 1.0 if quietest is alone else deviation**2 / noise_variance(quietest)
+    return sum_half_width(quietest, squares, confidence)
 
 
-def _total_misfit(state: PublicState) -> float:
-    # The model's total is at least 1, whatever came out of the noise.
-    return abs(state.total.value - state.total.estimate)
+def total_misfit(state: PublicState, confidence: float) -> float:
+    """Return how far the model's total may be from the number of records, in records.
 
-
-def _quantile(state: PublicState) -> float:
-    return sum_quantile(state.ledger.composition, state.contract.options.confidence)
-
-
-def sum_quantile(composition: Composition, confidence: float) -> float:
-    """Return how many standard deviations a sum of the opening's noises stays within, at the confidence.
-
-    Gaussian sums: the normal quantile. Laplace sums: the larger of the Laplace and the normal quantile, which
-    the tests check for sums of up to 64 cells. At some confidences two equal cells exceed it, though by less
-    than 1 % of the failure probability; ``noise_bounds`` has one that is proved for all weights.
+    That is the noise of the released number, and what the model's total differs from it: a total is at least
+    1, whatever came out of the noise.
     """
-    normal = NormalDist().inv_cdf((1 + confidence) / 2)
-    if composition is Composition.PURE:
-        return max(normal, -math.log1p(-confidence) / math.sqrt(2))
-    return normal
+    total = state.total
+    opening = [one.noise for one in state.opening]
+    noise = total_half_width(state.ledger.composition, total.deviation, confidence, opening)
+    return abs(total.value - total.estimate) + noise

@@ -84,7 +84,10 @@ class OrderForecast:
             ``none``.
         expected_error: expected |noise| of one cell, of the noisiest attribute, in records (of everybody: an
             upper bound on it); None for tested questions, of whose error only the bound is known.
-        bound: half-width of the interval of one cell, in records; None where nothing is promised.
+        bound: half-width of the interval, in records: of one cell where opening covers it, else of any
+            question that cuts no group of cells; None where nothing is promised.
+        cut_bound: the same of questions that cut groups, whatever these hold; None where there are none, and
+            where nothing is promised.
     """
 
     order: int
@@ -94,6 +97,7 @@ class OrderForecast:
     promise: str
     expected_error: float | None
     bound: float | None
+    cut_bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +220,7 @@ def _forecast_tree(name: str, tree: RangeTree, noise: NoiseLaw, width: Width) ->
     )
 
 
-def forecast_everybody(records: int, deviation: float, quantile: float) -> OrderForecast:
+def forecast_everybody(records: int, deviation: float, bound: float) -> OrderForecast:
     """Return what counting everybody gets.
 
     Sums of Laplace noises are mixtures of normals, so E|sum| is at most that of a normal as wide.
@@ -224,9 +228,9 @@ def forecast_everybody(records: int, deviation: float, quantile: float) -> Order
     Args:
         records: number of records.
         deviation: standard deviation of the released number.
-        quantile: how many standard deviations it stays within, at the confidence.
+        bound: what its noise stays within, at the confidence, in records.
     """
-    return OrderForecast(0, 1, 1, float(records), "covered", _HALF_NORMAL * deviation, deviation * quantile)
+    return OrderForecast(0, 1, 1, float(records), "covered", _HALF_NORMAL * deviation, bound)
 
 
 def forecast_orders(

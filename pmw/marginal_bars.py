@@ -3,7 +3,8 @@
 A question over a scope is held by evidence of two kinds: the noise of a bought marginal that contains the
 scope, or a certificate of a marginal that does. A question that cuts a group of cells lies, cell by cell,
 between its inner and its outer query on the groups: the low end is the inner one's, the high end the outer
-one's. Proofs are in ``docs/marginal-test.md``.
+one's. So does a question that the declared cells cannot decide lie between its two readings. Proofs are in
+``docs/marginal-test.md``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.answers import Answer, Source, Spent
-from pmw.error_bars import Confidences, answer_within, total_half_width
+from pmw.error_bars import Confidences, answer_within, total_misfit
 from pmw.model import MarginalMeasurement, OneWayMeasurement
 from pmw.noise_bounds import (
     certificate_half_width,
@@ -65,14 +66,15 @@ class _Scope:
     bought: Sequence[tuple[MarginalMeasurement, bool, bool]]
 
     @classmethod
-    def of(cls, state: PublicState, scope: tuple[str, ...]) -> _Scope:
+    def of(cls, state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...]) -> _Scope:
+        """Return what is known of a scope, with the certificates of what was asked: it contains the scope."""
         wanted = set(scope)
         bought = [
             (one, place in state.beside, is_fine(state, one))
             for place, one in enumerate(state.measured)
             if isinstance(one, MarginalMeasurement) and wanted <= set(one.scope)
         ]
-        return cls(opening_over(state, scope), *known_of(state, scope), bought[::-1])
+        return cls(opening_over(state, scope), *known_of(state, scope, asked), bought[::-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +123,16 @@ class MarginalBars:
         self._state = state
         self._spent = spent
         self._confidence = Confidences.in_state(state).alone
-        self._misfit = _misfit(state, self._confidence)
-        self._scopes: dict[tuple[str, ...], _Scope] = {}
-        self._held: dict[tuple[_Known, tuple[str, ...]], _Evidence] = {}
+        self._misfit = total_misfit(state, self._confidence)
+        self._scopes: dict[tuple[tuple[str, ...], ...], _Scope] = {}
+        self._held: dict[tuple[_Known, tuple[str, ...], bool], _Evidence] = {}
 
     def answer(self, query: LinearQuery, *, bought: bool = False) -> Answer:
         """Return the model's answer to a question; see ``marginal_answer``."""
         state = self._state
-        if not query.scope:
+        if not query.scope and query.readings is None:
             return answer_within(state, query, *self._everybody(query), Source.SYNTHETIC, self._spent)
-        count = self._count(query)
+        count = self._count(query) if query.scope else self._everybody(query)[0]
         interval = self._interval(query)
         source = Source.MEASURED if bought and interval is not None else Source.SYNTHETIC
         if interval is None:
@@ -148,7 +150,7 @@ class MarginalBars:
         deviation of what the marginal says.
         """
         count = self._state.model.answer(query)
-        for one, beside, fine in self._scope(query.scope).bought:
+        for one, beside, fine in self._scope(query.scope, query.scope).bought:
             if not beside and not (fine and not self._state.coarsening.is_aligned(query)):
                 continue
             value, deviation = _weighed(self._state, one, query)
@@ -156,29 +158,56 @@ class MarginalBars:
         return count
 
     def _interval(self, query: LinearQuery) -> tuple[float, float] | None:
-        scope = self._scope(query.scope)
+        if query.readings is None:
+            return self._of_cells(query, query.scope)
+        # Each end comes from an interval of another question. Measured noise and that of the total are
+        # symmetric, so one end fails with half the probability that an interval does; a certificate, whose
+        # two ends fail together, is taken at half of it. By the union bound both ends hold as stated.
+        least, most = (self._of_cells(reading, query.scope, one_end=True) for reading in query.readings)
+        if least is not None and most is not None:
+            return least[0], most[1]
+        if query.factors:
+            return None
+        # No test says more of a question whose weights are the same for everybody, and some ends are known.
+        everybody = self._everybody(LinearQuery.everything(query.domain))[1]
+        return (0.0 if least is None else least[0], (everybody if most is None else most)[1])
+
+    def _of_cells(
+        self, query: LinearQuery, asked: tuple[str, ...], *, one_end: bool = False
+    ) -> tuple[float, float] | None:
+        """Return the interval of a question on whole cells, or of a reading of one over a wider scope.
+
+        Args:
+            query: the question, or the reading.
+            asked: the scope of the question.
+            one_end: the other end comes from another reading.
+        """
+        scope = self._scope(query.scope, asked)
         if scope.opening is not None:
-            return self._bounds((query, (scope.opening,)))
+            return self._bounds((query, (scope.opening,)), one_end=one_end)
         inner, outer = self._state.coarsening.bounds(query)
         if inner is outer:
-            return self._bounds((query, scope.fine), (inner, scope.coarse))
+            return self._bounds((query, scope.fine), (inner, scope.coarse), one_end=one_end)
         if scope.fine:  # the groups that the question cuts have been looked into
-            return self._bounds((query, scope.fine))
-        low, high = self._bounds((inner, scope.coarse)), self._bounds((outer, scope.coarse))
+            return self._bounds((query, scope.fine), one_end=one_end)
+        low, high = (self._bounds((bound, scope.coarse), one_end=one_end) for bound in (inner, outer))
         return None if low is None or high is None else (low[0], high[1])
 
-    def _bounds(self, *known: tuple[LinearQuery, Sequence[_Known]]) -> tuple[float, float] | None:
+    def _bounds(
+        self, *known: tuple[LinearQuery, Sequence[_Known]], one_end: bool
+    ) -> tuple[float, float] | None:
         """Return the interval of the evidence with the smallest half-width; it does not depend on noise.
 
         Args:
             known: a question, and what is known of a scope that contains its own, on the same cells.
+            one_end: one end of the interval is used, and another interval gives the other.
         """
         widths = []
         for query, pieces in known:
             if not query.scope:  # one weight, or none where a group was cut: everybody, or nobody
                 return self._everybody(query)[1]
             for one in pieces:
-                evidence = self._evidence(one, query.scope)
+                evidence = self._evidence(one, query.scope, one_end=one_end)
                 widths.append((evidence.half_width(query), evidence.values, query))
         if not widths:
             return None
@@ -192,20 +221,20 @@ class MarginalBars:
         count, width = weight * self._state.total.value, weight * self._misfit
         return count, (count - width, count + width)
 
-    def _scope(self, scope: tuple[str, ...]) -> _Scope:
-        if scope not in self._scopes:
-            self._scopes[scope] = _Scope.of(self._state, scope)
-        return self._scopes[scope]
+    def _scope(self, scope: tuple[str, ...], asked: tuple[str, ...]) -> _Scope:
+        if (scope, asked) not in self._scopes:
+            self._scopes[scope, asked] = _Scope.of(self._state, scope, asked)
+        return self._scopes[scope, asked]
 
-    def _evidence(self, known: _Known, scope: tuple[str, ...]) -> _Evidence:
-        if (known, scope) not in self._held:
+    def _evidence(self, known: _Known, scope: tuple[str, ...], *, one_end: bool) -> _Evidence:
+        if (known, scope, one_end) not in self._held:
             if isinstance(known, Certificate):
-                found = _of_certificate(self._state, known, scope)
+                found = _of_certificate(self._state, known, scope, one_end=one_end)
             else:
                 simultaneous = self._state.contract.options.simultaneous
                 found = _of_noise(known, scope, self._confidence, simultaneous=simultaneous)
-            self._held[known, scope] = found
-        return self._held[known, scope]
+            self._held[known, scope, one_end] = found
+        return self._held[known, scope, one_end]
 
 
 def _weighed(state: PublicState, measurement: MarginalMeasurement, query: LinearQuery) -> tuple[float, float]:
@@ -223,15 +252,24 @@ def _weighed(state: PublicState, measurement: MarginalMeasurement, query: Linear
     return float(values.sum()), math.sqrt(float(squares.sum()) * measurement.variance)
 
 
-def known_of(state: PublicState, scope: tuple[str, ...]) -> tuple[list[Known], list[Known]]:
-    """Return what is known of a scope: on declared cells, and on groups of them."""
-    wanted = set(scope)
+def known_of(
+    state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...] | None = None
+) -> tuple[list[Known], list[Known]]:
+    """Return what is known of a scope: on declared cells, and on groups of them.
+
+    Args:
+        state: the state.
+        scope: of a question, or of a reading of one.
+        asked: the scope of the question, which contains the other; the same where it is None. Certificates
+            are those of this scope: whether they stood at the time of an answer can be told afterwards.
+    """
+    wanted, asked = set(scope), scope if asked is None else asked
     known: list[Known] = [one for one in state.marginals if wanted <= set(one.scope)]
-    certificate = state.certificates.get(scope)
+    certificate = state.certificates.get(asked)
     if certificate is not None:
         known.append(certificate)
     else:
-        known += [one for wider, one in state.certificates.items() if wanted <= set(wider)]
+        known += [one for wider, one in state.certificates.items() if set(asked) <= set(wider)]
     fine = [one for one in known if is_fine(state, one)]
     return fine, [one for one in known if not is_fine(state, one)]
 
@@ -271,18 +309,27 @@ def _of_noise(
     )
 
 
-def _of_certificate(state: PublicState, certificate: Certificate, scope: tuple[str, ...]) -> _Evidence:
-    bound = certificate_bound(state, certificate)
+def _of_certificate(
+    state: PublicState, certificate: Certificate, scope: tuple[str, ...], *, one_end: bool
+) -> _Evidence:
+    bound = certificate_bound(state, certificate, one_end=one_end)
     axes = _others(certificate.scope, scope)
     return _Evidence((certificate.units / UNITS).sum(axis=axes), lambda _: bound)
 
 
-def certificate_bound(state: PublicState, certificate: Certificate) -> float:
-    """Return how far any question on the tested cells may be from the tested marginal, in records."""
+def certificate_bound(state: PublicState, certificate: Certificate, *, one_end: bool = False) -> float:
+    """Return how far any question on the tested cells may be from the tested marginal, in records.
+
+    Args:
+        state: the state.
+        certificate: of the marginal.
+        one_end: another noise may give the other end of an interval, so this one has half of what may fail.
+    """
     if not isinstance(state.plan, MarginalTestPlan):
         return math.inf
     confidences = Confidences.in_state(state)
-    misfit = _misfit(state, confidences.total)
+    confidences = confidences.of_one_end() if one_end else confidences
+    misfit = total_misfit(state, confidences.total)
     return negative_half_width(state.plan, certificate.threshold, certificate.units.size, confidences, misfit)
 
 
@@ -301,13 +348,6 @@ def negative_half_width(
     rounds = plan.update_limit if plan.sparse.redraw else 1
     margin = plan.sparse.test.negative_margin(split_confidence(confidences.certificate, rounds))
     return certificate_half_width((threshold + margin) / UNITS, misfit, cells)
-
-
-def _misfit(state: PublicState, confidence: float) -> float:
-    """Return how far the model's total may be from the number of records."""
-    total = state.total
-    noise = total_half_width(state.ledger.composition, total.deviation, confidence)
-    return abs(total.value - total.estimate) + noise
 
 
 def _others(scope: tuple[str, ...], kept: tuple[str, ...]) -> tuple[int, ...]:

@@ -1,17 +1,18 @@
 """Forecasts where whole marginals are tested and bought, from public numbers, in records.
 
 Bounds are the half-widths of the intervals that answers carry, by the same formulas. The groups of long
-attributes are chosen from what opening releases, so a forecast counts on a number of groups that is stated.
+attributes are chosen from what opening releases, so a bound is that of the most groups it may choose; what is
+typical is told of the groups that the tests are planned for.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from pmw.error_bars import Confidences, total_half_width
+from pmw.error_bars import Confidences
 from pmw.forecasts import (
     AttributeForecast,
     OrderForecast,
@@ -22,20 +23,21 @@ from pmw.forecasts import (
     noise_error,
 )
 from pmw.marginal_bars import negative_half_width
-from pmw.model import NoiseLaw, noise_variance
-from pmw.noise import DiscreteLaplace
+from pmw.model import DEFAULT_MAX_CELLS, NoiseLaw, extreme_domains, noise_variance
 from pmw.noise_bounds import simultaneous_half_width, sum_half_width
-from pmw.policy import MarginalTestPlan, Opening, OpeningPlan, Options, TestPlan
-from pmw.privacy import Composition
+from pmw.policy import Contract, MarginalTestPlan, Opening, OpeningPlan, Options, TestPlan, is_dense
+from pmw.schedule import assumed_groups, group_deviations
 from queries.domain import Domain
 from queries.linear import UNITS
 
 __all__ = [
+    "bought_width",
     "CertificateForecast",
+    "Certificates",
     "forecast_marginal_orders",
     "forecast_marginals",
     "forecast_table",
-    "marginal_width",
+    "Grids",
     "MarginalForecast",
     "planned_confidences",
 ]
@@ -50,12 +52,12 @@ class CertificateForecast:
     Args:
         order: number of attributes.
         marginals: marginals of that order.
-        tested: those among them that are tested; the others have too many cells. Of triples, a tree tests
-            only those that it could hold, so these are the most.
+        tested: those among them that are tested on the assumed groups; the others have too many cells. Of
+            triples, a tree tests only those that it could hold, so these are the most.
         typical_cells: of the median of those; None where none is.
         typical_bound: half-width of the interval of a question on it, where its test was negative after the
             expected number of questions: thresholds come down with them.
-        largest_cells: of the largest of those.
+        largest_cells: of the largest that may be tested, whatever groups come out, or more; None for none.
         largest_bound: the same half-width for it.
     """
 
@@ -110,8 +112,114 @@ class MarginalForecast:
         return next((one.typical_bound for one in self.certificates if one.order == 2), None)
 
 
-def marginal_width(options: Options, confidences: Confidences) -> Width:
-    """Return the half-widths that bought numbers carry where marginals are tested.
+@dataclass(frozen=True, slots=True)
+class Grids:
+    """The cells that marginals may be tested on: groups are chosen from what opening releases.
+
+    Args:
+        declared: the declared domain.
+        assumed: of the groups that tests are planned for.
+        narrowest: of the fewest groups that any released counts lead to, attribute by attribute.
+        widest: of the most.
+    """
+
+    declared: Domain
+    assumed: Domain
+    narrowest: Domain
+    widest: Domain
+
+    @classmethod
+    def of(cls, contract: Contract, opening: OpeningPlan, records: float) -> Grids:
+        """Return the grids of a session over so many records."""
+        extremes = extreme_domains(contract.domain, group_deviations(contract, opening))
+        return cls(contract.domain, assumed_groups(contract, opening, records), *extremes)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What negatives of a test promise, whatever groups of cells a session chooses.
+
+    Args:
+        plan: the test.
+        grids: what it may test.
+        options: the custodian's choices.
+        confidences: of the session's noises.
+        misfit: how far the model's total may be from the number of records, in records.
+    """
+
+    plan: MarginalTestPlan
+    grids: Grids
+    options: Options
+    confidences: Confidences
+    misfit: float
+
+    def bound(self, cells: int) -> float:
+        """Return the half-width of a marginal's certificate after the expected number of questions."""
+        threshold = self.plan.threshold(cells, self.options.expected_queries)
+        return negative_half_width(self.plan, threshold, cells, self.confidences, self.misfit)
+
+    def largest(self, order: int) -> int:
+        """Return the cells of the largest marginal of an order that may be tested, or more; 0 for none."""
+        if math.prod(sorted(self.grids.narrowest.shape)[:order]) > self.plan.most_cells:
+            return 0
+        return min(self._most_cells(order), self.plan.most_cells)
+
+    def held_bound(self, order: int) -> float | None:
+        """Return the widest half-width of a question about so many attributes that a certificate holds.
+
+        What a tree cannot hold is not tested beyond pairs; a wider marginal, tested before, may hold it.
+        """
+        orders = range(order, len(self.grids.declared) + 1 if self._may_be_full(order) else order + 1)
+        cells = max(self.largest(one) for one in orders)
+        return self.bound(cells) if cells else None
+
+    def is_sure(self, order: int) -> bool:
+        """Tell whether every marginal of an order is tested, whatever groups come out."""
+        return self._most_cells(order) <= self.plan.most_cells and not self._may_be_full(order)
+
+    def is_grouped(self, order: int) -> bool:
+        """Tell whether some marginal of an order may be tested on groups of cells."""
+        shapes = zip(self.grids.declared.shape, self.grids.narrowest.shape, strict=True)
+        grouped = [fine for fine, least in shapes if fine > least]
+        largest = sorted(self.grids.declared.shape)[-order:]
+        # Some grouped attribute, and the longest of the others.
+        cells = math.prod(largest)
+        if grouped and max(grouped) not in largest:
+            cells = cells // largest[0] * max(grouped)
+        return bool(grouped) and cells > self.plan.fine_cells
+
+    def forecast(self, order: int) -> CertificateForecast:
+        """Return what negatives promise about marginals of an order."""
+        plan, grids = self.plan, self.grids
+        sizes = _tested_sizes(plan, (grids.declared, grids.assumed), order)
+        del sizes[plan.most_cells + 1]
+        typical, largest = _median(sizes) if sizes else None, self.largest(order)
+        return CertificateForecast(
+            order,
+            math.comb(len(grids.declared), order),
+            sizes.total(),
+            typical,
+            None if typical is None else self.bound(typical),
+            largest or None,
+            self.bound(largest) if largest else None,
+        )
+
+    def _most_cells(self, order: int) -> int:
+        """Return the most cells of a marginal of an order, up to one too many, or a number above."""
+        if order in _TESTED_ORDERS:
+            return max(_tested_sizes(self.plan, (self.grids.declared, self.grids.widest), order))
+        return min(math.prod(sorted(self.grids.widest.shape)[-order:]), self.plan.most_cells + 1)
+
+    def _may_be_full(self, order: int) -> bool:
+        """Tell whether a model may be a tree that cannot hold some marginal of an order."""
+        options, cells = self.options, self.grids.widest.size
+        if order <= 2 or is_dense(options.test, options.model, cells):
+            return False
+        return len(self.grids.widest) * cells > (options.max_cells or DEFAULT_MAX_CELLS)
+
+
+def bought_width(options: Options, confidences: Confidences) -> Width:
+    """Return the half-widths that bought numbers carry.
 
     Args:
         options: whether intervals hold for all questions at once.
@@ -125,41 +233,18 @@ def marginal_width(options: Options, confidences: Confidences) -> Width:
 
 def planned_confidences(options: Options, opening: OpeningPlan, plan: TestPlan | None) -> Confidences:
     """Return the confidences that a session with these plans will have."""
-    bought = len(opening.marginal_noise) + (opening.table_noise is not None)
-    return Confidences.of(options, bought, plan, private_total=opening.total_noise is not None)
+    return Confidences.of(options, len(opening.noises), plan, private_total=opening.total_noise is not None)
 
 
-def forecast_marginals(
-    plan: MarginalTestPlan,
-    domains: tuple[Domain, Domain],
-    opening: OpeningPlan,
-    options: Options,
-    deviation: float,
-) -> MarginalForecast:
-    """Return what a test of marginals will give.
-
-    Args:
-        plan: the test.
-        domains: the declared one, and that of groups, as planned, which marginals of many cells are on.
-        opening: what is bought before.
-        options: the custodian's choices.
-        deviation: standard deviation of the released number of records.
-    """
-    confidences = planned_confidences(options, opening, plan)
-    width = marginal_width(options, confidences)
-    composition = Composition.PURE if isinstance(plan.noise, DiscreteLaplace) else Composition.ZCDP
-    misfit = total_half_width(composition, deviation, confidences.total)
-
-    def bound(cells: int) -> float:
-        threshold = plan.threshold(cells, options.expected_queries)
-        return negative_half_width(plan, threshold, cells, confidences, misfit)
-
+def forecast_marginals(certificates: Certificates) -> MarginalForecast:
+    """Return what a test of marginals will give."""
+    plan, options, confidences = certificates.plan, certificates.options, certificates.confidences
+    declared = certificates.grids.declared
+    width, length = bought_width(options, confidences), len(declared)
     orders = _TESTED_ORDERS if options.opening is Opening.NONE else _TESTED_ORDERS[1:]
-    most = len(domains[0])
-    certificates = tuple(_certificate(plan, domains, order, bound) for order in orders if order <= most)
-    largest = max((one.largest_cells or 1 for one in certificates), default=1)
+    largest = max((certificates.largest(order) for order in range(1, length + 1)), default=1)
     # What is bought is widened only where a tree could hold the whole domain.
-    cells = max(largest, min(max(plan.free_cells, plan.fine_cells), domains[0].size))
+    cells = max(largest, min(max(plan.free_cells, plan.fine_cells), declared.size))
     return MarginalForecast(
         update_limit=plan.update_limit,
         threshold_scale=float(plan.sparse.test.threshold_scale) / UNITS,
@@ -171,52 +256,72 @@ def forecast_marginals(
         fine_cells=plan.fine_cells,
         cell_deviation=math.sqrt(noise_variance(plan.noise)),
         cell_error=noise_error(plan.noise, 1),
-        cell_bound=width(plan.noise, 1.0, min(cells, plan.most_cells)),
+        cell_bound=width(plan.noise, 1.0, cells),
         widest_bound=width(plan.noise, float(cells), cells),
-        certificates=certificates,
+        certificates=tuple(certificates.forecast(order) for order in orders if order <= length),
         single=None if plan.queries is None else forecast_vector(plan.queries, confidences.alone),
     )
 
 
-def _certificate(
-    plan: MarginalTestPlan, domains: tuple[Domain, Domain], order: int, bound: Callable[[int], float]
-) -> CertificateForecast:
-    """Return what negatives promise about marginals of an order, given their bound by number of cells."""
-    sizes, marginals = _tested_sizes(plan, domains, order), math.comb(len(domains[0]), order)
-    tested = sizes.total()
-    if not tested:
-        return CertificateForecast(order, marginals, 0, None, None, None, None)
-    typical, largest = _median(sizes), max(sizes)
-    return CertificateForecast(
-        order,
-        marginals,
-        tested,
-        typical,
-        bound(typical),
-        largest,
-        bound(largest),
-    )
+def forecast_marginal_orders(
+    orders: Iterator[OrderForecast], certificates: Certificates, test: MarginalForecast, records: int
+) -> Iterator[OrderForecast]:
+    """Yield what questions about 1, 2, ... attributes get where marginals are tested.
+
+    A question is within the certificate of its marginal, or the noise of one that was bought; where its
+    marginal is not tested, it is tested by itself, while positives of that test are left.
+
+    Args:
+        orders: what they get without tests.
+        certificates: what negatives promise.
+        test: of marginals.
+        records: number of records.
+    """
+    for one in orders:
+        if one.promise == "covered":
+            yield one
+            continue
+        bounds, sure = [], certificates.is_sure(one.order)
+        held = certificates.held_bound(one.order)
+        if held is not None:
+            bounds += [held, test.widest_bound]
+        # The noise of bought numbers widens both ends; of the groups that are cut, half lies on either side.
+        cut = 2 * max(bounds) + records / 2 if bounds and certificates.is_grouped(one.order) else None
+        if not sure and test.single is not None:
+            bounds += [test.single.bound, test.single.value_bound]
+        promised = bool(bounds) and (sure or test.single is not None)
+        yield replace(
+            one,
+            promise="tested" if bounds else "none",
+            expected_error=None,
+            bound=max(bounds) if promised else None,
+            cut_bound=cut if promised else None,
+        )
 
 
 def _tested_sizes(plan: MarginalTestPlan, domains: tuple[Domain, Domain], order: int) -> Counter[int]:
-    """Return how many marginals of an order are tested on each number of cells."""
+    """Return how many marginals of an order have each number of cells, fine or on groups, up to one too many.
+
+    Args:
+        plan: the test.
+        domains: the declared one, and one of groups.
+        order: number of attributes.
+    """
     tested: Counter[int] = Counter()
-    for (fine, coarse), number in _sizes(domains, order, plan.most_cells).items():
+    for (fine, coarse), number in _sizes(domains, order, max(plan.most_cells, plan.fine_cells)).items():
         cells = fine if fine <= plan.fine_cells else coarse
-        if cells <= plan.most_cells:
-            tested[cells] += number
+        tested[min(cells, plan.most_cells + 1)] += number
     return tested
 
 
 def _sizes(domains: Sequence[Domain], order: int, most: int) -> Counter[tuple[int, ...]]:
-    """Return how many scopes of an order have each number of cells, bounded in the last of the domains."""
+    """Return how many scopes of an order have each number of cells, up to one more than the most."""
     counts = [Counter({(1,) * len(domains): 1}), *(Counter[tuple[int, ...]]() for _ in range(order))]
     for sizes in zip(*(domain.shape for domain in domains), strict=True):
         for taken in range(order, 0, -1):
             for cells, number in counts[taken - 1].items():
-                product = tuple(cell * size for cell, size in zip(cells, sizes, strict=True))
-                if product[-1] <= most:
-                    counts[taken][product] += number
+                product = tuple(min(cell * size, most + 1) for cell, size in zip(cells, sizes, strict=True))
+                counts[taken][product] += number
     return counts[order]
 
 
@@ -227,39 +332,6 @@ def _median(sizes: Counter[int]) -> int:
         if left <= 0:
             return cells
     return max(sizes)
-
-
-def forecast_marginal_orders(
-    orders: Iterator[OrderForecast], test: MarginalForecast | None
-) -> Iterator[OrderForecast]:
-    """Yield what questions about 1, 2, ... attributes get where marginals are tested.
-
-    A question on a tested marginal is within its certificate, of the largest one at most; any other is tested
-    by itself, while positives of that test are left.
-
-    Args:
-        orders: what they get without tests.
-        test: of marginals; None where nothing is left for one.
-    """
-    for one in orders:
-        if one.promise == "covered" or test is None:
-            yield one
-            continue
-        found = next((found for found in test.certificates if found.order == one.order), None)
-        bounds = [] if found is None or found.largest_bound is None else [found.largest_bound]
-        everything = found is not None and found.tested == found.marginals
-        if not everything and test.single is not None:
-            bounds.append(test.single.bound)
-        promised = everything or test.single is not None
-        yield OrderForecast(
-            one.order,
-            one.marginals,
-            one.cells,
-            one.mean_count,
-            "tested" if bounds else "none",
-            None,
-            max(bounds) if bounds and promised else None,
-        )
 
 
 def forecast_table(

@@ -1,4 +1,4 @@
-"""Markup: small tables for terminals and notebooks, made of public texts."""
+"""Markup: small texts and tables for terminals and notebooks, made of public texts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ import html
 from collections.abc import Sequence
 
 __all__ = [
+    "counted",
     "html_paragraph",
     "html_table",
     "text_table",
 ]
+
+
+def counted(number: float | str, noun: str) -> str:
+    """Return a number with its noun, such as ``1 record`` and ``2,000 records``.
+
+    Args:
+        number: rounded to a whole number; or its text.
+        noun: of one of them.
+    """
+    text = number if isinstance(number, str) else f"{number:,.0f}"
+    return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 0) -> str:

@@ -19,7 +19,7 @@ from pmw.noise_scales import calibrated_noise, floor_price, l1_sensitivity, quer
 from pmw.policy import ModelKind, Opening, OpeningPlan, Options, QueryTestPlan, TestKind
 from pmw.privacy import Budget, Composition, NeighboringRelation
 from pmw.sparse_vector import NumericSparse, Sides, Sparse
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 from queries.linear import UNITS
 
 __all__ = [
@@ -71,7 +71,9 @@ def check_model_size(domain: Domain, options: Options) -> None:
 
     Raises:
         BudgetError: the domain has too many cells for a dense model, which the options ask for.
+        DomainError: it is no domain.
     """
+    require_domain(domain)
     if options.test is TestKind.QUERY or options.model is ModelKind.DENSE:
         check_dense_size(domain)
 
@@ -135,15 +137,17 @@ def plan_opening(
     composition = budget_filter.composition
     chosen = {attribute.name: choose_tree(attribute, composition) for attribute in domain}
     trees = {name: tree for name, tree in chosen.items() if tree is not None}
-    plan = OpeningPlan(total_noise, {}, trees)
     weights = {}
     for attribute in domain:
         spread = _spread(attribute, chosen[attribute.name], composition)
         weights[attribute.name] = Fraction(round(1000 * math.cbrt(spread)))
     per_weight = opening_share(len(trees), share) / sum(weights.values())
-    for name, weight in weights.items():
-        plan.marginal_noise[name] = _noise(budget_filter, per_weight * weight / plan.levels(name), options)
-    return plan
+    levels = OpeningPlan(total_noise, {}, trees).levels
+    noises = {
+        name: _noise(budget_filter, per_weight * weight / levels(name), options)
+        for name, weight in weights.items()
+    }
+    return OpeningPlan(total_noise, noises, trees)
 
 
 def buys_table(domain: Domain) -> bool:

@@ -84,7 +84,7 @@ class Options:
         opening: what is bought before the first question.
         update_limit: number of positives.
         threshold: T in records, of the query test.
-        learning_rate: eta of the single step, of the query test.
+        learning_rate: eta of the single step, of ``update = step``.
         sparse_vector: the tests; None for exponential noise, drawn anew after each positive under zCDP.
         sides: of the query test: signed tests with two thresholds, or tests of the absolute error.
         composition: how charges add up.
@@ -168,6 +168,10 @@ class Options:
             if self.model is ModelKind.DENSE and self.max_cells is not None:
                 raise BudgetError("max_cells bounds a graphical model's tree; a dense model has none")
             return
+        if self.learning_rate is not None and self.update is UpdateRule.REFIT:
+            raise BudgetError(
+                "learning_rate is the length of a single step: choose update = step, or leave it out"
+            )
         if self.model is ModelKind.GRAPHICAL:
             raise BudgetError(
                 "single questions need a dense model; choose test = marginal for a graphical one"
@@ -232,6 +236,12 @@ class OpeningPlan:
     marginal_noise: dict[str, NoiseLaw]
     trees: dict[str, RangeTree] = field(default_factory=dict)
     table_noise: NoiseLaw | None = None
+
+    @property
+    def noises(self) -> tuple[NoiseLaw, ...]:
+        """The noises on the marginals, or on the table."""
+        table = () if self.table_noise is None else (self.table_noise,)
+        return (*self.marginal_noise.values(), *table)
 
     def levels(self, name: str) -> int:
         """Return how many numbers of an attribute one record changes: the levels of its tree, or one."""

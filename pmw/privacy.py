@@ -10,12 +10,14 @@ import decimal
 import enum
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
 
 from pmw.errors import BudgetError
+from queries.plain_values import type_name
 
 __all__ = [
     "as_fraction",
@@ -35,6 +37,7 @@ __all__ = [
 Number: TypeAlias = int | float | str | Fraction | Decimal
 
 RHO_GRID = 2**60  # charges in rho are rounded up to multiples of 1/RHO_GRID, totals down
+_LONGEST_SHOWN = 40  # characters of a number that is refused
 _DIGITS = 60
 
 
@@ -119,12 +122,15 @@ def as_fraction(value: Number, name: str) -> Fraction:
     Raises:
         BudgetError: the value is not a finite number.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction | Decimal):
-        raise BudgetError(f"expected a number for {name}, got {value!r}")
-    try:
+    kind = type(value)  # not what a thing in a number's place says of itself
+    if kind is bool or not (kind is Fraction or issubclass(kind, int | float | str | Decimal)):
+        got = repr(value) if kind is bool else f"a {type_name(value)}"
+        raise BudgetError(f"expected a number for {name}, got {got}")
+    with suppress(ValueError, OverflowError, ZeroDivisionError):
         return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
-    except (ValueError, OverflowError, ZeroDivisionError):
-        raise BudgetError(f"expected a finite number for {name}, got {value!r}") from None
+    text = str(value)
+    shown = repr(value) if text.isprintable() and len(text) <= _LONGEST_SHOWN else f"a {type_name(value)}"
+    raise BudgetError(f"expected a finite number for {name}, got {shown}")
 
 
 def _shown(value: Fraction) -> str:

@@ -1,7 +1,9 @@
 """Schedules: how a budget is split where whole marginals are tested and bought, and how often.
 
 A schedule holds the numbers that the stream benchmark chooses, and ``plan_marginal_test`` makes a plan of
-them from public numbers: the schema, what is left of the budget, and the released total.
+them from public numbers: the schema, what is left of the budget, and the number of records, as released or as
+stated. Groups of long attributes are chosen from what opening releases, which a plan does not know: so tests
+are planned for assumed groups (``assumed_groups``), and a session does what was planned for it.
 """
 
 from __future__ import annotations
@@ -14,18 +16,21 @@ from fractions import Fraction
 from pmw.accounting import PrivacyFilter
 from pmw.comparison_scales import marginal_statistic, scaled_test
 from pmw.errors import NoiseError
+from pmw.model import assumed_domain, leaf_variances, noise_variance
 from pmw.noise_bounds import l1_mean
 from pmw.noise_scales import marginal_noise
 from pmw.planning import buys_table, plan_query_test, plan_query_tier
-from pmw.policy import Contract, MarginalTestPlan, Opening, Options, TestKind, TestPlan
+from pmw.policy import Contract, MarginalTestPlan, Opening, OpeningPlan, Options, TestKind, TestPlan
 from pmw.privacy import Composition
 from pmw.sparse_vector import Sparse
 from queries.domain import Domain
 from queries.linear import UNITS
 
 __all__ = [
+    "assumed_groups",
     "DEFAULT_SCHEDULE",
     "expected_tests",
+    "group_deviations",
     "plan_marginal_test",
     "plan_test",
     "Schedule",
@@ -46,6 +51,7 @@ class Schedule:
             attributes can be bought, and in proportion less where more can be; and after how many questions
             for each pair it is e times less.
         per_attribute: the most positives for each attribute; a model's tree holds few more.
+        least: the fewest, however noisy they are: one marginal alone leaves all others as they were.
         target: the distance that noise alone may make on a pair of attributes, in parts of the total: with
             more positives noise would exceed it.
         tested: the same, of the largest marginal that is tested.
@@ -63,7 +69,8 @@ class Schedule:
     margin: float = 1.0
     decay: tuple[float, float] = (0.35, 1.5)
     per_attribute: int = 4
-    target: float = 0.065
+    least: float = 0.75
+    target: float = 0.075
     tested: float = 0.5
     free: float = 0.01
     fine: float = 0.01
@@ -74,21 +81,48 @@ class Schedule:
 DEFAULT_SCHEDULE = Schedule()
 
 
-def plan_test(contract: Contract, coarse: Domain, ledger: PrivacyFilter, total: float) -> TestPlan | None:
+def plan_test(
+    contract: Contract, opening: OpeningPlan, ledger: PrivacyFilter, total: float
+) -> TestPlan | None:
     """Return the tests of a session, or None where nothing is left for any.
 
     Args:
         contract: what is fixed at opening.
-        coarse: the domain that marginals are tested on.
-        ledger: what is left after opening.
-        total: the released number of records.
+        opening: what is bought at opening.
+        ledger: what is left after it.
+        total: the number of records, as released or as stated.
     """
     if contract.options.test is TestKind.QUERY:
         return plan_query_test(contract.domain, ledger, total, contract.options)
     domain = contract.domain
     if contract.options.opening is not Opening.NONE and (len(domain) == 1 or buys_table(domain)):
         return None  # what opening bought covers every question
-    return plan_marginal_test(coarse, ledger, total, contract.options)
+    return plan_marginal_test(assumed_groups(contract, opening, total), ledger, total, contract.options)
+
+
+def assumed_groups(contract: Contract, opening: OpeningPlan, total: float) -> Domain:
+    """Return the domain that marginals are planned to be tested on; see ``assumed_domain``.
+
+    Single questions are tested on the declared cells, and what opening does not measure is not grouped.
+
+    Args:
+        contract: what is fixed at opening.
+        opening: what is bought at opening.
+        total: the number of records, as released or as stated.
+    """
+    return assumed_domain(contract.domain, max(total, 1.0), group_deviations(contract, opening))
+
+
+def group_deviations(contract: Contract, opening: OpeningPlan) -> dict[str, float]:
+    """Return, for each attribute that may be grouped, the deviation of its noisiest cell, in records."""
+    if contract.options.test is TestKind.QUERY:
+        return {}
+    deviations = {}
+    for name, noise in opening.marginal_noise.items():
+        tree = opening.trees.get(name)
+        largest = 1.0 if tree is None else float(leaf_variances(tree).max())
+        deviations[name] = math.sqrt(noise_variance(noise) * largest)
+    return deviations
 
 
 def plan_marginal_test(
@@ -101,9 +135,9 @@ def plan_marginal_test(
     """Return the test of whole marginals, or None where nothing is left for it, or there is nothing to test.
 
     Args:
-        coarse: the domain that marginals are tested on.
+        coarse: the domain that marginals are planned to be tested on.
         ledger: what is left after opening.
-        total: the released number of records.
+        total: the number of records, as released or as stated.
         options: the custodian's choices.
         schedule: how it is spent.
     """
@@ -156,16 +190,16 @@ def _choose_limit(
     """Return how many marginals are bought: all pairs, or as many as noise leaves worth buying.
 
     With c of them the noise of a pair of the median size makes a distance of cells E|noise|, which grows as
-    sqrt(c), or as c where epsilons add; c is the most that keeps it below the target, of at most so many per
-    attribute, and of a part of the pairs where epsilons add.
+    sqrt(c), or as c where epsilons add; c is the most that keeps it below the target, of at least and at most
+    so many per attribute, and of a part of the pairs where epsilons add.
     """
     sizes = sorted(math.prod(pair) for pair in itertools.combinations(coarse.shape, min(2, len(coarse))))
     cells = sizes[len(sizes) // 2]
     most = min(len(sizes), schedule.per_attribute * len(coarse))
     if ledger.composition is Composition.PURE:
         most = min(most, math.ceil(schedule.few * len(sizes)))
-    best = 1
-    for limit in range(1, most + 1):
+    best = least = max(1, min(most, math.floor(schedule.least * len(coarse))))
+    for limit in range(least + 1, most + 1):
         price = ledger.remaining * Fraction(95, 100) / limit
         noise = marginal_noise(ledger.composition, price, options)
         if cells * l1_mean(noise) > schedule.target * records:

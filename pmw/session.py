@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pmw.answer_table import Answers
 from pmw.answers import Answer
-from pmw.data import Table, as_source, as_table_file
+from pmw.data import Table, as_source, as_table_file, require_table
 from pmw.engine import Ask, Deliver, Engine, next_seed
 from pmw.errors import NoiseError, SessionError, SessionLockedError
 from pmw.journal import first_facts, load_contract, load_history, load_ledger, load_status
@@ -30,6 +29,7 @@ from pmw.policy import Contract, Options
 from pmw.privacy import Budget, Number
 from pmw.randomness import fresh_seed
 from pmw.release import RowPlan, export, synthetic_frame
+from pmw.session_table import refuse_given_table
 from pmw.state import PublicState
 from pmw.status import Status, status_rows
 from pmw.store import SessionStore
@@ -95,18 +95,17 @@ def open_session(
     plan = plan_opening(domain, ledger, contract.options)
     target = None if path is None else Path(path)
     lock = None if target is None else SessionLock(target)
-    try:
-        source = as_source(data, domain)
-        file = as_table_file(data)
-        key, place = fresh_seed(), None if file is None else file.to_dict()
+    with ExitStack() as undone:
+        if lock is not None and target is not None:
+            undone.callback(lambda: lock.release(forget=not target.exists()))
+        source, file, key = as_source(data, domain), as_table_file(data), fresh_seed()
+        place = None if file is None else file.to_dict()
         facts = first_facts(contract, plan, (key, source.fingerprint(key)), place)
         charge_lender(chosen, target, ledger)
-        store = SessionStore.create(target, "opening", "{}", next_seed(chosen, 0), facts)
-        return Session(store, lock, source)
-    except BaseException:
-        if lock is not None:
-            lock.release(forget=target is not None and not target.exists())
-        raise
+        created = SessionStore.create(target, "opening", "{}", next_seed(chosen, 0), facts)
+        session = Session(undone.enter_context(closing(created)), lock, source)
+        undone.pop_all()
+        return session
 
 
 def resume_session(path: str | Path, data: Table | None = None, *, wait: float = 0) -> Session:
@@ -114,7 +113,7 @@ def resume_session(path: str | Path, data: Table | None = None, *, wait: float =
 
     Args:
         path: the session file.
-        data: the table, where it is not where the session remembers it; read when the first test needs it.
+        data: the table, for a session that was opened on one in memory; looked at when a test first needs it.
         wait: seconds that another process, or session, is waited for; 0 refuses at once.
 
     Raises:
@@ -122,20 +121,25 @@ def resume_session(path: str | Path, data: Table | None = None, *, wait: float =
         SessionLockedError: another process was using it all that time.
         SessionError: the file has several names (hard links), or ``wait`` is no number of seconds.
         StoreError: the file lies on a network file system.
-        DataError: an interrupted batch needs the table, and it cannot be read or differs.
+        DataError: the table is of no kind; the session reads its table from a file, and one is given; or an
+            interrupted batch needs the table, and it cannot be read or differs.
+
+    Privacy: ``data`` is for the custodian alone: whether it is the session's table is told without noise.
     """
+    require_table(data)
     target = Path(path)
     with closing(SessionStore.open(target)) as store:
         load_contract(store)  # says what is wrong before anything is written
+        refuse_given_table(store, data)
         store.require_companions()
     lock = SessionLock(target, wait)
-    try:
-        store = SessionStore.open(target)
+    with ExitStack() as undone:
+        undone.callback(lock.release)
+        store = undone.enter_context(closing(SessionStore.open(target)))
         store.take_over()
-        return Session(store, lock, data)
-    except BaseException:
-        lock.release()
-        raise
+        session = Session(store, lock, data)
+        undone.pop_all()
+        return session
 
 
 class Session:
@@ -329,7 +333,7 @@ class Session:
         Args:
             path: the file to write.
             plan: how rows are drawn; measurements have none.
-            format: csv, parquet or measurements; None goes by the file's name (.parquet, else CSV).
+            format: csv, parquet or measurements; None goes by the file's name (.csv, .parquet).
             force: overwrite existing files.
             refine: first fit the model to everything released until nothing changes; it is not kept.
 
@@ -385,12 +389,7 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

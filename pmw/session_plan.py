@@ -7,13 +7,12 @@ number of records.
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from pmw.accounting import PrivacyFilter
-from pmw.error_bars import sum_quantile
+from pmw.error_bars import Confidences, total_half_width
 from pmw.errors import BudgetError
 from pmw.forecasts import (
     AttributeForecast,
@@ -21,7 +20,6 @@ from pmw.forecasts import (
     OrderForecast,
     TextbookForecast,
     VectorForecast,
-    Width,
     forecast_attribute,
     forecast_everybody,
     forecast_orders,
@@ -30,19 +28,21 @@ from pmw.forecasts import (
     total_deviation,
 )
 from pmw.marginal_forecasts import (
+    Certificates,
+    Grids,
     MarginalForecast,
+    bought_width,
     forecast_marginal_orders,
     forecast_marginals,
     forecast_table,
-    marginal_width,
     planned_confidences,
 )
-from pmw.mechanism import opening_entries
-from pmw.model import DEFAULT_MAX_CELLS, noise_variance, planned_domain
+from pmw.mechanism import plan_opened
+from pmw.model import DEFAULT_MAX_CELLS
 from pmw.planning import check_model_size, check_neighbors, choose_filter, plan_opening
 from pmw.policy import (
     Contract,
-    Opening,
+    MarginalTestPlan,
     OpeningPlan,
     Options,
     QueryTestPlan,
@@ -52,10 +52,9 @@ from pmw.policy import (
 )
 from pmw.privacy import Budget, Number
 from pmw.release import guarantee
-from pmw.schedule import plan_test
 from pmw.sparse_vector_forecasts import SparseVectorForecast, forecast_sparse_vectors
 from queries.domain import Domain
-from queries.linear import UNITS
+from queries.plain_values import type_name
 
 __all__ = [
     "check_records",
@@ -82,8 +81,8 @@ class SessionPlan:
             are tested.
         marginals: the sparse vector of whole marginals; None likewise, and where single questions are
             tested.
-        coarse: the domain that marginals are tested on, as planned (``planned_domain``); the declared one
-            where single questions are tested or the whole table is bought.
+        coarse: the domain that the tests are planned for (``assumed_domain``): a session's own groups may be
+            fewer or more, its tests are those of the plan. The declared one where nothing is grouped.
         sparse_vectors: every sound one at the price of the tests; empty where nothing is tested.
         table_bought: opening buys the whole table in place of its attributes.
         other_delta: the same without delta, or with one; None where that cannot be planned.
@@ -109,7 +108,8 @@ class SessionPlan:
         """The widest half-width of all that are promised, in records; None where some are not.
 
         Of covered questions it is that of the noise; an answer adds how far the model is from the released
-        numbers. Where marginals are tested it is that of questions about at most two attributes.
+        numbers. Where marginals are tested it is that of questions about at most two attributes that cut no
+        group of cells, on the most groups that opening may choose.
         """
         marginal = self.contract.options.test is TestKind.MARGINAL
         bounds = [order.bound for order in self.orders if order.order <= 2 or not marginal]
@@ -159,6 +159,7 @@ class SessionPlan:
             "attributes": len(domain),
             "cells": domain.size,
             "test": options.test.value,
+            "update": options.update.value,
             "coarse_shape": list(self.coarse.shape),
             "model": "dense" if self.dense else "graphical",
             "model_cells": self.model_cells,
@@ -194,8 +195,10 @@ def check_records(records: int) -> None:
     Raises:
         BudgetError: it is out of range.
     """
-    if isinstance(records, bool) or not isinstance(records, int) or not 1 <= records <= _MOST_RECORDS:
-        raise BudgetError(f"expected records from 1 to {_MOST_RECORDS:,}, got records={records!r}")
+    kind = type(records)  # not what a table in its place says of itself
+    if kind is bool or not issubclass(kind, int) or not 1 <= records <= _MOST_RECORDS:
+        got = f"records={records!r}" if issubclass(kind, int | float) else f"a {type_name(records)}"
+        raise BudgetError(f"expected records from 1 to {_MOST_RECORDS:,}, got {got}")
 
 
 def plan_session(
@@ -213,13 +216,18 @@ def plan_session(
         records: about how many records the table has. State a public number: the plan is as public as it.
         epsilon: of the guarantee; positive.
         delta: of the guarantee; 0 <= delta < 1.
-        options: further choices, as for ``open_session``.
+        options: further choices, as for ``open_session``, but for ``budget_from``.
 
     Raises:
-        BudgetError: a parameter is out of range, or the domain is too large for the model.
+        BudgetError: a parameter is out of range, another session is to pay, or the domain is too large for
+            the model.
     """
     check_records(records)
     contract = Contract(domain, Budget.of(epsilon, delta), options or Options())
+    if contract.options.budget_from is not None:
+        raise BudgetError(
+            "a plan reads no session: leave budget_from out, and choose the composition of the one that pays"
+        )
     check_model_size(domain, contract.options)
     check_neighbors(domain, contract.options)
     plan = _forecast(contract, records)
@@ -235,19 +243,15 @@ class _Choices:
 
     ledger: PrivacyFilter
     opening: OpeningPlan
-    coarse: Domain
+    grids: Grids
     test: TestPlan | None
 
 
 def _choose(contract: Contract, records: int) -> _Choices:
     domain, options = contract.domain, contract.options
-    ledger = choose_filter(domain, contract.budget, options)
-    opening = plan_opening(domain, ledger, options)
-    for entry in opening_entries(opening, options):
-        ledger = ledger.charge(entry.charge)
-    grouped = options.test is TestKind.MARGINAL and options.opening is Opening.ONE_WAY
-    coarse = planned_domain(domain) if grouped and opening.table_noise is None else domain
-    return _Choices(ledger, opening, coarse, plan_test(contract, coarse, ledger, float(records)))
+    opening = plan_opening(domain, choose_filter(domain, contract.budget, options), options)
+    opened = plan_opened(contract, opening, float(records))
+    return _Choices(opened.ledger, opening, Grids.of(contract, opening, float(records)), opened.test)
 
 
 def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
@@ -302,22 +306,20 @@ def _cell_bound(plan: SessionPlan) -> float | None:
 
 def _forecast(contract: Contract, records: int) -> SessionPlan:
     choices = _choose(contract, records)
-    composition = choices.ledger.composition
-    fixed = replace(contract, options=replace(contract.options, composition=composition))
-    quantile = sum_quantile(composition, fixed.options.confidence)
+    fixed = replace(contract, options=replace(contract.options, composition=choices.ledger.composition))
     deviation = total_deviation(fixed.domain, choices.opening)
-    promises = _promises(fixed, records, choices, deviation)
-    vectors = tuple(forecast_sparse_vectors(fixed, choices.coarse, choices.ledger, float(records)))
+    promises = _promises(fixed, records, choices)
+    vectors = tuple(forecast_sparse_vectors(fixed, choices.opening, choices.ledger, float(records)))
     return SessionPlan(
         contract=fixed,
         records=records,
         opening_share=choices.ledger.share,
         total_deviation=deviation,
         attributes=promises.attributes,
-        orders=(forecast_everybody(records, deviation, quantile), *promises.orders),
+        orders=promises.orders,
         vector=promises.vector,
         marginals=promises.marginals,
-        coarse=choices.coarse,
+        coarse=choices.grids.assumed,
         sparse_vectors=vectors,
         table_bought=choices.opening.table_noise is not None,
         other_delta=None,
@@ -335,33 +337,49 @@ class _Promises:
     marginals: MarginalForecast | None
 
 
-def _promises(contract: Contract, records: int, choices: _Choices, deviation: float) -> _Promises:
-    domain, opening, test = contract.domain, choices.opening, choices.test
-    width, vector, marginals = _width(contract, choices), None, None
-    if isinstance(test, QueryTestPlan):
-        vector = forecast_vector(test, contract.options.confidence)
-    elif test is not None:
-        marginals = forecast_marginals(test, (domain, choices.coarse), opening, contract.options, deviation)
+def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
+    domain, options, opening, test = contract.domain, contract.options, choices.opening, choices.test
+    confidences = planned_confidences(options, opening, test)
+    width = bought_width(options, confidences)
+    everybody = _everybody(contract, records, choices, confidences)
+    vector = forecast_vector(test, confidences.alone) if isinstance(test, QueryTestPlan) else None
     if opening.table_noise is not None:
         attributes, covered = forecast_table(domain, records, opening.table_noise, width)
-        return _Promises(attributes, covered, vector, marginals)
+        return _Promises(attributes, (everybody, *covered), vector, None)
     attributes = tuple(
         forecast_attribute(name, domain[name].size, noise, width, tree=opening.trees.get(name))
         for name, noise in opening.marginal_noise.items()
     )
     orders = forecast_orders(domain, records, attributes, vector)
-    if contract.options.test is TestKind.MARGINAL:
-        orders = forecast_marginal_orders(orders, marginals)
-    return _Promises(attributes, tuple(orders), vector, marginals)
-
-
-def _width(contract: Contract, choices: _Choices) -> Width:
-    """Return the half-widths that the opening's numbers carry."""
-    options, opening, test = contract.options, choices.opening, choices.test
+    marginals = None
     if options.test is TestKind.MARGINAL:
-        return marginal_width(options, planned_confidences(options, opening, test))
-    quantile = sum_quantile(choices.ledger.composition, options.confidence)
-    return lambda noise, squares, _: math.sqrt(noise_variance(noise) * squares) * quantile + 1 / UNITS
+        if isinstance(test, MarginalTestPlan):
+            misfit = _planned_misfit(contract, records, choices, confidences.total)
+            certificates = Certificates(test, choices.grids, options, confidences, misfit)
+            marginals = forecast_marginals(certificates)
+            orders = forecast_marginal_orders(orders, certificates, marginals, records)
+        else:
+            orders = (one if one.promise == "covered" else replace(one, promise="none") for one in orders)
+    return _Promises(attributes, (everybody, *orders), vector, marginals)
+
+
+def _everybody(
+    contract: Contract, records: int, choices: _Choices, confidences: Confidences
+) -> OrderForecast:
+    deviation = total_deviation(contract.domain, choices.opening)
+    bound = _planned_misfit(contract, records, choices, confidences.alone)
+    return forecast_everybody(records, deviation, bound)
+
+
+def _planned_misfit(contract: Contract, records: int, choices: _Choices, confidence: float) -> float:
+    """Return how far a model's total may be from the number of records, in records.
+
+    A model's total is at least 1, which the released number may be below.
+    """
+    deviation = total_deviation(contract.domain, choices.opening)
+    noises = choices.opening.noises
+    width = total_half_width(choices.ledger.composition, deviation, confidence, noises)
+    return width + max(0.0, 1 - (records - width))
 
 
 def _six_digits(value: Any) -> Any:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pmw.accounting import PrivacyFilter
 from pmw.comparison_bands import half_band
 from pmw.errors import BudgetError
-from pmw.policy import Contract, MarginalTestPlan
+from pmw.policy import Contract, MarginalTestPlan, OpeningPlan
 from pmw.schedule import expected_tests, plan_test
 from pmw.sparse_vector import SparseVectorKind
-from queries.domain import Domain
 from queries.linear import UNITS
 
 __all__ = [
@@ -43,13 +42,13 @@ class SparseVectorForecast:
 
 
 def forecast_sparse_vectors(
-    contract: Contract, coarse: Domain, ledger: PrivacyFilter, records: float
+    contract: Contract, opening: OpeningPlan, ledger: PrivacyFilter, records: float
 ) -> Iterator[SparseVectorForecast]:
     """Yield every sparse vector that a session could use, under the filter's own accounting.
 
     Args:
         contract: what is fixed at opening.
-        coarse: the domain that marginals are tested on, as planned.
+        opening: what is bought at opening.
         ledger: the filter after opening.
         records: stated number of records.
     """
@@ -59,11 +58,11 @@ def forecast_sparse_vectors(
             options = replace(contract.options, sparse_vector=kind)
         except BudgetError:
             continue  # simultaneous intervals, which two-sided noise cannot give
-        plan = plan_test(replace(contract, options=options), coarse, ledger, records)
+        plan = plan_test(replace(contract, options=options), opening, ledger, records)
         if plan is None:
             continue
         sparse, tests = (
-            (plan.sparse, expected_tests(coarse))
+            (plan.sparse, expected_tests(contract.domain))
             if isinstance(plan, MarginalTestPlan)
             else (plan.vector.sparse, options.expected_queries)
         )

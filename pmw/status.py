@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.markup import html_table
+from pmw.markup import counted, html_table
 from pmw.policy import TestKind
 from pmw.release import guarantee
 from pmw.state import PublicState
@@ -26,6 +26,8 @@ class Status:
     """Public facts about a session.
 
     Args:
+        table: its name.
+        guarantee: what the session promises, in words.
         budget_share: part of the cap that was spent, in [0, 1].
         epsilon_cap: epsilon of the guarantee.
         delta: delta of the guarantee.
@@ -45,6 +47,8 @@ class Status:
         lent_share: part of the cap that was charged for them, in [0, 1]; None where there are none.
     """
 
+    table: str
+    guarantee: str
     budget_share: float
     epsilon_cap: float
     delta: float
@@ -64,9 +68,8 @@ class Status:
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
         form = asdict(self)
-        for rare in ("seeded", "closed"):
-            if not form[rare]:
-                del form[rare]
+        if not self.seeded:
+            del form["seeded"]
         for absent in ("certified_marginals", "budget_from", "loans", "lent_share"):
             if form[absent] is None:
                 del form[absent]
@@ -110,6 +113,8 @@ def status_of(state: PublicState, queries_answered: int, lent: tuple[int, float]
     budget = state.contract.budget
     marginal = state.contract.options.test is TestKind.MARGINAL
     return Status(
+        table=state.domain.name,
+        guarantee=guarantee(state.contract),
         budget_share=state.ledger.share,
         epsilon_cap=float(budget.epsilon),
         delta=float(budget.delta),
@@ -130,17 +135,18 @@ def status_of(state: PublicState, queries_answered: int, lent: tuple[int, float]
 
 def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
     """Return a status in words: what is told, and what it says."""
+    size = f"{counted(len(state.domain), 'attribute')}, {counted(f'{state.domain.size:,}', 'cell')}"
     rows = [
-        ("table", f"{state.domain.name} ({len(state.domain)} attributes, {state.domain.size:,} cells)"),
+        ("table", f"{status.table} ({size})"),
         ("records", f"about {status.total:,.0f}"),
-        ("guarantee", guarantee(state.contract)),
+        ("guarantee", status.guarantee),
         ("budget spent", f"{status.budget_share:.1%}"),
         ("positives", f"{status.positives_used} of {status.positives_limit}"),
         ("questions answered", f"{status.queries_answered:,}"),
         ("model version", str(status.version)),
     ]
     if status.model_cells != state.domain.size:
-        rows.append(("model", f"{status.model_cells:,} numbers"))
+        rows.append(("model", counted(status.model_cells, "number")))
     if status.budget_from is not None:
         rows.append(("budget charged to", status.budget_from))
     if status.loans is not None and status.lent_share is not None:
@@ -148,6 +154,6 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
         rows.append(("lent", f"{status.lent_share:.1%}, to {many}; part of what was spent"))
     if status.certified_marginals is not None:
         rows.append(("marginals certified", f"{status.certified_marginals:,}"))
-    if status.closed:
-        rows.append(("closed", "nothing is spent any more; questions and exports go on from the model"))
+    closed = "nothing is spent any more; questions and exports go on from the model"
+    rows.append(("closed", closed if status.closed else "no"))
     return rows

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from queries.errors import DomainError, ScopeError
+from queries.plain_values import type_name
 
 __all__ = [
     "Attribute",
@@ -23,6 +24,7 @@ __all__ = [
     "CategoricalAttribute",
     "CategoricalValue",
     "Domain",
+    "GRAMMAR_WORDS",
     "IntegerAttribute",
     "MISSING_LABEL",
     "nearest",
@@ -30,6 +32,7 @@ __all__ = [
     "NumericAttribute",
     "OTHER_LABEL",
     "quoted_name",
+    "require_domain",
 ]
 
 CategoricalValue: TypeAlias = str | int | bool
@@ -37,6 +40,9 @@ CategoricalValue: TypeAlias = str | int | bool
 _LARGEST_INTEGER = 2**53 - 1  # so that every boundary, one past the last included, is exact in float64
 _MOST_CELLS = 1_000_000
 _MOST_HINTS = 10_000  # names that are compared for a hint
+
+# Words of a condition: as names they stand in double quotes.
+GRAMMAR_WORDS = frozenset({"and", "between", "false", "in", "is", "like", "not", "null", "or", "true"})
 
 
 MISSING_LABEL, OTHER_LABEL = "(missing)", "(other)"  # how the two special cells are called; no values
@@ -257,8 +263,8 @@ class CategoricalAttribute(_Cells):
 
 
 def quoted_name(name: str) -> str:
-    """Return a name as it stands in SQL: in double quotes where it is more than letters and digits."""
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+    """Return a name as it stands in SQL: in double quotes unless it is letters and digits, and no word."""
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.casefold() not in GRAMMAR_WORDS
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 
@@ -372,3 +378,13 @@ class Domain:
     def scope_size(self, scope: Sequence[str]) -> int:
         """Return the number of cells of a scope, an exact Python integer."""
         return math.prod(self.scope_shape(scope))
+
+
+def require_domain(domain: object) -> None:
+    """Refuse what is no domain, such as a table in its place, by its type alone.
+
+    Raises:
+        DomainError: it is none; the message names its type and shows nothing of it.
+    """
+    if not issubclass(type(domain), Domain):
+        raise DomainError(f"expected a Domain, got a {type_name(domain)}; load_schema and Domain make one")

@@ -5,7 +5,6 @@ Every refusal of a value is worded here: its message names what is declared, wha
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -20,7 +19,6 @@ from queries.domain import (
     canonical_text,
     nearest,
     number_text,
-    quoted_name,
 )
 from queries.errors import QueryError
 from queries.predicates import Atom, Between, Comparison, IsIn, IsMissing, IsOther, Position, Scalar
@@ -31,6 +29,7 @@ __all__ = [
     "names_other",
     "resolve_attribute",
     "special_cell",
+    "value_ends",
 ]
 
 OrderedAttribute: TypeAlias = IntegerAttribute | NumericAttribute
@@ -149,7 +148,8 @@ def _value_text(value: Scalar) -> str:
 def intervals(attribute: OrderedAttribute, atom: Atom) -> tuple[tuple[float, float], ...]:
     """Return the half-open intervals of values where a comparison holds, within the declared range.
 
-    The whole number v fills [v, v + 1), so that on both kinds a range is a union of such intervals.
+    The whole number v fills [v, v + 1), and the real number v the interval up to the next float64: values are
+    such numbers. So on both kinds a range is a union of such intervals.
 
     Raises:
         QueryError: a value is no finite number, or the range is empty or outside the declared ends.
@@ -170,7 +170,7 @@ def intervals(attribute: OrderedAttribute, atom: Atom) -> tuple[tuple[float, flo
         return (_clipped(attribute, _at_least(attribute, low), _above(attribute, high), atom),)
     if atom.operator in ("eq", "ne"):
         low, high = _point(attribute, atom.value, atom.position)
-        start, end = map(float, attribute.ends)
+        start, end = value_ends(attribute)
         return ((low, high),) if atom.operator == "eq" else ((start, low), (high, end))
     value = _number(attribute, atom.value, atom.position)
     end = _at_least(attribute, value) if atom.operator in ("ge", "lt") else _above(attribute, value)
@@ -178,12 +178,22 @@ def intervals(attribute: OrderedAttribute, atom: Atom) -> tuple[tuple[float, flo
     return (_clipped(attribute, low, high, atom),)
 
 
+def value_ends(attribute: OrderedAttribute) -> tuple[float, float]:
+    """Return where the first value begins, and where the last ends, half-open: the last cell is closed."""
+    start, end = attribute.ends
+    if isinstance(attribute, IntegerAttribute):
+        return float(start), float(end)
+    return start, math.nextafter(end, math.inf)
+
+
 def _at_least(attribute: Attribute, value: float) -> float:
     return float(math.ceil(value)) if isinstance(attribute, IntegerAttribute) else value
 
 
 def _above(attribute: Attribute, value: float) -> float:
-    return float(math.floor(value) + 1) if isinstance(attribute, IntegerAttribute) else value
+    if isinstance(attribute, IntegerAttribute):
+        return float(math.floor(value) + 1)
+    return math.nextafter(value, math.inf)
 
 
 def _number(attribute: Attribute, value: Scalar, position: Position) -> float:
@@ -209,15 +219,15 @@ def _number(attribute: Attribute, value: Scalar, position: Position) -> float:
 def _point(attribute: OrderedAttribute, value: Scalar, position: Position) -> tuple[float, float]:
     number = _number(attribute, value, position)
     if isinstance(attribute, NumericAttribute):
-        edges = attribute.edges
-        place = min(max(bisect.bisect_right(edges, number) - 1, 0), len(edges) - 2)
-        low, high, name = edges[place], edges[place + 1], quoted_name(attribute.name)
-        raise QueryError(
-            f"attribute {attribute.name!r} is numeric: a single number has no width; ask for a range, "
-            f"such as {name} >= {number_text(low)} AND {name} < {number_text(high)}",
-            code="wrong_kind",
-            position=position,
-        )
+        first, last = attribute.ends
+        if not first <= number <= last:
+            raise QueryError(
+                f"an empty range: got {_shown(value)}; attribute {attribute.name!r} goes from "
+                f"{_shown(first)} to {_shown(last)} (values outside count as these ends)",
+                code="empty_range",
+                position=position,
+            )
+        return number, _above(attribute, number)
     if number != math.floor(number) or not attribute.minimum <= number <= attribute.maximum:
         raise QueryError(
             f"attribute {attribute.name!r} holds whole numbers from {attribute.minimum} to "
@@ -231,7 +241,7 @@ def _point(attribute: OrderedAttribute, value: Scalar, position: Position) -> tu
 def _clipped(
     attribute: OrderedAttribute, low: float, high: float, atom: Comparison | Between
 ) -> tuple[float, float]:
-    start, end = map(float, attribute.ends)
+    start, end = value_ends(attribute)
     clipped = (max(low, start), min(high, end))
     if clipped[0] >= clipped[1]:
         last = attribute.maximum if isinstance(attribute, IntegerAttribute) else attribute.edges[-1]

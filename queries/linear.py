@@ -7,79 +7,28 @@ multiples of 2^-20, so that an answer on integer counts is an exact integer in u
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute
+from queries.descriptions import described
+from queries.domain import Domain
 from queries.errors import ScopeError
+from queries.factors import UNITS, Factor, normalised, weight_runs
 from queries.marginal import Marginal
 
 __all__ = [
     "Factor",
     "LinearQuery",
+    "Readings",
     "UNITS",
 ]
 
-UNITS = 2**20  # units per record: the grid of weights and answers
-
 _compact = json.JSONEncoder(separators=(",", ":")).encode  # one for all: making one takes as long as its use
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Factor:
-    """Weights over some attributes of a query's scope.
-
-    Args:
-        scope: attribute names in declared order; empty for a constant.
-        weights: int64, one axis per attribute of ``scope``, units of 2^-20, each in 0..2^20;
-            kept as a read-only copy.
-
-    Attributes:
-        is_indicator: every weight is 0 or one record.
-        constant: the weight of every cell, where they are all the same; else None.
-        box: the smallest box that holds all non-zero weights; empty where the factor is constant.
-        is_box: every weight inside the box is one record.
-
-    Raises:
-        ScopeError: the weights are not integers in 0..2^20.
-    """
-
-    scope: tuple[str, ...]
-    weights: NDArray[np.int64]
-    is_indicator: bool = field(init=False, repr=False)
-    constant: int | None = field(init=False, repr=False)
-    box: tuple[slice, ...] = field(init=False, repr=False)
-    is_box: bool = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        given = np.asarray(self.weights)
-        whole = given.dtype == np.int64 or np.issubdtype(given.dtype, np.integer)
-        if not whole or given.ndim != len(self.scope):
-            raise ScopeError(
-                f"expected integer weights with {len(self.scope)} axes, got {given.ndim} of {given.dtype}"
-            )
-        weights = np.array(given, dtype=np.int64)
-        weights.flags.writeable = False
-        # Counting is several times faster than comparing with ends: most factors are 0 or one record.
-        positive, full = int(np.count_nonzero(weights)), int(np.count_nonzero(weights == UNITS))
-        if positive != full and (int(weights.min()) < 0 or int(weights.max()) > UNITS):
-            raise ScopeError(f"expected weights in 0..{UNITS}, got {weights.min()}..{weights.max()}")
-        constant = _constant(weights, positive, full)
-        box = () if constant is not None else _box(weights)
-        cells = math.prod([side.stop - side.start for side in box])
-        object.__setattr__(self, "scope", tuple(self.scope))
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "is_indicator", positive == full)
-        object.__setattr__(self, "constant", constant)
-        object.__setattr__(self, "box", box)
-        object.__setattr__(self, "is_box", constant is None and full == cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +38,21 @@ class _Part:
     shape: tuple[int, ...]  # ready to broadcast over the box
     weights: NDArray[np.int64]
     fractional: bool
+
+
+class Readings(NamedTuple):
+    """The two questions on whole cells that a question lies between which the cells cannot decide.
+
+    For every table the answer to ``least`` is at most the number of records that the condition holds for, and
+    that is at most the answer to ``most``.
+
+    Args:
+        least: every cell that is not decided is left out.
+        most: every such cell is counted whole.
+    """
+
+    least: LinearQuery
+    most: LinearQuery
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,18 +66,23 @@ class LinearQuery:
         domain: the table's domain.
         factors: at most one of them may hold weights other than 0 and one record, so that a cell's
             weight is never the product of two rounded numbers.
-        aligned: False when a range cut a cell and took its fraction.
+        aligned: False when the cells cannot decide a condition, whose weights are then the shares of evenly
+            filled cells. Questions of earlier versions are so without readings.
+        readings: of a condition that the cells cannot decide; None where they do. The least weights are
+            nowhere above the weights, the most nowhere below.
 
     Attributes:
-        scope: the attributes that the answer depends on, in declared order.
+        scope: the attributes that the answer depends on, or that a reading's does, in declared order.
 
     Raises:
-        ScopeError: factors overlap, do not fit the domain, or two of them hold fractions.
+        ScopeError: factors overlap, do not fit the domain, or two of them hold fractions; or a reading is no
+            question on whole cells.
     """
 
     domain: Domain
     factors: tuple[Factor, ...]
     aligned: bool = True
+    readings: Readings | None = None
     scope: tuple[str, ...] = field(init=False)
     box: tuple[slice, ...] = field(init=False, repr=False)
     _parts: tuple[_Part, ...] = field(init=False, repr=False)
@@ -132,18 +101,30 @@ class LinearQuery:
                 )
         if sum(not factor.is_indicator for factor in self.factors) > 1:
             raise ScopeError("expected fractions in one factor at most; multiply the factors before rounding")
-        constant, factors = _normalise(self.factors)
+        constant, factors = normalised(self.factors)
         factors = tuple(sorted(factors, key=lambda factor: self.domain.index(factor.scope[0])))
-        scope = self.domain.scope([name for factor in factors for name in factor.scope])
-        sides = {
-            name: side for factor in factors for name, side in zip(factor.scope, factor.box, strict=True)
-        }
+        names, sides = [name for factor in factors for name in factor.scope], {}
+        if self.readings is not None:
+            object.__setattr__(self, "aligned", False)
+            names = sorted({*names, *self._reading_scopes(self.readings)})
+            sides = {name: slice(0, self.domain[name].size) for name in names}
+        scope = self.domain.scope(names)
+        sides.update(
+            (name, side) for factor in factors for name, side in zip(factor.scope, factor.box, strict=True)
+        )
         parts = tuple([_part(scope, factor) for factor in factors if not factor.is_box])
         object.__setattr__(self, "factors", factors)
         object.__setattr__(self, "scope", scope)
         object.__setattr__(self, "box", tuple([sides[name] for name in scope]))
         object.__setattr__(self, "_parts", parts)
         object.__setattr__(self, "_constant", constant)
+
+    def _reading_scopes(self, readings: Readings) -> tuple[str, ...]:
+        """Return the attributes of both readings, once they are found to be questions on whole cells."""
+        for reading in readings:
+            if reading.domain != self.domain or not reading.aligned or not reading._is_whole:
+                raise ScopeError("expected readings of whole cells, with weights of 0 and one record")
+        return readings.least.scope + readings.most.scope
 
     @classmethod
     def everything(cls, domain: Domain) -> LinearQuery:
@@ -180,8 +161,14 @@ class LinearQuery:
         Raises:
             ScopeError: an attribute is unknown or has no such cell.
         """
+        readings = None
+        if self.readings is not None:
+            readings = Readings(*(reading.within(cells) for reading in self.readings))
+            if readings.least.key() == readings.most.key():
+                return readings.least  # the cells that are not decided lie outside
         inside = LinearQuery.cells(self.domain, {name: (cell, cell) for name, cell in cells.items()})
-        kept = [factor for factor in inside.factors if factor.scope[0] not in self.scope]
+        weighted = {name for factor in self.factors for name in factor.scope}
+        kept = [factor for factor in inside.factors if factor.scope[0] not in weighted]
         for factor in self.factors:
             weights = factor.weights
             for axis, name in enumerate(factor.scope):
@@ -193,8 +180,8 @@ class LinearQuery:
                     )
             kept.append(Factor(factor.scope, weights))
         kept.append(Factor((), np.array(self._constant, dtype=np.int64)))
-        narrowed = LinearQuery(self.domain, tuple(kept), aligned=self.aligned)
-        if self.aligned or not narrowed._is_whole:
+        narrowed = LinearQuery(self.domain, tuple(kept), aligned=self.aligned, readings=readings)
+        if self.aligned or readings is not None or not narrowed._is_whole:
             return narrowed
         return LinearQuery(self.domain, tuple(kept))  # the cut cells lie outside
 
@@ -258,12 +245,14 @@ class LinearQuery:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical form: runs ``[start, stop, weight]`` of non-zero weights per factor."""
-        factors = [[list(factor.scope), _runs(factor)] for factor in self.factors]
+        factors = [[list(factor.scope), weight_runs(factor)] for factor in self.factors]
         form: dict[str, Any] = {"factors": factors}
         if self._constant != UNITS:
             form["constant"] = self._constant
         if not self.aligned:
             form["aligned"] = False
+        if self.readings is not None:
+            form.update((name, reading.to_dict()) for name, reading in self.readings._asdict().items())
         return form
 
     @classmethod
@@ -277,92 +266,27 @@ class LinearQuery:
             factors.append(Factor(tuple(scope), weights.reshape(domain.scope_shape(scope))))
         if "constant" in form:
             factors.append(Factor((), np.array(form["constant"], dtype=np.int64)))
-        return cls(domain, tuple(factors), aligned=bool(form.get("aligned", True)))
+        readings = None
+        if "least" in form:
+            readings = Readings(*(cls.from_dict(domain, form[name]) for name in Readings._fields))
+        return cls(domain, tuple(factors), aligned=bool(form.get("aligned", True)), readings=readings)
 
     def to_json(self) -> str:
-        """Return the canonical form as text; queries with equal texts have equal weights."""
+        """Return the canonical form as text; queries with equal texts have equal weights and readings."""
         return _compact(self.to_dict())
 
     def key(self) -> bytes:
-        """Return the SHA-256 of the canonical text; queries with equal keys have equal weights."""
+        """Return the SHA-256 of the canonical text: equal keys have equal weights and readings."""
         return hashlib.sha256(self.to_json().encode()).digest()
 
     def describe(self) -> str:
         """Return the query in words, such as ``age 30 to 39 and sex Female``."""
+        if self.readings is not None and self._is_whole:
+            return f"part of {self.readings.most.describe()}"  # the weights say nothing of what is asked
         if self._constant == 0:
             return "nobody"
-        words = " and ".join(_describe(self.domain, factor) for factor in self.factors) or "everybody"
+        words = " and ".join(described(self.domain, factor) for factor in self.factors) or "everybody"
         return words if self._constant == UNITS else f"{words} (x {self._constant / UNITS:.3g})"
-
-
-def _constant(weights: NDArray[np.int64], positive: int, full: int) -> int | None:
-    """Return the weight of every cell, or None where they differ.
-
-    Args:
-        weights: of the cells.
-        positive: how many are not 0.
-        full: how many are one record.
-    """
-    if not positive:
-        return 0
-    if full:
-        return UNITS if full == weights.size else None
-    first = int(weights.flat[0])
-    return None if np.any(weights != first) else first
-
-
-def _box(weights: NDArray[np.int64]) -> tuple[slice, ...]:
-    """Return the smallest box that holds all non-zero weights, of which there are some."""
-    places = weights.nonzero()
-    if len(places) == 1:  # they are in order
-        return (slice(int(places[0][0]), int(places[0][-1]) + 1),)
-    return tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in places)
-
-
-def _normalise(factors: Sequence[Factor]) -> tuple[int, tuple[Factor, ...]]:
-    """Return a constant weight and the factors that are not constant."""
-    constant = UNITS
-    kept = []
-    for factor in itertools.chain.from_iterable(map(_split, factors)):
-        if factor.constant is None:
-            kept.append(factor)
-        elif factor.constant != UNITS:
-            # At most one factor is fractional, so this is exact.
-            constant = constant * factor.constant // UNITS
-    if constant == 0:
-        return 0, ()
-    return constant, tuple(kept)
-
-
-def _split(factor: Factor) -> list[Factor]:
-    """Split off a common share and every attribute that the others do not depend on.
-
-    So a question has one form however it was written, but for groups of several attributes inside one
-    condition, which stay together.
-    """
-    if factor.is_indicator and len(factor.scope) <= 1:
-        return [factor]
-    weights, scope = factor.weights, list(factor.scope)
-    pieces: list[Factor] = []
-    share = int(weights.max())
-    if 0 < share < UNITS and np.all((weights == 0) | (weights == share)):
-        pieces.append(Factor((), np.array(share)))
-        weights = np.where(weights > 0, UNITS, 0)
-    axis = 0
-    while len(scope) > 1 and axis < len(scope):
-        rest_shape = weights.shape[:axis] + weights.shape[axis + 1 :]
-        table = np.moveaxis(weights, axis, 0).reshape(weights.shape[axis], -1)
-        rows, columns = np.any(table != 0, axis=1), np.any(table != 0, axis=0)
-        one_row, one_column = table[int(rows.argmax())], table[:, int(columns.argmax())]
-        if np.array_equal(table, np.outer(rows, one_row)):
-            pieces.append(Factor((scope.pop(axis),), np.where(rows, UNITS, 0)))
-            weights = one_row.reshape(rest_shape)
-        elif np.array_equal(table, np.outer(one_column, columns)):
-            pieces.append(Factor((scope.pop(axis),), one_column))
-            weights = np.where(columns, UNITS, 0).reshape(rest_shape)
-        else:
-            axis += 1
-    return [*pieces, Factor(tuple(scope), weights)]
 
 
 def _part(scope: tuple[str, ...], factor: Factor) -> _Part:
@@ -370,38 +294,3 @@ def _part(scope: tuple[str, ...], factor: Factor) -> _Part:
     weights = factor.weights[factor.box]
     lengths = dict(zip(factor.scope, weights.shape, strict=True))
     return _Part(tuple(lengths.get(name, 1) for name in scope), weights, fractional=not factor.is_indicator)
-
-
-def _runs(factor: Factor) -> list[list[int]]:
-    if factor.is_box and len(factor.box) == 1:
-        return [[factor.box[0].start, factor.box[0].stop, UNITS]]
-    flat = factor.weights.reshape(-1)
-    changes = (np.flatnonzero(flat[1:] != flat[:-1]) + 1).tolist()
-    ends = [0, *changes, flat.size]
-    return [[start, stop, int(flat[start])] for start, stop in itertools.pairwise(ends) if flat[start]]
-
-
-def _describe(domain: Domain, factor: Factor) -> str:
-    if len(factor.scope) != 1:
-        return f"a condition on {', '.join(factor.scope)}"
-    attribute = domain[factor.scope[0]]
-    pieces = []
-    for start, stop, weight in _runs(factor):
-        text = _cells_text(attribute, start, stop)
-        if weight != UNITS:
-            text += f" (x {weight / UNITS:.3g})"
-        pieces.append(text)
-    shown = pieces if len(pieces) <= 6 else [*pieces[:5], f"{len(pieces) - 5} more"]
-    return f"{attribute.name} {', '.join(shown)}"
-
-
-def _cells_text(attribute: Attribute, start: int, stop: int) -> str:
-    """Return consecutive cells in words: ``30 to 39``, ``[0, 25000)``, ``Female to Male``."""
-    first, last = attribute.label(start), attribute.label(stop - 1)
-    if stop - start == 1:
-        return first
-    if isinstance(attribute, CategoricalAttribute) or stop > attribute.base_size:
-        return f"{first} to {last}"
-    if isinstance(attribute, IntegerAttribute):
-        return f"{attribute.boundaries[start]} to {attribute.boundaries[stop] - 1}"
-    return f"{first.split(',')[0]},{last.split(',')[1]}"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.domain import Domain
+from queries.domain import Domain, require_domain
 from queries.errors import ScopeError
+from queries.plain_values import type_name
 
 __all__ = [
     "Histogram",
@@ -35,12 +36,15 @@ class Marginal:
     counts: NDArray[np.int64]
 
     def __post_init__(self) -> None:
+        require_domain(self.domain)
         scope = tuple(self.scope)
         if self.domain.scope(scope) != scope:
             raise ScopeError(f"expected a scope in declared order, got {list(scope)}")
+        if not issubclass(type(self.counts), np.ndarray | np.integer | list | tuple):
+            raise ScopeError(f"expected an array of counts, got a {type_name(self.counts)}")
         given = np.asarray(self.counts)
         if not np.issubdtype(given.dtype, np.integer):
-            raise ScopeError(f"expected integer counts, got dtype={given.dtype}")
+            raise ScopeError(f"expected integer counts, got dtype={given.dtype.name}")
         if given.size and int(given.max()) > np.iinfo(np.int64).max:
             raise ScopeError("expected counts that fit 64 bits with a sign")
         counts = np.array(given, dtype=np.int64)
@@ -116,4 +120,5 @@ class Histogram(Marginal):
     __slots__ = ()
 
     def __init__(self, domain: Domain, counts: NDArray[np.int64]) -> None:
+        require_domain(domain)
         super().__init__(domain, domain.names, counts)

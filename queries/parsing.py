@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
+import numpy as np
+
+from queries.descriptions import comparison_of
 from queries.domain import CategoricalAttribute, Domain, nearest, number_text
 from queries.errors import QueryError
+from queries.factors import Factor
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.segments import count_where
@@ -29,8 +35,11 @@ __all__ = [
 QuestionId: TypeAlias = str | int | None
 
 _LONGEST_LINE = 2**20  # bytes
+_DEEPEST = 16  # lists and objects inside each other; a question needs four
 _MARK = "\ufeff"  # of the order of bytes: JSON has none
 _KEYS = ("id", "where", "sql", "request_id")
+_NO_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^"\[\]{}]++', re.DOTALL)  # a text, or anything else
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +110,38 @@ def require_aligned(query: LinearQuery | GroupedQuery) -> None:
     """Refuse a question that cuts cells, whose answer takes them as evenly filled.
 
     Raises:
-        QueryError: names the attributes whose cells are cut.
+        QueryError: names the nearest conditions on whole cells, and the attributes whose cells are cut.
     """
     if isinstance(query, GroupedQuery):
         query = query.query
     if query.aligned:
         return
-    cut = [name for factor in query.factors if not factor.is_indicator for name in factor.scope]
-    attributes = [query.domain[name] for name in cut or query.scope]
+    names = [name for factor in _cut_factors(query) for name in factor.scope] or list(query.scope)
+    found = dict.fromkeys(comparison_of(query.domain, factor) for factor in _cut_factors(query))
+    conditions = [condition for condition in found if condition is not None]
     starts = [
         f"; cells of {attribute.name!r} begin at {_listed(attribute.boundaries)}"
-        for attribute in attributes
+        for attribute in map(query.domain.__getitem__, dict.fromkeys(names))
         if not isinstance(attribute, CategoricalAttribute)
     ]
+    near = f"; nearest to it: {', or '.join(conditions)}" if conditions else ""
     raise QueryError(
-        f"the condition cuts cells, and only whole cells are asked for{''.join(starts)}", code="unaligned"
+        f"the condition cuts cells, and only whole cells are asked for{near}{''.join(starts)}",
+        code="unaligned",
     )
+
+
+def _cut_factors(query: LinearQuery) -> list[Factor]:
+    """Return the factors of a question's readings that the cells do not decide, the least before the most."""
+    if query.readings is None:
+        return [factor for factor in query.factors if not factor.is_indicator]
+    least, most = ({factor.scope: factor for factor in reading.factors} for reading in query.readings)
+    decided = {
+        scope
+        for scope in least.keys() & most.keys()
+        if np.array_equal(least[scope].weights, most[scope].weights)
+    }
+    return [factor for reading in (least, most) for scope, factor in reading.items() if scope not in decided]
 
 
 def _listed(numbers: Sequence[float]) -> str:
@@ -137,26 +162,38 @@ def read_line(line: str | bytes) -> dict[str, Any]:
     """Return the JSON object on a line.
 
     Raises:
-        QueryError: the line is too long, is no JSON object, or repeats a key.
+        QueryError: the line is too long or nested too deeply, is no JSON object, or repeats a key.
     """
     if len(line) > _LONGEST_LINE:
         raise QueryError(f"a line has at most {_LONGEST_LINE:,} bytes", code="too_long")
     try:
         text = line.decode("utf-8") if isinstance(line, bytes) else line
+        _require_shallow(text)
         form = json.loads(text) if text.startswith(_MARK) else _decode(text)  # the former words its refusal
     except UnicodeDecodeError as error:
         raise QueryError("expected UTF-8 text", code="bad_request", position=error.start) from None
     except json.JSONDecodeError as error:
         raise QueryError(f"expected JSON: {error.msg}", code="bad_request", position=error.pos) from None
-    except (RecursionError, ValueError) as error:
-        if isinstance(error, QueryError):
-            raise
-        raise QueryError(
-            "expected JSON: nested too deeply or a number too long", code="bad_request"
-        ) from None
+    except QueryError:
+        raise
+    except ValueError:
+        raise QueryError("expected JSON: a number has too many digits", code="bad_request") from None
     if not isinstance(form, dict):
         raise QueryError('expected a JSON object such as {"where": "age >= 30"}', code="bad_request")
     return form
+
+
+def _require_shallow(text: str) -> None:
+    """Refuse a line that is nested too deeply, before a parser meets a limit of its own.
+
+    Raises:
+        QueryError: lists and objects lie more than ``_DEEPEST`` deep inside each other.
+    """
+    if text.count("[") + text.count("{") <= _DEEPEST:
+        return
+    depths = itertools.accumulate(map(_STEPS.__getitem__, _NO_BRACKET.sub("", text)))
+    if max(depths, default=0) > _DEEPEST:
+        raise QueryError(f"expected JSON nested at most {_DEEPEST} deep", code="bad_request")
 
 
 def identifier_of(form: Mapping[str, Any]) -> str | int | None:

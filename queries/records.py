@@ -8,12 +8,15 @@ A record is kept or dropped by its own values alone, whatever the other records 
 * a number outside the declared ends is clipped to them.
 
 A text is read as a number by one grammar (ASCII digits, sign, point, exponent, spaces around), so that a
-value means the same in a CSV file, a Parquet file and a table in memory.
+value means the same in a CSV file, a Parquet file and a table in memory. What a value of another type says is
+decided by its type (``queries.plain_values``); no value makes the reading fail or warn.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +28,10 @@ from queries.domain import (
     Domain,
     IntegerAttribute,
     NumericAttribute,
-    nearest,
+    require_domain,
 )
 from queries.errors import RecordsError
+from queries.plain_values import UNREADABLE, type_name
 from queries.values import DROPPED, encode_value, numeric_cells
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ __all__ = [
     "encode_columns",
     "encode_records",
     "encode_value",
+    "require_frame",
 ]
 
 
@@ -50,12 +55,19 @@ class CodedRecords:
         domain: the table's domain.
         columns: one unsigned integer array per attribute, in declared order, all of one length:
             the cell of each record.
+
+    Raises:
+        RecordsError: the columns are no such arrays, or do not fit the domain.
     """
 
     domain: Domain
     columns: tuple[NDArray[np.unsignedinteger[Any]], ...]
 
     def __post_init__(self) -> None:
+        require_domain(self.domain)
+        for column in self.columns:
+            if not issubclass(type(column), np.ndarray) or column.dtype.kind != "u" or column.ndim != 1:
+                raise RecordsError(f"expected arrays of unsigned integers as columns, got a {_kind(column)}")
         lengths = {len(column) for column in self.columns}
         if len(self.columns) != len(self.domain) or len(lengths) > 1:
             raise RecordsError(
@@ -79,7 +91,8 @@ def encode_records(frame: pd.DataFrame, domain: Domain) -> CodedRecords:
     Columns that the domain does not name are ignored.
 
     Raises:
-        RecordsError: a declared column is absent or stands there twice.
+        RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
+        DomainError: the domain is none.
     """
     codes = encode_columns(frame, domain)
     kept = np.ones(len(frame), dtype=bool)
@@ -101,14 +114,36 @@ def encode_columns(frame: pd.DataFrame, domain: Domain) -> tuple[NDArray[np.int6
         One int64 array per attribute, in declared order, shape (records,).
 
     Raises:
-        RecordsError: a declared column is absent or stands there twice.
+        RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
+        DomainError: the domain is none.
     """
-    columns = list(frame.columns)
+    require_frame(frame)
+    require_domain(domain)
+    names = [str(label) if issubclass(type(label), str) else None for label in frame.columns]
     for name in domain.names:
-        if columns.count(name) != 1:
-            came = "it twice" if name in columns else f"{_listed(columns)}{nearest(name, _texts(columns))}"
+        if names.count(name) != 1:
+            # The columns that came are not listed: in a table without a header they are a person's record.
+            came = "it twice" if name in names else f"no such column among {len(names)}"
             raise RecordsError(f"expected one column {name!r} in the table, got {came}")
-    return tuple(_encode_column(attribute, frame[attribute.name]) for attribute in domain)
+    return tuple(
+        _encode_column(attribute, frame.iloc[:, names.index(attribute.name)]) for attribute in domain
+    )
+
+
+def require_frame(frame: object) -> None:
+    """Refuse what is no pandas table, by its type alone.
+
+    Raises:
+        RecordsError: it is none; the message names its type and shows nothing of it.
+    """
+    import pandas as pd  # late: only where tables are handled
+
+    # The type is asked, for a thing may say that it is of another class.
+    if not issubclass(type(frame), pd.DataFrame):
+        raise RecordsError(
+            f"expected a pandas table, got a {type_name(frame)}; turn it into one, as "
+            "table.to_pandas() and pandas.DataFrame(table) do"
+        )
 
 
 def decode_records(records: CodedRecords, generator: np.random.Generator) -> pd.DataFrame:
@@ -120,9 +155,14 @@ def decode_records(records: CodedRecords, generator: np.random.Generator) -> pd.
     Args:
         records: cells per record.
         generator: draws the place inside a cell; nothing private depends on it.
+
+    Raises:
+        RecordsError: they are no coded records.
     """
     import pandas as pd  # late: only where tables are handled
 
+    if not issubclass(type(records), CodedRecords):
+        raise RecordsError(f"expected coded records, got a {type_name(records)}; encode_records makes them")
     return pd.DataFrame(
         {
             attribute.name: _decode_column(attribute, column.astype(np.int64), generator)
@@ -139,19 +179,46 @@ def _encode_column(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.i
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and not isinstance(attribute, CategoricalAttribute):
         if dtype.kind == "f":
-            return _encode_floats(attribute, column.to_numpy(dtype=np.float64))
+            with np.errstate(all="ignore"):  # a NaN may signal, a long double may be too large
+                return _encode_floats(attribute, column.to_numpy().astype(np.float64))
         if dtype.kind == "i":
             return _encode_integers(attribute, column.to_numpy(dtype=np.int64))
     if dtype.kind in "biufM" and isinstance(dtype, np.dtype):
         # One kind of number throughout: equal ones encode equally, so encode each distinct one once.
-        positions, distinct = column.factorize()
+        with np.errstate(all="ignore"):  # as above
+            positions, distinct = column.factorize()
         table = [encode_value(attribute, value) for value in (*distinct, None)]  # position -1: empty
         codes: NDArray[np.int64] = np.array(table, dtype=np.int64)[positions]
         return codes
-    values = column.to_numpy(dtype=object)
-    # A column of texts holds nothing else but one mark for empty ones.
-    find = _KnownTexts(attribute).__getitem__ if dtype.name in _TEXTS else _KnownCells(attribute).cell
+    values = _objects(column)
+    find = _KnownValues(attribute).__getitem__ if _alike(values) else _KnownCells(attribute).cell
     return np.fromiter(map(find, values), dtype=np.int64, count=len(values))
+
+
+def _objects(column: pd.Series[Any]) -> list[object]:
+    """Return the values of a column as Python's, ``UNREADABLE`` where one has no such form.
+
+    A time at the end of all times may have none, in its zone or as a date of Python.
+    """
+    try:
+        values: list[object] = column.to_numpy(dtype=object).tolist()
+    except (ValueError, OverflowError, NotImplementedError):
+        if len(column) == 1:
+            return [UNREADABLE]
+        half = len(column) // 2
+        return [*_objects(column.iloc[:half]), *_objects(column.iloc[half:])]
+    return values
+
+
+def _alike(values: list[object]) -> bool:
+    """Return whether values are of such types that equal ones have one cell.
+
+    Types are told apart by identity: comparing them might run code of theirs.
+    """
+    if all(map(partial(is_, str), map(type, values))):
+        return True
+    kinds = set(map(id, map(type, values)))
+    return any(kinds <= alike for alike in _ALIKE)
 
 
 class _KnownCells(dict[tuple[type, object], int]):
@@ -163,13 +230,13 @@ class _KnownCells(dict[tuple[type, object], int]):
 
     def __init__(self, attribute: Attribute) -> None:
         self._attribute = attribute
-        self._texts = _KnownTexts(attribute)
+        self._texts = _KnownValues(attribute)
 
     def cell(self, value: object) -> int:
         kind = type(value)
         if kind is str:
-            return self._texts[value]  # type: ignore[index]  # a text, by its type
-        if kind not in _SIMPLE:
+            return self._texts[value]
+        if id(kind) not in _SIMPLE:
             return encode_value(self._attribute, value)
         return self[kind, value]
 
@@ -178,19 +245,20 @@ class _KnownCells(dict[tuple[type, object], int]):
         return code
 
 
-class _KnownTexts(dict[str, int]):
-    """Remembers the cells of texts."""
+class _KnownValues(dict[object, int]):
+    """Remembers the cells of values, of which equal ones have one cell."""
 
     def __init__(self, attribute: Attribute) -> None:
         self._attribute = attribute
 
-    def __missing__(self, text: str) -> int:
-        self[text] = code = encode_value(self._attribute, text)
+    def __missing__(self, value: object) -> int:
+        self[value] = code = encode_value(self._attribute, value)
         return code
 
 
-_TEXTS = ("str", "string")  # names of pandas types
-_SIMPLE = (int, float, bool, type(None))
+# Beside texts and None, one kind of number: True, 1 and 1.0 are equal. NaN is a float.
+_ALIKE = tuple({id(str), id(kind), id(type(None))} for kind in (float, int, bool))
+_SIMPLE = {id(int), id(float), id(bool), id(type(None))}
 
 
 def _encode_integers(
@@ -257,10 +325,6 @@ def _rounded(
     return np.where((rounded >= low) & (rounded < high), rounded, low)
 
 
-def _texts(columns: list[Any]) -> list[str]:
-    return [column for column in columns if isinstance(column, str)]
-
-
-def _listed(columns: list[Any]) -> str:
-    shown = ", ".join(repr(column) for column in columns[:12])
-    return f"columns {shown}{', …' if len(columns) > 12 else ''}" if columns else "no columns"
+def _kind(column: object) -> str:
+    name = type_name(column)
+    return f"{name} of {column.dtype.name}" if issubclass(type(column), np.ndarray) else name  # type: ignore[attr-defined]  # by its type

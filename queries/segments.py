@@ -1,8 +1,9 @@
 """Segments: the pieces into which comparisons cut cells, and the linear query of a predicate.
 
 A predicate is constant on a segment, so a cell's weight is the share of the cell where it holds, with
-values taken as evenly spread inside a cell and, across attributes, independently. Cells that no
-comparison cuts get a weight of exactly 0 or 1.
+values taken as evenly spread inside a cell and, across attributes, independently. A cell where it holds for
+every value, or for none, gets a weight of exactly 1 or 0. Any other cell is not decided, be its share as
+small as that of a single number: the query then lies between two readings, without such cells and with them.
 
 Empty values follow SQL: a comparison with one is neither true nor false, and only what is true is counted.
 """
@@ -19,8 +20,15 @@ from numpy.typing import NDArray
 
 from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.errors import QueryError
-from queries.intervals import categorical_cells, intervals, names_other, resolve_attribute, special_cell
-from queries.linear import UNITS, Factor, LinearQuery
+from queries.intervals import (
+    categorical_cells,
+    intervals,
+    names_other,
+    resolve_attribute,
+    special_cell,
+    value_ends,
+)
+from queries.linear import UNITS, Factor, LinearQuery, Readings
 from queries.predicates import (
     And,
     Atom,
@@ -39,6 +47,7 @@ __all__ = [
     "count_where",
 ]
 
+_ROUNDING = 1e-12  # of a sum of shares
 _LARGEST_FACTOR = 2**22  # cells of the weights of one condition that joins several attributes
 
 
@@ -52,13 +61,19 @@ def count_where(predicate: Predicate, domain: Domain) -> LinearQuery:
     literal = push_negations(predicate, negated=False)
     terms = literal.children if isinstance(literal, And) else (literal,)
     groups = [_evaluate(members, domain) for members in connected_terms(terms)]
-    whole = [group for group in groups if group.is_indicator]
     cut = [group for group in groups if not group.is_indicator]
+    single = groups if len(cut) < 2 else [group for group in groups if group.is_indicator]
+    factors = [Factor(group.scope, group.units()) for group in single]
     if len(cut) > 1:
-        cut = [_product(cut, domain)]
-    factors = tuple([Factor(group.scope, group.units()) for group in (*whole, *cut)])
-    nobody = any(factor.constant == 0 for factor in factors)
-    return LinearQuery(domain, factors, aligned=not cut or nobody)
+        factors.append(_product(cut, domain))
+    if all(group.is_decided for group in groups):
+        return LinearQuery(domain, tuple(factors))
+    # Groups share no attribute and their weights are not negative: the least product is that of the least.
+    least = LinearQuery(domain, tuple([Factor(group.scope, group.least * UNITS) for group in groups]))
+    most = LinearQuery(domain, tuple([Factor(group.scope, group.most * UNITS) for group in groups]))
+    if most.constant == 0:
+        return most  # nobody, whatever other groups leave open
+    return LinearQuery(domain, tuple(factors), readings=Readings(least, most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,13 @@ class _Weighted:
     scope: tuple[str, ...]
     weights: NDArray[np.float64]
     is_indicator: bool  # every weight is exactly 0 or 1
+    least: NDArray[np.bool_]  # where it holds for every value of the cell
+    most: NDArray[np.bool_]  # where it holds for some
+
+    @property
+    def is_decided(self) -> bool:
+        """No cell is left open."""
+        return self.least is self.most or np.array_equal(self.least, self.most)
 
     def units(self) -> NDArray[np.int64]:
         """Return the weights, rounded to the grid."""
@@ -133,27 +155,30 @@ def _evaluate_one(term: Predicate, domain: Domain) -> _Weighted:
 
 def _weighted(scope: tuple[str, ...], segments: Sequence[_Segments], holds: NDArray[np.bool_]) -> _Weighted:
     """Return the share of each cell that the segments where a condition holds make up."""
-    weights = holds.astype(np.float64)
+    weights, least, most = holds.astype(np.float64), holds, holds
     if all(piece.is_whole for piece in segments):
-        return _Weighted(scope, weights, is_indicator=True)
+        return _Weighted(scope, weights, is_indicator=True, least=least, most=most)
     for axis, piece in enumerate(segments):
         if not piece.is_whole:
             shape = [-1 if other == axis else 1 for other in range(len(segments))]
             weights = np.add.reduceat(weights * piece.shares.reshape(shape), piece.cells, axis=axis)
-    # Shares of one cell sum to 1 but for rounding; a cell that holds throughout must weigh exactly 1.
-    weights[np.abs(weights - 1.0) < 1e-12] = 1.0
-    return _Weighted(scope, weights, bool(np.all((weights == 0.0) | (weights == 1.0))))
+            least = np.logical_and.reduceat(least, piece.cells, axis=axis)
+            most = np.logical_or.reduceat(most, piece.cells, axis=axis)
+    # Shares of one cell sum to 1 but for rounding; those of single numbers are nothing.
+    weights[least | (weights > 1 - _ROUNDING)] = 1.0
+    weights[~most | (weights < _ROUNDING)] = 0.0
+    return _Weighted(scope, weights, bool(np.all((weights == 0.0) | (weights == 1.0))), least, most)
 
 
-def _product(groups: Sequence[_Weighted], domain: Domain) -> _Weighted:
-    """Multiply groups before rounding, so that a cell's weight is rounded once."""
+def _product(groups: Sequence[_Weighted], domain: Domain) -> Factor:
+    """Multiply the shares of groups before they are rounded, so that a cell's weight is rounded once."""
     scope = domain.scope([name for group in groups for name in group.scope])
     _check_size(domain.scope_size(scope), scope)
     weights = np.ones((1,) * len(scope))
     for group in groups:
         lengths = dict(zip(group.scope, group.weights.shape, strict=True))
         weights = weights * group.weights.reshape([lengths.get(name, 1) for name in scope])
-    return _Weighted(scope, weights, is_indicator=False)
+    return Factor(scope, np.rint(weights * UNITS).astype(np.int64))
 
 
 def _check_size(cells: int, scope: Sequence[str]) -> None:
@@ -177,13 +202,14 @@ def _cut(attribute: Attribute, atoms: Sequence[Atom]) -> _Segments:
     boundaries = np.array(attribute.boundaries, dtype=np.float64)
     points = np.array(sorted(whole.boundaries | ends), dtype=np.float64)
     starts = points[:-1]
-    owner = np.searchsorted(boundaries, starts, side="right") - 1
+    owner = np.searchsorted(boundaries[:-1], starts, side="right") - 1
+    lengths = np.diff(np.minimum(points, boundaries[-1]))  # the closing number of the last cell has none
     special = attribute.size - attribute.base_size
     return _Segments(
         attribute,
         starts,
         np.concatenate([np.searchsorted(points, boundaries[:-1]), len(starts) + np.arange(special)]),
-        np.concatenate([np.diff(points) / np.diff(boundaries)[owner], np.ones(special)]),
+        np.concatenate([lengths / np.diff(boundaries)[owner], np.ones(special)]),
         whole.boundaries,
     )
 
@@ -191,13 +217,16 @@ def _cut(attribute: Attribute, atoms: Sequence[Atom]) -> _Segments:
 @functools.lru_cache(maxsize=1024)
 def _whole_cells(attribute: Attribute) -> _Segments:
     """Return the segments of an attribute that no comparison cuts: its cells."""
-    boundaries = () if isinstance(attribute, CategoricalAttribute) else attribute.boundaries
+    starts: list[float] = []
+    ends: tuple[float, ...] = ()
+    if not isinstance(attribute, CategoricalAttribute):
+        starts, ends = list(map(float, attribute.boundaries[:-1])), value_ends(attribute)
     return _Segments(
         attribute,
-        np.array(boundaries[:-1], dtype=np.float64),
+        np.array(starts, dtype=np.float64),
         np.arange(attribute.size),
         np.ones(attribute.size),
-        frozenset(float(boundary) for boundary in boundaries),
+        frozenset((*starts, *ends)),
     )
 
 

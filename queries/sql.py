@@ -16,6 +16,7 @@ from queries.grouping import GroupedQuery
 from queries.intervals import resolve_attribute
 from queries.linear import LinearQuery
 from queries.segments import count_where
+from queries.sql_names import with_quoting_hint
 from queries.sql_tree import STATEMENTS, check_node, parse_tree, position_of, refuse
 from queries.where_text import convert_condition
 
@@ -46,14 +47,14 @@ def parse_sql(text: str, domain: Domain) -> GroupedQuery:
     except RecursionError:
         error = QueryError("the statement is nested too deeply; write fewer parentheses", code="too_long")
     except QueryError as refusal:
-        error = refusal
+        error = with_quoting_hint(refusal, text, domain)
     error.text = text
     raise error from None
 
 
 def _statement(text: str, domain: Domain) -> GroupedQuery:
     _require_select(text)
-    tree = parse_tree(text, None, "a statement such as SELECT COUNT(*) FROM people WHERE age >= 30")
+    tree = parse_tree(text, None, "a statement such as SELECT COUNT(*) FROM people WHERE age >= 30", domain)
     if not isinstance(tree, exp.Select):
         refuse(tree, grammar=STATEMENTS)
     check_node(tree, STATEMENTS)

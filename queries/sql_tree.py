@@ -11,10 +11,13 @@ from typing import NoReturn
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
+from queries.domain import Domain
 from queries.errors import QueryError
 from queries.predicates import Operator
+from queries.sql_names import name_tokens
 
 __all__ = [
     "check_node",
@@ -147,13 +150,14 @@ _ARGUMENT_WORDS = {
 }
 
 
-def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str) -> exp.Expr:
+def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str, domain: Domain) -> exp.Expr:
     """Return the syntax tree of a text.
 
     Args:
         text: at most LONGEST_TEXT bytes.
         kind: what to read it as; None for a statement.
         expected: what should have come, for the message.
+        domain: whose names may be words of SQL.
 
     Raises:
         QueryError: the text is too long, cannot be read, or holds a second statement.
@@ -161,9 +165,7 @@ def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str) -> exp.Exp
     if len(text.encode("utf-8", "replace")) > LONGEST_TEXT:
         raise QueryError(f"a condition or statement has at most {LONGEST_TEXT:,} bytes", code="too_long")
     try:
-        if kind is not None:
-            return sqlglot.parse_one(text, into=kind)
-        first, *more = (tree for tree in sqlglot.parse(text) if tree is not None)
+        trees = _trees(text, kind, domain)
     except SqlglotError as error:
         found = getattr(error, "errors", None)
         position = _offset(text, found[0]) if found else None
@@ -173,9 +175,24 @@ def parse_tree(text: str, kind: type[exp.Expr] | None, expected: str) -> exp.Exp
         raise QueryError(
             f"expected {expected}; it cannot be read{what}", code="syntax", position=position
         ) from None
-    if more:
-        refuse(more[0], "a second statement", grammar=STATEMENTS)
-    return first
+    if not trees:
+        raise QueryError(f"expected {expected}, got none", code="syntax")
+    if len(trees) > 1:
+        refuse(trees[1], "a second statement", grammar=STATEMENTS if kind is None else CONDITIONS)
+    return trees[0]
+
+
+def _trees(text: str, kind: type[exp.Expr] | None, domain: Domain) -> list[exp.Expr]:
+    """Return the trees of a text's statements, or of its conditions: one, where there is no semicolon."""
+    tokens = name_tokens(text, domain)
+    if tokens is None:
+        trees = sqlglot.parse(text) if kind is None else [sqlglot.parse_one(text, into=kind)]
+    else:
+        parser = Dialect.get_or_raise(None).parser()
+        trees = parser.parse(tokens, text) if kind is None else parser.parse_into(kind, tokens, text)
+    if kind is not None and None in trees[:1]:
+        return []
+    return [tree for tree in trees if tree is not None]
 
 
 def check_node(node: object, grammar: Grammar = CONDITIONS) -> None:

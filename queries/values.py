@@ -19,6 +19,7 @@ from queries.domain import (
     NumericAttribute,
     canonical_text,
 )
+from queries.plain_values import LONGEST_NUMBER, UNREADABLE, plain_value
 
 __all__ = [
     "DROPPED",
@@ -32,14 +33,14 @@ DROPPED = -1  # the code of a value that drops its record
 
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 _WHOLE = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*")
-_LONGEST_NUMBER = 400  # characters; longer texts are malformed
 
 
 def encode_value(attribute: Attribute, value: object) -> int:
-    """Return the cell of one value, or -1 where it drops its record."""
-    if _is_empty(value):
+    """Return the cell of one value, or -1 where it drops its record; it fails for none."""
+    plain = plain_value(value)
+    if plain is None or plain == "":
         return DROPPED if attribute.missing_code is None else attribute.missing_code
-    code = _ENCODERS[type(attribute)](attribute, value)
+    code = None if plain is UNREADABLE else _ENCODERS[type(attribute)](attribute, plain)
     if code is None:
         return DROPPED if attribute.other_code is None else attribute.other_code
     return code
@@ -63,12 +64,13 @@ def reading_of(attribute: Attribute, value: object) -> Reading:
     An empty value goes to ``missing``; a fraction, a text that is no number and an undeclared value go to
     ``other``; the rest goes to a base cell.
     """
-    if _is_empty(value):
+    plain = plain_value(value)
+    if plain is None or plain == "":
         return Reading.EMPTY
     if isinstance(attribute, CategoricalAttribute):
-        declared = _encode_categorical(attribute, value) is not None
+        declared = plain is not UNREADABLE and _encode_categorical(attribute, plain) is not None
         return Reading.DECLARED if declared else Reading.UNDECLARED
-    number = _as_number(value)
+    number = None if plain is UNREADABLE else _as_number(plain)
     if number is None:
         return Reading.NO_NUMBER
     if isinstance(attribute, IntegerAttribute):
@@ -80,36 +82,22 @@ def reading_of(attribute: Attribute, value: object) -> Reading:
     return Reading.LOW if number < low else Reading.HIGH if number > high else Reading.DECLARED
 
 
-def _is_empty(value: object) -> bool:
-    if value is None or type(value).__name__ == "NAType":  # pandas.NA refuses to be a truth value
-        return True
-    if isinstance(value, str):
-        return value == ""
-    try:
-        return bool(value != value)  # noqa: PLR0124 - NaN and NaT differ from themselves
-    except (TypeError, ValueError, ArithmeticError):  # arrays and signalling NaN refuse to be compared
-        return False
-
-
-def _as_number(value: object) -> int | float | None:
+def _as_number(value: str | int | float | bool) -> int | float | None:
     """Return a finite number, or None where the value is not one."""
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
         return None
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating):
-        number = float(value)
-    else:
-        text = value if isinstance(value, str) else str(value)
-        if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        if len(value) > LONGEST_NUMBER or not _NUMBER.fullmatch(value):
             return None
-        if _WHOLE.fullmatch(text):
-            return int(text)
-        number = float(text)
-    return number if math.isfinite(number) else None
+        if _WHOLE.fullmatch(value):
+            return int(value)
+        value = float(value)
+    return value if math.isfinite(value) else None
 
 
-def _encode_integer(attribute: IntegerAttribute, value: object) -> int | None:
+def _encode_integer(attribute: IntegerAttribute, value: str | int | float | bool) -> int | None:
     number = _as_number(value)
     if number is None or number != int(number):
         return None
@@ -117,7 +105,7 @@ def _encode_integer(attribute: IntegerAttribute, value: object) -> int | None:
     return (clipped - attribute.minimum) // attribute.width
 
 
-def _encode_numeric(attribute: NumericAttribute, value: object) -> int | None:
+def _encode_numeric(attribute: NumericAttribute, value: str | int | float | bool) -> int | None:
     number = _as_number(value)
     if number is None:
         return None
@@ -126,15 +114,8 @@ def _encode_numeric(attribute: NumericAttribute, value: object) -> int | None:
     return min(max(cell, 0), attribute.base_size - 1)
 
 
-def _encode_categorical(attribute: CategoricalAttribute, value: object) -> int | None:
-    if isinstance(value, bool | np.bool_):
-        value = "true" if value else "false"
-    if isinstance(value, float | np.floating):
-        value = repr(float(value) + 0.0)  # -0.0 and 0.0 are one value
-    try:
-        text = value if isinstance(value, str) else str(value)
-    except ValueError:  # a whole number of more digits than Python writes
-        return None
+def _encode_categorical(attribute: CategoricalAttribute, value: str | int | float | bool) -> int | None:
+    text = repr(value) if isinstance(value, float) else canonical_text(value)  # 1.0, never 1
     for code, candidate in enumerate(attribute.values):
         if canonical_text(candidate) == text:
             return code
@@ -163,7 +144,7 @@ def _whole_cell(attribute: CategoricalAttribute, text: str) -> int | None:
     return None
 
 
-_ENCODERS: dict[type, Callable[[Any, object], int | None]] = {
+_ENCODERS: dict[type, Callable[[Any, Any], int | None]] = {
     IntegerAttribute: _encode_integer,
     NumericAttribute: _encode_numeric,
     CategoricalAttribute: _encode_categorical,

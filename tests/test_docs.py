@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -75,11 +77,35 @@ def test_the_changelog_has_a_privacy_heading() -> None:
 
 
 def test_the_continuous_integration_runs_the_documented_commands() -> None:
-    script = (ROOT / ".ci" / "run").read_text()
-    assert "pytest" in script
-    assert "scripts/check" in script
+    script = (ROOT / ".ci" / "run").read_text().replace('"', "'")
+    shown = re.findall(r"^(?:uv run|\.venv/bin/).*?(?=\s+#|$)", README, re.MULTILINE)
+    assert len(shown) == 5
+    assert [command for command in [*shown, "uv run scripts/check"] if command not in script] == []
     assert "set -euo pipefail" in script
-    assert "uv run pytest" in README
+
+
+def test_what_runs_the_tests_brings_what_draws_pictures() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert "online-pmw[plots]" in extras["test"]
+
+
+def test_the_continuous_integration_passes_over_a_python_that_does_not_run(tmp_path: Path) -> None:
+    for name, text in (("python3.98", "echo 98 here"), ("python3.99", "echo 99 here; exit 127")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "python3.97").symlink_to("nowhere")
+    search = re.search(
+        r"^pythons\(\) \{\n.*?^\}", (ROOT / ".ci" / "run").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert search is not None
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", f"{search[0]}\npythons"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line for line in done.stdout.splitlines() if line.endswith("here")] == ["98 here"]
 
 
 def test_the_page_of_commands_is_current() -> None:

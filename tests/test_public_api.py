@@ -15,10 +15,11 @@ import queries
 PMW = """
 Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check compact_session Compaction
 Composition CsvDialect DataError
-fit_workload Ledger LedgerLine ModelKind NeighboringRelation NoiseError OfflineOptions OfflineRelease
-open_session Opening Options plan_session PMWError ReleaseError resume_session RowPlan seal_session Session
-SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan Sides Source
-SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verification verify_session
+fit_workload Ledger LedgerLine ModelKind move_session NeighboringRelation NoiseError OfflineOptions
+OfflineRelease open_session Opening Options plan_session PMWError ReleaseError resume_session RowPlan
+seal_session Session SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan
+Sides Source SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verification
+verify_session
 """
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords decode_records Domain DomainError

@@ -11,6 +11,7 @@ from pmw.applications.clipping import checked_bounds, clipped_sum, clipping_boun
 from pmw.privacy import Number, as_fraction
 from pmw.randomness import BitSource
 from pmw.sparse_vector import AboveThreshold
+from pmw.sparse_vector.threshold_test import require_integers
 
 __all__ = [
     "auto_avg",
@@ -67,6 +68,7 @@ def auto_avg(
     Source: Near and Abuah, "Programming Differential Privacy", chapter on the sparse vector technique.
         Departures: where no bound passes, the chapter takes one at random; noise and sums are exact here.
     """
+    values = require_integers(values)
     third = as_fraction(epsilon, "epsilon") / 3
     places = checked_bounds(bounds)
     sum_noise(int(places[-1]), third)  # refuses what is too wide before anything is drawn

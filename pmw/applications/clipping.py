@@ -18,6 +18,7 @@ from pmw.noise import DiscreteLaplace
 from pmw.privacy import Number, as_fraction, round_up
 from pmw.randomness import BitSource
 from pmw.sparse_vector import AboveThreshold
+from pmw.sparse_vector.threshold_test import require_integers
 
 __all__ = [
     "checked_bounds",
@@ -44,7 +45,7 @@ def clipped_sum(values: NDArray[np.int64], bound: int) -> int:
 
     Privacy: the true sum, of sensitivity b: add noise before it is shown.
     """
-    clipped = np.clip(values, 0, bound)
+    clipped = np.clip(require_integers(values), 0, bound)
     # In two halves, so that no 64-bit sum overflows.
     high, low = int((clipped >> _LOW_BITS).sum()), int((clipped & (2**_LOW_BITS - 1)).sum())
     return (high << _LOW_BITS) + low
@@ -63,7 +64,8 @@ def clipping_queries(values: NDArray[np.int64], bounds: ArrayLike) -> NDArray[np
     Privacy: true values, each of sensitivity 1 when a record is added, removed or replaced. They all move
         the same way when one is added or removed.
     """
-    return np.searchsorted(np.sort(values), checked_bounds(bounds), side="right") - np.int64(len(values))
+    ordered = np.sort(require_integers(values))
+    return np.searchsorted(ordered, checked_bounds(bounds), side="right") - np.int64(len(ordered))
 
 
 def clipping_bound(

@@ -38,6 +38,7 @@ def sparse_cohorts(
 
     Source: Machanavajjhala (2016), slides on the sparse vector technique, cohort size estimation.
     """
+    sizes = require_integers(sizes)
     return algorithm.run(sizes, np.full(len(sizes), threshold), bits) > 0
 
 
@@ -59,5 +60,6 @@ def laplace_cohorts(
 
     Privacy: epsilon, by composition of one noisy count per cohort.
     """
+    sizes = require_integers(sizes)
     noise = sum_noise(max(1, len(sizes)), as_fraction(epsilon, "epsilon"))
-    return require_integers(sizes) + noise.sample_array(bits, len(sizes)) >= threshold
+    return sizes + noise.sample_array(bits, len(sizes)) >= threshold

@@ -12,6 +12,7 @@ from pmw.errors import BudgetError
 from pmw.privacy import Number, as_fraction
 from pmw.randomness import BitSource
 from pmw.sparse_vector import Sparse
+from pmw.sparse_vector.threshold_test import require_integers
 
 __all__ = [
     "range_counts",
@@ -50,14 +51,14 @@ def range_counts(values: NDArray[np.int64], ranges: ArrayLike) -> NDArray[np.int
         int64, shape (k,).
 
     Raises:
-        BudgetError: the ranges are not pairs of whole numbers.
+        BudgetError: the values are not whole numbers, or the ranges no pairs of them.
 
     Privacy: true counts, each of sensitivity 1, all moving the same way when a record is added or removed.
     """
     ends = np.asarray(ranges)
     if ends.ndim != 2 or ends.shape[1] != 2 or not np.issubdtype(ends.dtype, np.integer):
         raise BudgetError("expected pairs of whole numbers as ranges")
-    ordered = np.sort(values)
+    ordered = np.sort(require_integers(values))
     up_to_high = np.searchsorted(ordered, ends[:, 1], side="right")
     below_low = np.searchsorted(ordered, ends[:, 0], side="left")
     counts: NDArray[np.int64] = np.maximum(up_to_high - below_low, 0).astype(np.int64)

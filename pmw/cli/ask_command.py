@@ -52,13 +52,12 @@ Workloads:
 @click.option("--sql", metavar="TEXT", help="Ask a statement: SELECT COUNT(*) FROM ….")
 @click.option("--stream", is_flag=True, help="Read questions from standard input, one JSON object per line.")
 @click.option("--workload", metavar="NAME", help="Ask a whole workload; answers as JSON Lines.")
-@click.option("--data", type=click.Path(path_type=Path), help="The table, where it has moved.")
 @click.option("--fresh", is_flag=True, help="Answer anew what was answered before.")
 @click.option("--strict", is_flag=True, help="Exit with 3 or 4 when an answer comes without a promise.")
 @click.option("--strict-cells", is_flag=True, help="Refuse conditions that cut a cell of the schema.")
 @wait_option
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-def command(session: Path, where: str | None, data: Path | None, wait: float, **given: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print the answer, or why it is refused, as JSON.")
+def command(session: Path, where: str | None, wait: float, **given: Any) -> None:
     """Answer the question WHERE from SESSION: how many records satisfy a condition?
 
     The condition is written as in SQL: comparisons, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT; or as an
@@ -73,18 +72,25 @@ def command(session: Path, where: str | None, data: Path | None, wait: float, **
     if sum(asked) != 1:
         raise click.UsageError("give a condition, --sql, --stream or --workload, one of the four")
     from pmw.cli.streaming import StreamOptions, answer_stream
-    from pmw.cli.tables import moved_table
+    from pmw.cli.texts import json_line, say
     from pmw.session import resume_session
+    from queries.errors import QueryError
 
+    as_json = given["as_json"]
     options = StreamOptions(given["fresh"], given["strict"], given["strict_cells"])
-    table = None if data is None else moved_table(session, data)
-    with patiently(lambda seconds: resume_session(session, table, wait=seconds), session, wait) as opened:
-        if given["stream"]:
-            code = answer_stream(opened, sys.stdin.buffer, options)
-        elif given["workload"] is not None:
-            code = _ask_workload(opened, given["workload"], options)
-        else:
-            code = _ask_one(opened, where, given["sql"], options, as_json=given["as_json"])
+    with patiently(lambda seconds: resume_session(session, wait=seconds), session, wait) as opened:
+        try:
+            if given["stream"]:
+                code = answer_stream(opened, sys.stdin.buffer, options)
+            elif given["workload"] is not None:
+                code = _ask_workload(opened, given["workload"], options)
+            else:
+                code = _ask_one(opened, where, given["sql"], options, as_json=as_json)
+        except QueryError as error:
+            if not as_json:
+                raise
+            say(json_line({"error": error.to_dict()}))
+            code = 4
     sys.exit(code)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.usage import wrong_values
+from pmw.cli.usage import typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.audit.report import AuditOptions
@@ -73,9 +73,12 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
     """
     if plot is None and force:
         raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
-    if given["runs"] is not None and given["exact"] and not given["statistical"]:
+    counting = typed("runs", "false_alarm", "seed")
+    if counting and given["exact"] and not given["statistical"]:
+        verb = "belongs" if len(counting) == 1 else "belong"
         raise click.UsageError(
-            "--runs belongs to the statistical audit; leave out --exact, or add --statistical"
+            f"{' and '.join(counting)} {verb} to the statistical audit; "
+            "leave out --exact, or add --statistical"
         )
     from pmw.audit.catalogue import chosen
     from pmw.audit.report import Finding, audit

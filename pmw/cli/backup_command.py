@@ -40,6 +40,7 @@ def command(session: Path, output: Path, force: bool, as_json: bool) -> None:
     from pmw.backup import backup_session
     from pmw.cli.targets import refuse_session_files
     from pmw.cli.texts import say, status_json
+    from pmw.markup import counted
 
     refuse_session_files(output, session, "the backup")
     status = backup_session(session, output, force=force)
@@ -47,7 +48,7 @@ def command(session: Path, output: Path, force: bool, as_json: bool) -> None:
         say(status_json(status))
         return
     say(
-        f"Copied {session} to {output}: {status.queries_answered:,} questions answered, "
+        f"Copied {session} to {output}: {counted(status.queries_answered, 'question')} answered, "
         f"{status.budget_share:.1%} of the budget spent."
     )
     say("The copy answers and exports, and never spends. Keep it as secret as the session.")

@@ -68,8 +68,15 @@ def verification_text(verification: Verification) -> str:
     return "\n".join(lines)
 
 
-def closing_text(path: Path, status: Status, ledger: Ledger) -> str:
-    """Return what a custodian is told after closing."""
+def closing_text(path: Path, status: Status, ledger: Ledger, *, abandon: bool) -> str:
+    """Return what a custodian is told after closing.
+
+    Args:
+        path: the session file.
+        status: where it stands.
+        ledger: its charges.
+        abandon: whether a batch that could not be finished was to be abandoned.
+    """
     lines = [
         f"Closed {path}: nothing is spent any more ({status.budget_share:.1%} of the budget was), "
         "and its secrets are wiped.",
@@ -81,4 +88,6 @@ def closing_text(path: Path, status: Status, ledger: Ledger) -> str:
             "An interrupted batch could not be finished, for its table or its masks are gone: it was "
             "charged, and nothing is released from it.",
         )
+    elif abandon:
+        lines.insert(1, "Nothing was abandoned: no batch waited, or the one that did was finished.")
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.markup import counted
 
 if TYPE_CHECKING:
     from pmw.data.inspection import AttributeFacts, TableFacts
@@ -43,19 +44,25 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     session never shows them, and this command touches no session and writes no file. Declare an attribute by
     what is known of it in public, not by the values listed here.
 
-    Ends with exit code 1 where a declared column is missing, for a session would refuse the table.
+    Ends with exit code 1 where a declared column is missing, for a session would refuse the table, and where
+    no record would be kept.
     """
     from pmw.cli.texts import json_line, say
     from pmw.data import TableFile
     from pmw.data.inspection import WARNING, inspect_file
     from queries.schema import load_schema
 
-    file = TableFile(data, dialect_of(given))
+    file = TableFile(data, dialect_of(given, data))
     domain = load_schema(schema)
     click.echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_file(file, domain)
     say(json_line(facts.to_dict()) if as_json else "\n".join(_lines(data, facts)))
-    if facts.absent:
+    if not facts.kept and not facts.absent:
+        what = (
+            "would keep none of these records" if facts.read else "would be over no records: there are none"
+        )
+        click.echo(f"Warning: a session {what}.", err=True)
+    if facts.absent or not facts.kept:
         raise click.exceptions.Exit(1)
 
 
@@ -68,9 +75,11 @@ def _lines(data: Path, facts: TableFacts) -> Iterator[str]:
         for name in facts.absent:
             if hint := nearest(name, facts.ignored):
                 yield f"  {name}{hint}"
+        if facts.delimiter is not None:
+            yield f"With another delimiter they are there: {facts.delimiter}."
     else:
         yield (
-            f"{data}: {_number(facts.read, 'record')}; a session keeps {facts.kept:,} "
+            f"{data}: {counted(facts.read, 'record')}; a session keeps {facts.kept:,} "
             f"and drops {facts.dropped:,}."
         )
     if facts.malformed:
@@ -126,10 +135,6 @@ def _details(facts: AttributeFacts) -> Iterator[str]:
 
 def _outcome(count: int, kept: bool) -> str:
     return f"{count:,} {'kept' if kept else 'dropped'}" if count else "0"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _listed(names: tuple[str, ...]) -> str:

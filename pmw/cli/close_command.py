@@ -21,16 +21,15 @@ __all__ = [
 Examples:
   pmw close study.pmw
   pmw close study.pmw --yes
+  pmw close study.pmw --abandon
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
 @click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="The table, where it has moved; for an interrupted batch."
-)
+@click.option("--abandon", is_flag=True, help="Give up an interrupted batch that cannot be finished.")
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
-def command(session: Path, yes: bool, data: Path | None, wait: float, as_json: bool) -> None:
+def command(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -> None:
     """Close SESSION for good: nothing is spent any more, and its secrets are wiped.
 
     The fingerprint of the table and its key, the noise of the open round and the bytes of an unfinished batch
@@ -38,25 +37,25 @@ def command(session: Path, yes: bool, data: Path | None, wait: float, as_json: b
     model, without the table: a question that was answered before gets the same answer, one that released
     numbers cover gets its interval, any other comes as `exhausted`, without one.
 
-    An interrupted batch is finished first. Where the table cannot be read any more, it is abandoned instead:
-    all that was reserved for it is charged, and nothing is ever released from it. Closing cannot be undone.
+    An interrupted batch is finished first. Where the table that it needs differs or cannot be read, nothing
+    is changed: restore the table, or name its new place with `pmw move`. With --abandon such a batch is given
+    up: all that was reserved for it is charged, and nothing is ever released from it. A batch that can be
+    finished is finished all the same. Closing cannot be undone.
     """
     from pmw.books import is_closed, read_ledger, seal_session
     from pmw.cli.books_texts import closing_text
-    from pmw.cli.tables import moved_table
     from pmw.cli.texts import say, status_json
 
     again = is_closed(session)
     if not (again or yes):
         _confirm(session)
-    table = None if data is None else moved_table(session, data)
-    status = patiently(lambda seconds: seal_session(session, table, wait=seconds), session, wait)
+    status = patiently(lambda seconds: seal_session(session, wait=seconds, abandon=abandon), session, wait)
     if as_json:
         say(status_json(status))
     elif again:
         say(f"{session} is closed already, and its file was written anew; questions and exports go on.")
     else:
-        say(closing_text(session, status, read_ledger(session)))
+        say(closing_text(session, status, read_ledger(session), abandon=abandon))
 
 
 def _confirm(session: Path) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.cli.texts import example_where
+from pmw.cli.texts import asking
 from pmw.demo import DemoPlan, DemoResult
 from pmw.demo.scores import Baseline, Scores
+from pmw.markup import counted
 from pmw.release import guarantee
 
 __all__ = [
@@ -22,13 +23,13 @@ def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
     """Return the report of a demonstration."""
     state = result.session.state
     lines = [
-        f"Table: {state.domain.name}, {len(state.domain)} attributes, {state.domain.size:,} cells, "
-        f"about {state.total.value:,.0f} records.",
+        f"Table: {state.domain.name}, {counted(len(state.domain), 'attribute')}, "
+        f"{counted(f'{state.domain.size:,}', 'cell')}, about {counted(state.total.value, 'record')}.",
         f"Guarantee: {guarantee(state.contract)}.",
-        f"Answered {len(result.answers):,} random questions in {seconds:.0f} s, one after the other, "
-        "not knowing the next.",
+        f"Answered {counted(len(result.answers), 'random question')} in {seconds:.0f} s, "
+        "one after the other, not knowing the next.",
         f"Spent {state.ledger.share:.1%} of the budget; {state.positives_used} of at most "
-        f"{state.positives_limit} corrections of the model were bought.",
+        f"{counted(state.positives_limit, 'correction')} of the model were bought.",
         "",
     ]
     if result.scores is not None and result.baseline is not None:
@@ -39,7 +40,7 @@ def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
         "",
         f"Wrote {plan.folder}/answers.jsonl, synthetic.csv with its manifest, and error.png.",
         f"The session itself is {plan.folder}/session.pmw; it is secret. Go on with it:",
-        f'  pmw ask {plan.folder}/session.pmw "{example_where(state.domain)}"',
+        f"  {asking(plan.folder / 'session.pmw', state.domain)}",
     ]
     return "\n".join(lines)
 

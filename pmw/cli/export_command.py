@@ -32,7 +32,7 @@ Examples:
     "file_format",
     type=click.Choice(["csv", "parquet", "measurements"]),
     help="Synthetic rows as CSV or Parquet, or every released number as JSON. "
-    "[default: parquet where the file's name ends in .parquet or .pq, else csv]",
+    "[default: by the file's name: .csv or no ending is csv, .parquet and .pq are parquet]",
 )
 @click.option("--rows", type=int, metavar="N", help="Number of rows. [default: the session's total]")
 @click.option(
@@ -64,8 +64,9 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     from pmw.books import read_session
     from pmw.cli.targets import refuse_session_files, refuse_table
     from pmw.cli.texts import json_line, say
+    from pmw.markup import counted
     from pmw.mechanism import misfit, refined
-    from pmw.release import RowPlan, export
+    from pmw.release import ExportFormat, RowPlan, export
 
     rows, method, seed = given["rows"], given["method"], given["seed"]
     plan, refine = None, given["refine"]
@@ -80,6 +81,8 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         refuse_session_files(target, session, "the export")
         if given["force"]:
             refuse_table(target, session, "the export")
+    with wrong_values():
+        ExportFormat.chosen(file_format, output)
     state, _ = read_session(session)
     before = misfit(state)
     if refine:
@@ -89,9 +92,9 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         say(json_line(manifest))
         return
     count = (
-        f"{manifest['measurements']:,} measurements"
+        counted(manifest["measurements"], "measurement")
         if manifest["format"] == "measurements"
-        else f"{manifest['rows']:,} synthetic rows"
+        else counted(manifest["rows"], "synthetic row")
     )
     if refine:
         say(_refinement(before, misfit(state)))

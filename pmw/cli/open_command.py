@@ -13,7 +13,7 @@ import click
 
 from pmw.cli.dialect import dialect_of, dialect_options
 from pmw.cli.session_options import read_options, session_options
-from pmw.cli.usage import read_budget
+from pmw.cli.usage import read_budget, typed
 from pmw.cli.waiting import lender_wait_option, patiently
 
 if TYPE_CHECKING:
@@ -70,8 +70,10 @@ def command(
     from pmw.session import open_session
     from queries.schema import load_schema
 
+    if budget_from is None and typed("wait"):
+        raise click.UsageError("--wait waits for the session that pays; give --budget-from OTHER with it")
     read_budget(given)
-    options, dialect = read_options(given), dialect_of(given)
+    options, dialect = read_options(given), dialect_of(given, data)
     domain = load_schema(schema)
     if budget_from is not None:
         options = replace(options, budget_from=str(budget_from))
@@ -95,18 +97,23 @@ def command(
 
 def _sech2_note(state: PublicState) -> str | None:
     """Return by how much tests would be narrower with exponential noise; None where they would not."""
+    from pmw.markup import counted
+    from pmw.planning import choose_filter, plan_opening
     from pmw.sparse_vector_forecasts import forecast_sparse_vectors
 
     if state.contract.budget.delta > 0 or state.plan is None:
         return None
-    total = state.total.value
-    found = forecast_sparse_vectors(state.contract, state.coarsening.coarse, state.ledger, total)
+    contract = state.contract
+    empty = choose_filter(contract.domain, contract.budget, contract.options)
+    opening = plan_opening(contract.domain, empty, contract.options)
+    found = forecast_sparse_vectors(contract, opening, state.ledger, state.total.value)
     bands = {one.name: one.half_band for one in found if one.name in ("exponential", "sech2")}
     if bands.get("exponential", math.inf) >= bands["sech2"]:
         return None
     return (
         f"Note: without a delta, exponential noise is narrower: its tests err within "
-        f"{bands['exponential']:,.0f} records of the threshold, those of sech2 within {bands['sech2']:,.0f}."
+        f"{counted(bands['exponential'], 'record')} of the threshold, those of sech2 within "
+        f"{bands['sech2']:,.0f}."
     )
 
 

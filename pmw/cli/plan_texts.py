@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pmw.forecasts import OrderForecast
 from pmw.marginal_forecasts import CertificateForecast, MarginalForecast
+from pmw.markup import counted
 from pmw.model import DEFAULT_GROUPS
 from pmw.session_plan import SessionPlan
 
@@ -38,8 +39,9 @@ def plan_text(plan: SessionPlan, schema: Path) -> str:
 def _head(plan: SessionPlan) -> Iterator[str]:
     domain = plan.contract.domain
     yield (
-        f"Plan for {domain.name!r}: {len(domain)} attributes, {_cells(domain.size)} cells, "
-        f"{plan.records:,} records. No data is read, nothing is spent."
+        f"Plan for {domain.name!r}: {counted(len(domain), 'attribute')}, "
+        f"{counted(_cells(domain.size), 'cell')}, {counted(plan.records, 'record')}. "
+        "No data is read, nothing is spent."
     )
     yield f"Guarantee: {plan.guarantee}."
     bought = []
@@ -48,14 +50,14 @@ def _head(plan: SessionPlan) -> Iterator[str]:
     if plan.table_bought:
         bought.append("the whole table, cell by cell")
     elif plan.attributes:
-        bought.append(f"{len(plan.attributes)} one-attribute marginals")
+        bought.append(counted(len(plan.attributes), "one-attribute marginal"))
     yield f"Opening: {' and '.join(bought) or 'nothing is bought'} ({plan.opening_share:.1%} of the budget)."
     grouped = sum(ours != theirs for ours, theirs in zip(domain.shape, plan.coarse.shape, strict=True))
     if grouped:
         attributes = "1 long attribute is" if grouped == 1 else f"{grouped} long attributes are"
         yield (
             f"  {attributes} then put into groups of cells, chosen from these counts: about "
-            f"{DEFAULT_GROUPS} groups are counted on."
+            f"{DEFAULT_GROUPS}; bounds hold for any groups."
         )
 
 
@@ -65,14 +67,19 @@ def _table(plan: SessionPlan) -> Iterator[str]:
     for order in plan.orders[:shown]:
         yield _order_row(order, plan)
         yield from _typical_row(order, plan)
+        if order.cut_bound is not None:
+            yield _ROW.format("  cutting groups", "", "", "tested", _bound(order.cut_bound, plan))
         if order.order == 1 and plan.attributes:
             widest = max(plan.attributes, key=lambda attribute: attribute.range_bound)
             error, bound = _number(widest.range_error), _bound(widest.range_bound, plan)
-            yield _ROW.format("  half of its cells", "", "", error, bound)
+            yield _ROW.format("  its lower half", "", "", error, bound)
     if len(plan.orders) > shown:
-        last = plan.orders[-1]
         more = f"{_SHOWN_ORDERS} or more attributes"
-        yield _ROW.format(more, "", "", _error(last), _bound(last.bound, plan))
+        bound = _bound(_widest([order.bound for order in plan.orders[shown:]]), plan)
+        yield _ROW.format(more, "", "", _error(plan.orders[-1]), bound)
+        cut = max((order.cut_bound or 0.0 for order in plan.orders[shown:]), default=0.0)
+        if cut:
+            yield _ROW.format("  cutting groups", "", "", "tested", _bound(cut, plan))
     if plan.vector is not None:
         error, bound = _number(plan.vector.value_error), _bound(plan.vector.value_bound, plan)
         yield _ROW.format("bought answer", "", "", error, bound)
@@ -83,8 +90,14 @@ def _table(plan: SessionPlan) -> Iterator[str]:
     if all(order.promise != "tested" for order in plan.orders):
         yield f"  In records, for the noisiest attribute; {held}."
         return
-    yield f"  In records, for the noisiest attribute; {held}, and a tested"
-    yield "  answer is off by less than its bound: by how much less depends on the table."
+    yield f"  In records, for the noisiest attribute; {held}, and while positives are left. A tested"
+    yield "  answer is off by less than its bound. A bar is wider where the model is off what was released."
+
+
+def _widest(bounds: list[float | None]) -> float | None:
+    """Return the widest of several bounds; None where one of them is not promised."""
+    known = [bound for bound in bounds if bound is not None]
+    return max(known) if len(known) == len(bounds) else None
 
 
 def _typical_row(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
@@ -126,37 +139,41 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
         yield "Tests: nothing is left for them; what opening does not cover is answered without a bound."
         return
     yield (
-        f"Tests: they look for errors above {_number(vector.threshold)} records (noise scales: test "
+        f"Tests: they look for errors above {_records(vector.threshold)} (noise scales: test "
         f"{_number(vector.query_scale)}, threshold {_number(vector.threshold_scale)})."
     )
     deviation = _number(vector.value_deviation)
-    yield f"  Up to {vector.update_limit} of them buy a measurement (noise sd {deviation}) and correct the"
+    yield f"  Up to {_of_them(vector.update_limit)} a measurement (noise sd {deviation}) and correct the"
     yield "  model; after that, answers that opening does not cover carry no bound."
 
 
 def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]:
     tested = ", ".join(_tested(one) for one in tests.certificates)
-    yield f"Tests: they compare whole marginals of up to {tests.most_cells:,} cells with the model ({tested};"
+    cells = counted(tests.most_cells, "cell")
+    yield f"Tests: they compare whole marginals of up to {cells} with the model ({tested};"
     yield (
-        f"  noise scales: test {_number(tests.query_scale)}, threshold {_number(tests.threshold_scale)} "
-        f"records). Up to {tests.update_limit} of them buy a marginal (noise sd"
+        f"  noise scales: test {_number(tests.query_scale)}, threshold "
+        f"{_records(tests.threshold_scale)}). Up to {_of_them(tests.update_limit)} a marginal (noise sd"
     )
     yield (
         f"  {_number(tests.cell_deviation)} on each cell) and correct the model. A marginal found right "
         "bounds every question"
     )
-    yield "  on it; one that cuts a group of cells has a wider bound, by what the group holds."
+    yield "  on it; of one that cuts groups of cells, the bound is wider by half of what these hold."
     if tests.head_start >= 1:
+        questions = counted(plan.contract.options.expected_queries, "question")
         yield (
-            f"  Bounds are those after {plan.contract.options.expected_queries:,} questions; the first are "
-            f"up to {_number(tests.head_start / 2)} wider, so that the worst is bought first."
+            f"  Bounds are those of tests after {questions}; those "
+            f"of the first are up to {_number(tests.head_start / 2)} wider: so the worst is bought first."
         )
     if tests.single is not None:
         yield (
             f"  What no marginal bounds is tested by itself, for errors above "
-            f"{_number(tests.single.threshold)} records, until"
+            f"{_records(tests.single.threshold)}, until"
         )
-        yield f"  {tests.single.update_limit} such answers are bought; after that they carry no bound."
+        answers = counted(tests.single.update_limit, "such answer")
+        bought = "is" if tests.single.update_limit == 1 else "are"
+        yield f"  {answers} {bought} bought; after that they carry no bound."
 
 
 def _sparse_vectors(plan: SessionPlan) -> Iterator[str]:
@@ -179,23 +196,26 @@ def _tested(one: CertificateForecast) -> str:
 
 def _beside(plan: SessionPlan) -> Iterator[str]:
     yield from _delta(plan)
-    textbook, queries = plan.textbook, plan.contract.options.expected_queries
-    yield f"Textbook theorems (Dwork and Roth 2014) for the same budget, all {queries:,} answers at once:"
+    textbook, answers = plan.textbook, counted(plan.contract.options.expected_queries, "answer")
+    yield f"Textbook theorems (Dwork and Roth 2014) for the same budget, all {answers} at once:"
     yield (
         f"  online private multiplicative weights, Theorem {_theorem(plan)}: errors up to "
-        f"{_bound(textbook.online_pmw_error, plan)}, at most {textbook.online_pmw_update_limit:,} updates"
+        f"{_bound(textbook.online_pmw_error, plan)}, at most "
+        f"{counted(textbook.online_pmw_update_limit, 'update')}"
     )
     if textbook.numeric_sparse_error is not None and plan.vector is not None:
+        positives = counted(plan.vector.update_limit, "positive")
         yield (
-            f"  numeric sparse with {plan.vector.update_limit} positives, Theorem 3.28: errors up to "
+            f"  numeric sparse with {positives}, Theorem 3.28: errors up to "
             f"{_bound(textbook.numeric_sparse_error, plan)} around T"
         )
     size = plan.model_bytes
     memory = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
+    cells = counted(plan.model_cells, "cell")
     if plan.dense:
-        yield f"Model: {plan.model_cells:,} cells, {memory}; up to 2.5 times that while it is corrected."
+        yield f"Model: {cells}, {memory}; up to 2.5 times that while it is corrected."
     else:
-        yield f"Model: a tree of marginals of at most {plan.model_cells:,} cells together, {memory}."
+        yield f"Model: a tree of marginals of at most {cells} together, {memory}."
 
 
 def _delta(plan: SessionPlan) -> Iterator[str]:
@@ -225,6 +245,14 @@ def _next(plan: SessionPlan, schema: Path) -> str:
     delta = f" --delta {float(budget.delta):g}" if budget.delta else ""
     options = f"--schema {shlex.quote(str(schema))} --epsilon {float(budget.epsilon):g}{delta}"
     return f"Next: pmw open SESSION --data FILE {options}, with the same other options."
+
+
+def _records(value: float) -> str:
+    return counted(_number(value), "record")
+
+
+def _of_them(limit: int) -> str:
+    return "1 of them buys" if limit == 1 else f"{limit} of them buy"
 
 
 def _bound(records: float | None, plan: SessionPlan) -> str:

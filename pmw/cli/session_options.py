@@ -198,5 +198,7 @@ def _refuse_misplaced(given: dict[str, Any]) -> None:
         other, named = "query" if marginal else "marginal", " and ".join(misplaced)
         verb, them = ("belongs", "it") if len(misplaced) == 1 else ("belong", "them")
         raise click.UsageError(f"{named} {verb} to --test {other}; choose that, or leave {them} out")
+    if given["learning_rate"] is not None and given["update"] != "step":
+        raise click.UsageError("--learning-rate is the length of a step; give --update step with it")
     if given["model"] == "dense" and given["max_cells"] is not None:
         raise click.UsageError("--max-cells is for a graphical model; leave it out with --model dense")

@@ -48,9 +48,11 @@ def command(session: Path, plot: Path | None, force: bool, as_json: bool) -> Non
     state, status = read_session(session)
     if plot is not None:
         from pmw.books import read_history
+        from pmw.cli.pictures import telling_letters
         from pmw.plots import status_figure, write_figure
 
-        write_figure(status_figure(state, read_history(session)), plot, force=force)
+        with telling_letters():
+            write_figure(status_figure(state, read_history(session)), plot, force=force)
     say(status_json(status) if as_json else status_text(state, status))
     if plot is not None and not as_json:
         say(f"Wrote {plot}.")

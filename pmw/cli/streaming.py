@@ -15,6 +15,7 @@ from pmw.answer_table import Answers
 from pmw.answers import Answer, Source
 from pmw.cli.progress import Progress
 from pmw.cli.texts import json_line
+from pmw.markup import counted
 from pmw.session import Session
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -74,22 +75,26 @@ def answer_workload(session: Session, workload: Workload, options: StreamOptions
 
 
 def _answer_batches(session: Session, batches: Iterator[list[_Parsed]], options: StreamOptions) -> int:
-    code = 0
+    code = asked = refused = 0
     progress = Progress("answered")
     try:
         for parsed in batches:
-            code = max(code, _answer_batch(session, parsed, options))
+            strictest, failed = _answer_batch(session, parsed, options)
+            code, asked, refused = max(code, strictest), asked + len(parsed), refused + failed
             progress.add(len(parsed), f"{session.state.ledger.share:.1%} of the budget spent")
     except KeyboardInterrupt:
         progress.close()
         click.echo("interrupted; everything printed so far is durable", err=True)
         return 130
     progress.close()
-    return code if options.strict else 0
+    if refused:
+        was = "was" if refused == 1 else "were"
+        click.echo(f"{refused:,} of {counted(asked, 'question')} {was} refused, at no cost", err=True)
+    return code if options.strict or refused == asked else 0
 
 
-def _answer_batch(session: Session, parsed: list[_Parsed], options: StreamOptions) -> int:
-    """Answer questions, print one line each, in order, and return the strictest exit code."""
+def _answer_batch(session: Session, parsed: list[_Parsed], options: StreamOptions) -> tuple[int, int]:
+    """Print a line for each question, in order; return the strictest exit code, and how many were refused."""
     printer = _Printer(parsed)
     for questions in _chunks(printer.questions):
         parts = [part for question in questions for part in question.parts()]
@@ -103,7 +108,7 @@ def _answer_batch(session: Session, parsed: list[_Parsed], options: StreamOption
                 except QueryError as error:
                     printer.refuse(error)
     printer.finish()
-    return printer.code
+    return printer.code, printer.refused
 
 
 def _chunks(questions: list[Question]) -> Iterator[list[Question]]:
@@ -130,6 +135,7 @@ class _Printer:
     def __init__(self, parsed: list[_Parsed]) -> None:
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
         self.code = 0
+        self.refused = 0
         self._waiting = deque(parsed)
         self._answers: list[Answer] = []  # of the question at the front, where it has several
         self._lines: list[str] = []  # not yet printed
@@ -172,6 +178,7 @@ class _Printer:
 
     def _refuse(self, head: dict[str, Any], error: QueryError) -> None:
         self.code = 4
+        self.refused += 1
         self._print(head, {"error": error.to_dict()})
 
     def _print(self, head: dict[str, Any], form: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,27 @@ import click
 
 from pmw.answer_table import Answers
 from pmw.answers import SEEDED_WARNING, Answer, Source
+from pmw.markup import counted
 from pmw.model import NoiseLaw, noise_variance
 from pmw.policy import Opening, QueryTestPlan, TestPlan
 from pmw.release import guarantee
 from pmw.state import PublicState
 from pmw.status import Status, status_rows
-from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute
+from queries.domain import (
+    Attribute,
+    CategoricalAttribute,
+    CategoricalValue,
+    Domain,
+    IntegerAttribute,
+    number_text,
+    quoted_name,
+)
 from queries.linear import UNITS
 
 __all__ = [
     "answer_text",
     "answers_text",
+    "asking",
     "example_where",
     "json_line",
     "opening_text",
@@ -34,7 +45,8 @@ __all__ = [
 
 _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # needs no quotes in a condition
+_NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\!]')  # what a shell reads there
+_LONGEST_EXAMPLE = 80  # characters of a value
 
 _SOURCES = {
     Source.SYNTHETIC: "from the model; released numbers bound its error",
@@ -62,14 +74,20 @@ def status_json(status: Status) -> str:
 def opening_text(state: PublicState, path: Path) -> str:
     """Return what a custodian is told after opening."""
     total, plan = state.total, state.plan
-    error = f" ± {2 * total.deviation:,.0f}" if total.deviation else ""
+    records = counted(total.value, "record")
+    if total.deviation:
+        records = f"{total.value:,.0f} ± {2 * total.deviation:,.0f} records"
     bought = "the number of records"
     if state.contract.options.opening is Opening.ONE_WAY:
         whole = any(len(one.scope) > 1 for one in state.opening)
-        bought += " and the whole table" if whole else f" and {len(state.opening)} one-attribute marginals"
+        bought += (
+            " and the whole table"
+            if whole
+            else f" and {counted(len(state.opening), 'one-attribute marginal')}"
+        )
     lines = [
-        f"Opened {path} over {state.domain.name!r}: {len(state.domain)} attributes, "
-        f"{state.domain.size:,} cells, about {total.value:,.0f}{error} records.",
+        f"Opened {path} over {state.domain.name!r}: {counted(len(state.domain), 'attribute')}, "
+        f"{counted(f'{state.domain.size:,}', 'cell')}, about {records}.",
         f"Guarantee: {guarantee(state.contract)}.",
         f"Bought at opening: {bought} ({state.ledger.share:.1%} of the budget).",
     ]
@@ -79,7 +97,7 @@ def opening_text(state: PublicState, path: Path) -> str:
             f"All of this budget was charged to {lender}; both together keep that session's guarantee."
         )
     lines.append(_tests_text(plan))
-    lines.append(f'Next: pmw ask {path} "{example_where(state.domain)}"')
+    lines.append(f"Next: {asking(path, state.domain)}")
     return "\n".join(lines)
 
 
@@ -89,21 +107,22 @@ def _tests_text(plan: TestPlan | None) -> str:
         return "Nothing is left for tests: questions are answered from these alone."
     if isinstance(plan, QueryTestPlan):
         return (
-            f"Tests look for errors above {plan.threshold / UNITS:,.0f} records; up to {plan.update_limit} "
-            f"of them buy a measurement, each within about ± {2 * _deviation(plan.vector.value_noise):,.0f}."
+            f"Tests look for errors above {counted(plan.threshold / UNITS, 'record')}; up to "
+            f"{_buying(plan.update_limit)}, each within about "
+            f"± {2 * _deviation(plan.vector.value_noise):,.0f}."
         )
     per_cell = plan.threshold(1, 2**62) - plan.margin
     text = (
         "Tests look for marginals farther from the model than their noise would be "
-        f"({rounded(per_cell / UNITS)} records per cell, and {plan.margin / UNITS:,.0f}; at first more); "
-        "up to "
-        f"{plan.update_limit} marginals are bought, each cell with standard deviation "
+        f"({counted(rounded(per_cell / UNITS), 'record')} per cell, and {plan.margin / UNITS:,.0f}; at first "
+        f"more); up to {counted(plan.update_limit, 'marginal')} "
+        f"{'is' if plan.update_limit == 1 else 'are'} bought, each cell with standard deviation "
         f"{rounded(_deviation(plan.noise))}."
     )
     if plan.queries is not None:
         text += (
-            f" Questions that no marginal holds are tested one by one; up to {plan.queries.update_limit} of "
-            "them buy a measurement, each within about "
+            " Questions that no marginal holds are tested one by one; up to "
+            f"{_buying(plan.queries.update_limit)}, each within about "
             f"± {2 * _deviation(plan.queries.vector.value_noise):,.0f}."
         )
     return text
@@ -136,7 +155,10 @@ def answers_text(answers: Answers) -> str:
         f"budget spent, cap epsilon {last.spent.epsilon_cap:g}{delta})",
     ]
     if not all(answer.aligned for answer in answers):
-        lines.append("Cells that the condition cuts are taken as evenly filled.")
+        lines.append(
+            "The condition cuts cells: counts take them as evenly filled, low and high allow for any "
+            "filling. At an edge, ask with >= or <, which cut none."
+        )
     return "\n".join(lines)
 
 
@@ -156,18 +178,38 @@ def rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
+def asking(path: Path, domain: Domain) -> str:
+    """Return a command that a newcomer can paste into a shell: a question that whole cells answer."""
+    where = example_where(domain)
+    plain = _NOT_IN_DOUBLE_QUOTES.search(where) is None
+    return f"pmw ask {shlex.quote(str(path))} " + (f'"{where}"' if plain else shlex.quote(where))
+
+
 def example_where(domain: Domain) -> str:
-    """Return a where-text over the last two attributes that a newcomer can try."""
-    return " AND ".join(_example_condition(attribute) for attribute in domain.attributes[-2:])
+    """Return a where-text over the last two attributes; empty where none of their values can be shown."""
+    conditions = map(_example_condition, domain.attributes[-2:])
+    return " AND ".join(condition for condition in conditions if condition is not None)
 
 
-def _example_condition(attribute: Attribute) -> str:
-    name = attribute.name if _PLAIN_NAME.fullmatch(attribute.name) else f'\\"{attribute.name}\\"'
+def _example_condition(attribute: Attribute) -> str | None:
+    name = quoted_name(attribute.name)
+    if len(name) > _LONGEST_EXAMPLE:
+        return None
     if isinstance(attribute, CategoricalAttribute):
-        value = attribute.values[0]
-        text = value.replace("'", "''") if isinstance(value, str) else ""
-        return f"{name} = '{text}'" if isinstance(value, str) else f"{name} = {str(value).upper()}"
+        texts = (_value_text(value) for value in attribute.values)
+        shown = next((text for text in texts if text.isprintable() and len(text) <= _LONGEST_EXAMPLE), None)
+        return None if shown is None else f"{name} = {shown}"
     if isinstance(attribute, IntegerAttribute):
         middle = attribute.base_size // 2 * attribute.width
         return f"{name} >= {attribute.minimum + middle}"
-    return f"{name} < {attribute.edges[1]:g}"
+    if attribute.base_size == 1:  # whose one cell holds its upper end too
+        return f"{name} >= {number_text(attribute.edges[0])}"
+    return f"{name} < {number_text(attribute.edges[1])}"
+
+
+def _value_text(value: CategoricalValue) -> str:
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value).upper()
+
+
+def _buying(limit: int) -> str:
+    return "1 of them buys a measurement" if limit == 1 else f"{limit} of them buy a measurement"

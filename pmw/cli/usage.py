@@ -12,6 +12,7 @@ import click
 __all__ = [
     "finite",
     "read_budget",
+    "typed",
     "wrong_values",
 ]
 
@@ -44,6 +45,18 @@ def read_budget(given: dict[str, Any]) -> None:
         budget = Budget.of(given["epsilon"], given["delta"])
         if given.get("composition") is not None:
             open_filter(budget, Composition(given["composition"]))
+
+
+def typed(*names: str) -> list[str]:
+    """Return those options of the running command that were typed, as they are written: a default is not.
+
+    Args:
+        names: parameters, such as ``missing_text`` for ``--missing-text``.
+    """
+    context = click.get_current_context()
+    written = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    default = click.core.ParameterSource.DEFAULT
+    return [written[name] for name in names if context.get_parameter_source(name) is not default]
 
 
 def finite(_: click.Context, parameter: click.Parameter, value: float) -> float:

@@ -6,7 +6,7 @@ from pmw.data.csv_file import CsvDialect
 from pmw.data.files import read_file
 from pmw.data.memory import MemorySource
 from pmw.data.source import CountSource
-from pmw.data.tables import Table, TableFile, as_source, as_table_file
+from pmw.data.tables import Table, TableFile, as_source, as_table_file, require_table
 
 __all__ = [
     "as_source",
@@ -15,6 +15,7 @@ __all__ = [
     "CsvDialect",
     "MemorySource",
     "read_file",
+    "require_table",
     "Table",
     "TableFile",
 ]

@@ -125,7 +125,8 @@ def csv_parts(file: Path, names: Sequence[str], dialect: CsvDialect) -> Iterator
             for column, place in zip(columns, places, strict=True):
                 column.extend(_cleaned([row[place] for row in rows], dialect))
             malformed += [number + start + line for line in unread]
-        frame = pd.DataFrame(dict(zip(names, columns, strict=True)), dtype=str)
+        series = {name: pd.Series(column, dtype=object) for name, column in zip(names, columns, strict=True)}
+        frame = pd.DataFrame(series, copy=False)
         yield TablePart(frame, tuple(malformed))
         number += len(lines)
 

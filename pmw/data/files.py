@@ -6,7 +6,9 @@ types and the dialect, never on a record.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +21,18 @@ from queries.domain import Domain
 from queries.records import CodedRecords, encode_records
 
 __all__ = [
+    "check_columns",
     "column_names",
+    "delimiter_option",
     "holds_malformed",
     "is_parquet",
+    "other_delimiter",
     "read_file",
     "table_parts",
 ]
 
 _PARQUET = (".parquet", ".pq")
+_DELIMITERS = (",", ";", "\t", "|")  # that are tried for a hint
 
 
 def read_file(path: str | Path, domain: Domain, dialect: CsvDialect | None = None) -> MemorySource:
@@ -43,12 +49,21 @@ def read_file(path: str | Path, domain: Domain, dialect: CsvDialect | None = Non
     Raises:
         DataError: the file is absent or unreadable, or lacks a declared column.
     """
+    try:
+        return MemorySource(_read(path, domain, dialect))
+    except DataError as error:
+        refusal = DataError(str(error))
+    # Raised here, it does not keep the error that it came from: an engine's own text may quote a record.
+    raise refusal
+
+
+def _read(path: str | Path, domain: Domain, dialect: CsvDialect | None) -> CodedRecords:
     coded = []
     for part in table_parts(path, domain, dialect):
         coded.append(encode_records(part.frame, domain))
         if part.malformed and holds_malformed(domain):
             coded.append(_malformed_records(domain, len(part.malformed)))
-    return MemorySource(_joined(coded, domain))
+    return _joined(coded, domain)
 
 
 def table_parts(path: str | Path, domain: Domain, dialect: CsvDialect | None = None) -> Iterator[TablePart]:
@@ -60,11 +75,47 @@ def table_parts(path: str | Path, domain: Domain, dialect: CsvDialect | None = N
     Privacy: true records; they stay in this room.
     """
     file = _readable(path)
-    _require_columns(file, column_names(file, dialect), domain)
+    check_columns(file, domain, dialect)
     if is_parquet(file):
         yield from (TablePart(frame) for frame in parquet_parts(file, domain))
     else:
         yield from csv_parts(file, domain.names, dialect or CsvDialect())
+
+
+def check_columns(path: str | Path, domain: Domain, dialect: CsvDialect | None = None) -> None:
+    """Refuse a file without the declared columns; its records are not read.
+
+    Raises:
+        DataError: the file is absent or unreadable, or lacks a declared column.
+    """
+    # The columns that came are not listed: in a file without a header they are a person's record.
+    columns = column_names(path, dialect)
+    for name in domain.names:
+        if columns.count(name) != 1:
+            came = "it twice" if name in columns else "no such column"
+            other = None if name in columns else other_delimiter(path, domain, dialect)
+            hint = "" if other is None else f"; with another delimiter it is there: {delimiter_option(other)}"
+            raise DataError(f"{path}: expected one column {name!r} in the first line, got {came}{hint}")
+
+
+def other_delimiter(path: str | Path, domain: Domain, dialect: CsvDialect | None = None) -> str | None:
+    """Return the delimiter with which the first line of a CSV file names every declared column, or None."""
+    if is_parquet(path):
+        return None
+    given = dialect or CsvDialect()
+    for delimiter in _DELIMITERS:
+        if delimiter in (given.delimiter, given.quote):
+            continue
+        with contextlib.suppress(DataError):
+            columns = csv_header(_readable(path), replace(given, delimiter=delimiter))
+            if all(columns.count(name) == 1 for name in domain.names):
+                return delimiter
+    return None
+
+
+def delimiter_option(delimiter: str) -> str:
+    """Return the option of a command that names a delimiter, as a shell takes it."""
+    return "give --delimiter " + ("$'\\t'" if delimiter == "\t" else f"'{delimiter}'")
 
 
 def column_names(path: str | Path, dialect: CsvDialect | None = None) -> list[str]:
@@ -97,19 +148,13 @@ def _malformed_records(domain: Domain, count: int) -> CodedRecords:
 
 def _readable(path: str | Path) -> Path:
     file = Path(path)
+    if file.is_dir():
+        raise DataError(f"expected a file, got the folder {file}; name the table in it")
     if not file.is_file():
         raise DataError(f"expected a readable file, got {file}: no such file")
     if any(character in str(file) for character in "*?["):
         raise DataError(f"expected a file name without *, ? and [, got {file}")
     return file
-
-
-def _require_columns(file: Path, columns: list[str], domain: Domain) -> None:
-    # The columns that came are not listed: in a file without a header they are a person's record.
-    for name in domain.names:
-        if columns.count(name) != 1:
-            came = "it twice" if name in columns else "no such column"
-            raise DataError(f"{file}: expected one column {name!r} in the first line, got {came}")
 
 
 def _joined(parts: list[CodedRecords], domain: Domain) -> CodedRecords:

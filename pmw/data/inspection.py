@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.files import column_names, holds_malformed, is_parquet, table_parts
+from pmw.data.files import (
+    column_names,
+    delimiter_option,
+    holds_malformed,
+    is_parquet,
+    other_delimiter,
+    table_parts,
+)
 from pmw.data.tables import TableFile
 from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, canonical_text
 from queries.records import encode_columns
@@ -85,6 +92,8 @@ class TableFacts:
         ignored: columns that the schema does not name.
         absent: declared columns that are missing or stand there twice; the records are not read then.
         attributes: one per declared attribute; none where the records are not read.
+        delimiter: the option that names a CSV file's, where its first line names every column with another
+            one than was given; else None.
     """
 
     read: int
@@ -94,6 +103,7 @@ class TableFacts:
     ignored: tuple[str, ...]
     absent: tuple[str, ...]
     attributes: tuple[AttributeFacts, ...]
+    delimiter: str | None = None
 
     @property
     def dropped(self) -> int:
@@ -137,7 +147,9 @@ def inspect_file(file: TableFile, domain: Domain) -> TableFacts:
     ignored = tuple(name for name in columns if name not in domain.names)
     absent = tuple(name for name in domain.names if columns.count(name) != 1)
     if absent:
-        return TableFacts(0, 0, 0, (), ignored, absent, ())
+        other = other_delimiter(file.path, domain, file.dialect)
+        option = None if other is None else delimiter_option(other)
+        return TableFacts(0, 0, 0, (), ignored, absent, (), option)
     tallies = [_Tally(attribute) for attribute in domain]
     read = kept = 0
     malformed: list[int] = []

@@ -2,7 +2,11 @@
 
 A column is read as numbers or as text, whichever cannot fail; texts whose bytes are not UTF-8 are read with a
 question mark in place of each such byte. The engine looks at each value of some types and fails at a bad one;
-a declared column of such a type is refused, whatever it holds.
+a declared column of such a type is refused, whatever it holds, and so is one of nested values. These are:
+
+* times of day, JSON, VARIANT, GEOMETRY, lists, structs, maps and unions;
+* times in milliseconds: the engine multiplies them by 1,000, and some would be too large then;
+* decimals in more bytes than their digits need, for the rest of the bytes may say more than the digits.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +38,10 @@ _FLOATING = ("FLOAT", "DOUBLE")
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 _FIRST_TIMESTAMP = "TIMESTAMP '290309-12-22 (BC)'"  # earlier ones can be stored, but not written as text
-# Alone or inside a nested type, values of these are looked at while they are read, or may have no text.
-_CHECKED = re.compile(r"\b(?:TIME|JSON|VARIANT|GEOMETRY)")
+# Other types that cannot fail. Values of those that are not listed may: they are refused.
+_TEXTUAL = ("BOOLEAN", "UBIGINT", "VARCHAR", "BLOB", "UUID", "DATE", "INTERVAL", "TIMESTAMP_NS", '"NULL"')
+_DECIMAL = re.compile(r"DECIMAL\(([0-9]+),([0-9]+)\)")  # digits in all, and after the point
+_DECIMAL_BYTES = ((4, 2), (9, 4), (18, 8), (38, 16))  # the engine's numbers: up to so many digits, in bytes
 
 
 def parquet_kinds(file: Path) -> dict[str, str]:
@@ -44,8 +51,7 @@ def parquet_kinds(file: Path) -> dict[str, str]:
         DataError: the file cannot be read.
     """
     with _connected(file) as connection:
-        described = connection.execute(f"DESCRIBE SELECT * FROM {_FILE}", {"path": str(file)})  # noqa: S608
-        return {str(row[0]): str(row[1]) for row in described.fetchall()}
+        return _kinds(file, connection)
 
 
 def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
@@ -56,11 +62,13 @@ def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
 
     Privacy: true records; they stay in this room.
     """
-    kinds = parquet_kinds(file)
-    for attribute in domain:
-        _require_readable(file, attribute.name, kinds[attribute.name])
-    columns = ", ".join(_column(attribute, kinds[attribute.name]) for attribute in domain)
     with _connected(file) as connection:
+        kinds = _kinds(file, connection)
+        # By place: the engine renames a column whose name stands there twice.
+        stored = dict(zip(kinds, _stored(file, connection), strict=True))
+        for attribute in domain:
+            _require_readable(file, attribute.name, kinds[attribute.name], stored[attribute.name])
+        columns = ", ".join(_column(attribute, kinds[attribute.name]) for attribute in domain)
         connection.execute(
             f"SELECT {columns} FROM {_FILE}",  # noqa: S608 - names are quoted below
             {"path": str(file)},
@@ -69,12 +77,71 @@ def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
             yield chunk
 
 
-def _require_readable(file: Path, name: str, kind: str) -> None:
-    if kind not in (*_TIMESTAMPS, "TIMESTAMP_NS") and _CHECKED.search(kind):
-        raise DataError(
-            f"{file}: expected plain values in column {name!r}, got a column of type {kind}; "
-            "write it as text or numbers"
-        )
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """How a column is stored.
+
+    Args:
+        kind: the physical type, in the format's words.
+        width: bytes per value, of a type of fixed width.
+        meaning: what the values stand for, in the format's words, old and new.
+    """
+
+    kind: str
+    width: int
+    meaning: str
+
+
+def _kinds(file: Path, connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    described = connection.execute(f"DESCRIBE SELECT * FROM {_FILE}", {"path": str(file)})  # noqa: S608
+    return {str(row[0]): str(row[1]) for row in described.fetchall()}
+
+
+def _stored(file: Path, connection: duckdb.DuckDBPyConnection) -> list[_Stored | None]:
+    """Return how each column is stored, in the file's order; None for one of nested values."""
+    rows = connection.execute(
+        "SELECT coalesce(num_children, 0), type, coalesce(type_length, '0'),"
+        " concat_ws(' ', converted_type, logical_type) FROM parquet_schema($path)",
+        {"path": str(file)},
+    ).fetchall()
+    columns: list[_Stored | None] = []
+    nested = 0  # elements of a nested column that are still to come
+    for children, kind, width, meaning in rows[1:]:  # the first element is the table
+        if not nested:
+            columns.append(None if children else _Stored(str(kind), int(width), str(meaning)))
+        nested = max(nested - 1, 0) + int(children)
+    return columns
+
+
+def _require_readable(file: Path, name: str, kind: str, stored: _Stored | None) -> None:
+    plain = kind in (*_WHOLE, *_FLOATING, *_TIMESTAMPS, *_TEXTUAL) or _DECIMAL.fullmatch(kind)
+    if stored is None or not plain:
+        got, cure = kind.partition("(")[0], "text or numbers"
+    elif kind in _TIMESTAMPS and stored.kind != "INT96" and not _in_microseconds(stored.meaning):
+        got, cure = f"{kind} in milliseconds", "times in microseconds, or as text"
+    elif not _is_as_wide(kind, stored):
+        width = f" of {stored.width} bytes" if stored.width else ""
+        got, cure = f"{kind}, stored as {stored.kind}{width}", "numbers or text"
+    else:
+        return
+    raise DataError(
+        f"{file}: expected plain values in column {name!r}, got a column of type {got}; write it as {cure}"
+    )
+
+
+def _in_microseconds(meaning: str) -> bool:
+    return "MICROS" in meaning and "MILLIS" not in meaning.replace("MILLIS=<null>", "")
+
+
+def _is_as_wide(kind: str, stored: _Stored) -> bool:
+    """Return whether no stored value is wider than the engine's number; only decimals may be."""
+    decimal = _DECIMAL.fullmatch(kind)
+    if stored.kind in ("INT32", "INT64"):
+        return kind != "DOUBLE"  # decimals of too many digits for such numbers
+    if decimal is None:
+        return True
+    width = next(width for most, width in _DECIMAL_BYTES if int(decimal[1]) <= most)
+    return stored.kind == "FIXED_LEN_BYTE_ARRAY" and 0 < stored.width <= width
 
 
 def _column(attribute: Attribute, kind: str) -> str:
@@ -88,9 +155,14 @@ def _column(attribute: Attribute, kind: str) -> str:
     if kind in _WHOLE and not isinstance(attribute, CategoricalAttribute):
         return name
     value = name
+    # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
     if kind in _TIMESTAMPS:
-        # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
         value = f"CASE WHEN {name} >= {_FIRST_TIMESTAMP} OR {name} = '-infinity' THEN {name} END"
+    elif decimal := _DECIMAL.fullmatch(kind):
+        # The bytes may hold more digits than are declared; such a number has no text.
+        digits, scale = int(decimal[1]), int(decimal[2])
+        most = f"'{'9' * (digits - scale)}.{'9' * scale}'::{kind}"
+        value = f"CASE WHEN {name} BETWEEN -{most} AND {most} THEN {name} END"
     return f"TRY_CAST({value} AS VARCHAR) AS {name}"
 
 

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from pmw.data.csv_file import CsvDialect
-from pmw.data.files import read_file
+from pmw.data.files import is_parquet, read_file
 from pmw.data.memory import MemorySource
 from pmw.errors import DataError
 from queries.domain import Domain
+from queries.errors import RecordsError
+from queries.plain_values import type_name
+from queries.records import require_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,9 +21,12 @@ if TYPE_CHECKING:
 __all__ = [
     "as_source",
     "as_table_file",
+    "require_table",
     "Table",
     "TableFile",
 ]
+
+_LONGEST_PATH, _LONGEST_NAME = 4096, 255  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +36,28 @@ class TableFile:
     Args:
         path: where it is.
         dialect: how a CSV file is written.
+
+    Raises:
+        DataError: the path is no file name, the dialect is none, or a Parquet file is given that of a CSV
+            file.
     """
 
     path: Path
     dialect: CsvDialect = field(default_factory=CsvDialect)
+
+    def __post_init__(self) -> None:
+        _require_file_name(self.path)
+        if not issubclass(type(self.dialect), CsvDialect):
+            raise DataError(f"expected a CsvDialect, got a {type_name(self.dialect)}")
+        if self.is_parquet:
+            for name, usual in asdict(CsvDialect()).items():
+                if getattr(self.dialect, name) != usual:
+                    raise DataError(f"{name} is for CSV files; leave it out, for {self.path} is Parquet")
+
+    @property
+    def is_parquet(self) -> bool:
+        """Its name says that it is a Parquet file."""
+        return is_parquet(self.path)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON, with the absolute path."""
@@ -50,8 +74,35 @@ class TableFile:
 Table: TypeAlias = Union["pd.DataFrame", TableFile, Path, str, MemorySource]
 
 
+def require_table(table: Table | None) -> None:
+    """Refuse what is of no kind of table, by its type alone; nothing is read, and None is none to refuse.
+
+    Raises:
+        DataError: it is of none; the message names its type and shows nothing of it.
+    """
+    kind = type(table)  # not what the thing says of itself
+    if issubclass(kind, MemorySource | TableFile | None):
+        return
+    if issubclass(kind, str | Path):
+        _require_file_name(table)
+        return
+    try:
+        require_frame(table)
+    except RecordsError:
+        raise DataError(
+            f"expected a pandas table, or the name of a CSV or Parquet file, got a {type_name(table)}; turn "
+            "it into a pandas table, as table.to_pandas() and pandas.DataFrame(table) do, or write it to "
+            "a file"
+        ) from None
+
+
 def as_table_file(table: Table) -> TableFile | None:
-    """Return the file that a table comes from, or None for a table in memory."""
+    """Return the file that a table comes from, or None for a table in memory.
+
+    Raises:
+        DataError: it is of no kind of table.
+    """
+    require_table(table)
     if isinstance(table, TableFile):
         return table
     if isinstance(table, str | Path):
@@ -66,6 +117,9 @@ def as_source(table: Table, domain: Domain) -> MemorySource:
         DataError: the table is of no known kind, cannot be read, lacks a declared column, or was read for
             another domain.
     """
+    file = as_table_file(table)
+    if file is not None:
+        return read_file(file.path, domain, file.dialect)
     if isinstance(table, MemorySource):
         if table.domain != domain:
             raise DataError(
@@ -73,9 +127,21 @@ def as_source(table: Table, domain: Domain) -> MemorySource:
                 "got one of another domain; read it again with this one"
             )
         return table
-    file = as_table_file(table)
-    if file is not None:
-        return read_file(file.path, domain, file.dialect)
-    if not hasattr(table, "columns"):
-        raise DataError(f"expected a pandas table or a file name, got {type(table).__name__}")
-    return MemorySource.from_frame(table, domain)  # type: ignore[arg-type]  # narrowed by its columns
+    return MemorySource.from_frame(table, domain)  # type: ignore[arg-type]  # the only kind that is left
+
+
+def _require_file_name(path: object) -> None:
+    """Refuse a path that is none, and a table's text in place of its name.
+
+    Raises:
+        DataError: it is none; the message shows nothing of it.
+    """
+    if not issubclass(type(path), str | Path):
+        raise DataError(f"expected the name of a CSV or Parquet file, got a {type_name(path)}")
+    text = str(path)
+    parts = text.replace("\\", "/").split("/")
+    if len(text) > _LONGEST_PATH or max(map(len, parts)) > _LONGEST_NAME or min(text, default="x") < " ":
+        raise DataError(
+            "expected the name of a CSV or Parquet file, got a text that is too long for one, or holds line "
+            "breaks or other control characters; write the table to a file, and give its name"
+        )

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.answers import Answer
-from pmw.data import MemorySource, Table, as_source
+from pmw.data import MemorySource, Table, as_source, as_table_file
+from pmw.data.files import check_columns
 from pmw.demo.picture import draw_errors, draw_promises
 from pmw.demo.scores import Baseline, Scores, noise_per_query, score
 from pmw.demo.table import fertility_domain, fertility_table
@@ -96,8 +97,11 @@ def run_demo(
         _prepare(plan)
         table, domain = _packaged_file(frame, plan.folder)
     else:
-        _prepare(plan)
         table, domain = own
+        file = as_table_file(table)
+        if file is not None:  # a mistyped name removes no earlier demonstration
+            check_columns(file.path, domain, file.dialect)
+        _prepare(plan)
     session = open_session(
         table, domain, epsilon=plan.epsilon, delta=plan.delta, path=plan.folder / "session.pmw"
     )

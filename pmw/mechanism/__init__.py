@@ -35,11 +35,13 @@ from pmw.mechanism.marginal_test import (
     marginal_units,
 )
 from pmw.mechanism.opening import (
+    Opened,
     OpeningDraws,
     choose_groups,
     draw_opening,
     marginal_charge,
     opening_entries,
+    plan_opened,
     released_total,
     settle_opening,
 )
@@ -69,8 +71,10 @@ __all__ = [
     "measurement_entry",
     "misfit",
     "model_of_terms",
+    "Opened",
     "opening_entries",
     "OpeningDraws",
+    "plan_opened",
     "Proposal",
     "propose",
     "QueryRequest",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -80,42 +80,43 @@ def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
     kind, queries, wanted = _first_of_a_kind(state, queries, alone)
     if kind is TestKind.MARGINAL:
         return propose_marginals(state, queries, wanted)
-    tested = [query.scope in alone for query in queries]
     return propose_queries(
-        state, queries, tested, positives=state.query_positives, round_open=state.queries_open
+        state, queries, alone[: len(queries)], positives=state.query_positives, round_open=state.queries_open
     )
 
 
-def _alone(state: PublicState, queries: Sequence[LinearQuery]) -> set[tuple[str, ...]]:
-    """Return the scopes of the questions that may be tested by themselves, where marginals are tested.
+def _alone(state: PublicState, queries: Sequence[LinearQuery]) -> list[bool]:
+    """Tell which questions may be tested by themselves, where marginals are tested.
 
-    No marginal holds such a question, and its cells can be counted; both are public.
+    No marginal holds such a question, its cells can be counted, and its weights are not the same for
+    everybody; all of this is public.
     """
     if not may_test_queries(state, state.query_positives, round_open=state.queries_open):
-        return set()
-    return {
+        return [False] * len(queries)
+    alone = {
         scope
         for scope, query in {query.scope: query for query in queries}.items()
         if state.domain.scope_size(scope) <= _LARGEST_COUNTED and not is_held(state, query)
     }
+    return [bool(query.factors) and query.scope in alone for query in queries]
 
 
 def _first_of_a_kind(
-    state: PublicState, queries: Sequence[LinearQuery], alone: Collection[tuple[str, ...]]
+    state: PublicState, queries: Sequence[LinearQuery], alone: Sequence[bool]
 ) -> tuple[TestKind, Sequence[LinearQuery], list[Sequence[tuple[str, ...]]]]:
     """Return the kind of the first test, the first questions that ask for no other, and what they ask for."""
     may = may_test_marginals(state)
     kind: TestKind | None = None
     wanted: list[Sequence[tuple[str, ...]]] = []
     known: dict[tuple[str, ...], tuple[tuple[str, ...], ...]] = {}
-    for query in queries:
+    for query, is_alone in zip(queries, alone, strict=True):
         if query.scope not in known:
             known[query.scope] = tuple(scopes_to_test(state, query)) if may else ()
         scopes = known[query.scope]
         own = None
         if scopes:
             own = TestKind.MARGINAL
-        elif query.scope in alone:
+        elif is_alone:
             own = TestKind.QUERY
         if kind is not None and own not in (None, kind):
             break
@@ -185,7 +186,7 @@ def settle(state: PublicState, proposal: Proposal, draws: BatchDraws, ledger: Pr
     """Return the public state after a batch, with the model corrected at a positive, and the answers.
 
     Args:
-        state: the state that the batch was proposed in; a dense model's array may be taken over.
+        state: the state that the batch was proposed in; it stays as it is.
         proposal: the batch.
         draws: what its tests released.
         ledger: the filter after the batch's charges.
@@ -238,7 +239,7 @@ def _marginal_answers(
             if inside and (place == 0 or proposal.needs[place - 1] <= negatives):
                 answers.append(bars.answer(query, bought=True))
             break
-        if query.scope in alone:
+        if alone[place]:
             break
         answers.append(bars.answer(query))
     return tuple(answers)

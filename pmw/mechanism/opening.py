@@ -27,9 +27,11 @@ from pmw.model import (
 )
 from pmw.noise import DiscreteLaplace
 from pmw.noise_scales import l1_sensitivity, l2_squared_sensitivity
+from pmw.planning import choose_filter
 from pmw.policy import Contract, OpeningPlan, Options, TestKind, TestPlan
 from pmw.privacy import Charge, gaussian_charge, pure_charge
 from pmw.randomness import BitSource
+from pmw.schedule import plan_test
 from pmw.state import PublicState, Total
 from queries.linear import UNITS
 
@@ -37,8 +39,10 @@ __all__ = [
     "choose_groups",
     "draw_opening",
     "marginal_charge",
+    "Opened",
     "opening_entries",
     "OpeningDraws",
+    "plan_opened",
     "released_total",
     "settle_opening",
 ]
@@ -73,6 +77,39 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
     if plan.table_noise is not None:
         entries.append(LedgerEntry("marginal", "the whole table", marginal_charge(plan.table_noise, options)))
     return tuple(entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What follows from an opening's plan and the number of records.
+
+    Args:
+        entries: what opening charges.
+        ledger: the filter after these charges.
+        test: the tests; None where nothing is left for any.
+    """
+
+    entries: tuple[LedgerEntry, ...]
+    ledger: PrivacyFilter
+    test: TestPlan | None
+
+
+def plan_opened(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
+    """Return what a session is left with after opening: for ``open`` and for ``plan`` alike.
+
+    Nothing here depends on a released count but the number of records, so that a session differs from its
+    plan only by the noise on that.
+
+    Args:
+        contract: what is fixed at opening.
+        plan: what is bought at opening.
+        total: the number of records, as released or as stated.
+    """
+    entries = opening_entries(plan, contract.options)
+    ledger = choose_filter(contract.domain, contract.budget, contract.options)
+    for entry in entries:
+        ledger = ledger.charge(entry.charge)
+    return Opened(entries, ledger, plan_test(contract, plan, ledger, total))
 
 
 def marginal_charge(noise: NoiseLaw, options: Options, levels: int = 1) -> Charge:

@@ -16,9 +16,10 @@ from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
 from pmw.model.groups import (
     DEFAULT_GROUPS,
     SHORT_ORDERED,
+    assumed_domain,
     choose_coarsening,
     coarsening_of,
-    planned_domain,
+    extreme_domains,
 )
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS, fits, tree_cells
 from pmw.model.measurement import (
@@ -40,6 +41,7 @@ from pmw.model.range_tree import RangeTree, leaf_variances, mean_range_variance,
 
 __all__ = [
     "Aim",
+    "assumed_domain",
     "check_dense_size",
     "choose_coarsening",
     "CoarsenedDistribution",
@@ -51,6 +53,7 @@ __all__ = [
     "descend",
     "Descent",
     "DescentRule",
+    "extreme_domains",
     "FIRST_PACE",
     "fits",
     "GraphicalDistribution",
@@ -66,7 +69,6 @@ __all__ = [
     "noise_variance",
     "NoiseLaw",
     "OneWayMeasurement",
-    "planned_domain",
     "query_variance",
     "QueryMeasurement",
     "QueryTerm",

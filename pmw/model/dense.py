@@ -4,9 +4,9 @@ Never a mask per query, and an exponential per cell only where a model is combin
 slice times a number, any other a small table of weights that is exponentiated once and broadcast. The array
 is not normalised; the sum of its cells is kept as a number beside it.
 
-A distribution is defined by its factors, and its array is a way to compute with it. So an update takes the
-array over and changes it in place: a session holds one array, not two. A distribution whose array was taken
-makes it again when it is asked, with the same bits.
+A distribution is defined by its factors, and its array is a way to compute with it: it is made when it is
+first asked for, and kept. An update changes a copy of it in place, so that the distribution before it stays
+as it was.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,39 +71,41 @@ class _Cells:
     mass: float
 
 
-@dataclass(slots=True, eq=False)
-class _Shelf:
-    """Where a distribution keeps its array until an update takes it; users of the array take turns."""
-
-    cells: _Cells | None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DenseDistribution:
     """Expected records per cell of the whole domain. Made by ``uniform`` and ``of_terms``, and by updates.
+
+    It answers alike for ever. What it keeps are its array and marginals, once they were asked for; users of
+    the array take turns.
 
     Args:
         domain: the declared attributes.
         total: records that the cells sum to.
         terms: the factors that define it.
         combined: how many of the terms were combined at once; the later ones were multiplied in, in order.
+        cells: its array, where it is there already; owned.
     """
 
-    domain: Domain
-    total: float
-    terms: tuple[Term, ...]
-    combined: int
-    _shelf: _Shelf = field(default_factory=lambda: _Shelf(None))
-    # A memo of ``marginal``, newest last; it never changes an answer.
-    _marginals: OrderedDict[tuple[str, ...], NDArray[np.float64]] = field(
-        init=False, default_factory=OrderedDict
-    )
+    __slots__ = ("_cells", "_lock", "_marginals", "combined", "domain", "terms", "total")
 
-    def __post_init__(self) -> None:
-        check_dense_size(self.domain)
-        if not self.total > 0:
-            raise BudgetError(f"expected a positive total, got {self.total}")
+    def __init__(
+        self,
+        domain: Domain,
+        total: float,
+        terms: tuple[Term, ...],
+        combined: int,
+        cells: _Cells | None = None,
+    ) -> None:
+        check_dense_size(domain)
+        if not total > 0:
+            raise BudgetError(f"expected a positive total, got {total}")
+        self.domain: Final = domain
+        self.total: Final = total
+        self.terms: Final = terms
+        self.combined: Final = combined
+        self._cells = cells
+        self._lock = threading.Lock()
+        # A memo of ``marginal``, newest last; it never changes an answer.
+        self._marginals: OrderedDict[tuple[str, ...], NDArray[np.float64]] = OrderedDict()
 
     @classmethod
     def uniform(cls, domain: Domain, total: float) -> DenseDistribution:
@@ -130,7 +133,7 @@ class DenseDistribution:
     @property
     def values(self) -> NDArray[np.float64]:
         """A copy of the cells: float64, shape ``domain.shape``, records per cell, read-only."""
-        with self._shelf.lock:
+        with self._lock:
             cells = self._held()
             values = np.array(cells.layout.declared(cells.values), order="C")
         values *= self.total / cells.mass
@@ -145,7 +148,7 @@ class DenseDistribution:
             return known
         if self.domain.scope(key) != key:
             raise ScopeError(f"expected a scope in declared order, got {list(key)}")
-        with self._shelf.lock:
+        with self._lock:
             cells = self._held()
             values = cells.layout.project(cells.values, key)
             values *= self.total / cells.mass
@@ -159,7 +162,7 @@ class DenseDistribution:
         """Return the expected answer, in records."""
         if query.scope in self._marginals or self.domain.scope_size(query.scope) <= _MOST_CACHED_CELLS:
             return query.evaluate(self.marginal(query.scope))
-        with self._shelf.lock:  # a marginal as long as this would be another array
+        with self._lock:  # a marginal as long as this would be another array
             cells = self._held()
             scale = self.total / cells.mass
             if query.is_box:
@@ -179,7 +182,7 @@ class DenseDistribution:
         for scope in scopes:
             if self.domain.scope(scope) != tuple(scope):
                 raise ScopeError(f"expected a scope in declared order, got {list(scope)}")
-        with self._shelf.lock:
+        with self._lock:
             cells = self._held()
             scale = self.total / cells.mass
             tables = [np.asarray(table * scale) for table in cells.layout.projections(cells.values, scopes)]
@@ -197,7 +200,7 @@ class DenseDistribution:
             ScopeError: scopes overlap, or a name is unknown.
         """
         self.domain.scope([name for scope, _ in factors for name in scope])
-        with self._shelf.lock:
+        with self._lock:
             cells = self._held()
             return cells.layout.weighted_sum(cells.values, factors) * (self.total / cells.mass)
 
@@ -207,7 +210,7 @@ class DenseDistribution:
         Args:
             cells: int64, shape (n, attributes), the cell of each attribute in declared order.
         """
-        with self._shelf.lock:
+        with self._lock:
             held = self._held()
             declared = held.layout.declared(held.values)
             # The likeliest cell gives the normaliser, so that cells too unlikely for the array have theirs.
@@ -245,10 +248,10 @@ class DenseDistribution:
         return CodedRecords(self.domain, tuple(reversed(codes)))
 
     def workspace(self) -> DenseWorkspace:
-        """Return the cells to update in place; this distribution makes its own again when it needs them."""
-        with self._shelf.lock:
-            cells = self._held()
-            self._shelf.cells = None
+        """Return a copy of the cells, to update in place."""
+        with self._lock:
+            held = self._held()
+            cells = _Cells(held.layout, held.values.copy(), held.mass)
         return DenseWorkspace(self.domain, self.total, cells, self.combined)
 
     def __repr__(self) -> str:
@@ -259,7 +262,7 @@ class DenseDistribution:
 
     def _held(self) -> _Cells:
         """Return the cells, made of the terms where they are not there; the caller holds the lock."""
-        if self._shelf.cells is None:
+        if self._cells is None:
             cells = _combine(np.empty(self.domain.size), self.domain, self.terms[: self.combined])
             for term in self.terms[self.combined :]:
                 if isinstance(term, MarginalTerm):
@@ -268,13 +271,13 @@ class DenseDistribution:
                     part = cells.values[cells.layout.index(term.query)]
                     _multiply_box(part, cells.layout, term.query, term.dual)
             mass = float(cells.values.sum())
-            self._shelf.cells = _Cells(cells.layout, cells.values, mass)
-        return self._shelf.cells
+            self._cells = _Cells(cells.layout, cells.values, mass)
+        return self._cells
 
     def _cells_at(self, places: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the cells, numbered in declared order, at places in [0, 1) that ascend: int64."""
         found = np.full(len(places), self.domain.size - 1)  # where rounding leaves a place beyond the end
-        with self._shelf.lock:
+        with self._lock:
             held = self._held()
             flat = held.layout.declared(held.values).flat
             heights = places * held.mass
@@ -346,7 +349,7 @@ class DenseWorkspace:
         The workspace must not be used afterwards.
         """
         cells = _Cells(self._cells.layout, self._cells.values, float(self._cells.values.sum()))
-        return DenseDistribution(self.domain, self.total, terms, self._combined, _Shelf(cells))
+        return DenseDistribution(self.domain, self.total, terms, self._combined, cells)
 
     def combine(self, terms: tuple[Term, ...]) -> DenseDistribution:
         """Return the distribution that the terms define, whatever the array held, in the layout they ask for.
@@ -355,7 +358,7 @@ class DenseWorkspace:
         used afterwards.
         """
         cells = _combine(self._cells.values, self.domain, terms)
-        return DenseDistribution(self.domain, self.total, terms, len(terms), _Shelf(cells))
+        return DenseDistribution(self.domain, self.total, terms, len(terms), cells)
 
 
 def _combine(values: NDArray[np.float64], domain: Domain, terms: Sequence[Term]) -> _Cells:

@@ -47,7 +47,7 @@ def step(
     """Return the distribution after one multiplicative weights update.
 
     A(x) becomes A(x) exp(+-learning_rate q(x)), normalised. The textbook's exp(-learning_rate r(x)) with
-    r = q or 1 - q differs from this by a constant factor only. The model's array is taken over and changed.
+    r = q or 1 - q differs from this by a constant factor only.
 
     Args:
         distribution: the model.
@@ -82,7 +82,7 @@ def _is_due(terms: Sequence[Term], combined: int) -> bool:
 def refit(distribution: DenseDistribution, measurements: Sequence[Measurement]) -> DenseDistribution:
     """Return the distribution fitted to all measurements, starting from the given one.
 
-    The model's array is taken over and changed. The result depends on the duals alone, to the last bit.
+    The result depends on the duals alone, to the last bit.
 
     Args:
         distribution: a model whose terms fit the first measurements, in order; further measurements start

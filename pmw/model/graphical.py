@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,25 +71,28 @@ class _Memo:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GraphicalDistribution:
     """Expected records per cell of a domain of any size. Made by ``uniform`` and ``of_terms``.
+
+    It answers alike for ever; what it has computed, it keeps.
 
     Args:
         domain: the declared attributes.
         total: records that the cells sum to.
         terms: the factors that define it.
+        shape: the tree of the terms' scopes.
     """
 
-    domain: Domain
-    total: float
-    terms: tuple[Term, ...]
-    _shape: _Shape
-    _memo: _Memo = field(init=False, default_factory=_Memo)
+    __slots__ = ("_memo", "_shape", "domain", "terms", "total")
 
-    def __post_init__(self) -> None:
-        if not self.total > 0:
-            raise BudgetError(f"expected a positive total, got {self.total}")
+    def __init__(self, domain: Domain, total: float, terms: tuple[Term, ...], shape: _Shape) -> None:
+        if not total > 0:
+            raise BudgetError(f"expected a positive total, got {total}")
+        self.domain: Final = domain
+        self.total: Final = total
+        self.terms: Final = terms
+        self._shape: Final = shape
+        self._memo: Final = _Memo()
 
     @classmethod
     def uniform(cls, domain: Domain, total: float) -> GraphicalDistribution:

@@ -6,7 +6,7 @@ All of it is a pure function of released numbers: public and free.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,12 @@ from pmw.model.measurement import OneWayMeasurement, target_of
 from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute
 
 __all__ = [
+    "assumed_domain",
     "choose_coarsening",
     "coarsening_of",
     "cut_runs",
     "DEFAULT_GROUPS",
-    "planned_domain",
+    "extreme_domains",
     "SHORT_CATEGORICAL",
     "SHORT_ORDERED",
 ]
@@ -29,6 +30,7 @@ DEFAULT_GROUPS = 16  # of a long ordered attribute
 SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is kept as it is
 SHORT_CATEGORICAL = 8  # values: a categorical attribute of at most so many is kept as it is
 _NOISE = 3.0  # standard deviations that a count must exceed to be told from noise
+_CLEAR = 4.0  # times as much that an assumed group has: real ones are uneven
 
 
 def choose_coarsening(
@@ -87,23 +89,79 @@ def coarsening_of(
     return choose_coarsening(domain, one_way, deviations, groups=groups)
 
 
-def planned_domain(domain: Domain, *, groups: int = DEFAULT_GROUPS) -> Domain:
-    """Return the coarse domain that a plan counts on, before any count is released.
+def assumed_domain(
+    domain: Domain, total: float, deviations: Mapping[str, float], *, groups: int = DEFAULT_GROUPS
+) -> Domain:
+    """Return the coarse domain that a plan counts on, whatever counts are released.
 
-    A long ordered attribute is taken to have as many groups as are wanted: heavy cells, which stand alone,
-    may leave some more, and noise fewer. No rare value is taken to be pooled.
+    A long ordered attribute is taken to have as many groups as are wanted, of at least 12 standard deviations
+    each if they were alike; of a long categorical one, the values that exceed three standard deviations are
+    taken to be those that would if the k-th was 1/k times as frequent as the first (Zipf's law). On the
+    tables of the stream benchmark this leads to about the numbers of positives that their own groups would.
 
     Args:
         domain: the declared attributes.
+        total: records, as released or as stated.
+        deviations: per attribute, the standard deviation of one cell's count, in records; an attribute
+            without one is kept as it is.
         groups: wanted for each long ordered attribute.
     """
-    planned: list[Attribute] = []
+
+    def size(attribute: Attribute) -> int:
+        deviation = deviations.get(attribute.name)
+        if deviation is None:
+            return attribute.base_size
+        told_apart = total / (_NOISE * deviation) if deviation > 0 else math.inf
+        if isinstance(attribute, CategoricalAttribute):
+            return _assumed_values(attribute.base_size, told_apart)
+        return min(groups, max(2, math.floor(min(groups, told_apart / _CLEAR))))
+
+    return _resized(domain, size)
+
+
+def extreme_domains(
+    domain: Domain, deviations: Mapping[str, float], *, groups: int = DEFAULT_GROUPS
+) -> tuple[Domain, Domain]:
+    """Return coarse domains of the fewest and of the most groups that any released counts lead to.
+
+    Beside h < groups heavy cells there are at most h + 1 runs, whose shares of a group sum to groups - h. A
+    run of share s makes one group, or round(s) <= s + 1/2. So all runs make at most h + 1 + (groups - h) -
+    1/2 groups, and h + 1 where each makes one: with the heavy cells at most groups + h <= 2 groups - 1. Of a
+    categorical attribute no value may be rare.
+
+    Args:
+        domain: the declared attributes.
+        deviations: names the attributes that are grouped, as for ``assumed_domain``.
+        groups: wanted for each long ordered attribute.
+    """
+
+    def fewest(attribute: Attribute) -> int:
+        return 1 if attribute.name in deviations else attribute.base_size
+
+    def most(attribute: Attribute) -> int:
+        grouped = attribute.name in deviations and not isinstance(attribute, CategoricalAttribute)
+        return min(attribute.base_size, 2 * groups - 1) if grouped else attribute.base_size
+
+    return _resized(domain, fewest), _resized(domain, most)
+
+
+def _resized(domain: Domain, size: Callable[[Attribute], int]) -> Domain:
+    """Return a domain in which each long attribute has so many cells besides the special ones."""
+    resized: list[Attribute] = []
     for attribute in domain:
-        if isinstance(attribute, CategoricalAttribute) or attribute.base_size <= SHORT_ORDERED:
-            planned.append(attribute)
-        else:
-            planned.append(_coarse_attribute(attribute, np.arange(attribute.base_size) % groups))
-    return Domain(tuple(planned), domain.name)
+        categorical = isinstance(attribute, CategoricalAttribute)
+        short = attribute.base_size <= (SHORT_CATEGORICAL if categorical else SHORT_ORDERED)
+        cells = attribute.base_size if short else size(attribute)
+        same = cells == attribute.base_size
+        resized.append(attribute if same else _coarse_attribute(attribute, np.arange(cells)))
+    return Domain(tuple(resized), domain.name)
+
+
+def _assumed_values(values: int, told_apart: float) -> int:
+    """Return how many values are left of a long list, the rare ones pooled, if Zipf's law held."""
+    harmonic = float(np.sum(1 / np.arange(1, values + 1)))
+    rare = values - math.floor(min(values, told_apart / harmonic))
+    return values if rare < 2 else max(2, values - rare + 1)
 
 
 def _group_cells(

@@ -229,7 +229,11 @@ def noise_variance(noise: NoiseLaw) -> float:
 def half_width(noise: NoiseLaw, confidence: float) -> float:
     """Return w, in records, such that noise lies within +-w with at least the given probability.
 
-    One unit is added for the rounding of the continuous quantile to the grid.
+    One unit is added for the rounding of the continuous quantile to the grid. For t = b ln(1/beta) + 1 and
+    r = e^(-1/b), Pr[|X| > t] <= 2 r^t / (1 + r) = beta 2r/(1 + r) <= beta for Laplace noise X. For Gaussian
+    noise Pr[X >= m] <= Pr[Z >= m - 1] at every whole m >= 1, Z continuous of the same sigma.
+
+    Source: Canonne, Kamath and Steinke (2020, arXiv v5), Proposition 25, for the Gaussian.
 
     Raises:
         PMWError: the confidence is not strictly between 0 and 1.

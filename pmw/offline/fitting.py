@@ -22,7 +22,6 @@ from pmw.ledger import ledger_of
 from pmw.mechanism import LedgerEntry, draw_opening, opening_entries, settle_opening
 from pmw.mechanism.fit import coarse_model, correct, fitted_to
 from pmw.model import (
-    DEFAULT_MAX_CELLS,
     DenseDistribution,
     DescentRule,
     MarginalMeasurement,
@@ -30,7 +29,7 @@ from pmw.model import (
     step,
 )
 from pmw.offline.draws import TrueAnswers, draw_marginal, draw_query
-from pmw.offline.options import OfflineOptions, Targets
+from pmw.offline.options import OfflineOptions, Targets, release_policy
 from pmw.offline.release import OfflineRelease
 from pmw.offline.rounds import (
     Round,
@@ -44,11 +43,11 @@ from pmw.offline.rounds import (
 from pmw.offline.schedule import RoundPrices, Schedule, first_schedule
 from pmw.offline.workload import Candidates, WorkloadItem, candidates_of
 from pmw.planning import check_model_size, check_neighbors, choose_filter, plan_opening
-from pmw.policy import Contract, ModelKind, Options, TestKind, UpdateRule
+from pmw.policy import Contract, TestKind, UpdateRule
 from pmw.privacy import Budget, Number
 from pmw.randomness import BitSource, fresh_seed, repeatable_seed
 from pmw.state import PublicState
-from queries.domain import Domain
+from queries.domain import Domain, require_domain
 from queries.linear import UNITS
 
 __all__ = [
@@ -94,8 +93,9 @@ def fit_workload(
         nothing. Noise comes from the operating system's generator, unless ``options.policy.seed`` makes it
         repeatable.
     """
+    require_domain(domain)
     chosen = options or OfflineOptions()
-    policy = _policy(domain, chosen)
+    policy = release_policy(domain, chosen)
     budget = Budget.of(epsilon, delta)
     check_model_size(domain, policy)
     check_neighbors(domain, policy)
@@ -116,26 +116,6 @@ def fit_workload(
     state, entries = _rounds(replace(opened, closed=True), entries, play, schedule)
     state = _finished(state, chosen)
     return OfflineRelease(state, ledger_of(budget, state.ledger, entries), candidates.queries)
-
-
-def _policy(domain: Domain, options: OfflineOptions) -> Options:
-    """Return the policy of the release's contract; of a session's tests nothing else is looked at.
-
-    Where marginals are measured and an array over the domain would be long to fit, long attributes are
-    grouped, and the model is that of a session's marginal test. Otherwise opening is that of the textbook
-    mode, and the model is dense on the declared cells.
-    """
-    policy = replace(options.policy, simultaneous=False)
-    if options.targets is Targets.QUERY or domain.size <= DEFAULT_MAX_CELLS:
-        return replace(policy, test=TestKind.QUERY, model=ModelKind.AUTO, max_cells=None)
-    return replace(
-        policy,
-        test=TestKind.MARGINAL,
-        update=UpdateRule.REFIT,
-        threshold=None,
-        learning_rate=None,
-        sides=None,
-    )
 
 
 def _rounds(

@@ -99,7 +99,7 @@ class OfflineRelease:
         Args:
             path: the file to write.
             plan: how rows are drawn; measurements have none.
-            format: csv, parquet or measurements; None goes by the file's name (.parquet, else CSV).
+            format: csv, parquet or measurements; None goes by the file's name (.csv, .parquet).
             force: overwrite existing files.
 
         Raises:

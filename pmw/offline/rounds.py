@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
+from pmw.markup import counted
 from pmw.mechanism import LedgerEntry
 from pmw.mechanism.fit import coarse_model, model_holds
 from pmw.model import (
@@ -168,9 +169,9 @@ def round_entries(
     else:
         event, label = "marginal", ", ".join(measured.scope)
     among = (
-        f"{len(proposal.scopes):,} marginals"
+        counted(len(proposal.scopes), "marginal")
         if isinstance(proposal, MarginalRound)
-        else f"{len(proposal.queries):,} questions"
+        else counted(len(proposal.queries), "question")
     )
     return (
         LedgerEntry("selection", f"one of {among}", selection),

@@ -18,6 +18,7 @@ from pmw.plots.comparison import (
     paid_deviations,
 )
 from pmw.plots.figure import status_figure
+from pmw.plots.letters import MissingLettersWarning
 
 __all__ = [
     "bought_deviations",
@@ -28,6 +29,7 @@ __all__ = [
     "INK",
     "MarginalComparison",
     "MEASURED",
+    "MissingLettersWarning",
     "MODEL",
     "new_figure",
     "paid_deviations",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.errors import ReleaseError
+from pmw.plots.letters import MissingLettersWarning, draw_letters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,13 +85,19 @@ def write_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
     Raises:
         ReleaseError: the suffix names no kind of picture, the file exists and ``force`` is not given, or it
             cannot be written.
+
+    Warns:
+        MissingLettersWarning: no installed font has some of its letters; the picture is written all the same.
     """
     check_target(path, force=force)
     picture = io.BytesIO()
-    with warnings.catch_warnings():
-        # Names may be in any script; a font without it draws boxes, and the picture is still of use.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+
+    def draw() -> None:
+        picture.seek(0)
+        picture.truncate()
         figure.savefig(picture, format=path.suffix.lower()[1:], dpi=130)
+
+    told = draw_letters(figure, draw)
     temporary = path.with_name(path.name + ".partial")
     try:
         temporary.write_bytes(picture.getvalue())
@@ -98,3 +105,5 @@ def write_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise ReleaseError(f"{path}: the file cannot be written: {error.strerror}") from None
+    if told is not None:
+        warnings.warn(told, MissingLettersWarning, stacklevel=2)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.error_bars import sum_quantile
 from pmw.model import (
     CoarsenedDistribution,
     MarginalMeasurement,
@@ -83,8 +82,9 @@ def _compare(
         return MarginalComparison(attribute, model, None)
     confidence = state.contract.options.confidence
     if isinstance(measurement, RangeTreeMeasurement):
-        deviation = math.sqrt(float(measurement.cell_variances.max()))
-        width = deviation * sum_quantile(state.ledger.composition, confidence)
+        variance = float(measurement.cell_variances.max())
+        width = sum_half_width(measurement.noise, variance / measurement.variance, confidence, peak=1.0)
+        deviation = math.sqrt(variance)
         return MarginalComparison(attribute, model, measurement.values, deviation, width)
     axes = tuple(axis for axis, name in enumerate(measurement.scope) if name != attribute.name)
     if not axes:
@@ -94,7 +94,7 @@ def _compare(
         )
     summed = measurement.values.sum(axis=axes)
     cells = measurement.values.size // summed.size  # of the whole table, in each cell of the attribute
-    width = sum_half_width(measurement.noise, cells, confidence)
+    width = sum_half_width(measurement.noise, cells, confidence, peak=1.0)
     return MarginalComparison(attribute, model, summed, math.sqrt(cells * measurement.variance), width)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.markup import counted
 from pmw.plots.canvas import INK, MEASURED, MODEL, new_figure, tidy
 from pmw.plots.comparison import (
     MarginalComparison,
@@ -75,8 +76,8 @@ def status_figure(state: PublicState, history: History) -> Figure:
 
 def _draw_header(header: Any, state: PublicState) -> None:
     domain = state.domain
-    attributes = "1 attribute" if len(domain) == 1 else f"{len(domain)} attributes"
-    title = f"{shortened(domain.name, 50)}: {attributes}, about {state.total.value:,.0f} records"
+    attributes, records = counted(len(domain), "attribute"), counted(state.total.value, "record")
+    title = f"{shortened(domain.name, 50)}: {attributes}, about {records}"
     header.text(0.01, 0.88, title, fontsize=15, va="top", color=INK, parse_math=False)
     words = guarantee(state.contract)
     if state.contract.seeded:

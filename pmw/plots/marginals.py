@@ -32,7 +32,8 @@ def shortened(text: str, most: int) -> str:
 def draw_marginal(axes: Any, comparison: MarginalComparison, total: float) -> None:
     """Draw a marginal of the model, and on it the measured one with the error bars of its noise.
 
-    A categorical attribute with more than ten cells shows the ten that the model thinks largest.
+    A categorical attribute with more than ten cells shows the ten whose intervals lie highest: by their lower
+    bounds, which noise does not raise, and in declared order where these are equal.
 
     Args:
         axes: where to.
@@ -46,13 +47,13 @@ def draw_marginal(axes: Any, comparison: MarginalComparison, total: float) -> No
         _draw_columns(axes, comparison, total, attribute)
     title = shortened(attribute.name, 40)
     if isinstance(attribute, CategoricalAttribute) and attribute.size > _MOST_BARS:
-        title = f"{shortened(title, 20)} ({_MOST_BARS} largest of {attribute.size:,} cells)"
+        title = f"{shortened(title, 20)} ({_MOST_BARS} of {attribute.size:,} cells, by lower bound)"
     axes.set_title(title, loc="left", fontsize=10, color=INK, parse_math=False)
     axes.tick_params(labelsize=8)
 
 
 def _draw_bars(axes: Any, comparison: MarginalComparison, total: float) -> None:
-    cells = np.sort(np.argsort(-comparison.model, kind="stable")[:_MOST_BARS])
+    cells = np.sort(np.argsort(-_lower_bounds(comparison), kind="stable")[:_MOST_BARS])
     places = np.arange(len(cells))
     model = 100 * comparison.model[cells] / total
     axes.barh(places, model, height=0.7, color=_FILL, linewidth=0, label="model")
@@ -64,6 +65,13 @@ def _draw_bars(axes: Any, comparison: MarginalComparison, total: float) -> None:
     space = 0.6 + max(0, 4 - len(cells)) / 2  # two bars do not fill a panel that has room for ten
     axes.set_ylim(len(cells) - 1 + space, -space)
     axes.set_xlabel("% of all records", fontsize=8)
+
+
+def _lower_bounds(comparison: MarginalComparison) -> NDArray[np.float64]:
+    """Return where the interval of each cell begins, at least 0; the model's cells where none were bought."""
+    if comparison.measured is None:
+        return comparison.model
+    return np.maximum(0.0, comparison.measured - comparison.half_width)
 
 
 def _draw_columns(

@@ -27,6 +27,9 @@ __all__ = [
 ]
 
 
+_BY_SUFFIX = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", "": "csv"}
+
+
 class ExportFormat(enum.Enum):
     """What an export holds, and how it is written."""
 
@@ -36,13 +39,21 @@ class ExportFormat(enum.Enum):
 
     @classmethod
     def chosen(cls, name: str | None, path: Path) -> ExportFormat:
-        """Return the format of a name, or, without one, of a file's name: .parquet and .pq are Parquet.
+        """Return the format of a name, or, without one, of a file's name; one without an ending is CSV.
+
+        A name decides, whatever the file is called.
 
         Raises:
-            ReleaseError: no format has this name.
+            ReleaseError: no format has this name, or none goes with the file's name.
         """
         if name is None:
-            return cls.PARQUET if path.suffix.lower() in (".parquet", ".pq") else cls.CSV
+            if path.suffix.lower() not in _BY_SUFFIX:
+                known = ", ".join(suffix for suffix in _BY_SUFFIX if suffix)
+                raise ReleaseError(
+                    f"{path.name}: expected a name that ends in {known}; or say what to write with "
+                    f"format = {', '.join(one.value for one in cls)}"
+                )
+            return cls(_BY_SUFFIX[path.suffix.lower()])
         try:
             return cls(name)
         except ValueError:

@@ -30,6 +30,7 @@ from pmw.errors import BudgetError
 from pmw.noise import DiscreteLaplace, Distribution, Geometric
 from pmw.privacy import Charge, pure_charge
 from pmw.randomness import BitSource
+from queries.plain_values import type_name
 
 __all__ = [
     "draw_noisy_threshold",
@@ -332,6 +333,8 @@ def require_integers(values: NDArray[np.int64]) -> NDArray[np.int64]:
     Raises:
         BudgetError: a value is not an integer; floating-point statistics have no exact sensitivity.
     """
+    if not issubclass(type(values), np.ndarray):  # its type alone: nothing of what it holds is shown
+        raise BudgetError(f"expected a numpy array of integers, got a {type_name(values)}")
     array = np.asarray(values)
     if not np.issubdtype(array.dtype, np.integer):
         raise BudgetError(f"expected integer values on a grid, got dtype={array.dtype}")

@@ -136,13 +136,16 @@ def connect(target: str, name: str) -> sqlite3.Connection:
         name: what messages call it.
     """
     try:
-        connection = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
-        connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA secure_delete = ON")
+        with contextlib.ExitStack() as undone:
+            connection = sqlite3.connect(target, isolation_level=None, check_same_thread=False)
+            undone.callback(connection.close)
+            connection.execute(f"PRAGMA busy_timeout = {_WAIT}")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")
+            undone.pop_all()
+            return connection
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise own_error(error, name) from None
-    return connection
 
 
 def write_ahead(connection: sqlite3.Connection) -> None:

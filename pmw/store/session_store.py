@@ -92,21 +92,28 @@ class SessionStore(SessionReader):
         if target is not None:
             claim(target, name)
         store = cls(target, name)
-        store._witness.forget()
-        store._masks.forget()
-        with store._guarded():
-            write_ahead(store._connection)
-        with store._transaction():
-            for statement in statements():
-                store._connection.execute(statement)
-            store._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            store._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-            store._add("meta", [("asked", "0")])
-            reseal(store._connection)
-            store._fence.take()
-            store._insert(0, outcome)
-            store._insert_intent(kind, proposal, seed)
+        try:
+            store._witness.forget()
+            store._masks.forget()
+            with store._guarded():
+                write_ahead(store._connection)
+            with store._transaction():
+                store._make_tables()
+                store._fence.take()
+                store._insert(0, outcome)
+                store._insert_intent(kind, proposal, seed)
+        except BaseException:
+            store.close()
+            raise
         return store
+
+    def _make_tables(self) -> None:
+        for statement in statements():
+            self._connection.execute(statement)
+        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        self._add("meta", [("asked", "0")])
+        reseal(self._connection)
 
     @classmethod
     def open(cls, path: Path) -> SessionStore:

@@ -16,6 +16,7 @@ from pmw.journal import load_ledger
 from pmw.locking import turn_in
 from pmw.store import SessionStore
 from pmw.verification.report import require
+from queries.parsing import read_line
 
 __all__ = [
     "Anchor",
@@ -121,7 +122,7 @@ class Anchor:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        form = json.loads(path.read_text(encoding="utf-8"))
+        form = read_line(path.read_bytes())
         if form["anchor"] != 1:
             raise ValueError(form["anchor"])
         for kind in _KINDS:

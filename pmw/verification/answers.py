@@ -126,7 +126,8 @@ def _by_marginals(
         # Closing ends all tests; the file does not say which answers came after it.
         closed = replace(held, closed=True)
         answer = marginal_answer(closed, query, _NOWHERE) if may_have_been_closed(state, replay) else answer
-    if not exact and answer.interval is not None and not state.coarsening.is_aligned(query):
+    one_question = query.readings is None and state.coarsening.is_aligned(query)
+    if not exact and answer.interval is not None and not one_question:
         # Its two ends come from two questions, whose certified numbers may have lain nearer to each other.
         answer = replace(answer, interval=(answer.count, answer.count))
     return Expected(answer, exact)

@@ -10,6 +10,7 @@ from pmw.accounting import PrivacyFilter
 from pmw.encoding import dumps, noise_form, read_charge
 from pmw.journal import load_contract, load_plan, read_entries, read_measured, read_opening, tree_text
 from pmw.ledger import ledger_of
+from pmw.markup import counted
 from pmw.mechanism import LedgerEntry, abandoned_entry, choose_groups, is_loan, opening_entries
 from pmw.model import Coarsening, QueryMeasurement
 from pmw.planning import choose_filter
@@ -17,7 +18,7 @@ from pmw.policy import Contract, MarginalTestPlan, OpeningPlan, TestPlan
 from pmw.state import Bought
 from pmw.store import IntentRow, MeasurementRow, SessionStore
 from pmw.verification.plans import plans_fit
-from pmw.verification.report import Check, check, counted, require, same
+from pmw.verification.report import Check, check, require, same
 from pmw.verification.vectors import VectorBooks, is_abandoned, vectors_of
 
 __all__ = [
@@ -152,7 +153,7 @@ def _charges(books: Books) -> str:
         planned = [vector.threshold for vector in books.vectors]
         require(bool(planned), f"charge {number} ({entry.event}) is for a test, but none was planned")
         _same_entry(number, (drawing or planned)[0], entry)
-    return f"{len(books.entries):,} charges, each recomputed as an exact fraction"
+    return f"{counted(len(books.entries), 'charge')}, each recomputed as an exact fraction"
 
 
 def _same_entry(number: int, expected: LedgerEntry, found: LedgerEntry) -> None:
@@ -200,7 +201,7 @@ def _rounds(books: Books) -> str:
             positives <= vector.limit, f"{positives} positives, but no more than {vector.limit} were planned"
         )
         of = "" if len(vectors) == 1 else f" of {'marginals' if vector.row_kind == 'bought' else 'questions'}"
-        counts.append(f"{positives} of {vector.limit} positives{of}")
+        counts.append(f"{positives} of {counted(vector.limit, 'positive')}{of}")
     return ", ".join(counts) or "no positives"
 
 
@@ -260,7 +261,7 @@ def _measurements(books: Books) -> str:
         "there is a measurement of an unknown kind",
     )
     _scopes(books)
-    return f"the number of records and {len(planned)} marginals at opening, {len(later)} since"
+    return f"the number of records and {counted(len(planned), 'marginal')} at opening, {len(later)} since"
 
 
 def _planned_noise(books: Books, kind: str) -> str | None:

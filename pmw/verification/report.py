@@ -12,7 +12,6 @@ from queries.errors import QueriesError
 __all__ = [
     "Check",
     "check",
-    "counted",
     "FAULTS",
     "NOT_PROVED",
     "require",
@@ -128,8 +127,3 @@ def same(what: str, expected: object, found: object) -> None:
         SessionCorruptError: they differ.
     """
     require(expected == found, f"{what}: expected {expected}, found {found}")
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things in words: 1 answer, 2 answers."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from pmw.journal import read_certificate, read_opening
 from pmw.ledger import ledger_of
+from pmw.markup import counted
 from pmw.mechanism import settle_opening
 from pmw.model import QueryMeasurement
 from pmw.policy import TestKind
@@ -15,7 +16,7 @@ from pmw.verification.blocks import are_expected
 from pmw.verification.books import Books
 from pmw.verification.pieces import Pieces
 from pmw.verification.replay import Records, Replay
-from pmw.verification.report import FAULTS, Check, counted, require, same, words
+from pmw.verification.report import FAULTS, Check, require, same, words
 
 __all__ = [
     "answer_checks",

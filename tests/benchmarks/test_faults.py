@@ -13,23 +13,84 @@ import pytest
 
 from benchmarks.fault_hooks import Fault
 from benchmarks.fault_process import Run
-from benchmarks.fault_records import Contents, Stop, broken_promises, contents_of
+from benchmarks.fault_records import PROMISES, Contents, Stop, broken_promises, contents_of
 from benchmarks.fault_study import make_study
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_processes_that_are_stopped_in_every_way_keep_every_promise() -> None:
-    command = [sys.executable, "-m", "benchmarks.faults", "--short"]
+def test_processes_that_are_stopped_in_every_way_keep_every_promise(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.faults", "--short", "--keep", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stderr}\n{done.stdout}"
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0, (done.stderr, [line["first_broken"] for line in lines])
     (total,) = [line for line in lines if line["series"] == "all"]
     assert total["broken"] == 0
     least = 50 if total["failing_calls"] else 15  # where there is no C compiler, calls cannot be made to fail
     assert total["stops"] >= least
     assert sum(count for kind, count in total["stops_by_kind"].items() if kind.startswith("at")) >= least / 3
+    assert set(PROMISES) <= set(total["checks_by_promise"])
     assert min(total["checks_by_promise"].values()) > 0
+
+
+TELLING = """
+import sys
+from pathlib import Path
+
+from benchmarks import faults
+from benchmarks.fault_hooks import Fault
+from benchmarks.fault_records import PROMISES
+from benchmarks.fault_study import make_study
+
+folder, tally = Path(sys.argv[1]), faults.Tally()
+study = make_study("questions", folder / "study")
+stops = (Fault("statement on a full disk", 3), Fault("kill before a statement", 9))
+series = faults.Series("each kind", "questions", stops)
+PROMISES["it rains"] = lambda first, stops: iter(["it is dry"])
+faults.run_series(series, study, folder / "run", tally, folder / "kept")
+PROMISES["it rains"] = lambda first, stops: iter([1 / 0])
+faults.run_series(series, study, folder / "run", tally)
+"""
+
+
+def test_what_broke_is_told_with_every_process_of_its_series(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", TELLING, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    broken, _, failed = done.stderr.partition("Traceback")
+    assert "each kind (questions): statement on a full disk at 3; kill before a statement at 9\n" in broken
+    assert "it rains: it is dry" in broken
+    assert "ZeroDivisionError" in failed
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert f"its session is kept in {kept}\n" in broken
+    assert contents_of(kept / "questions.pmw").faults == ()
+    for told in (broken, failed):  # where the benchmark itself fails, its processes are told too
+        assert "(statement on a full disk at 3): exit 1: Error: " in told
+        assert "(kill before a statement at 9): exit -9: it said nothing" in told
+        assert "(nothing befell it): exit 0: it said nothing" in told
+
+
+UNHEARD = """
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+from benchmarks.fault_hooks import Fault
+from benchmarks.fault_process import run_stream
+from benchmarks.fault_study import make_study
+
+study = make_study("questions", Path(sys.argv[1]) / "study")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+os.register_at_fork(after_in_child=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+print(run_stream(study, Fault()).code)
+"""
+
+
+def test_a_process_that_can_write_nothing_ends_and_does_not_go_on_as_the_benchmark(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", UNHEARD, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "70\n", "")
 
 
 LINE = json.dumps(
@@ -111,6 +172,9 @@ BROKEN = {
     ],
     "version 1: ": [FINISHED, run_of(FINISHED, notes=({"version": 1, "answers": ["0x2p+0"]},))],
     "the books verify: the ledger": [file_of(FINISHED, faults=("the ledger",))],
+    "stopped before any": [
+        run_of(KILLED, fault=Fault("kill before a call", positive=True), notes=()), FINISHED
+    ],
     "told in our own words": [run_of(KILLED, code=1, errors="Traceback (most recent call last):"), FINISHED],
     "the stream is finished: exit -9": [KILLED],
 }  # fmt: skip

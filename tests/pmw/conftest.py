@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 
 import pmw
 from pmw.randomness import repeatable_seed
@@ -68,6 +71,20 @@ def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the noise of sessions in files the same in every run; a session itself refuses to."""
     numbers = itertools.count()
     monkeypatch.setattr("pmw.engine.fresh_seed", lambda: repeatable_seed(20, next(numbers)))
+
+
+def _require_independent(draws: NDArray[np.int64]) -> None:
+    sizes = np.abs(draws)
+    # At scales of a record and more two draws are hardly ever alike, whatever their signs.
+    assert len(np.unique(sizes)) > 0.99 * sizes.size, "a draw serves several numbers"
+    among = np.atleast_2d(np.corrcoef(draws.T)) - np.eye(draws.shape[1])
+    assert np.abs(among).max() < 6 / math.sqrt(len(draws)), "draws hang together"
+
+
+@pytest.fixture
+def require_independent() -> Callable[[NDArray[np.int64]], None]:
+    """Return a check of noise in units, int64, shape (draws, numbers): each number has noise of its own."""
+    return _require_independent
 
 
 @pytest.fixture

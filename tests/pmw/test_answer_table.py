@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,9 @@ SEEDED = pmw.Options(test=pmw.TestKind.QUERY, seed=11)
 
 
 @pytest.fixture
-def session(frame: pd.DataFrame, domain: Domain) -> pmw.Session:
-    return pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED)
+def session(frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]:
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED) as session:
+        yield session
 
 
 def test_groups_have_a_row_for_every_declared_value(session: pmw.Session) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
+import subprocess
+import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pandas as pd
 import pytest
 
 import pmw
 from pmw.books import is_closed, read_ledger, read_session, seal_session
+from pmw.randomness import SEED_BYTES
 from pmw.store import SessionStore
 from queries import Domain
 
@@ -189,3 +196,128 @@ def test_a_newer_backup_is_not_replaced_by_an_older_one(
 def test_a_copy_that_cannot_be_written_leaves_nothing(study: Path, tmp_path: Path) -> None:
     with pytest.raises(pmw.StoreError, match=r"absent/copy\.pmw: the copy cannot be written: No such file"):
         pmw.backup_session(study, tmp_path / "absent" / "copy.pmw")
+
+
+# --- what lies on the disk while a copy is made -----------------------------------------------------------
+
+# Copies again and again, killed some statements of the database later each time, until a copy is finished.
+KILLED_LATER_AND_LATER = """
+import os, signal, sqlite3, sys
+import pmw
+from pathlib import Path
+
+study, target = map(Path, sys.argv[1:])
+connect = sqlite3.connect
+
+def copy(last):
+    left = [last]
+    def count(_):
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+    def watched(*given, **named):
+        made = connect(*given, **named)
+        made.set_trace_callback(count)
+        return made
+    sqlite3.connect = watched
+    pmw.backup_session(study, target)
+    os._exit(0)
+
+for last in range(9, 2000, 24):
+    if not (child := os.fork()):
+        copy(last)
+    killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    for file in target.parent.glob(f".{target.name}.part*"):
+        with open("left", "ab") as left:
+            left.write(file.read_bytes())
+    if not killed:
+        break
+print(last)
+"""
+
+
+@pytest.fixture
+def secrets(study: Path, frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
+    """Leave a session with an open round and a batch that waits; return its secrets, as they lie in files."""
+    with pmw.resume_session(study, frame) as session:
+        session.ask("sex = 'Male' AND region = 'north'")
+        assert session.state.round_open
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionStore, "finish", lambda *_: (_ for _ in ()).throw(pmw.StoreError("full")))
+            with pytest.raises(pmw.StoreError):
+                session.ask(OTHER)
+        with closing(SessionStore.open(study)) as store:
+            found = {name: store.secret(name) or b"" for name in sorted(store.secret_names())}
+            pending = store.pending()
+        assert pending is not None
+        with closing(sqlite3.connect(study)) as connection:
+            (masked,) = connection.execute("SELECT seed FROM intents").fetchone()
+        seed = pending.seed or b""
+        mask = bytes(one ^ other for one, other in zip(seed, masked[:SEED_BYTES], strict=True))
+        found |= {"seed": seed, "masked": masked[:SEED_BYTES], "check": masked[SEED_BYTES:], "mask": mask}
+        assert set(found) == {
+            "fingerprint",
+            "fingerprint_key",
+            "threshold",
+            "seed",
+            "masked",
+            "check",
+            "mask",
+        }
+        on_disk = b"".join(file.read_bytes() for file in study.parent.glob("study.pmw*"))
+        assert [name for name, secret in found.items() if secret not in on_disk] == ["seed"]
+        yield found
+
+
+def found_in(content: bytes, secrets: dict[str, bytes]) -> list[str]:
+    return [name for name, secret in secrets.items() if secret in content]
+
+
+def test_at_no_step_of_a_backup_does_a_secret_lie_in_the_file_that_is_made(
+    study: Path, secrets: dict[str, bytes], tmp_path: Path
+) -> None:
+    seen: dict[str, tuple[int, int]] = {}
+    leaks: list[tuple[str, str, int, list[str]]] = []
+
+    def look(frame: FrameType, event: str, _: Any) -> Any:
+        code = frame.f_code
+        if "/pmw/" not in code.co_filename:
+            return None
+        for file in tmp_path.glob(".copy.pmw.part*"):
+            status = file.stat()
+            state = status.st_size, status.st_mtime_ns
+            if seen.get(file.name) != state:
+                seen[file.name] = state
+                leak = found_in(file.read_bytes(), secrets)
+                leaks.extend([(file.name, code.co_name, frame.f_lineno, leak)] if leak else [])
+        return look
+
+    traced = sys.gettrace()
+    sys.settrace(look)  # before every line of ours
+    try:
+        status = pmw.backup_session(study, tmp_path / "copy.pmw")
+    finally:
+        sys.settrace(traced)
+    assert status.closed
+    assert {".copy.pmw.part", ".copy.pmw.part-wal"} <= set(seen)
+    assert leaks == []
+    assert found_in((tmp_path / "copy.pmw").read_bytes(), secrets) == []
+    assert list(tmp_path.glob(".copy.pmw.part*")) == []
+
+
+def test_a_backup_that_is_killed_again_and_again_leaves_no_secret(
+    study: Path, secrets: dict[str, bytes], tmp_path: Path
+) -> None:
+    target = tmp_path / "copies" / "copy.pmw"
+    target.parent.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", KILLED_LATER_AND_LATER, str(study), str(target)],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 80
+    left = (tmp_path / "left").read_bytes()
+    assert b"SQLite format 3" in left
+    assert found_in(left, secrets) == []
+    assert sorted(file.name for file in target.parent.iterdir()) == ["copy.pmw"]
+    assert pmw.verify_session(target).holds

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,11 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.answers import Source
+from pmw.answers import Source, Spent
+from pmw.error_bars import total_half_width, untested_answer
+from pmw.model import MarginalMeasurement, noise_variance
+from pmw.noise import DiscreteLaplace
+from pmw.privacy import Composition
 from queries import UNITS, Domain, Factor, LinearQuery, random_conjunctions
 from queries.records import encode_records
 
@@ -68,14 +74,72 @@ def test_covered_questions_have_intervals_of_the_noise_itself(frame: pd.DataFram
     assert np.median(widths) < 600
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("cells", [1, 2, 3, 8, 64])
-def test_the_quantile_of_laplace_sums_is_safe(cells: int) -> None:
-    # The larger of the normal and the Laplace quantile, in standard deviations, at each confidence.
-    draws = np.random.default_rng(cells).laplace(0, 1, (200_000, cells)).sum(axis=1) / math.sqrt(2 * cells)
-    for confidence, normal in ((0.5, 0.6745), (0.8, 1.2816), (0.95, 1.9600), (0.99, 2.5758)):
-        quantile = max(normal, -math.log1p(-confidence) / math.sqrt(2))
-        assert (np.abs(draws) <= quantile).mean() >= confidence - 0.004
+def beyond(noise: DiscreteLaplace, quarters: tuple[int, ...], width: float) -> float:
+    """Return the exact probability that a sum of noises, each times so many quarters, is beyond a width.
+
+    Args:
+        noise: law of each, in units.
+        quarters: weights, in quarters.
+        width: in units.
+    """
+    step = math.gcd(*quarters)
+    reach = 20 * math.ceil(noise.scale)  # beyond it, e^-20
+    values = np.arange(-reach, reach + 1)
+    length = 2 ** math.ceil(math.log2(2 * reach * sum(quarters) // step + 1))
+    spectrum = np.ones(length // 2 + 1, dtype=np.complex128)
+    for weight in quarters:
+        law = np.zeros(length)
+        law[values * (weight // step) % length] = noise.pmf(values)
+        spectrum *= np.fft.rfft(law)
+    total = np.fft.irfft(spectrum, length)
+    places = np.minimum(np.arange(length), length - np.arange(length)) * step  # of both signs, in quarters
+    return float(total[places > 4 * width].sum())
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.907, 0.95, 0.99, 0.999])
+@pytest.mark.parametrize(
+    "quarters",
+    [(4,), (4, 4), (4, 4, 4), (4,) * 9, (4, 2), (4, 3, 1), (1, 1, 4, 4, 2), (4, 1, 1, 1, 1, 1, 1)],
+)
+def test_without_a_delta_bars_of_covered_questions_are_bounds(
+    frame: pd.DataFrame, domain: Domain, quarters: tuple[int, ...], confidence: float
+) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=1, confidence=confidence)
+    with pmw.open_session(frame, domain, epsilon=1, options=options) as session:
+        state = session.state
+    noise = DiscreteLaplace(Fraction(4000))
+    units = np.rint(state.model.marginal(("age",)) * UNITS).astype(np.int64)
+    state = replace(state, opening=(MarginalMeasurement(("age",), units, noise),))
+    weights = np.zeros(domain["age"].size, dtype=np.int64)
+    weights[: len(quarters)] = np.array(quarters) * (UNITS // 4)
+    query = LinearQuery(domain, (Factor(("age",), weights),))
+    answer = untested_answer(state, query, Spent(0.0, 1.0, 0.0))
+    assert answer.interval is not None
+    misfit = abs(answer.count - float(np.sum(units / UNITS * weights / UNITS)))
+    width = ((answer.interval[1] - answer.interval[0]) / 2 - misfit) * UNITS
+    assert beyond(noise, quarters, width) <= 1 - confidence
+    if confidence >= 0.95:  # and no wider than by a sixth, and 18 units a root of squared weights
+        root = math.sqrt(sum(weight**2 for weight in quarters)) / 4
+        assert beyond(noise, quarters, 0.85 * (width - 19 * root)) > 1 - confidence
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.907, 0.99])
+def test_without_a_delta_the_bar_of_everybody_is_a_bound_for_the_sums_that_it_takes_in(
+    confidence: float,
+) -> None:
+    # The released number: half of one noise, and half of a sum of nine quieter ones.
+    loud, quiet = DiscreteLaplace(Fraction(900)), DiscreteLaplace(Fraction(300))
+    deviation = math.sqrt(0.25 * noise_variance(loud) + 9 * 0.25 * noise_variance(quiet))
+    width = total_half_width(Composition.PURE, deviation, confidence, [quiet]) * UNITS
+    reach = 2**17
+    values = np.arange(-reach // 2, reach // 2)
+
+    def spectrum(noise: DiscreteLaplace) -> np.ndarray[Any, np.dtype[np.complex128]]:
+        return np.fft.rfft(np.fft.ifftshift(noise.pmf(values)))
+
+    law = np.fft.irfft(spectrum(loud) * spectrum(quiet) ** 9, reach)  # of twice the number
+    places = np.minimum(np.arange(reach), reach - np.arange(reach))
+    assert float(law[places > 2 * width].sum()) <= 1 - confidence
 
 
 def test_each_source_says_what_it_promises(frame: pd.DataFrame, domain: Domain) -> None:

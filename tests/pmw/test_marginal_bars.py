@@ -20,6 +20,7 @@ from pmw.noise_bounds import simultaneous_half_width, sum_half_width
 from pmw.policy import MarginalTestPlan, ModelKind, TestKind
 from pmw.state import Certificate, PublicState
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, parse_where
+from queries.linear import Readings
 
 NOWHERE = Spent(0.0, 0.0, 0.0)
 DOMAIN = Domain(
@@ -58,6 +59,12 @@ def opened(seed: int = 1, **choices: Any) -> pmw.Session:
     return pmw.open_session(FRAME, DOMAIN, epsilon=2, delta=1e-9, options=options)
 
 
+def opening(seed: int = 1, **choices: Any) -> PublicState:
+    """Return the state of a session that was just opened."""
+    with opened(seed, **choices) as session:
+        return session.state
+
+
 def certified(state: PublicState, scope: tuple[str, ...], threshold: int) -> PublicState:
     model = getattr(state.model, "model", state.model)
     units = np.rint(model.marginal(scope) * UNITS).astype(np.int64)
@@ -66,7 +73,7 @@ def certified(state: PublicState, scope: tuple[str, ...], threshold: int) -> Pub
 
 
 def test_a_question_is_held_by_the_opening_by_a_bought_marginal_or_by_a_certificate() -> None:
-    state = opened().state
+    state = opening()
     assert is_held(state, LinearQuery.everything(DOMAIN))
     assert is_held(state, LinearQuery.cells(DOMAIN, {"age": (3, 9)}))
     assert not is_held(state, PAIR)
@@ -81,7 +88,7 @@ def test_a_question_is_held_by_the_opening_by_a_bought_marginal_or_by_a_certific
 
 
 def test_a_certificate_bounds_by_its_threshold_and_the_tests_own_noise() -> None:
-    state = certified(opened().state, ("sex", "grade"), 50 * UNITS)
+    state = certified(opening(), ("sex", "grade"), 50 * UNITS)
     plan = state.plan
     assert isinstance(plan, MarginalTestPlan)
     (certificate,) = state.certificates.values()
@@ -96,7 +103,7 @@ def test_a_certificate_bounds_by_its_threshold_and_the_tests_own_noise() -> None
 
 
 def test_a_question_that_cuts_groups_lies_between_its_inner_and_its_outer_one() -> None:
-    state = certified(opened().state, ("age", "grade"), 50 * UNITS)
+    state = certified(opening(), ("age", "grade"), 50 * UNITS)
     coarsening = state.coarsening
     assert not coarsening.is_aligned(CUT)
     groups = coarsening.groups[0]
@@ -116,7 +123,7 @@ def test_a_question_that_cuts_groups_lies_between_its_inner_and_its_outer_one() 
 
 
 def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cells() -> None:
-    state = opened().state
+    state = opening()
     assert isinstance(state.plan, MarginalTestPlan)
     fine = replace(state, plan=replace(state.plan, fine_cells=480))
     units = np.rint(fine.model.marginal(("age", "grade")) * UNITS).astype(np.int64)
@@ -132,7 +139,7 @@ def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cell
 
 
 def test_an_answer_inside_groups_is_moved_to_what_was_bought_of_its_cells() -> None:
-    state = opened().state
+    state = opening()
     assert isinstance(state.plan, MarginalTestPlan)
     exact = MemorySource.from_frame(FRAME, DOMAIN).counts(("age", "grade")).counts.astype(np.int64)
     bought = MarginalMeasurement(("age", "grade"), exact * UNITS, state.plan.noise)
@@ -149,10 +156,76 @@ def test_an_answer_inside_groups_is_moved_to_what_was_bought_of_its_cells() -> N
     assert marginal_answer(after, aligned, NOWHERE).count == state.model.answer(aligned)
 
 
+def between(low: LinearQuery, high: LinearQuery) -> LinearQuery:
+    """Return a question that the cells cannot decide, with the weights of its greater reading."""
+    return LinearQuery(DOMAIN, high.factors, readings=Readings(low, high))
+
+
+def test_a_question_that_cells_cannot_decide_reaches_from_one_reading_to_the_other() -> None:
+    state = opening()
+    for low, high in (
+        (LinearQuery.cells(DOMAIN, {"age": (0, 9)}), LinearQuery.cells(DOMAIN, {"age": (0, 19)})),
+        (LinearQuery.cells(DOMAIN, {"age": (0, 9)}), LinearQuery.everything(DOMAIN)),
+    ):
+        found, least, most = (
+            marginal_answer(state, query, NOWHERE) for query in (between(low, high), low, high)
+        )
+        assert found.interval is not None
+        assert least.interval is not None
+        assert most.interval is not None
+        assert found.interval == (least.interval[0], most.interval[1])
+        assert found.count == pytest.approx(most.count)
+        assert not found.aligned
+
+
+def test_a_reading_is_held_by_certificates_of_the_question_alone() -> None:
+    low = LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 3)})
+    high = LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 3), "region": (0, 1)})
+    query = between(LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 1), "region": (0, 1)}), low)
+    state = opening()
+    assert query.scope == high.scope == ("sex", "grade", "region")
+    for certificate, source in ((low.scope, Source.UNVERIFIED), (query.scope, Source.SYNTHETIC)):
+        assert marginal_answer(certified(state, certificate, 50 * UNITS), query, NOWHERE).source is source
+
+
+def test_a_certificate_that_gives_one_end_has_half_of_what_may_fail() -> None:
+    state = certified(opening(confidence=0.9), ("sex", "grade"), 50 * UNITS)
+    plain = Confidences.in_state(state)
+    half = plain.of_one_end()
+    assert (half.alone, half.certificate, half.total) == pytest.approx((0.9, 0.975, 0.975))
+    assert (plain.certificate, plain.total) == pytest.approx((0.95, 0.95))
+    (certificate,) = state.certificates.values()
+    one, both = (certificate_bound(state, certificate, one_end=end) for end in (True, False))
+    assert one > both
+    low = LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 1)})
+    answer = marginal_answer(state, between(low, LinearQuery.cells(DOMAIN, {"sex": (0, 0)})), NOWHERE)
+    least = marginal_answer(state, low, NOWHERE)
+    assert answer.interval is not None
+    assert answer.interval[0] == pytest.approx(max(0.0, least.count - one), abs=0.01)
+
+
+def test_a_question_without_weights_of_its_own_reaches_from_nobody_to_everybody() -> None:
+    state = opening()
+    pair = between(PAIR, LinearQuery.cells(DOMAIN, {"sex": (0, 1)}))
+    assert not is_held(state, pair)
+    assert pair.factors == ()
+    everybody = marginal_answer(state, LinearQuery.everything(DOMAIN), NOWHERE).interval
+    assert everybody is not None
+    answer = marginal_answer(state, pair, NOWHERE)
+    assert (answer.interval, answer.source) == ((0.0, everybody[1]), Source.SYNTHETIC)
+    nothing = LinearQuery(
+        DOMAIN,
+        (),
+        readings=Readings(parse_where("sex = 'f' AND sex = 'm'", DOMAIN), LinearQuery.everything(DOMAIN)),
+    )
+    assert nothing.scope == ()
+    assert marginal_answer(state, nothing, NOWHERE).interval == (0.0, everybody[1])
+
+
 def test_simultaneous_intervals_are_wider() -> None:
     questions = ["age >= 30 AND grade = 'g'", "age < 10 AND grade = 'a'"]
-    one = opened(seed=3).ask_all(questions)
-    every = opened(seed=3, simultaneous=True).ask_all(questions)
+    with opened(seed=3) as single, opened(seed=3, simultaneous=True) as together:
+        one, every = single.ask_all(questions), together.ask_all(questions)
     for narrow, wide in zip(one, every, strict=True):
         assert narrow.interval is not None
         assert wide.interval is not None
@@ -161,7 +234,7 @@ def test_simultaneous_intervals_are_wider() -> None:
 
 
 def test_all_noises_of_a_session_share_the_failure_of_simultaneous_intervals() -> None:
-    state = opened(seed=3, simultaneous=True).state
+    state = opening(seed=3, simultaneous=True)
     plan = state.plan
     assert isinstance(plan, MarginalTestPlan)
     assert plan.queries is not None
@@ -170,12 +243,12 @@ def test_all_noises_of_a_session_share_the_failure_of_simultaneous_intervals() -
     assert (plan.update_limit, plan.queries.update_limit) == (2, 5)
     shared = Confidences.in_state(state)
     assert shared.alone == shared.certificate == shared.total == pytest.approx(1 - 0.05 / events)
-    plain = Confidences.in_state(opened(seed=3).state)
+    plain = Confidences.in_state(opening(seed=3))
     assert (plain.alone, plain.certificate, plain.total) == pytest.approx((0.95, 0.975, 0.975))
 
 
 def test_simultaneous_certificates_and_totals_are_wider() -> None:
-    one, every = opened(seed=3).state, opened(seed=3, simultaneous=True).state
+    one, every = opening(seed=3), opening(seed=3, simultaneous=True)
     scope = ("sex", "grade")
     bounds = [
         certificate_bound(state, certified(state, scope, 50 * UNITS).certificates[scope])
@@ -207,7 +280,7 @@ def test_the_total_keeps_to_its_width_where_opening_bought_nothing_else(
 
 
 def test_a_tree_of_ranges_answers_all_questions_at_once_from_its_cells_alone() -> None:
-    state = opened(seed=3, simultaneous=True).state
+    state = opening(seed=3, simultaneous=True)
     tree = next(one for one in state.opening if isinstance(one, RangeTreeMeasurement))
     query = LinearQuery.cells(DOMAIN, {"age": (3, 47)})
     answer = marginal_answer(state, query, NOWHERE)
@@ -259,7 +332,7 @@ def test_intervals_hold_the_truth_at_least_as_often_as_they_say(model: ModelKind
 
 @pytest.mark.parametrize("simultaneous", [False, True])
 def test_answers_of_one_state_are_to_the_last_bit_what_each_is_by_itself(*, simultaneous: bool) -> None:
-    state = certified(opened(simultaneous=simultaneous).state, ("age", "grade"), 50 * UNITS)
+    state = certified(opening(simultaneous=simultaneous), ("age", "grade"), 50 * UNITS)
     values = np.random.default_rng(3).integers(0, 400, DOMAIN.scope_shape(("sex", "grade"))) * UNITS
     noise = state.plan.noise if isinstance(state.plan, MarginalTestPlan) else None
     assert noise is not None
@@ -279,7 +352,7 @@ def test_answers_of_one_state_are_to_the_last_bit_what_each_is_by_itself(*, simu
 
 
 def test_the_width_of_a_box_is_that_of_its_weights_summed_cell_by_cell() -> None:
-    state = opened().state
+    state = opening()
     tree_free = [one for one in state.opening if isinstance(one, MarginalMeasurement)]
     one = next(one for one in tree_free if one.scope == ("grade",))
     for first, last in ((0, 0), (1, 3), (2, 7)):

@@ -14,7 +14,7 @@ import pmw
 from pmw.accuracy_plan import plan_accuracy
 from pmw.answers import Answer, Source
 from pmw.error_bars import Confidences
-from pmw.marginal_forecasts import forecast_table, marginal_width
+from pmw.marginal_forecasts import bought_width, forecast_table
 from pmw.model import DEFAULT_MAX_CELLS
 from pmw.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.noise_bounds import sum_half_width
@@ -92,16 +92,24 @@ def test_scopes_are_counted_up_to_the_largest_that_is_tested(wide: Domain) -> No
     pairs, triples = plan.marginals.certificates
     assert (pairs.order, pairs.marginals) == (2, 21)
     most = plan.marginals.most_cells
-    assert 216 < most < 3000  # triples of the short attributes, and no pair with the long one
-    assert (pairs.tested, pairs.typical_cells, pairs.largest_cells) == (15, 36, 36)
-    assert (triples.tested, triples.marginals, triples.largest_cells) == (20, 35, 216)
+    assert 216 < most < 3000  # triples of the short attributes
+    assert plan.coarse["long"].size > 16  # values that Zipf's law puts above the noise, and the others
+    # On the values that are assumed a pair with the long one is tested; no value may be rare, so that the
+    # largest pair, and triple, that may be tested has as many cells as any that is.
+    assert (pairs.tested, pairs.typical_cells, pairs.largest_cells) == (21, 36, most)
+    assert (triples.tested, triples.marginals, triples.largest_cells) == (20, 35, most)
     assert pairs.largest_bound is not None
     assert triples.largest_bound is not None
     assert plan.marginals.single is not None
     # What is too large is tested as a single question, whose bound may be the wider one.
-    assert plan.orders[2].bound == max(pairs.largest_bound, plan.marginals.single.bound)
-    assert plan.orders[4].bound == plan.marginals.single.bound
-    assert pairs.largest_bound < triples.largest_bound
+    single = max(plan.marginals.single.bound, plan.marginals.single.value_bound)
+    assert plan.orders[2].bound == max(pairs.largest_bound, plan.marginals.widest_bound, single)
+    assert 6**4 > most >= 6**3
+    # Four attributes have too many cells, unless the long one is left with few.
+    assert plan.orders[4].bound == plan.orders[3].bound
+    assert plan.orders[7].bound == single
+    assert plan.orders[2].cut_bound == 2 * max(pairs.largest_bound, plan.marginals.widest_bound) + 10_000
+    assert plan.orders[1].cut_bound is plan.orders[7].cut_bound is None
 
 
 def test_without_an_opening_attributes_are_tested_too_and_none_is_grouped() -> None:
@@ -150,7 +158,7 @@ def test_intervals_for_all_questions_at_once_are_wider(noise: DiscreteLaplace | 
     widths = []
     for options in (pmw.Options(), pmw.Options(simultaneous=True)):
         confidences = Confidences.of(options, 9, None, private_total=True)  # ten noises, the total among them
-        widths.append(marginal_width(options, confidences))
+        widths.append(bought_width(options, confidences))
     one, every = widths
     for cells in (1, 16, 400):
         assert every(noise, 1.0, cells) > 1.2 * one(noise, 1.0, cells)

@@ -80,6 +80,21 @@ def test_scales_of_the_size_that_sessions_use(make: Callable[[Fraction], Distrib
         assert stats.kstest(draws / float(scale * wrong), continuous.cdf).pvalue < 1e-9
 
 
+@pytest.mark.statistical
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("make", LAWS)
+def test_no_draw_says_anything_of_another(
+    make: Callable[[Fraction], Distribution],
+    single: bool,
+    require_independent: Callable[[NDArray[np.int64]], None],
+) -> None:
+    law, bits = make(Fraction(35 * 2**20)), BitSource.from_integer(14)
+    if single:
+        require_independent(np.array([law.sample(bits) for _ in range(1200)]).reshape(-1, 8))
+    else:
+        require_independent(np.stack([law.sample_array(bits, 24) for _ in range(150)]))
+
+
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("make", LAWS)
 def test_tables_are_laws(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:

@@ -27,7 +27,7 @@ from pmw.planning import (
     plan_opening,
     plan_query_test,
 )
-from pmw.policy import Opening, Options, TestKind
+from pmw.policy import Opening, Options, TestKind, UpdateRule
 from pmw.privacy import Budget, Composition, NeighboringRelation
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
@@ -238,7 +238,8 @@ def test_signed_tests_are_narrower_and_only_used_where_signs_agree() -> None:
 
 
 def test_given_numbers_are_used_as_they_are() -> None:
-    options = Options(test=TestKind.QUERY, update_limit=3, threshold=123.5, learning_rate=0.25)
+    step = UpdateRule.STEP
+    options = Options(test=TestKind.QUERY, update=step, update_limit=3, threshold=123.5, learning_rate=0.25)
     _, ledger = opened(Budget.of(1), options)
     plan = plan_query_test(DOMAIN, ledger, 1000.0, options)
     assert plan is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,18 @@ import pmw
 from pmw.books import read_history, read_session
 from pmw.errors import ReleaseError
 from pmw.model import QueryMeasurement, half_width
-from pmw.plots import compare_marginals, farthest, new_figure, paid_deviations, status_figure, write_figure
+from pmw.plots import (
+    MarginalComparison,
+    MissingLettersWarning,
+    compare_marginals,
+    farthest,
+    new_figure,
+    paid_deviations,
+    status_figure,
+    write_figure,
+)
+from pmw.plots.letters import _installed_fonts, draw_letters
+from pmw.plots.marginals import draw_marginal
 from pmw.state import PublicState
 from pmw.status import History
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, random_conjunctions
@@ -37,10 +49,10 @@ def opened(frame: pd.DataFrame, domain: Domain, **options: Any) -> pmw.Session:
 
 
 @pytest.fixture
-def session(frame: pd.DataFrame, domain: Domain) -> pmw.Session:
-    session = opened(frame, domain)
-    session.ask_all(list(random_conjunctions(domain, 60, seed=2)))
-    return session
+def session(frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]:
+    with opened(frame, domain) as session:
+        session.ask_all(list(random_conjunctions(domain, 60, seed=2)))
+        yield session
 
 
 def panel(figure: Any, title: str) -> Any:
@@ -210,10 +222,12 @@ def wide(count: int, last: str = "income") -> tuple[pd.DataFrame, Domain]:
 
 @pytest.mark.parametrize(("count", "shown"), [(2, 2), (4, 4), (6, 6), (7, 6), (14, 6)])
 def test_at_most_six_marginals_are_shown_and_the_picture_says_which(
-    count: int, shown: int, tmp_path: Path
+    count: int, shown: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("pmw.plots.letters._installed_fonts", lambda: iter(()))
     with opened(*wide(count, "收入")) as session:
-        figure = session.plot(tmp_path / "wide.png")
+        with pytest.warns(MissingLettersWarning, match="CJK letters"):
+            figure = session.plot(tmp_path / "wide.png")
         comparisons = compare_marginals(session.state)
     assert len(titles(figure)) == shown + 2
     text = words(figure)
@@ -227,13 +241,16 @@ def test_at_most_six_marginals_are_shown_and_the_picture_says_which(
     assert names == [name for name in session.domain.names if name in names]
 
 
-def test_a_long_list_of_values_shows_its_largest_cells_and_says_so() -> None:
+def test_a_long_list_of_values_shows_the_cells_whose_intervals_lie_highest_and_says_so() -> None:
     with opened(*wide(3)) as session:
-        axes = panel(session.plot(), "land (10 largest of 13 cells)")
+        axes = panel(session.plot(), "land (10 of 13 cells, by lower bound)")
         model = session.state.model.marginal(("land",))
+        (land,) = [one for one in compare_marginals(session.state) if one.attribute.name == "land"]
     assert len(axes.patches) == 10
+    assert land.measured is not None
     shown = [bar.get_width() * session.state.total.value / 100 for bar in axes.patches]
-    assert sorted(shown) == pytest.approx(sorted(model)[3:])
+    highest = np.argsort(-np.maximum(0, land.measured - land.half_width), kind="stable")[:10]
+    assert shown == pytest.approx(model[np.sort(highest)])
 
 
 def test_numbers_stand_at_the_ends_of_their_cells_and_special_cells_apart() -> None:
@@ -258,7 +275,9 @@ def test_a_long_scale_has_few_ticks() -> None:
 
 
 def test_labels_do_not_overlap(session: pmw.Session) -> None:
-    for figure in (session.plot(), opened(*wide(14)).plot()):
+    with opened(*wide(14)) as another:
+        figures = (session.plot(), another.plot())
+    for figure in figures:
         draw(figure)
         for axes in figure.axes:
             for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
@@ -355,3 +374,67 @@ def test_a_tree_of_ranges_is_shown_by_its_least_squares_cells(
     deviation = math.sqrt(state.opening[0].cell_variances.max())
     assert (tree.deviation, tree.half_width) == pytest.approx((deviation, 1.959964 * deviation))
     assert sexes.deviation == pytest.approx(math.sqrt(state.opening[1].variance))
+
+
+def lettered(label: str) -> Any:
+    figure = new_figure(3, 2)
+    figure.subplots().set_title(label)
+    return figure
+
+
+@pytest.mark.parametrize(
+    ("label", "script"),
+    [("中文", "CJK"), ("देवनागरी", "Devanagari"), ("ไทย", "Thai"), ("中文 ไทย", "CJK and Thai")],
+)
+def test_letters_that_no_font_has_are_told_in_one_warning_of_our_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str, script: str
+) -> None:
+    monkeypatch.setattr("pmw.plots.letters._installed_fonts", lambda: iter(()))
+    with pytest.warns(MissingLettersWarning, match=f"boxes stand for {script} letters") as caught:
+        write_figure(lettered(label), tmp_path / "a.png")
+    assert len(caught) == 1
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_letters_of_a_script_that_is_not_joined_are_told_in_one_warning_of_our_own(tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        write_figure(lettered("عربي"), tmp_path / "a.svg")
+    assert [one.category for one in caught] in ([], [MissingLettersWarning])
+
+
+def test_an_installed_font_that_has_the_letters_is_used_and_nothing_is_told(tmp_path: Path) -> None:
+    from matplotlib.text import Text
+
+    figure = lettered("ꝩ𝐾")  # which the usual font lacks, and another one that comes with matplotlib has
+    write_figure(figure, tmp_path / "a.png")
+    (title,) = [text for text in figure.findobj(Text) if text.get_text() == "ꝩ𝐾"]
+    assert title.get_fontfamily()[-1].startswith("DejaVu")
+    assert title.get_fontfamily()[0] == "sans-serif"
+
+
+def test_a_picture_in_letters_that_are_there_warns_of_nothing(tmp_path: Path) -> None:
+    write_figure(lettered("größe Кириллица ελληνικά"), tmp_path / "a.png")
+    assert next(_installed_fonts())[1]
+
+
+def test_other_warnings_of_a_drawing_come_through(tmp_path: Path) -> None:
+    with pytest.warns(RuntimeWarning, match="another thing"):
+        draw_letters(new_figure(1, 1), lambda: warnings.warn("another thing", RuntimeWarning, stacklevel=1))
+
+
+def test_of_many_cells_those_with_the_highest_lower_bounds_are_shown_and_ties_in_declared_order() -> None:
+    cells = CategoricalAttribute("land", tuple(f"l{place}" for place in range(13)))
+    measured = np.array([5.0, 4, 9, 8, 7, 3, 2, 1, 6, 50, 90, 60, 70])
+    luck = np.linspace(20, 1, 13)
+    shown = _shown(MarginalComparison(cells, luck, measured, 5.0, 10.0))
+    assert shown == ["l0", "l1", "l2", "l3", "l4", "l5", "l9", "l10", "l11", "l12"]
+    unmeasured = _shown(MarginalComparison(cells, measured, None))
+    assert unmeasured == ["l0", "l1", "l2", "l3", "l4", "l8", "l9", "l10", "l11", "l12"]
+
+
+def _shown(comparison: MarginalComparison) -> list[str]:
+    axes = new_figure(3, 2).subplots()
+    draw_marginal(axes, comparison, 100.0)
+    assert "by lower bound" in axes.get_title(loc="left")
+    return [label.get_text() for label in axes.get_yticklabels()]

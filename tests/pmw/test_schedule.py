@@ -10,7 +10,7 @@ import pytest
 
 from pmw.mechanism import marginal_charge
 from pmw.noise_bounds import l1_mean
-from pmw.planning import choose_filter
+from pmw.planning import choose_filter, plan_opening
 from pmw.policy import Contract, MarginalTestPlan, Opening, Options, TestKind
 from pmw.privacy import Budget, Composition, NeighboringRelation
 from pmw.schedule import DEFAULT_SCHEDULE, plan_marginal_test, plan_test
@@ -100,14 +100,16 @@ def test_where_there_is_nothing_to_test_there_is_no_plan(shape: tuple[int, ...],
     domain = domain_of(shape)
     options = Options(test=TestKind.MARGINAL, opening=opening)
     ledger = choose_filter(domain, Budget.of(1), options)
-    assert plan_test(Contract(domain, Budget.of(1), options), domain, ledger, 100.0) is None
+    bought = plan_opening(domain, ledger, options)
+    assert plan_test(Contract(domain, Budget.of(1), options), bought, ledger, 100.0) is None
 
 
 def test_one_attribute_is_tested_where_opening_did_not_buy_it() -> None:
     domain = domain_of((5,))
     options = Options(test=TestKind.MARGINAL, opening=Opening.NONE)
     ledger = choose_filter(domain, Budget.of(1), options)
-    plan = plan_test(Contract(domain, Budget.of(1), options), domain, ledger, 100.0)
+    opening = plan_opening(domain, ledger, options)
+    plan = plan_test(Contract(domain, Budget.of(1), options), opening, ledger, 100.0)
     assert isinstance(plan, MarginalTestPlan)
     assert plan.update_limit == 1
 

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +19,7 @@ from pmw.books import is_closed, read_ledger, read_session
 from pmw.encoding import read_charge
 from pmw.locking import SessionLock
 from pmw.randomness import fresh_seed
-from pmw.store import SessionStore
+from pmw.store import Outcome, SessionStore
 from queries import Domain
 
 COVERED = "age >= 40"
@@ -110,7 +111,7 @@ def test_a_session_in_memory_is_sealed_alike(frame: pd.DataFrame, domain: Domain
     options = pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=20.0, update_limit=8)
     with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, options=options) as session:
         first = session.ask(WRONG)
-        assert "closed" not in session.status().to_dict()
+        assert session.status().to_dict()["closed"] is False
         session.seal()
         session.seal()
         assert session.ask(WRONG) == first
@@ -135,6 +136,17 @@ def test_nothing_secret_is_left_in_the_file_or_its_log(study: Path, seeds: list[
     assert secrets_of(study) == {}
 
 
+def test_a_closed_file_is_written_anew_without_the_pages_that_held_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    large = Outcome(secrets={"threshold": bytes(100_000)})  # many pages, which its deletion frees
+    with closing(SessionStore.create(path, "opening", "{}", fresh_seed(), large)) as store:
+        store.seal(1, Outcome(meta={"closed": "true"}))
+        store.scrub()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
+    assert path.stat().st_size < 100_000
+
+
 def test_the_threshold_noise_of_an_open_round_is_wiped(study: Path) -> None:
     with pmw.resume_session(study) as session:
         for number in range(10):
@@ -152,7 +164,7 @@ def test_the_threshold_noise_of_an_open_round_is_wiped(study: Path) -> None:
 def test_a_batch_that_was_interrupted_is_finished_before_closing(study: Path) -> None:
     seed = interrupt(study)
     asked = read_session(study)[1].queries_answered
-    status = pmw.seal_session(study)
+    status = pmw.seal_session(study, abandon=True)  # what can be finished is never given up
     assert status.closed
     assert status.queries_answered == asked + 1
     assert not any(line.event == "abandoned batch" for line in read_ledger(study).lines)
@@ -191,7 +203,11 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
     (study.parent / "people.csv").unlink()
     if fault == "the table differs":
         frame.iloc[5:].to_csv(study.parent / "people.csv", index=False)
-    status = pmw.seal_session(study)
+    unchanged = bytes_of(study)
+    with pytest.raises(pmw.SessionError, match=r"waits to be finished, and cannot be: .* --abandon"):
+        pmw.seal_session(study)
+    assert (bytes_of(study), is_closed(study)) == (unchanged, False)
+    status = pmw.seal_session(study, abandon=True)
     ledger = read_ledger(study)
     assert ledger.lines[:-1] == before.lines
     last = ledger.lines[-1]
@@ -236,7 +252,7 @@ def _interrupt(*arguments: object) -> None:
 KILLED = """
 import os, signal, sys
 import pmw
-from pmw.store import SessionStore
+from pmw.store import Outcome, SessionStore
 
 place = sys.argv[2]
 step = getattr(SessionStore, place)
@@ -250,7 +266,7 @@ def deadly(self, *arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 
 setattr(SessionStore, place, deadly)
-pmw.seal_session(sys.argv[1])
+pmw.seal_session(sys.argv[1], abandon=True)
 """
 
 
@@ -273,7 +289,7 @@ def test_a_closing_that_is_killed_happened_whole_or_not_at_all(study: Path, plac
         assert is_closed(study)
         assert secrets_of(study) == {}
     assert pmw.verify_session(study).holds
-    assert pmw.seal_session(study).closed
+    assert pmw.seal_session(study, abandon=True).closed
     assert pmw.verify_session(study).holds
     events = [line.event for line in read_ledger(study).lines]
     assert events.count("abandoned batch") == (table == "gone")

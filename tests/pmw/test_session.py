@@ -191,7 +191,10 @@ def test_a_changed_file_is_refused(frame: pd.DataFrame, domain: Domain, tmp_path
         session.ask(QUESTIONS[2])
     moved = tmp_path / "moved.csv"
     frame.to_csv(moved, index=False)
-    with pmw.resume_session(path, moved) as session:
+    with pytest.raises(pmw.DataError, match=r"reads its table from a file.* pmw move"):
+        pmw.resume_session(path, moved)
+    pmw.move_session(path, moved)
+    with pmw.resume_session(path) as session:
         assert session.ask(QUESTIONS[2]).count > 0
 
 

@@ -14,8 +14,8 @@ import pytest
 import pmw
 from pmw.accuracy_plan import plan_accuracy
 from pmw.answers import Answer, Source
-from pmw.error_bars import sum_quantile
 from pmw.errors import BudgetError
+from pmw.noise_bounds import sum_half_width
 from queries import (
     UNITS,
     CategoricalAttribute,
@@ -356,8 +356,12 @@ def test_a_tree_of_ranges_is_forecast_by_its_least_squares(
     measured = state.opening[0]
     assert tree.cell_deviation == pytest.approx(math.sqrt(measured.cell_variances.max()))
     half = (np.arange(tree.cells) < tree.cells // 2).astype(np.float64)
-    quantile = sum_quantile(state.ledger.composition, 0.95)
-    assert tree.range_bound == pytest.approx(quantile * math.sqrt(measured.weighted_variance(half)), rel=1e-4)
+
+    def width(weights: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+        squares = measured.weighted_variance(weights) / measured.variance
+        return sum_half_width(measured.noise, squares, 0.95, peak=1.0)
+
+    assert tree.range_bound == pytest.approx(width(half), rel=1e-9)
     added = pmw.plan_session(
         long_domain,
         records=3000,
@@ -370,4 +374,4 @@ def test_a_tree_of_ranges_is_forecast_by_its_least_squares(
     ) as session:
         assert session.state.total.deviation == pytest.approx(added.total_deviation)
     every_other = (np.arange(tree.cells) % 2).astype(np.float64)
-    assert tree.widest_bound > quantile * math.sqrt(measured.weighted_variance(every_other))
+    assert tree.widest_bound > width(every_other)

@@ -71,9 +71,10 @@ def test_the_band_is_that_of_the_tests_that_are_expected() -> None:
     budget = Budget.of(1, 1e-9)
     ledger = choose_filter(DOMAIN, budget, options)
     contract = Contract(DOMAIN, budget, options)
-    assert plan_opening(DOMAIN, ledger, options).marginal_noise == {}
-    plan = plan_test(contract, DOMAIN, ledger, 1e5)
+    opening = plan_opening(DOMAIN, ledger, options)
+    assert opening.marginal_noise == {}
+    plan = plan_test(contract, opening, ledger, 1e5)
     assert isinstance(plan, MarginalTestPlan)
     band = half_band(plan.sparse.test, expected_tests(DOMAIN), plan.update_limit) / UNITS
-    forecasts = forecast_sparse_vectors(contract, DOMAIN, ledger, 1e5)
+    forecasts = forecast_sparse_vectors(contract, opening, ledger, 1e5)
     assert [one.half_band for one in forecasts if one.chosen] == [band]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -46,8 +47,9 @@ def create(path: Path | None) -> SessionStore:
 
 
 @pytest.fixture(params=["memory", "file"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
-    return create(None if request.param == "memory" else tmp_path / "s.pmw")
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionStore]:
+    with closing(create(None if request.param == "memory" else tmp_path / "s.pmw")) as store:
+        yield store
 
 
 def test_a_session_begins_with_its_opening_intent(store: SessionStore) -> None:
@@ -133,8 +135,8 @@ def test_a_snapshot_is_kept_and_checked(store: SessionStore) -> None:
     assert (found[0], found[1].tolist()) == (5, [0.5])
 
 
-def test_a_damaged_snapshot_is_ignored(tmp_path: Path) -> None:
-    store = create(tmp_path / "s.pmw")
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_a_damaged_snapshot_is_ignored(store: SessionStore, tmp_path: Path) -> None:
     store.save_snapshot(3, np.array([1.5]))
     with sqlite3.connect(tmp_path / "s.pmw") as connection:
         connection.execute("UPDATE snapshots SET version = 4")
@@ -168,8 +170,9 @@ def test_the_bytes_of_an_intent_that_charged_nothing_are_gone_from_the_log_too(t
             assert seed not in file.read_bytes(), file.name
 
 
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+@pytest.mark.usefixtures("store")
 def test_a_session_file_is_for_its_owner_alone(tmp_path: Path) -> None:
-    create(tmp_path / "s.pmw")
     SessionLock(tmp_path / "s.pmw").release()
     for path in tmp_path.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
@@ -202,8 +205,8 @@ def test_an_empty_file_of_another_user_is_not_taken_over(
     assert path.read_bytes() == b""
 
 
-def test_the_file_is_made_durable_at_every_commit(tmp_path: Path) -> None:
-    store = create(tmp_path / "s.pmw")
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_the_file_is_made_durable_at_every_commit(store: SessionStore) -> None:
     settings = {
         name: store._connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous", "secure_delete")
@@ -229,7 +232,8 @@ def test_an_opening_that_was_killed_before_its_first_commit_can_be_repeated(tmp_
     path = tmp_path / "s.pmw"
     path.touch()
     create(path).close()
-    assert SessionStore.open(path).pending() is not None
+    with closing(SessionStore.open(path)) as store:
+        assert store.pending() is not None
 
 
 def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
@@ -264,8 +268,8 @@ def test_a_folder_that_is_not_there_is_told_in_our_words(tmp_path: Path) -> None
         SessionLock(tmp_path / "absent" / "s.pmw")
 
 
-def test_a_full_disk_is_told_in_our_words_and_loses_nothing(tmp_path: Path) -> None:
-    store = create(tmp_path / "s.pmw")
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_a_full_disk_is_told_in_our_words_and_loses_nothing(store: SessionStore) -> None:
     store.finish(1, FULL)
     pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
     store._connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -288,8 +292,8 @@ def test_one_process_at_a_time_holds_a_session(tmp_path: Path) -> None:
     SessionLock(tmp_path / "s.pmw").release()
 
 
-def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
-    store = create(tmp_path / "s.pmw")
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_readers_do_not_wait_for_a_writer(store: SessionStore, tmp_path: Path) -> None:
     store.finish(1, FULL)
     store._connection.execute("BEGIN IMMEDIATE")
     reader = SessionStore.open(tmp_path / "s.pmw")
@@ -314,8 +318,8 @@ def test_books_are_read_with_the_batches_that_they_belong_to(store: SessionStore
     assert store.is_whole()
 
 
-def test_a_reader_sees_one_state_of_the_file_throughout(tmp_path: Path) -> None:
-    store = create(tmp_path / "s.pmw")
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_a_reader_sees_one_state_of_the_file_throughout(store: SessionStore, tmp_path: Path) -> None:
     store.finish(1, FULL)
     reader = SessionStore.open(tmp_path / "s.pmw")
     with reader.reading():
@@ -367,14 +371,15 @@ def test_no_trace_of_a_wiped_secret_is_left_after_scrubbing(tmp_path: Path) -> N
     assert not any(secret in file.read_bytes() for secret in secrets.values() for file in files)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     store.close()
-    assert SessionStore.open(path).meta("contract") == '"a"'
+    with closing(SessionStore.open(path)) as reader:
+        assert reader.meta("contract") == '"a"'
 
 
+@pytest.mark.parametrize("store", ["file"], indirect=True)
 def test_a_reader_that_holds_old_pages_is_told_of_and_scrubbing_can_be_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pmw.store.session_store._PATIENCE", 10)
-    store = create(tmp_path / "s.pmw")
     reader = SessionStore.open(tmp_path / "s.pmw")
     store.finish(1, FULL)
     with reader.reading():
@@ -411,9 +416,10 @@ def test_what_fails_after_the_commit_takes_nothing_back(
         patch.setattr(Broken, "committed", False)
         broken = create(tmp_path / "s.pmw")
         patch.setattr(Broken, "armed", True)
-        broken.finish(1, FULL)
-        with pytest.raises(StoreError, match="cannot be read or written"):
-            broken.pending()
+        with closing(broken):
+            broken.finish(1, FULL)
+            with pytest.raises(StoreError, match="cannot be read or written"):
+                broken.pending()
     store = SessionStore.open(tmp_path / "s.pmw")
     assert store.pending() is None
     assert store.ledger() == list(FULL.ledger)

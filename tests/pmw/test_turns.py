@@ -214,18 +214,21 @@ def test_a_lock_file_that_is_deleted_while_it_is_waited_for_is_not_taken_for_the
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_does_not_keep_the_lock_of_its_parent(study: Path) -> None:
     end, other = os.pipe()
+    begun, told = os.pipe()
     session = pmw.resume_session(study)
     child = os.fork()
     if child == 0:
         os.close(other)
+        os.write(told, b".")
         os.read(end, 1)
         os._exit(0)
     try:
+        os.read(begun, 1)  # until the child runs, it holds what it was copied from
         session.close()
         pmw.resume_session(study).close()
     finally:
-        os.close(other)
-        os.close(end)
+        for descriptor in (other, end, begun, told):
+            os.close(descriptor)
         os.waitpid(child, 0)
 
 

@@ -27,6 +27,7 @@ from queries import (
     ScopeError,
     parse_where,
 )
+from queries.linear import Readings
 
 LAW = settings(max_examples=100, deadline=None)
 Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
@@ -383,3 +384,28 @@ def test_what_is_kept_of_a_factor_is_what_its_weights_say(data: st.DataObject) -
         assert ends[0]
         assert ends[-1]
     assert factor.is_box == bool((factor.weights[factor.box] == UNITS).all())
+
+
+def test_readings_are_questions_on_whole_cells(domain: Domain) -> None:
+    whole = parse_where("a = 'x'", domain)
+    half = LinearQuery(domain, (Factor((), np.array(UNITS // 2)),))
+    for readings in (Readings(half, whole), Readings(whole, parse_where("c < 3", domain))):
+        with pytest.raises(ScopeError, match="expected readings of whole cells"):
+            LinearQuery(domain, (), readings=readings)
+
+
+def test_questions_of_equal_weights_and_other_readings_have_other_keys(domain: Domain) -> None:
+    whole, everybody = parse_where("a = 'x'", domain), LinearQuery.everything(domain)
+    undecided = LinearQuery(domain, whole.factors, readings=Readings(whole, everybody))
+    other = LinearQuery(domain, whole.factors, readings=Readings(parse_where("b = 'y'", domain), everybody))
+    assert len({query.key() for query in (whole, undecided, other)}) == 3
+    assert other.scope == ("a", "b")
+    assert other.box == (slice(0, 1), slice(0, 3))
+
+
+def test_a_question_without_weights_of_its_own_is_described_by_what_it_may_hold(domain: Domain) -> None:
+    readings = Readings(parse_where("a = 'x' AND b = 'y'", domain), parse_where("b = 'y'", domain))
+    nobody = parse_where("a = 'x' AND a = 'y'", domain)
+    query = LinearQuery(domain, (Factor((), np.array(0)),), readings=readings)
+    assert nobody.weights() == query.weights().max() == 0
+    assert query.describe() == "part of b y"

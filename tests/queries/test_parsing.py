@@ -66,10 +66,16 @@ def test_a_question_is_made_of_an_object_too(people: Domain) -> None:
         ('{"where": {"age": {"eq": NaN}}}', None, "expected a finite number, got NaN"),
         ('{"where": {"age": {"ge": -Infinity}}}', None, "expected a finite number, got -Infinity"),
         ('{"id": Infinity, "where": ""}', None, "expected a finite number, got Infinity"),
-        ("[" * 10_000, None, "nested too deeply or a number too long"),
-        ('{"where":' * 10_000, None, "nested too deeply or a number too long"),
-        ('{"where": "", "id": ' + "7" * 10_000 + "}", None, "nested too deeply or a number too long"),
-        ('{"where": {"age": {"eq": ' + "7" * 10_000 + "}}}", None, "nested too deeply or a number too long"),
+        ("[" * 10_000, None, "expected JSON nested at most 16 deep"),
+        ('{"where":' * 10_000, None, "expected JSON nested at most 16 deep"),
+        ('{"where": "", "id": ' + "[" * 16 + "]" * 16 + "}", None, "expected JSON nested at most 16 deep"),
+        ('{"where": "", "id": ' + "[" * 15 + "]" * 15 + "}", "id", "id must be a text or a whole number"),
+        ('{"where": "", "id": ' + "7" * 10_000 + "}", None, "expected JSON: a number has too many digits"),
+        (
+            '{"where": {"age": {"eq": ' + "7" * 10_000 + "}}}",
+            None,
+            "expected JSON: a number has too many digits",
+        ),
         ("[]", None, 'expected a JSON object such as {"where": "age >= 30"}'),
         ('"age = 30"', None, "expected a JSON object"),
         ("null", None, "expected a JSON object"),
@@ -109,6 +115,19 @@ def test_a_line_that_is_no_question_is_refused(
         parse_line(line, people)
     assert (caught.value.code, caught.value.position) == ("bad_request", position)
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["[" * 40, '\\"' + "{" * 40, "\\\\", "]" * 40])
+def test_brackets_in_texts_are_no_nesting(people: Domain, text: str) -> None:
+    question = parse_line(f'{{"where": "", "id": "{text}", "request_id": "{"[" * 40}"}}', people)
+    assert question.id == json.loads(f'"{text}"')
+
+
+@pytest.mark.parametrize("line", ['"' + "[{" * 500_000, '"\\' * 300_000 + "[" * 17, "{}" * 500_000])
+def test_the_longest_line_of_brackets_is_refused(people: Domain, line: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_line(line, people)
+    assert caught.value.code == "bad_request"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ WORDS = st.sampled_from(
     ]
 )
 TEXTS = WORDS | st.text(max_size=4)
-EMPTY = st.sampled_from([None, math.nan, pd.NaT, np.datetime64("NaT")])
+EMPTY = st.sampled_from([None, math.nan, pd.NaT, np.datetime64("NaT", "ns")])
 ODD = st.sampled_from(
     [b"1", (1,), frozenset(), object, 1 + 2j, Decimal("2.5"), datetime(2020, 1, 1, tzinfo=UTC)]
 )
@@ -361,16 +361,17 @@ def test_codes_are_held_in_as_few_bytes_as_fit(size: int, dtype: type[np.generic
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (["age"], r"expected one column 'n' in the table, got columns 'age'"),
-        (["m", "N"], r"got columns 'm', 'N'; did you mean 'm|N'\?"),
-        (["n", "n"], r"expected one column 'n' in the table, got it twice"),
-        ([], r"expected one column 'n' in the table, got no columns"),
-        ([0, 1], r"got columns 0, 1"),
-        ([f"x{number}" for number in range(20)], r"'x11', …"),
+        (["age"], r"^expected one column 'n' in the table, got no such column among 1$"),
+        (["m", "N"], r"got no such column among 2$"),
+        (["n", "n"], r"^expected one column 'n' in the table, got it twice$"),
+        ([], r"got no such column among 0$"),
+        ([0, 1], r"got no such column among 2$"),
+        (["secret", ("n",)], r"got no such column among 2$"),  # a header that is a person's record
     ],
 )
 def test_a_table_without_the_declared_column_is_refused(columns: list[Any], message: str) -> None:
-    frame = pd.DataFrame([["secret"] * len(columns)] * 2, columns=columns)
+    frame = pd.DataFrame([["secret"] * len(columns)] * 2)
+    frame.columns = pd.Index(columns, dtype=object, tupleize_cols=False)
     with pytest.raises(RecordsError, match=message) as caught:
         encode_records(frame, Domain((IntegerAttribute("n", 0, 9),)))
     assert "secret" not in str(caught.value)

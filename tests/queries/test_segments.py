@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import operator
 import time
 from collections.abc import Callable, Iterable
@@ -11,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -104,6 +106,16 @@ def _values_by_cell(attribute: Attribute) -> list[list[Value]]:
     return cells
 
 
+def _all_values_by_cell(attribute: Attribute) -> list[list[Value]]:
+    """Return values of each cell such that every comparison on the grid tells as much as all of them do."""
+    cells = _values_by_cell(attribute)
+    if isinstance(attribute, NumericAttribute):
+        for values in cells[: attribute.base_size]:
+            values += [value - GRID / 2 for value in values if isinstance(value, Fraction)]
+        cells[attribute.base_size - 1].append(Fraction(attribute.edges[-1]))  # the last cell is closed
+    return cells
+
+
 def _compared(atom: Atom, value: Value) -> Truth:
     """Return what SQL says of one comparison: None where it is unknown."""
     if isinstance(atom, IsMissing | IsOther):
@@ -148,16 +160,30 @@ def _holds(predicate: Predicate, values: dict[str, Value]) -> Truth:
     return _compared(predicate, values[predicate.attribute])
 
 
-def _shares(predicate: Predicate, domain: Domain) -> dict[tuple[int, ...], Fraction]:
-    """Return the share of each cell of the domain where the predicate is true."""
-    shares = {}
-    by_cell = [_values_by_cell(attribute) for attribute in domain]
+def _truths(
+    predicate: Predicate, domain: Domain, by_cell: list[list[list[Value]]]
+) -> dict[tuple[int, ...], list[bool]]:
+    """Return for each cell of the domain where, of its values, the predicate is true."""
+    found = {}
     for cell in np.ndindex(domain.shape):
         choices = [values[code] for values, code in zip(by_cell, cell, strict=True)]
-        points = list(itertools.product(*choices))
-        true = sum(_holds(predicate, dict(zip(domain.names, point, strict=True))) is True for point in points)
-        shares[cell] = Fraction(true, len(points))
-    return shares
+        found[cell] = [
+            _holds(predicate, dict(zip(domain.names, point, strict=True))) is True
+            for point in itertools.product(*choices)
+        ]
+    return found
+
+
+def _shares(predicate: Predicate, domain: Domain) -> dict[tuple[int, ...], Fraction]:
+    """Return the share of each cell of the domain where the predicate is true."""
+    truths = _truths(predicate, domain, [_values_by_cell(attribute) for attribute in domain])
+    return {cell: Fraction(sum(found), len(found)) for cell, found in truths.items()}
+
+
+def _decisions(predicate: Predicate, domain: Domain) -> dict[tuple[int, ...], tuple[bool, bool]]:
+    """Return for each cell whether the predicate is true for all of its values, and for some."""
+    truths = _truths(predicate, domain, [_all_values_by_cell(attribute) for attribute in domain])
+    return {cell: (all(found), any(found)) for cell, found in truths.items()}
 
 
 # --- random questions --------------------------------------------------------------------------------------
@@ -172,10 +198,10 @@ def _numeric_atoms(attribute: IntegerAttribute | NumericAttribute) -> st.SearchS
         st.builds(Comparison, st.just(name), ordered, numbers),
         st.lists(numbers, min_size=2, max_size=2).map(lambda ends: Between(name, min(ends), max(ends))),
     ]
-    if integer:
-        points = st.integers(low, high - 1)
-        kinds.append(st.builds(Comparison, st.just(name), st.sampled_from(["eq", "ne"]), points))
-        kinds.append(st.lists(points, min_size=1, max_size=4).map(lambda values: IsIn(name, tuple(values))))
+    halves = st.integers(2 * low, 2 * high).map(lambda twice: twice / 2)
+    points: st.SearchStrategy[float] = st.integers(low, high - 1) if integer else halves
+    kinds.append(st.builds(Comparison, st.just(name), st.sampled_from(["eq", "ne"]), points))
+    kinds.append(st.lists(points, min_size=1, max_size=4).map(lambda values: IsIn(name, tuple(values))))
     return st.one_of(kinds).filter(lambda atom: _is_satisfied(atom, attribute))
 
 
@@ -183,7 +209,7 @@ def _is_satisfied(atom: Atom, attribute: Attribute) -> bool:
     """Return whether some value meets the comparison: an empty range is refused, not answered."""
     if isinstance(atom, Comparison) and atom.operator == "ne":
         return True
-    return any(_compared(atom, value) for cell in _values_by_cell(attribute) for value in cell)
+    return any(_compared(atom, value) for cell in _all_values_by_cell(attribute) for value in cell)
 
 
 def _atoms(attribute: Attribute) -> st.SearchStrategy[Atom]:
@@ -232,9 +258,53 @@ def test_a_weight_is_the_share_of_the_cell_where_the_condition_is_true(
 def test_an_aligned_question_takes_whole_cells_only(data: st.DataObject) -> None:
     domain = data.draw(DOMAINS)
     predicate = data.draw(_predicates(domain))
-    shares = set(_shares(predicate, domain).values())
-    assume(shares != {Fraction(0)})
-    assert count_where(predicate, domain).aligned == (shares <= {Fraction(0), Fraction(1)})
+    decided = all(least == most for least, most in _decisions(predicate, domain).values())
+    assert count_where(predicate, domain).aligned == decided
+
+
+@LAW
+@given(data=st.data())
+def test_a_cell_that_is_not_decided_is_left_out_in_one_reading_and_whole_in_the_other(
+    data: st.DataObject, full_weights: FullWeights
+) -> None:
+    domain = data.draw(DOMAINS)
+    predicate = data.draw(_predicates(domain))
+    query = count_where(predicate, domain)
+    least, most = (full_weights(reading) for reading in query.readings or (query, query))
+    found = {cell: (bool(least[cell]), bool(most[cell])) for cell in np.ndindex(domain.shape)}
+    assert found == _decisions(predicate, domain)
+    weights = full_weights(query)
+    assert np.all(least <= weights)
+    assert np.all(weights <= most)
+    assert all(set(reading.scope) <= set(query.scope) for reading in query.readings or ())
+
+
+@LAW
+@given(data=st.data())
+def test_a_question_and_its_readings_come_back_from_its_text(data: st.DataObject) -> None:
+    domain = data.draw(DOMAINS)
+    query = count_where(data.draw(_predicates(domain)), domain)
+    again = LinearQuery.from_dict(domain, json.loads(query.to_json()))
+    assert (again.to_json(), again.scope, again.aligned) == (query.to_json(), query.scope, query.aligned)
+    assert (again.readings is None) == query.aligned
+
+
+@LAW
+@given(data=st.data())
+def test_groups_split_a_question_and_its_readings(data: st.DataObject, full_weights: FullWeights) -> None:
+    domain = data.draw(DOMAINS)
+    query = count_where(data.draw(_predicates(domain)), domain)
+    name = data.draw(st.sampled_from(domain.names))
+    for cell in range(domain[name].size):
+        group = query.within({name: cell})
+        inside = np.zeros(domain.shape, dtype=np.int64)
+        inside[(slice(None),) * domain.index(name) + (cell,)] = 1
+        pairs = zip(query.readings or (query, query), group.readings or (group, group), strict=True)
+        decided = []
+        for whole, part in ((query, group), *pairs):
+            np.testing.assert_array_equal(full_weights(part), full_weights(whole) * inside)
+            decided.append(full_weights(part))
+        assert group.aligned == np.array_equal(decided[1], decided[2])
 
 
 @LAW
@@ -286,6 +356,10 @@ def table() -> Domain:
         ("income < 50", [0.5, 0]),
         ("income >= 100", [0, 1]),
         ("income < 200 AND income >= 50", [0.5, 1 / 3]),
+        ("income < 100", [1, 0]),
+        ("income <= 400", [1, 1]),
+        ("income > 100 OR income <= 100", [1, 1]),
+        ("income > 100 AND income <= 100", [0, 0]),
         ("sex = 'f'", [1, 0, 0, 0]),
         ("sex <> 'f'", [0, 1, 0, 1]),
         ("NOT sex = 'f'", [0, 1, 0, 1]),
@@ -298,6 +372,39 @@ def test_the_share_of_each_cell_is_as_worked_by_hand(table: Domain, where: str, 
     weights = query.weights() if query.scope else np.full(len(shares), query.answer(_one(table)))
     assert weights.tolist() == [round(share * UNITS) for share in shares]
     assert query.aligned == all(share in (0, 1) for share in shares)
+
+
+@pytest.mark.parametrize(
+    ("where", "shares", "least", "most"),
+    [
+        ("income > 0", [1, 1], [0, 1], [1, 1]),
+        ("income <= 0", [0, 0], [0, 0], [1, 0]),
+        ("income = 0", [0, 0], [0, 0], [1, 0]),
+        ("income <> 0", [1, 1], [0, 1], [1, 1]),
+        ("income <> 100", [1, 1], [1, 0], [1, 1]),
+        ("NOT income > 0", [0, 0], [0, 0], [1, 0]),
+        ("income > 100", [0, 1], [0, 0], [0, 1]),
+        ("income <= 100", [1, 0], [1, 0], [1, 1]),
+        ("income BETWEEN 0 AND 100", [1, 0], [1, 0], [1, 1]),
+        ("income BETWEEN 100 AND 100", [0, 0], [0, 0], [0, 1]),
+        ("NOT income BETWEEN 0 AND 100", [0, 1], [0, 0], [0, 1]),
+        ("income IN (0, 400)", [0, 0], [0, 0], [1, 1]),
+        ("income < 400", [1, 1], [1, 0], [1, 1]),
+        ("income >= 400", [0, 0], [0, 0], [0, 1]),
+    ],
+)
+def test_a_comparison_at_an_edge_has_two_readings(
+    table: Domain, where: str, shares: list[int], least: list[int], most: list[int], full_weights: FullWeights
+) -> None:
+    query = parse_where(where, table)
+    assert query.readings is not None
+    for found, expected in zip((query, *query.readings), (shares, least, most), strict=True):
+        assert (full_weights(found)[0, :, 0] // UNITS).tolist() == expected
+
+
+def test_a_number_that_the_cells_cannot_tell_from_its_neighbours_is_near_both(table: Domain) -> None:
+    above = math.nextafter(100, math.inf)
+    assert parse_where({"income": {"ge": above}}, table).key() == parse_where("income > 100", table).key()
 
 
 def _one(domain: Domain) -> Histogram:

@@ -233,15 +233,22 @@ def test_a_line_holds_a_condition_or_a_statement(line: str, message: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("where", "starts"),
+    ("where", "nearest"),
     [
-        ("income >= 5000", "; cells of 'income' begin at 0, 10000, 25000, 50000"),
-        ("income BETWEEN 1000 AND 2000", "; cells of 'income' begin at 0, 10000, 25000, 50000"),
+        ("income >= 5000", "income >= 10000"),
+        ("income > 25000", "income >= 25000"),
+        ("income <= 10000", "income < 10000, or income < 25000"),
+        ("income = 0", "income < 10000"),
+        ("income BETWEEN 10000 AND 25000", "income >= 10000 AND income < 25000, or income >= 10000"),
+        ("NOT income > 10000 AND sex = 'Male'", "income < 10000, or income < 25000"),
     ],
-)
-def test_questions_that_cut_cells_can_be_refused(where: str, starts: str) -> None:
+)  # fmt: skip
+def test_questions_that_cut_cells_can_be_refused(where: str, nearest: str) -> None:
     with pytest.raises(QueryError) as caught:
         require_aligned(parse_where(where, DOMAIN))
+    starts = f"; nearest to it: {nearest}; cells of 'income' begin at 0, 10000, 25000, 50000"
+    for condition in nearest.split(", or "):
+        require_aligned(parse_where(condition, DOMAIN))
     assert caught.value.message == f"the condition cuts cells, and only whole cells are asked for{starts}"
     assert caught.value.code == "unaligned"
     with pytest.raises(QueryError):

@@ -33,6 +33,8 @@ def test_sum_and_count_carry_noise_of_thrice_the_scale() -> None:
     ):
         spread = float(np.mean(np.abs(errors)))  # E|X| is about the scale
         assert 0.88 * scale < spread < 1.12 * scale
+    sums, counts = np.array([(run.noisy_sum - 10_000, run.noisy_count - 1000) for run in found]).T
+    assert abs(np.corrcoef(sums, counts)[0, 1]) < 0.12  # two draws: one would give 1
 
 
 def test_where_no_bound_passes_the_last_is_taken() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from pmw.applications import laplace_cohorts, sparse_cohorts
 from pmw.errors import BudgetError
+from pmw.noise import DiscreteLaplace
 from pmw.randomness import BitSource
 from pmw.sparse_vector import Sparse
 from pmw.theorems import laplace_accuracy, sparse_accuracy
@@ -51,6 +54,13 @@ def test_noise_on_every_count_keeps_to_its_own_bound() -> None:
         wrong(sizes, laplace_cohorts(sizes, epsilon=1, threshold=THRESHOLD, bits=bits)) for _ in range(runs)
     )
     assert failures <= runs * BETA + 4 * np.sqrt(runs * BETA * (1 - BETA))
+
+
+def test_every_cohort_has_noise_of_its_own() -> None:
+    sizes = np.full(200, THRESHOLD)
+    found = laplace_cohorts(sizes, epsilon=1, threshold=THRESHOLD, bits=BitSource.from_integer(5))
+    noise = DiscreteLaplace(Fraction(200)).sample_array(BitSource.from_integer(5), 200)
+    assert found.tolist() == (noise >= 0).tolist()
 
 
 def test_cohorts_beyond_the_last_large_one_have_no_answer() -> None:

@@ -58,13 +58,16 @@ def test_the_table_that_is_given_is_the_one_that_is_asked() -> None:
 def test_counts_that_were_found_share_the_whole_price(ranges: list[tuple[int, int]], scale: int) -> None:
     tests = Sparse.textbook(epsilon=1, update_limit=10)
     bits = BitSource.from_integer(4)
-    errors = []
+    truth, errors = range_counts(AGES, ranges), []
     for _ in range(1200):
         answers = range_query_svt(AGES, ranges, tests, threshold=20_000, epsilon=1, bits=bits)
         assert len(answers) == scale
-        errors.append(abs(answers[0].count - 40_000))
+        errors.append([answer.count - truth[answer.place] for answer in answers])
     expected = 1 / np.sinh(1 / scale)  # E|X| of the discrete law
-    assert 0.88 * expected < np.mean(errors) < 1.12 * expected
+    for each in np.abs(errors).T:
+        assert 0.88 * expected < np.mean(each) < 1.12 * expected
+    among = np.corrcoef(errors, rowvar=False) - np.eye(scale)
+    assert np.abs(among).max() < 0.12  # counts do not share a draw
 
 
 @pytest.mark.parametrize(("ranges", "epsilon"), [(RANGES, 0), ([1, 2], 1), ([(1.5, 2)], 1), ([(1, 2, 3)], 1)])

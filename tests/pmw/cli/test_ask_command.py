@@ -36,7 +36,8 @@ def test_groups_are_printed_as_a_table(textbook_study: Path, run: Run) -> None:
 def test_groups_that_cut_cells_say_so(study: Path, run: Run) -> None:
     statement = "SELECT sex, COUNT(*) FROM people WHERE age >= 21 GROUP BY sex"
     assert run("ask", "study.pmw", "--sql", statement).stdout.endswith(
-        "\nCells that the condition cuts are taken as evenly filled.\n"
+        "\nThe condition cuts cells: counts take them as evenly filled, low and high allow for any filling. "
+        "At an edge, ask with >= or <, which cut none.\n"
     )
 
 
@@ -129,7 +130,7 @@ def test_whole_cells_can_be_insisted_on(study: Path, run: Run) -> None:
     assert result.exit_code == 4
     assert result.stderr == (
         "Error: the condition cuts cells, and only whole cells are asked for; "
-        "cells of 'age' begin at 20, 24, 28, 32, 36, 40, …\n"
+        "nearest to it: age >= 32, or age >= 28; cells of 'age' begin at 20, 24, 28, 32, 36, 40, …\n"
     )
     assert run("ask", "study.pmw", "age >= 32", "--strict-cells").exit_code == 0
     statement = "SELECT sex, COUNT(*) FROM people WHERE age >= 30 GROUP BY sex"
@@ -159,7 +160,7 @@ def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study
         [sys.executable, "-m", "pmw", "ask", str(study), "--stream"],
         input="\n".join(lines).encode(), capture_output=True, cwd=study.parent, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (0, b"5 of 6 questions were refused, at no cost\n")
     forms = [json.loads(line) for line in done.stdout.decode().splitlines()]
     assert [form["id"] for form in forms] == [None, None, 3, 4, 5, "\U0001f600"]
     assert [form["error"]["message"] for form in forms[:2]] == ["id must be a text or a whole number"] * 2

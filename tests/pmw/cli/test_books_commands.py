@@ -172,7 +172,13 @@ def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run
     (asked.parent / "people.csv").rename(asked.parent / "moved.csv")
     masks = asked.with_name("study.pmw-masks")
     kept = asked.read_bytes(), masks.read_bytes()
-    result = run("close", "study.pmw", "--yes")
+    refused = run("close", "study.pmw", "--yes")
+    assert refused.exit_code == 1
+    assert refused.stdout == ""
+    assert "no such file; where the table was moved, name its new place with pmw move" in refused.stderr
+    assert "To give the batch up, close with --abandon: all that was reserved for it (" in refused.stderr
+    assert (asked.read_bytes(), masks.read_bytes()) == kept
+    result = run("close", "study.pmw", "--yes", "--abandon")
     assert (
         "An interrupted batch could not be finished, for its table or its masks are gone: it was charged"
         in result.stdout
@@ -180,14 +186,15 @@ def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run
     assert "abandoned batch" in run("ledger", "study.pmw").stdout
     asked.write_bytes(kept[0])
     masks.write_bytes(kept[1])
-    result = run("close", "study.pmw", "--yes", "--data", "moved.csv")
-    assert "interrupted" not in result.stdout
+    assert run("move", "study.pmw", "--data", "moved.csv").exit_code == 0
+    result = run("close", "study.pmw", "--yes", "--abandon")  # what can be finished is finished
+    assert "Nothing was abandoned: no batch waited, or the one that did was finished." in result.stdout
     assert "abandoned batch" not in run("ledger", "study.pmw").stdout
 
 
 def test_a_session_in_use_is_not_closed(asked: Path, run: Run) -> None:
     lock = SessionLock(asked)
-    assert run("close", "study.pmw", "--yes").exit_code == 5
+    assert run("close", "study.pmw", "--yes", "--wait", "0").exit_code == 5
     lock.release()
     assert not is_closed(asked)
 

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,13 @@ def whole(text: str | dict[str, Any]) -> str:
 
 CONDITIONS = [(whole(text), *rest) for text, *rest in TABLE["conditions"]]
 LINES = [(whole(text).encode("latin-1"), *rest) for text, *rest in TABLE["lines"]]
+if sys.version_info >= (
+    3,
+    13,
+):  # the parser has words of its own for a comma before the end, and points at it
+    OLDER = ("expected JSON: Expecting property name enclosed in double quotes", 13)
+    NEWER = ("expected JSON: Illegal trailing comma before end of object", 12)
+    LINES = [(line, code, *(NEWER if tuple(told) == OLDER else told)) for line, code, *told in LINES]
 COMMANDS = [(tuple(arguments), *rest) for arguments, *rest in TABLE["commands"]]
 SCHEMAS = [tuple(row) for row in TABLE["schemas"]]
 
@@ -101,7 +109,7 @@ def test_conditions_are_refused_one_by_one_and_the_stream_goes_on(study: Path, r
     lines = [json.dumps({"id": place, "where": row[0]}) for place, row in enumerate(CONDITIONS)]
     result = run("ask", "study.pmw", "--stream", stdin="\n".join([*lines, '{"id": "last", "where": ""}']))
     assert result.exit_code == 0
-    assert result.stderr == ""
+    assert result.stderr == f"{len(lines)} of {len(lines) + 1} questions were refused, at no cost\n"
     *forms, last = [json.loads(line) for line in result.stdout.splitlines()]
     for place, (form, row) in enumerate(zip(forms, CONDITIONS, strict=True)):
         code, message, position = row[1:]
@@ -127,7 +135,7 @@ def test_lines_are_refused_one_by_one_and_the_stream_goes_on(study: Path, run: R
     stream = b"\n".join([*(row[0] for row in LINES), b'{"id": "last", "where": ""}'])
     result = run("ask", "study.pmw", "--stream", stdin=stream)
     assert result.exit_code == 0
-    assert result.stderr == ""
+    assert result.stderr == f"{len(LINES)} of {len(LINES) + 1} questions were refused, at no cost\n"
     *forms, last = [json.loads(line) for line in result.stdout.splitlines()]
     for form, (line, code, message, position) in zip(forms, LINES, strict=True):
         assert form["error"] == {"code": code, "message": message, "position": position}, line[:80]

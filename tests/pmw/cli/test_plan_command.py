@@ -77,12 +77,19 @@ def test_a_plan_of_marginals_tells_what_is_tested_and_bought(wide: Path, run: Ru
     output = run(*WIDE).stdout
     plan = json.loads(run(*WIDE, "--json").stdout)
     assert output.startswith("Plan for 'wide': 8 attributes, 2,000,000,000 cells, 50,000 records.")
-    assert "1 long attribute is then put into groups of cells, chosen from these counts: about 16" in output
+    assert (
+        "1 long attribute is then put into groups of cells, chosen from these counts: about 16; bounds"
+        in output
+    )
     assert plan["coarse_shape"] == [10] * 7 + [16]
     tests = plan["marginals"]
     pairs, triples = tests["certificates"]
     rows = {line[2:26].strip(): line[26:].split() for line in output.splitlines() if line.startswith("  ")}
     assert rows["2 attributes"][2:4] == ["tested", f"{plan['orders'][2]['bound']:,.0f}"]
+    cutting = [line.split()[2:4] for line in output.splitlines() if "cutting groups" in line]
+    cut = plan["orders"][2]["cut_bound"]
+    assert cut > 25_000  # half of all records, and more
+    assert cutting[0] == ["tested", f"{cut:,.0f}"]
     assert rows["cell, bought marginal"][0] == f"{tests['cell_error']:,.0f}"
     typical = [line.split()[4:7] for line in output.splitlines() if "on a typical marginal" in line]
     assert typical[0] == ["100", "tested", f"{pairs['typical_bound']:,.0f}"]
@@ -124,7 +131,8 @@ def test_json_is_one_line_with_the_documented_keys(people: Path, run: Run) -> No
     result = run(*PLAN, "--epsilon", "1", "--json")
     (line,) = result.stdout.splitlines()
     assert list(json.loads(line)) == [
-        "table", "attributes", "cells", "test", "coarse_shape", "model", "model_cells", "model_bytes",
+        "table", "attributes", "cells", "test", "update", "coarse_shape", "model", "model_cells",
+            "model_bytes",
         "records", "epsilon", "delta", "guarantee", "composition", "confidence", "expected_queries", "bound",
         "bound_fraction", "opening", "orders", "vector", "marginals", "sparse_vectors",
         "other_delta", "textbook",

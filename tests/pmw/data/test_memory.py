@@ -108,7 +108,7 @@ def test_a_table_is_a_frame_a_file_or_a_source(domain: Domain, frame: pd.DataFra
     assert as_source(source, domain) is source
     assert as_table_file(frame) is None
     assert as_table_file("people.csv") == TableFile(as_table_file("people.csv").path)  # type: ignore[union-attr]
-    with pytest.raises(DataError, match="expected a pandas table or a file name, got list"):
+    with pytest.raises(DataError, match="or the name of a CSV or Parquet file, got a list; "):
         as_source([1, 2], domain)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="expected one column 'age' in the table"):
         as_source(frame.drop(columns="age"), domain)

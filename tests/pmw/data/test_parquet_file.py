@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -15,25 +14,6 @@ from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 
 DOMAIN = Domain((IntegerAttribute("age", 0, 99, 10), CategoricalAttribute("sex", ("f", "m"))))
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[duckdb.DuckDBPyConnection]:
-    """One engine, which keeps nothing of the files it has read."""
-    with duckdb.connect(":memory:") as engine:
-        engine.execute("SET GLOBAL enable_external_file_cache = false")
-        yield engine
-
-
-@pytest.fixture
-def same_engine(engine: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read through connections to one engine: a new engine for each file takes longer than the reading."""
-
-    def connect(database: str) -> duckdb.DuckDBPyConnection:
-        assert database == ":memory:"
-        return engine.cursor()
-
-    monkeypatch.setattr(duckdb, "connect", connect)
 
 
 def test_parquet_types_are_matched_by_value(tmp_path: Path) -> None:
@@ -82,9 +62,6 @@ TYPES = {
     "VARCHAR": ["'3'", "''", "'old'"],
     "BLOB": ["'\\xFF\\x00'", "'3'"],
     "UUID": ["'ffffffff-ffff-ffff-ffff-ffffffffffff'"],
-    "INTEGER[]": ["[1, NULL]", "[]"],
-    "STRUCT(a INTEGER)": ["{'a': 1}"],
-    "MAP(VARCHAR, INTEGER)": ["MAP {'a': 1}"],
     "ENUM ('f', 'm')": ["'f'", "'m'"],
 }
 
@@ -171,18 +148,27 @@ def test_a_text_in_parquet_that_is_no_utf8_is_a_value_like_others(
         ("TIME '24:00:00'", "TIME"),
         ("TIMETZ '12:30:00+00'", "TIME WITH TIME ZONE"),
         ("'{}'::JSON", "JSON"),
+        ("[1, NULL]", r"INTEGER\[\]"),
         ("[TIMESTAMP '2020-01-01']", r"TIMESTAMP\[\]"),
-        ("{'a': '{}'::JSON}", r"STRUCT\(a JSON\)"),
+        ("[1, 2]::INTEGER[2]", r"INTEGER\[\]"),
+        ("{'told': 'f'}", "STRUCT"),
+        ("[{'told': 'f'}]", "STRUCT"),
+        ("MAP {'f': 1}", "MAP"),
+        ("union_value(told := 1)", "STRUCT"),
+        ("'2020-01-01'::TIMESTAMP_MS", "TIMESTAMP in milliseconds"),
     ],
 )
-def test_a_type_whose_values_may_fail_is_refused_whatever_it_holds(
+def test_a_type_that_is_nested_or_may_fail_is_refused_whatever_it_holds(
     tmp_path: Path, value: str, kind: str
 ) -> None:
     path = tmp_path / "t.parquet"
     for rows in (f"SELECT {value} AS x, 'f' AS y", f"SELECT {value} AS x, 'f' AS y LIMIT 0"):
         duckdb.execute(f"COPY ({rows}) TO '{path}' (FORMAT parquet)")
-        with pytest.raises(DataError, match=f"expected plain values in column 'x', got a .* type {kind}"):
+        with pytest.raises(
+            DataError, match=f"expected plain values in column 'x', got a .* type {kind}; write it as"
+        ) as caught:
             read_file(path, X_TEXT)
+        assert "told" not in str(caught.value)  # the name of a field may be a value elsewhere
     # A column that is not declared is not read.
     assert read_file(path, Domain((CategoricalAttribute("y", ("f",)),))).counts(()).total == 0
 

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 
 import pmw
+from pmw.data import CountSource
 from pmw.errors import BudgetError
 from pmw.mechanism import Proposal, draw_tests
-from pmw.model import RangeTreeMeasurement
+from pmw.model import Measurement, QueryMeasurement, RangeTreeMeasurement
 from pmw.noise import DiscreteGaussian, DiscreteLaplace, Geometric
 from pmw.policy import ModelKind, Opening, TestKind
 from pmw.privacy import Composition, NeighboringRelation, zcdp_epsilon
@@ -33,14 +35,18 @@ from queries.domain import Attribute
 GRID = Fraction(1, 2**60)  # that a charge in rho is rounded up to
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """One call for noise: its law, its scale in units, how many numbers, and whether it was one by itself."""
+    """One call for noise: its law, its scale in units, what it drew, and whether that was one by itself."""
 
     law: type
     scale: Fraction
-    count: int
+    values: NDArray[np.int64]
     single: bool
+
+    @property
+    def count(self) -> int:
+        return self.values.size
 
 
 @dataclass(slots=True)
@@ -66,7 +72,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
                 seen.depth -= 1
             if not seen.depth:  # laws draw from each other
                 scale = self.sigma if isinstance(self, DiscreteGaussian) else self.scale
-                seen.batches[-1][1].append(Drawn(law, scale, count[0] if count else 1, not count))
+                numbers = np.array(drawn, dtype=np.int64).ravel()
+                assert numbers.size == (count[0] if count else 1)
+                seen.batches[-1][1].append(Drawn(law, scale, numbers, not count))
             return drawn
 
         monkeypatch.setattr(law, name, noted)
@@ -81,6 +89,13 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
     monkeypatch.setattr("pmw.engine.draw_tests", opened)
     return seen
+
+
+def split(drawn: list[Drawn]) -> tuple[list[Drawn], Drawn, list[Drawn]]:
+    """Return what a batch drew for its thresholds, its tests, and what it bought."""
+    kept = list(itertools.takewhile(lambda one: one.single, drawn))
+    tests, *bought = drawn[len(kept) :]
+    return kept, tests, bought
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +124,7 @@ class Prices:
         plan = state.plan if marginal else state.query_plan
         assert plan is not None
         sparse = plan.sparse if hasattr(plan, "sparse") else plan.vector.sparse
-        kept = list(itertools.takewhile(lambda one: one.single, drawn))
-        tests, *bought = drawn[len(kept) :]
+        kept, tests, bought = split(drawn)
         moved = self.people * UNITS * (self.moves if marginal else 1)
         two_thresholds = tests.count == 2 * len(proposal.requests)
         assert two_thresholds or tests.count == len(proposal.requests)
@@ -205,8 +219,8 @@ def test_a_session_charges_exactly_the_noise_that_it_is_seen_to_draw(case: int, 
     with session:
         for _ in range(12):
             session.ask_all([random_question(domain, generator) for _ in range(4)], fresh=True)
-        state = session.state
-        check_charges(state, watch)
+        check_charges(session.state, watch)
+        check_noise(session, watch)
         assert session.verify().holds
 
 
@@ -243,3 +257,58 @@ def check_charges(state: PublicState, watch: Watch) -> None:
         assert math.isfinite(float(ledger.cap))
     else:
         assert ledger.cap == budget.epsilon
+
+
+def check_noise(session: pmw.Session, watch: Watch) -> None:
+    """Require that each released number is the true one and a draw of its own, made for nothing else."""
+    state = session.state
+    source = session._engine._table(state.contract)
+    (_, opening), *batches = watch.batches
+    total = opening[:1] if state.contract.options.signs_agree else []
+    bought = [one for _, drawn in batches for one in split(drawn)[2]]
+    drawn = [one.values.tolist() for one in (*opening[len(total) :], *bought)]
+    assert drawn == [noise_on(one, state, source).tolist() for one in state.measurements]
+    assert all(one.law is not Geometric for one in (*opening, *bought))
+
+
+def noise_on(measurement: Measurement, state: PublicState, source: CountSource) -> NDArray[np.int64]:
+    """Return the noise on each number of a measurement, in units: int64, flat."""
+    if isinstance(measurement, QueryMeasurement):
+        query = measurement.query
+        return np.array([measurement.units - query.answer(source.counts(query.scope))])
+    scope = measurement.scope
+    if isinstance(measurement, RangeTreeMeasurement):
+        counts = measurement.tree.node_counts(source.counts(scope).counts)
+    else:
+        groups = source.coarsened(state.coarsening.coarse, state.coarsening.groups)
+        fine = measurement.units.shape == state.domain.scope_shape(scope)
+        counts = (source if fine else groups).counts(scope).counts
+    noise: NDArray[np.int64] = measurement.units - counts * UNITS
+    return noise.ravel()
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("composition", list(Composition))
+def test_a_table_that_is_bought_whole_is_charged_exactly_the_noise_that_it_was_seen_to_draw(
+    composition: Composition, relation: NeighboringRelation, watch: Watch
+) -> None:
+    domain = Domain(
+        tuple(CategoricalAttribute(name, tuple(range(6)), missing=True, other=True) for name in "xy")
+    )
+    frame = pd.DataFrame({"x": [0, 1, 2] * 50, "y": [5, 4, 4] * 50})
+    options = pmw.Options(neighboring_relation=relation, records_per_person=3, composition=composition)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
+        session.ask("x = 1 AND y = 4")
+        check_charges(session.state, watch)
+        check_noise(session, watch)
+        (_, drawn), *batches = watch.batches
+        line = session.ledger().lines[-1]
+    assert (line.label, batches) == ("the whole table", [])
+    assert drawn[-1].count == domain.size
+    moved = (1 if options.signs_agree else 2) * 3 * UNITS
+    if composition is Composition.PURE:
+        assert line.price == line.epsilon == moved / drawn[-1].scale
+    else:  # two cells of three records each, or one
+        squared = moved**2 / (1 if options.signs_agree else 2)
+        price = squared / (2 * drawn[-1].scale ** 2)
+        assert price <= line.price < price + GRID

@@ -60,7 +60,8 @@ def opened(**choices: object) -> PublicState:
     frame["b"] = frame["a"]
     domain = Domain(tuple(CategoricalAttribute(name, tuple("stuvwxyz")) for name in "abcdef"))
     options = pmw.Options(seed=1, update_limit=3, **choices)  # type: ignore[arg-type]
-    return pmw.open_session(frame, domain, epsilon=2, delta=1e-9, options=options).state
+    with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, options=options) as session:
+        return session.state
 
 
 def bought(state: PublicState, *scope: str) -> MarginalMeasurement:

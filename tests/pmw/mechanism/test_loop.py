@@ -52,7 +52,8 @@ def opened(**choices: Any) -> PublicState:
     options = pmw.Options(
         test=TestKind.MARGINAL, seed=1, composition=pmw.Composition.ZCDP, update_limit=4, **choices
     )
-    state = pmw.open_session(FRAME, DOMAIN, epsilon=4, delta=1e-9, options=options).state
+    with pmw.open_session(FRAME, DOMAIN, epsilon=4, delta=1e-9, options=options) as session:
+        state = session.state
     assert isinstance(state.plan, MarginalTestPlan)
     return replace(state, plan=replace(state.plan, decay=(0, 1), most_cells=512))
 

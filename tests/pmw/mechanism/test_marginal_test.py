@@ -25,14 +25,13 @@ from pmw.mechanism import (
     QueryRequest,
     Settled,
     batch_entries,
-    choose_groups,
     draw_opening,
     draw_tests,
     l1_distance,
     marginal_charge,
     marginal_reservation,
     marginal_units,
-    opening_entries,
+    plan_opened,
     propose,
     released_total,
     settle,
@@ -44,7 +43,6 @@ from pmw.planning import choose_filter, plan_opening
 from pmw.policy import Contract, MarginalTestPlan, ModelKind, Options, TestKind
 from pmw.privacy import Budget, NeighboringRelation
 from pmw.randomness import BitSource
-from pmw.schedule import plan_test
 from pmw.sparse_vector import NoisyThreshold, SparseVectorKind
 from pmw.state import PublicState, SecretState
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, LinearQuery
@@ -77,11 +75,8 @@ def opened(rows: NDArray[np.int64], seed: int = 1, budget: Budget = BUDGET, **ch
     contract = Contract(DOMAIN, budget, replace(options, composition=ledger.composition))
     plan = plan_opening(DOMAIN, ledger, contract.options)
     draws = draw_opening(plan, table(rows), BitSource.from_integer(seed))
-    for entry in opening_entries(plan, contract.options):
-        ledger = ledger.charge(entry.charge)
-    coarse = choose_groups(contract, plan, draws).coarse
-    test = plan_test(contract, coarse, ledger, released_total(plan, draws).value)
-    state = settle_opening(contract, plan, draws, ledger, test)
+    after = plan_opened(contract, plan, released_total(plan, draws).value)
+    state = settle_opening(contract, plan, draws, after.ledger, after.test)
     # No head start: what is tested first is held to the same threshold as what comes later.
     return replace(state, plan=replace(plan_of(state), decay=(0, 1)))
 
@@ -175,7 +170,8 @@ def test_one_question_cannot_use_up_the_positives() -> None:
     domain = Domain(tuple(CategoricalAttribute(f"a{place:02}", ("x", "y")) for place in range(24)))
     frame = pd.DataFrame(np.random.default_rng(2).choice(["x", "y"], (300, 24)), columns=list(domain.names))
     options = Options(seed=1, update_limit=70)
-    state = pmw.open_session(frame, domain, epsilon=9, delta=1e-9, options=options).state
+    with pmw.open_session(frame, domain, epsilon=9, delta=1e-9, options=options) as session:
+        state = session.state
     limit = plan_of(state).update_limit
 
     def asked(attributes: int) -> list[tuple[str, ...]]:

@@ -92,6 +92,29 @@ def run(
     return state
 
 
+@pytest.mark.parametrize("update", list(UpdateRule))
+def test_settling_leaves_the_state_that_it_is_given_as_it_was(update: UpdateRule) -> None:
+    rows = random_rows(3000)
+    rows[:, 2] = rows[:, 1]  # no uniform model is right
+    state = opened(rows, update=update, opening=Opening.NONE, threshold=20.0)
+    query = LinearQuery.cells(DOMAIN, {"b": (0, 0), "c": (0, 0)})
+    proposal = propose(state, [query])
+    assert state.query_plan is not None
+    draws, _ = draw_tests(
+        proposal, state.query_plan, SecretState(None), table(rows), BitSource.from_integer(3)
+    )
+    assert draws.outcomes == (True,)
+    assert isinstance(state.model, DenseDistribution)
+    held, before = state.model._held().values, state.model.values
+    first, second = (settle(state, proposal, draws, state.ledger) for _ in range(2))
+    assert state.model._held().values is held
+    assert np.array_equal(state.model.values, before)
+    one, other = (settled.state.model.marginal(DOMAIN.names) for settled in (first, second))
+    assert np.array_equal(one, other)
+    assert not np.array_equal(one, before)
+    assert first.answers == second.answers
+
+
 # --- sensitivity: what one person can change --------------------------------------------------------------
 
 record = st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 2))

@@ -243,14 +243,14 @@ CUBE = of_size(100, 100, 200)  # an array of 16 MB
 ARRAY = CUBE.size * 8
 
 
-def test_an_update_needs_no_second_array() -> None:
+def test_an_update_needs_one_second_array_and_no_third() -> None:
     query = LinearQuery.cells(CUBE, {"a0": (3, 9)})
     model = DenseDistribution.uniform(CUBE, 1000.0)
     model.marginal(())
-    assert peak_of(lambda: step(model, query, learning_rate=0.1, increase=True)) < 0.1 * ARRAY
+    assert peak_of(lambda: step(model, query, learning_rate=0.1, increase=True)) < 1.1 * ARRAY
 
 
-def test_a_refit_needs_no_second_array() -> None:
+def test_a_refit_needs_one_second_array_and_no_third() -> None:
     query = LinearQuery.cells(CUBE, {"a2": (3, 9), "a1": (0, 0)})
     noise = DiscreteGaussian(Fraction(5 * UNITS))
     measurements: list[Measurement] = [
@@ -259,7 +259,7 @@ def test_a_refit_needs_no_second_array() -> None:
     ]
     model = DenseDistribution.uniform(CUBE, 4950.0)
     model.marginal(())
-    assert peak_of(lambda: refit(model, measurements)) < 0.2 * ARRAY
+    assert peak_of(lambda: refit(model, measurements)) < 1.2 * ARRAY
 
 
 def test_rows_are_drawn_without_a_second_array() -> None:
@@ -275,7 +275,7 @@ def test_rows_are_drawn_without_a_second_array() -> None:
     assert np.all(np.isin(draw().columns[2], np.arange(3, 10)))
 
 
-def test_a_model_whose_array_was_taken_makes_the_same_bits_again() -> None:
+def test_updates_leave_a_model_as_it_was_and_its_terms_make_the_same_bits_again() -> None:
     query = LinearQuery.cells(DOMAIN, {"d": (1, 1), "c": (0, 2)})
     models = [spread(4)]
     kept = [models[0].values]
@@ -284,6 +284,8 @@ def test_a_model_whose_array_was_taken_makes_the_same_bits_again() -> None:
         kept.append(models[-1].values)
     for model, values in zip(models, kept, strict=True):
         assert np.array_equal(model.values, values)
+        again = pickle.loads(pickle.dumps(model))  # noqa: S301  (our own, and without its array)
+        assert np.array_equal(again.values, values)
     assert len({values.tobytes() for values in kept}) == 21
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pmw.model import (
@@ -14,9 +14,10 @@ from pmw.model import (
     MarginalMeasurement,
     RangeTree,
     RangeTreeMeasurement,
+    assumed_domain,
     choose_coarsening,
     coarsening_of,
-    planned_domain,
+    extreme_domains,
 )
 from pmw.model.groups import cut_runs
 from pmw.noise import DiscreteGaussian
@@ -154,7 +155,28 @@ def test_a_plan_counts_on_groups_of_long_ordered_attributes_alone() -> None:
         ),
         name="people",
     )
-    planned = planned_domain(domain)
+    noise = {"age": 5.0, "school": 5.0, "country": 5.0}
+    planned = assumed_domain(domain, 1e6, noise)
     assert planned.shape == (17, 16, 41)
     assert planned.names == domain.names
-    assert planned_domain(domain, groups=5).shape == (6, 16, 41)
+    assert assumed_domain(domain, 1e6, noise, groups=5).shape == (6, 16, 41)
+    assert assumed_domain(domain, 1e6, {}) == domain  # what is not measured is not grouped
+    # 1,000 records are 66 times what tells a count from noise: 16 groups of four times that, and by Zipf's
+    # law 66 / (1 + 1/2 + ... + 1/40) = 15 values, one group for the others, and the special cell.
+    assert assumed_domain(domain, 1000, noise).shape == (17, 16, 17)
+    assert assumed_domain(domain, 200, noise).shape == (4, 16, 5)
+    assert assumed_domain(domain, 1, noise).shape == (3, 16, 3)
+    assert [one.shape for one in extreme_domains(domain, noise)] == [(2, 16, 2), (32, 16, 41)]
+    assert extreme_domains(domain, {}) == (domain, domain)
+
+
+@given(
+    counts=st.lists(st.sampled_from([0.0, 1.0, 5.0, 40.0, 1000.0, 30000.0]), min_size=1, max_size=200),
+    deviation=st.sampled_from([0.0, 0.5, 3.0, 100.0]),
+    groups=st.integers(1, 16),
+)
+@example(counts=[0.1, 30000.0] * 15 + [0.1], deviation=0.0, groups=16)
+def test_counts_never_make_more_groups_than_twice_those_wanted(
+    counts: list[float], deviation: float, groups: int
+) -> None:
+    assert len(np.unique(cut_runs(np.array(counts), deviation, groups))) <= 2 * groups - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import ClassVar
 
@@ -106,6 +106,32 @@ def test_measurements_carry_the_noise_they_say(noise: NoiseLaw, frame: pd.DataFr
         for wrong in WRONG:
             assert stats.kstest(draws / (4 * UNITS * float(wrong)), law).pvalue < 1e-4
         assert np.abs(draws).mean() == pytest.approx(expected_noise(noise), rel=0.06)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "noise", [DiscreteLaplace(Fraction(4 * UNITS)), DiscreteGaussian(Fraction(4 * UNITS))]
+)
+def test_every_number_of_every_round_has_noise_of_its_own_in_the_order_of_the_draws(
+    noise: NoiseLaw,
+    frame: pd.DataFrame,
+    domain: Domain,
+    require_independent: Callable[[NDArray[np.int64]], None],
+) -> None:
+    source, bits, again = MemorySource.from_frame(frame, domain), *(BitSource.from_integer(6) for _ in "ab")
+    model, query = DenseDistribution.uniform(domain, 3000.0), LinearQuery.cells(domain, {"age": (0, 4)})
+    marginal = MarginalRound((("sex", "region"),), model, SELECTION, noise)
+    question, truth = QueryRound((query,), np.array([5]), SELECTION, noise), TrueAnswers(source, (query,))
+    counts, drawn = source.counts(("sex", "region")).counts, []
+    for _ in range(120):
+        cells = draw_marginal(marginal, source, bits).units - counts * UNITS
+        value = draw_query(question, truth, bits).units - truth.units[0]
+        SELECTION.select(np.array([0]), again)
+        assert np.array_equal(cells.ravel(), noise.sample_array(again, counts.size))
+        SELECTION.select(np.array([0]), again)
+        assert value == noise.sample(again)
+        drawn.append([*cells.ravel(), value])
+    require_independent(np.array(drawn))
 
 
 def test_the_worst_question_is_measured_where_the_choice_is_sharp(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pandas as pd
 import pytest
 
@@ -10,7 +12,7 @@ from queries import Domain
 
 
 @pytest.fixture
-def session(frame: pd.DataFrame, domain: Domain) -> pmw.Session:
-    return pmw.open_session(
-        frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(test=pmw.TestKind.QUERY, seed=1)
-    )
+def session(frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]:
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=1)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
+        yield session

@@ -57,7 +57,7 @@ def test_an_export_has_its_name_only_once_it_lasts(
     [
         ("t.csv", None, "csv"),
         ("t", None, "csv"),
-        ("t.json", None, "csv"),
+        ("t.json", "measurements", "measurements"),
         ("t.parquet", None, "parquet"),
         ("t.PQ", None, "parquet"),
         ("t.parquet", "csv", "csv"),
@@ -77,6 +77,13 @@ def test_a_format_is_asked_for_or_goes_by_the_name(
         written == "parquet", written == "csv", written == "measurements",
     )  # fmt: skip
     assert sorted(path.name for path in tmp_path.iterdir()) == [name, f"{name}.manifest.json"]
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.xlsx", "t.csv.gz"])
+def test_a_name_of_an_unknown_kind_needs_a_format(session: pmw.Session, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ReleaseError, match=r"ends in \.csv, \.parquet, \.pq"):
+        session.export(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("asked", ["csv", "parquet", "measurements"])

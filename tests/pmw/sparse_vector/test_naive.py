@@ -58,6 +58,12 @@ def test_outcomes_are_computed_from_the_noisy_values() -> None:
     assert outcomes.tolist() == (released >= thresholds).astype(int).tolist()
 
 
+def test_every_value_has_noise_of_its_own() -> None:
+    naive, again = NaiveAboveThreshold(DiscreteLaplace(Fraction(9)), 100), BitSource.from_integer(4)
+    _, _, released = naive.scan(0, np.full(100, 70), np.zeros(100, dtype=int), BitSource.from_integer(4))
+    assert (released - 70).tolist() == DiscreteLaplace(Fraction(9)).sample_array(again, 100).tolist()
+
+
 @pytest.mark.statistical
 def test_released_values_carry_noise_of_the_stated_scale() -> None:
     naive, bits = NaiveAboveThreshold(DiscreteLaplace(Fraction(9)), 20_000), BitSource.from_integer(3)

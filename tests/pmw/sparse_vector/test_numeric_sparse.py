@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -162,6 +163,20 @@ def test_a_batch_releases_a_value_for_each_positive() -> None:
     assert outcomes.tolist() == [0, 1, 0, 1]
     assert released == pytest.approx([5000, 7000], abs=60)
     assert released.tolist() != [5000, 7000]
+
+
+@pytest.mark.parametrize("value_noise", [DiscreteLaplace(Fraction(9)), DiscreteGaussian(Fraction(9))])
+def test_the_values_of_a_batch_have_noise_of_their_own_drawn_after_all_tests(
+    value_noise: DiscreteLaplace | DiscreteGaussian,
+) -> None:
+    algorithm = replace(numeric(value_noise), sparse=replace(numeric(value_noise).sparse, update_limit=40))
+    bits, again = BitSource.from_integer(7), BitSource.from_integer(7)
+    values, thresholds = np.full(40, 9000), np.zeros(40, dtype=np.int64)
+    outcomes, released = algorithm.run(values, thresholds, bits)
+    assert outcomes.all()
+    algorithm.sparse.run(values, thresholds, again)
+    assert (released - 9000).tolist() == value_noise.sample_array(again, 40).tolist()
+    assert bits.take(8) == again.take(8)
 
 
 def test_a_price_too_small_for_any_value_noise_is_refused() -> None:

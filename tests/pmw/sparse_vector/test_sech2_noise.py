@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -52,6 +53,15 @@ def test_a_scale_that_is_off_by_30_percent_is_rejected(scale: Fraction, factor: 
 def test_scales_of_the_size_that_sessions_use() -> None:
     law = SechSquared(Fraction(75 * 2**20 + 1, 1))
     assert p_value(law.sample_array(BitSource.from_integer(23), 8000), law) > 1e-3
+
+
+@pytest.mark.statistical
+def test_no_draw_says_anything_of_another(
+    require_independent: Callable[[NDArray[np.int64]], None],
+) -> None:
+    law, bits = SechSquared(Fraction(75 * 2**20 + 1)), BitSource.from_integer(26)
+    require_independent(np.stack([law.sample_array(bits, 16) for _ in range(60)]))
+    require_independent(np.array([law.sample(bits) for _ in range(240)]).reshape(-1, 4))
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pmw.errors import BudgetError, NoiseError
+from pmw.noise import Geometric
 from pmw.randomness import BitSource
 from pmw.sparse_vector import NoiseKind, NoisyThreshold, Outcome, Sides, ThresholdTest
 from pmw.sparse_vector.threshold_test import require_integers
@@ -58,7 +59,24 @@ def test_two_thresholds_draw_two_separate_noises() -> None:
     bits = BitSource.from_integer(2)
     drawn = [make(Sides.TWO_THRESHOLDS, monotone=True).draw_threshold(bits) for _ in range(50)]
     assert any(noisy.upper != noisy.lower for noisy in drawn)
+    again, law = BitSource.from_integer(2), Geometric(Fraction(8))
+    assert drawn == [NoisyThreshold(law.sample(again), law.sample(again)) for _ in range(50)]
     assert all(make().draw_threshold(bits).lower is None for _ in range(5))
+
+
+@pytest.mark.parametrize("sides", list(Sides))
+def test_every_comparison_of_a_batch_has_noise_of_its_own(sides: Sides) -> None:
+    two = sides is Sides.TWO_THRESHOLDS
+    test, noisy = make(sides, monotone=two), NoisyThreshold(4, 9 if two else None)
+    values, thresholds = np.arange(-60, 60), np.arange(120) % 40
+    found = test.compare(noisy, values, thresholds, BitSource.from_integer(5))
+    nu = Geometric(Fraction(10)).sample_array(BitSource.from_integer(5), 240 if two else 120)
+    compared = np.abs(values) if sides is Sides.TWO_SIDED else values
+    expected = (compared + nu[:120] >= thresholds + 4).astype(np.int8)
+    if two:  # those of -value come after those of value
+        expected[(expected == 0) & (-values + nu[120:] >= thresholds + 9)] = -1
+    assert found.tolist() == expected.tolist()
+    assert set(found.tolist()) == ({-1, 0, 1} if two else {0, 1})
 
 
 def test_a_noisy_threshold_shows_nothing() -> None:
@@ -90,6 +108,15 @@ def test_thresholds_may_differ_from_test_to_test() -> None:
         NoisyThreshold(0), np.array([500, 500]), np.array([100, 10_000]), BitSource.from_integer(1)
     )
     assert found.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("sides", [Sides.ONE_SIDED, Sides.TWO_SIDED])
+def test_every_excess_of_a_batch_has_noise_of_its_own(sides: Sides) -> None:
+    values = np.arange(-30, 30)
+    found = make(sides).excess(NoisyThreshold(4), values, np.full(60, 7), BitSource.from_integer(6))
+    nu = Geometric(Fraction(10)).sample_array(BitSource.from_integer(6), 60)
+    compared = np.abs(values) if sides is Sides.TWO_SIDED else values
+    assert found.tolist() == (compared + nu - 11).tolist()
 
 
 def test_only_integers_are_compared() -> None:

@@ -293,7 +293,9 @@ def test_a_batch_whose_mask_is_gone_is_never_drawn_anew_but_charged_at_closing(
         spent = session.ledger().spent
     interrupted(frame, domain, tmp_path / "t.pmw", monkeypatch)
     (tmp_path / "t.pmw-masks").unlink()
-    pmw.seal_session(tmp_path / "t.pmw")
+    with pytest.raises(pmw.SessionError, match=r"-masks\) is gone or damaged; put it back\. Nothing was"):
+        pmw.seal_session(tmp_path / "t.pmw")
+    pmw.seal_session(tmp_path / "t.pmw", abandon=True)
     closed = pmw.books.read_ledger(tmp_path / "t.pmw")
     assert closed.lines[-1].event == "abandoned batch"
     assert closed.spent > spent

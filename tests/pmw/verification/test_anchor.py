@@ -111,7 +111,7 @@ def test_an_anchor_is_of_one_session(
     assert fault(tmp_path / "twin.pmw", tmp_path / "study.anchor") == "the anchor is of another session"
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"anchor": 2}', "\x00"])
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"anchor": 2}', "\x00", "[" * 100_000])
 def test_a_file_that_is_no_anchor_is_left_alone(study: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "a").write_text(text)
     with pytest.raises(pmw.SessionError, match="expected an anchor, found something else"):

@@ -38,7 +38,7 @@ NOTHING = "nothing is found wrong"  # so that certificates are of the very versi
 KINDS: dict[str, tuple[dict[str, Any], float]] = {
     "marginals": ({}, 0.8),
     "all at once": ({"simultaneous": True}, 0.8),
-    "plain sums": ({"composition": pmw.Composition.PURE}, 0.8),
+    "plain sums": ({"composition": pmw.Composition.PURE, "update_limit": 3}, 0.8),
     "no opening": ({"opening": pmw.Opening.NONE}, 0.5),
     "few cells": ({"max_cells": 60}, 0.8),
     "few positives": ({"update_limit": 2}, 0.8),

@@ -10,7 +10,15 @@ import pytest
 
 from pmw.model import Coarsening
 from pmw.verification.pieces import Pieces
-from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    NumericAttribute,
+    parse_where,
+    random_conjunctions,
+)
 
 DOMAIN = Domain(
     (
@@ -43,6 +51,15 @@ def test_a_question_is_read_as_its_factors() -> None:
 
 def test_the_flag_of_cut_cells_is_read() -> None:
     assert read({"factors": [SEX, CUT], "aligned": False}) == [("sex",), ("age",)]
+
+
+@pytest.mark.parametrize("where", ["age > 4", "age > 4 AND sex = 'Male'", "age <= 0", "age < 79"])
+def test_a_question_between_two_readings_is_left(where: str) -> None:
+    ages = NumericAttribute("age", (0, 4, 9, 79))
+    domain = Domain((CategoricalAttribute("sex", ("Female", "Male")), ages))
+    query = parse_where(where, domain)
+    assert query.readings is not None
+    assert Pieces(Coarsening.identity(domain)).of(query.to_json()) is None
 
 
 @pytest.mark.parametrize(

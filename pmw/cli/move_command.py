@@ -1,0 +1,51 @@
+"""``pmw move``: tell a session where its table is now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pmw.cli.dialect import dialect_given, dialect_options
+from pmw.cli.waiting import patiently, wait_option
+
+__all__ = [
+    "command",
+]
+
+
+@click.command(
+    "move",
+    short_help="Tell a session where its table is now.",
+    epilog="""\b
+Examples:
+  pmw move study.pmw --data /new/place/people.csv
+  pmw move study.pmw --data people.parquet
+  pmw move study.pmw --data people.csv --delimiter ";" --missing-text NA
+""",
+)
+@click.argument("session", type=click.Path(path_type=Path))
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
+@dialect_options
+@wait_option
+def command(session: Path, data: Path, wait: float, **given: Any) -> None:
+    """Write into SESSION that its table is the file in --data from now on.
+
+    The table is compared with the one that the session was opened on, and refused where it differs. Nothing
+    is drawn or spent; an interrupted batch goes on waiting, and the next question finishes it.
+
+    This is the custodian's alone: whoever may run it on a table of their choice learns, without noise,
+    whether that table is the session's.
+
+    Without any of the CSV options the file is read as the session remembers; with one of them, as `pmw open`
+    would read it with the same options.
+    """
+    from pmw.cli.texts import say
+    from pmw.data import TableFile
+    from pmw.session_table import move_session
+
+    dialect = dialect_given(given, data)
+    file = data if dialect is None else TableFile(data, dialect)
+    patiently(lambda seconds: move_session(session, file, wait=seconds), session, wait)
+    say(f"{session} reads its table from {data} from now on; nothing was spent.")

@@ -1,0 +1,156 @@
+"""Factors: the weights of a linear query over some of its attributes.
+
+Weights are whole multiples of 2^-20, so that an answer on integer counts is an exact integer in units of
+2^-20 records.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.errors import ScopeError
+
+__all__ = [
+    "Factor",
+    "normalised",
+    "UNITS",
+    "weight_runs",
+]
+
+UNITS = 2**20  # units per record: the grid of weights and answers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factor:
+    """Weights over some attributes of a query's scope.
+
+    Args:
+        scope: attribute names in declared order; empty for a constant.
+        weights: int64, one axis per attribute of ``scope``, units of 2^-20, each in 0..2^20;
+            kept as a read-only copy.
+
+    Attributes:
+        is_indicator: every weight is 0 or one record.
+        constant: the weight of every cell, where they are all the same; else None.
+        box: the smallest box that holds all non-zero weights; empty where the factor is constant.
+        is_box: every weight inside the box is one record.
+
+    Raises:
+        ScopeError: the weights are not integers in 0..2^20.
+    """
+
+    scope: tuple[str, ...]
+    weights: NDArray[np.int64]
+    is_indicator: bool = field(init=False, repr=False)
+    constant: int | None = field(init=False, repr=False)
+    box: tuple[slice, ...] = field(init=False, repr=False)
+    is_box: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.weights)
+        whole = given.dtype == np.int64 or np.issubdtype(given.dtype, np.integer)
+        if not whole or given.ndim != len(self.scope):
+            raise ScopeError(
+                f"expected integer weights with {len(self.scope)} axes, got {given.ndim} of {given.dtype}"
+            )
+        weights = np.array(given, dtype=np.int64)
+        weights.flags.writeable = False
+        # Counting is several times faster than comparing with ends: most factors are 0 or one record.
+        positive, full = int(np.count_nonzero(weights)), int(np.count_nonzero(weights == UNITS))
+        if positive != full and (int(weights.min()) < 0 or int(weights.max()) > UNITS):
+            raise ScopeError(f"expected weights in 0..{UNITS}, got {weights.min()}..{weights.max()}")
+        constant = _constant(weights, positive, full)
+        box = () if constant is not None else _box(weights)
+        cells = math.prod([side.stop - side.start for side in box])
+        object.__setattr__(self, "scope", tuple(self.scope))
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "is_indicator", positive == full)
+        object.__setattr__(self, "constant", constant)
+        object.__setattr__(self, "box", box)
+        object.__setattr__(self, "is_box", constant is None and full == cells)
+
+
+def _constant(weights: NDArray[np.int64], positive: int, full: int) -> int | None:
+    """Return the weight of every cell, or None where they differ.
+
+    Args:
+        weights: of the cells.
+        positive: how many are not 0.
+        full: how many are one record.
+    """
+    if not positive:
+        return 0
+    if full:
+        return UNITS if full == weights.size else None
+    first = int(weights.flat[0])
+    return None if np.any(weights != first) else first
+
+
+def _box(weights: NDArray[np.int64]) -> tuple[slice, ...]:
+    """Return the smallest box that holds all non-zero weights, of which there are some."""
+    places = weights.nonzero()
+    if len(places) == 1:  # they are in order
+        return (slice(int(places[0][0]), int(places[0][-1]) + 1),)
+    return tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in places)
+
+
+def normalised(factors: Sequence[Factor]) -> tuple[int, tuple[Factor, ...]]:
+    """Return a constant weight, in units of 2^-20, and the factors that are not constant."""
+    constant = UNITS
+    kept = []
+    for factor in itertools.chain.from_iterable(map(_split, factors)):
+        if factor.constant is None:
+            kept.append(factor)
+        elif factor.constant != UNITS:
+            # At most one factor is fractional, so this is exact.
+            constant = constant * factor.constant // UNITS
+    if constant == 0:
+        return 0, ()
+    return constant, tuple(kept)
+
+
+def _split(factor: Factor) -> list[Factor]:
+    """Split off a common share and every attribute that the others do not depend on.
+
+    So a question has one form however it was written, but for groups of several attributes inside one
+    condition, which stay together.
+    """
+    if factor.is_indicator and len(factor.scope) <= 1:
+        return [factor]
+    weights, scope = factor.weights, list(factor.scope)
+    pieces: list[Factor] = []
+    share = int(weights.max())
+    if 0 < share < UNITS and np.all((weights == 0) | (weights == share)):
+        pieces.append(Factor((), np.array(share)))
+        weights = np.where(weights > 0, UNITS, 0)
+    axis = 0
+    while len(scope) > 1 and axis < len(scope):
+        rest_shape = weights.shape[:axis] + weights.shape[axis + 1 :]
+        table = np.moveaxis(weights, axis, 0).reshape(weights.shape[axis], -1)
+        rows, columns = np.any(table != 0, axis=1), np.any(table != 0, axis=0)
+        one_row, one_column = table[int(rows.argmax())], table[:, int(columns.argmax())]
+        if np.array_equal(table, np.outer(rows, one_row)):
+            pieces.append(Factor((scope.pop(axis),), np.where(rows, UNITS, 0)))
+            weights = one_row.reshape(rest_shape)
+        elif np.array_equal(table, np.outer(one_column, columns)):
+            pieces.append(Factor((scope.pop(axis),), one_column))
+            weights = np.where(columns, UNITS, 0).reshape(rest_shape)
+        else:
+            axis += 1
+    return [*pieces, Factor(tuple(scope), weights)]
+
+
+def weight_runs(factor: Factor) -> list[list[int]]:
+    """Return the runs ``[start, stop, weight]`` of non-zero weights, of the cells in order."""
+    if factor.is_box and len(factor.box) == 1:
+        return [[factor.box[0].start, factor.box[0].stop, UNITS]]
+    flat = factor.weights.reshape(-1)
+    changes = (np.flatnonzero(flat[1:] != flat[:-1]) + 1).tolist()
+    ends = [0, *changes, flat.size]
+    return [[start, stop, int(flat[start])] for start, stop in itertools.pairwise(ends) if flat[start]]

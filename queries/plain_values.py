@@ -1,0 +1,176 @@
+"""Plain values: what a value of any Python type says, decided by its type.
+
+A record must not decide whether a table can be read. So no code is run that a value brings along: its type
+is looked up in a closed list, and a value of any other type, bytes or a list for instance, is ``UNREADABLE``,
+hence undeclared. Nothing here fails or warns, whatever the value.
+
+* ``None``, NaN, NaT and ``pandas.NA`` are empty.
+* Booleans, whole and floating-point numbers, and texts are what they are, in numpy's types too, and so are
+  values of classes that are made from Python's own ones, such as a member of an ``IntEnum``.
+* Decimals and fractions, dates, times and durations, UUIDs, and the same of pandas, with its periods and
+  intervals, are their texts. A time whose zone comes from another library than the known ones is unreadable.
+* A whole number of more than 400 digits is unreadable, as its text is.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+import numpy as np
+
+__all__ = [
+    "LONGEST_NUMBER",
+    "Plain",
+    "plain_value",
+    "type_name",
+    "UNREADABLE",
+    "Unreadable",
+]
+
+
+class Unreadable(enum.Enum):
+    """The type of ``UNREADABLE``."""
+
+    UNREADABLE = "a value that has no text and is no number"
+
+
+Plain: TypeAlias = str | int | float | bool | Unreadable | None
+UNREADABLE: Final = Unreadable.UNREADABLE
+
+LONGEST_NUMBER = 400  # characters; what is longer is no number
+_LARGEST_WHOLE = 10**LONGEST_NUMBER - 1
+_ZONES = ("datetime", "zoneinfo", "pandas", "pytz", "dateutil")  # libraries whose zones do not fail
+
+
+def plain_value(value: object) -> Plain:
+    """Return a value as a text, a number, a boolean, ``None`` for an empty one, or ``UNREADABLE``.
+
+    Its type is exactly one of these, whatever class the value is of.
+    """
+    kind = type(value)
+    # These are asked of the type, not of the value, which may say that it is of another class. They call the
+    # methods of Python's own types, which a class of the table's may have replaced.
+    if issubclass(kind, str):
+        return str.__str__(value)
+    if issubclass(kind, float):
+        return _floating(float.__float__(value))  # type: ignore[arg-type]  # a number, by its type
+    if kind is bool:
+        return bool(value)
+    if issubclass(kind, int):
+        return _whole(int.__add__(value, 0))  # type: ignore[operator]  # a whole number, by its type
+    if type(kind) is not type and kind is not Fraction:  # even looking it up might run code of its own
+        return UNREADABLE
+    read = _READERS.get(kind) or _pandas_readers().get(kind)
+    return UNREADABLE if read is None else read(value)
+
+
+def type_name(thing: object) -> str:
+    """Return the full name of the type of a thing, such as ``pyarrow.lib.Table``; nothing of its value."""
+    kind = type(thing)
+    # Past whatever the class puts in their place.
+    module = type.__dict__["__module__"].__get__(kind)
+    name = type.__dict__["__qualname__"].__get__(kind)
+    return f"{module}.{name}" if type(module) is str and module != "builtins" else str(name)
+
+
+# --- one kind of value ------------------------------------------------------------------------------------
+
+
+def _floating(number: float) -> float | None:
+    return None if number != number else number + 0.0  # noqa: PLR0124 - NaN differs from itself
+
+
+def _whole(number: int) -> int | Unreadable:
+    return number if -_LARGEST_WHOLE <= number <= _LARGEST_WHOLE else UNREADABLE
+
+
+def _numpy_floating(value: np.floating[Any]) -> float | None:
+    with np.errstate(all="ignore"):  # a long double may be too large, a NaN may signal
+        return _floating(float(value))
+
+
+def _decimal(value: Decimal) -> str | None:
+    return None if value.is_qnan() else str(value)
+
+
+def _fraction(value: Fraction) -> str | Unreadable:
+    if UNREADABLE in (_whole(value.numerator), _whole(value.denominator)):
+        return UNREADABLE
+    return str(value)
+
+
+def _zoned(value: datetime.datetime | datetime.time) -> str | Unreadable:
+    zone = value.tzinfo
+    if zone is not None and type_name(zone).partition(".")[0] not in _ZONES:
+        return UNREADABLE
+    try:
+        return str(value)
+    except (
+        ValueError,
+        OverflowError,
+        NotImplementedError,
+    ):  # a time at the end of all times that its zone would move past it
+        return UNREADABLE
+
+
+def _numpy_time(value: np.datetime64) -> str | None:
+    return None if np.isnat(value) else str(value)
+
+
+def _numpy_duration(value: np.timedelta64) -> Unreadable | None:
+    return None if np.isnat(value) else UNREADABLE  # without a unit it has no meaning, and not always a text
+
+
+def _empty(_: object) -> None:
+    return None
+
+
+def _readers() -> dict[type, Callable[[Any], Plain]]:
+    readers: dict[type, Callable[[Any], Plain]] = {
+        type(None): _empty,
+        Decimal: _decimal,
+        Fraction: _fraction,
+        datetime.date: str,
+        datetime.datetime: _zoned,
+        datetime.time: _zoned,
+        datetime.timedelta: str,
+        UUID: str,
+        np.bool_: bool,
+        np.datetime64: _numpy_time,
+        np.timedelta64: _numpy_duration,
+    }
+    for kind in set(np.sctypeDict.values()) - set(readers):
+        if issubclass(kind, np.integer):
+            readers[kind] = int
+        elif issubclass(kind, np.floating):
+            readers[kind] = _numpy_floating
+    return readers
+
+
+_READERS = _readers()
+
+
+def _pandas_readers() -> dict[type, Callable[[Any], Plain]]:
+    """Return the readers of pandas' own types, of which there are values only where it was imported."""
+    return _readers_of_pandas() if hasattr(sys.modules.get("pandas"), "Interval") else {}
+
+
+@cache
+def _readers_of_pandas() -> dict[type, Callable[[Any], Plain]]:
+    pandas: Any = sys.modules["pandas"]
+    return {
+        type(pandas.NA): _empty,
+        type(pandas.NaT): _empty,
+        pandas.Timestamp: _zoned,
+        pandas.Timedelta: str,
+        pandas.Period: str,
+        pandas.Interval: str,
+    }

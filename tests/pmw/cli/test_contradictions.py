@@ -1,0 +1,107 @@
+"""Options that contradict each other, or would do nothing: one clear error, and nothing written or spent."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import Result
+
+from pmw.cli import main
+
+Run = Callable[..., Result]
+TABLE = ("--data", "people.csv", "--schema", "people.toml")
+BUDGET = ("--epsilon", "1", "--delta", "1e-9")
+OPEN = ("open", "new.pmw", *TABLE, *BUDGET)
+PLAN = ("plan", "--schema", "people.toml", "--records", "1000", *BUDGET)
+PARQUET = ("--data", "people.parquet", "--schema", "people.toml")
+SESSION_PAIRS = [
+    (("--update", "step"), "--update step"),
+    (("--threshold", "100"), "--threshold"),
+    (("--learning-rate", "0.1"), "--learning-rate"),
+    (("--sides", "two-sided"), "--sides"),
+    (("--test", "query", "--model", "graphical"), "--model graphical"),
+    (("--test", "query", "--max-cells", "100"), "--max-cells"),
+    (("--test", "query", "--simultaneous"), "--simultaneous"),
+    (("--test", "query", "--learning-rate", "0.1"), "--learning-rate"),
+    (("--test", "query", "--neighbors", "replace-one", "--sides", "two-thresholds"), "two thresholds"),
+    (("--model", "dense", "--max-cells", "100"), "--max-cells"),
+    (("--simultaneous", "--sparse-vector", "laplace"), "simultaneous"),
+    (("--delta", "0", "--composition", "zcdp"), "delta > 0 for zCDP"),
+]
+CONTRADICTIONS = [
+    *[((*command, *options), told) for command in (OPEN, PLAN) for options, told in SESSION_PAIRS],
+    ((*OPEN, "--wait", "3"), "--budget-from"),
+    (("open", "new.pmw", *PARQUET, *BUDGET, "--delimiter", ";"), "--delimiter tells how a CSV"),
+    (("open", "new.pmw", *PARQUET, *BUDGET, "--trim", "--quote", "'", "--missing-text", "?"), "--quote"),
+    (("check", *PARQUET, "--quote", "'", "--missing-text", "?"), "--quote and --missing-text tell"),
+    (("check", *PARQUET, "--delimiter", ",", "--trim"), "--delimiter and --trim tell"),
+    (("move", "study.pmw", *PARQUET[:2], "--delimiter", ";", "--quote", "'"), "--delimiter and --quote tell"),
+    (("move", "study.pmw", *PARQUET[:2], "--trim", "--missing-text", "?"), "--missing-text and --trim tell"),
+    ((*PLAN, "--accuracy", "0.01"), "--epsilon or --accuracy"),
+    ((*PLAN, "--beta", "0.1"), "--accuracy"),
+    ((*PLAN[:5], "--accuracy", "0.1", "--beta", "0.1", "--confidence", "0.9"), "--beta and --confidence"),
+    (("ask", "study.pmw"), "one of the four"),
+    (("ask", "study.pmw", "", "--sql", "SELECT COUNT(*) FROM people"), "one of the four"),
+    (("ask", "study.pmw", "", "--stream"), "one of the four"),
+    (("ask", "study.pmw", "--stream", "--workload", "marginals:1"), "one of the four"),
+    (("ask", "study.pmw", "--sql", "x", "--stream"), "one of the four"),
+    (("ask", "study.pmw", "--sql", "x", "--workload", "marginals:1"), "one of the four"),
+    (("export", "study.pmw", "--output", "x.json", "--format", "measurements", "--rows", "3"), "--rows"),
+    (("export", "study.pmw", "--output", "x.json", "--format", "measurements", "--seed", "3"), "--seed"),
+    (
+        ("export", "study.pmw", "--output", "x.json", "--format", "measurements", "--method", "systematic"),
+        "--method",
+    ),
+    (("export", "study.pmw", "--output", "x.json", "--format", "measurements", "--refine"), "--refine"),
+    (("status", "study.pmw", "--force"), "--plot"),
+    (("audit", "--exact", "--runs", "1000"), "--runs"),
+    (("audit", "--exact", "--seed", "3", "--false-alarm", "0.1"), "--false-alarm and --seed belong"),
+    (("audit", "--force"), "--plot"),
+    (("demo", "--data", "people.csv"), "--schema"),
+    (("demo", "--schema", "people.toml", "--output", "shown"), "--data"),
+]
+
+
+@pytest.mark.parametrize(("command", "told"), CONTRADICTIONS)
+def test_options_that_contradict_each_other_are_refused_by_name_and_nothing_is_written(
+    study: Path, run: Run, command: tuple[str, ...], told: str
+) -> None:
+    (study.parent / "people.parquet").write_bytes(b"PAR1")
+    before = {file: file.read_bytes() for file in study.parent.iterdir() if file.is_file()}
+    result = run(*command)
+    assert result.exit_code == 2, result.output
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert told in line
+    assert result.stdout == ""
+    assert {file: file.read_bytes() for file in study.parent.iterdir() if file.is_file()} == before
+    assert [folder for folder in study.parent.iterdir() if folder.is_dir()] == []
+
+
+# Options that have an effect whatever else is given; the others stand in a contradiction above.
+ALWAYS = {
+    "--json", "--help", "--version", "--output", "--data", "--schema", "--epsilon", "--delta", "--neighbors",
+    "--records-per-person", "--test", "--opening", "--update-limit", "--queries", "--sparse-vector",
+    "--composition", "--records", "--anchor", "--yes", "--abandon", "--long", "--query-seed", "--fresh",
+    "--strict", "--strict-cells", "--plot", "--budget-from", "--statistical", "--exact", "--format",
+    "--confidence", "--model", "--update",
+}  # fmt: skip
+WITH_EFFECT = {("ask", "--wait"), ("close", "--wait"), ("compact", "--wait"), ("move", "--wait")} | {
+    (command, "--force") for command in ("backup", "demo", "export")
+}
+
+
+@pytest.mark.parametrize("name", main.list_commands(click.Context(main)))
+def test_every_option_has_an_effect_or_is_refused_where_it_has_none(name: str) -> None:
+    command = importlib.import_module(f"pmw.cli.{name}_command").command
+    tried = {word for words, _ in CONTRADICTIONS if words[0] == name for word in words}
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            option = parameter.opts[0]
+            known = option in ALWAYS or (name, option) in WITH_EFFECT or option in tried
+            assert known, (
+                f"pmw {name} {option}: list with what it contradicts, or that it always has an effect"
+            )

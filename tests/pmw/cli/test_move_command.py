@@ -1,0 +1,183 @@
+"""``pmw move``, and what the other commands do where a session's table is gone."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click import Context
+from click.testing import Result
+
+from pmw.books import read_ledger, remembered_table
+from pmw.cli.main import main
+from pmw.locking import SessionLock
+
+Run = Callable[..., Result]
+QUESTION = "age >= 40 AND sex = 'Male'"
+
+
+def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pmw", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_no_command_of_an_analyst_takes_a_table() -> None:
+    context = Context(main)
+    commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    taking = {
+        name
+        for name, command in commands.items()
+        if command is not None and any("--data" in parameter.opts for parameter in command.params)
+    }
+    assert taking == {"check", "demo", "move", "open"}
+
+
+@pytest.mark.parametrize(
+    "command", [("ask", "study.pmw", QUESTION, "--fresh"), ("close", "study.pmw", "--yes")]
+)
+def test_a_guess_of_the_table_is_wrong_usage_whether_it_is_right_or_not(
+    textbook_study: Path, run: Run, command: tuple[str, ...]
+) -> None:
+    before = read_ledger(textbook_study)
+    (textbook_study.parent / "guess.csv").write_text("age,sex,region,member\n30,Male,north,True\n")
+    told = {run(*command, "--data", name).output for name in ("people.csv", "guess.csv")}
+    assert len(told) == 1
+    assert "No such option '--data'" in told.pop()
+    assert read_ledger(textbook_study) == before
+
+
+def test_processes_go_on_from_a_tables_new_place(textbook_study: Path) -> None:
+    folder = textbook_study.parent
+    (folder / "new").mkdir()
+    (folder / "people.csv").rename(folder / "new" / "people.csv")
+    asked = process(folder, "ask", "study.pmw", QUESTION)
+    assert (asked.returncode, asked.stdout) == (1, "")
+    assert asked.stderr.startswith("Error: expected a readable file, got ")
+    assert asked.stderr.endswith("; where the table was moved, name its new place with pmw move\n")
+    before = read_ledger(textbook_study)
+    moved = process(folder, "move", "study.pmw", "--data", "new/people.csv")
+    assert (moved.returncode, moved.stderr) == (0, "")
+    assert moved.stdout == "study.pmw reads its table from new/people.csv from now on; nothing was spent.\n"
+    assert read_ledger(textbook_study) == before
+    assert process(folder / "new", "ask", "../study.pmw", QUESTION).returncode == 0
+
+
+def test_a_process_refuses_another_table_in_one_word(textbook_study: Path) -> None:
+    folder = textbook_study.parent
+    (folder / "guess.csv").write_text("age,sex,region,member\n30,Male,north,True\n")
+    moved = process(folder, "move", "study.pmw", "--data", "guess.csv")
+    assert (moved.returncode, moved.stdout) == (1, "")
+    assert moved.stderr == "Error: the table differs from the one that the session was opened on\n"
+    assert process(folder, "ask", "study.pmw", QUESTION).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("study.pmw",), 2, "Missing option '--data'"),
+        (("study.pmw", "--data", "people.csv", "--delimiter", ";;"), 2, "expected one ASCII character"),
+        (("study.pmw", "--data", "people.csv", "--delimiter", ";"), 1, "expected one column 'age'"),
+        (("study.pmw", "--data", "people.csv", "--wait", "nan"), 2, "expected a finite number"),
+        (("study.pmw", "--data", "absent.csv"), 1, "expected a readable file, got absent.csv: no such file"),
+        (("study.pmw", "--data", "."), 1, "expected a "),
+        (("study.pmw", "--data", "empty.csv"), 1, "expected column names in the first line, got none"),
+        (("study.pmw", "--data", "bad.parquet"), 1, "the file could not be read as Parquet"),
+        (("people.csv", "--data", "people.csv"), 5, "the file is no session file, or it is damaged"),
+        (("absent.pmw", "--data", "people.csv"), 1, "expected a session file, found none"),
+    ],
+)
+def test_what_cannot_be_moved_is_told_and_changes_nothing(
+    textbook_study: Path, run: Run, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    (textbook_study.parent / "empty.csv").write_text("")
+    (textbook_study.parent / "bad.parquet").write_text("no parquet")
+    before = textbook_study.read_bytes()
+    result = run("move", *arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert message in line
+    assert textbook_study.read_bytes() == before
+
+
+def test_a_closed_session_is_not_moved(textbook_study: Path, run: Run) -> None:
+    assert run("close", "study.pmw", "--yes").exit_code == 0
+    result = run("move", "study.pmw", "--data", "people.csv")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "Error: study.pmw was closed, and the key that tells its table from others is wiped; it needs no "
+        "table any more\n"
+    )
+
+
+def test_a_session_in_use_is_waited_for_and_then_has_exit_code_5(textbook_study: Path, run: Run) -> None:
+    lock = SessionLock(textbook_study)
+    result = run("move", "study.pmw", "--data", "people.csv", "--wait", "0.1")
+    assert result.exit_code == 5
+    assert "in use by another process; waiting up to 0.1 s" in result.stderr
+    assert run("move", "study.pmw", "--data", "people.csv", "--wait", "0").exit_code == 5
+    lock.release()
+    assert run("move", "study.pmw", "--data", "people.csv").exit_code == 0
+
+
+def test_a_dialect_is_kept_unless_one_is_given(people: Path, run: Run) -> None:
+    table = people / "people.csv"
+    shutil.copy(table, people / "plain.csv")
+    table.write_text(table.read_text().replace(",", ";"))
+    opening = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")
+    assert run(*opening, "--delta", "1e-9", "--delimiter", ";", "--missing-text", "NA").exit_code == 0
+    before = remembered_table(people / "study.pmw")
+    table.rename(people / "moved.csv")
+    assert run("move", "study.pmw", "--data", "moved.csv").exit_code == 0
+    after = remembered_table(people / "study.pmw")
+    assert before is not None
+    assert after is not None
+    assert (after.path, after.dialect) == (people / "moved.csv", before.dialect)
+    assert run("move", "study.pmw", "--data", "plain.csv").exit_code == 1
+    assert run("move", "study.pmw", "--data", "plain.csv", "--delimiter", ",").exit_code == 0
+    last = remembered_table(people / "study.pmw")
+    assert last is not None
+    assert (last.dialect.delimiter, last.dialect.missing_texts) == (",", ())
+
+
+def test_books_exports_and_backups_need_no_table(textbook_study: Path, run: Run) -> None:
+    known = run("ask", "study.pmw", QUESTION).stdout
+    (textbook_study.parent / "people.csv").unlink()
+    before = read_ledger(textbook_study)
+    assert run("ask", "study.pmw", QUESTION).stdout == known
+    assert run("ask", "study.pmw", "age >= 40").exit_code == 0
+    stream = '{"id": 1, "where": "age >= 44"}\n{"id": 2, "where": "age >= 44 AND member = TRUE"}\n'
+    result = run("ask", "study.pmw", "--stream", stdin=stream)
+    assert result.exit_code == 1
+    assert [line[:8] for line in result.stdout.splitlines()] == ['{"id": 1']
+    assert result.stderr.count("\n") == 1
+    assert "name its new place with pmw move" in result.stderr
+    for command in (
+        ("status", "study.pmw"),
+        ("ledger", "study.pmw"),
+        ("verify", "study.pmw", "--anchor", "study.anchor"),
+        ("export", "study.pmw", "--output", "rows.csv"),
+        ("backup", "study.pmw", "--output", "copy.pmw"),
+        ("compact", "study.pmw"),
+        ("close", "study.pmw", "--yes"),
+    ):
+        result = run(*command)
+        assert result.exit_code == 0, result.output
+    assert read_ledger(textbook_study) == before
+
+
+def test_giving_up_is_told_where_there_was_nothing_to_give_up(textbook_study: Path, run: Run) -> None:
+    result = run("close", "study.pmw", "--yes", "--abandon")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1] == (
+        "Nothing was abandoned: no batch waited, or the one that did was finished."
+    )
+
+
+def test_move_has_help_with_examples(run: Run) -> None:
+    result = run("move", "--help")
+    assert result.exit_code == 0
+    assert "  pmw move study.pmw --data /new/place/people.csv" in result.stdout

@@ -1,0 +1,25 @@
+"""Texts of the commands: the question that a newcomer is shown is one that the cells decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from pmw.cli.texts import example_where
+from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, parse_where
+
+
+@pytest.mark.parametrize(
+    ("attribute", "where"),
+    [
+        (NumericAttribute("x", (0, 10_000, 25_000)), "x < 10000"),
+        (NumericAttribute("x", (0, 1), missing=True), "x >= 0"),
+        (NumericAttribute("x", (0, 1_234_567, 2e7)), "x < 1234567"),
+        (NumericAttribute("x", (0.1, 0.123456789, 0.2)), "x < 0.123456789"),
+        (IntegerAttribute("x", 0, 79, 5), "x >= 40"),
+    ],
+)
+def test_the_suggested_question_cuts_no_cell(attribute: Attribute, where: str) -> None:
+    domain = Domain((CategoricalAttribute("sex", ("f", "m")), attribute))
+    suggested = example_where(domain)
+    assert suggested == f"sex = 'f' AND {where}"
+    assert parse_where(suggested, domain).aligned

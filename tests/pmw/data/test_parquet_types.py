@@ -1,0 +1,263 @@
+"""Parquet types: files of any physical and logical type, written byte by byte, with any bytes as values.
+
+No writer makes some of them; whoever hands over a file may. Whether one can be read is decided by its schema:
+the outcome is the same without records, with each value alone, and with all of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pmw.data import read_file
+from pmw.errors import DataError
+from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+
+BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = range(8)
+WIDTHS = {INT32: 4, INT64: 8, INT96: 12, FLOAT: 4, DOUBLE: 8}
+
+# --- the format: Thrift's compact protocol, one row group of one page, values side by side ------------------
+
+Field: TypeAlias = tuple[int, bytes]  # a kind of Thrift, and the bytes
+
+
+def varint(number: int) -> bytes:
+    digits = []
+    while number > 127:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*digits, number])
+
+
+def zigzag(number: int) -> bytes:
+    return varint((number << 1) ^ (number >> 63))
+
+
+def fields(**numbered: Field) -> bytes:
+    """Write a structure: ``f3=…`` is its third field."""
+    written, last = b"", 0
+    for name, (kind, raw) in numbered.items():
+        number = int(name[1:])
+        near = number - last < 16
+        written += (bytes([(number - last) << 4 | kind]) if near else bytes([kind]) + zigzag(number)) + raw
+        last = number
+    return written + b"\0"
+
+
+def whole(number: int) -> Field:
+    return 5, zigzag(number)
+
+
+def long(number: int) -> Field:
+    return 6, zigzag(number)
+
+
+def small(number: int) -> Field:
+    return 3, bytes([number])
+
+
+def truth(value: bool) -> Field:
+    return (1 if value else 2), b""
+
+
+def text(value: bytes) -> Field:
+    return 8, varint(len(value)) + value
+
+
+def inner(**numbered: Field) -> Field:
+    return 12, fields(**numbered)
+
+
+def several(kind: int, items: list[bytes]) -> Field:
+    return 9, bytes([len(items) << 4 | kind]) + b"".join(items)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A type of columns: how it is stored, what it is declared to mean, and values that try it."""
+
+    kind: int
+    values: list[bytes]
+    converted: int | None = None  # the old way to say what it means
+    logical: Field | None = None  # the new one
+    length: int | None = None
+    digits: tuple[int, int] | None = None  # of decimals: all, and those after the point
+
+    def write(self, path: Path, values: list[bytes]) -> Path:
+        """Write a file with one column x."""
+        stored = [
+            struct.pack("<I", len(value)) + value if self.kind == BYTE_ARRAY else value for value in values
+        ]
+        data = b"".join(stored)
+        page = fields(
+            f1=whole(0), f2=whole(len(data)), f3=whole(len(data)),
+            f5=inner(f1=whole(len(values)), f2=whole(0), f3=whole(3), f4=whole(3)),
+        )  # fmt: skip
+        size = len(page + data)
+        facts = inner(
+            f1=whole(self.kind), f2=several(5, [zigzag(0)]), f3=several(8, [b"\1x"]), f4=whole(0),
+            f5=long(len(values)), f6=long(size), f7=long(size), f9=long(4),
+        )  # fmt: skip
+        group = fields(f1=several(12, [fields(f2=long(4), f3=facts)]), f2=long(size), f3=long(len(values)))
+        footer = fields(
+            f1=whole(1), f2=several(12, [fields(f4=text(b"root"), f5=whole(1)), self._leaf()]),
+            f3=long(len(values)), f4=several(12, [group]),
+        )  # fmt: skip
+        path.write_bytes(b"PAR1" + page + data + footer + struct.pack("<I", len(footer)) + b"PAR1")
+        return path
+
+    def _leaf(self) -> bytes:
+        leaf = {"f1": whole(self.kind)}
+        leaf |= {} if self.length is None else {"f2": whole(self.length)}
+        leaf |= {"f3": whole(0), "f4": text(b"x")}
+        leaf |= {} if self.converted is None else {"f6": whole(self.converted)}
+        leaf |= {} if self.digits is None else {"f7": whole(self.digits[1]), "f8": whole(self.digits[0])}
+        leaf |= {} if self.logical is None else {"f10": self.logical}
+        return fields(**leaf)
+
+
+# --- the types ----------------------------------------------------------------------------------------------
+
+
+def ints(width: int, *numbers: int) -> list[bytes]:
+    return [number.to_bytes(width, "little", signed=number < 0) for number in numbers]
+
+
+SMALL = ints(4, 0, 3, 300, 70_000, -1, -129, 2**31 - 1, -(2**31))
+LARGE = ints(8, 0, 3, 300, 2**40, -1, 2**63 - 1, 1 - 2**63, -(2**63), 10**16, -(10**16))
+BITS = {
+    2: ints(2, 0, 0x7C00, 0x7C01, 0xFC01, 1, 0xFFFF),  # infinite, signalling NaN, subnormal
+    4: ints(4, 0, 0x7F800000, 0x7F800001, 0xFF800001, 1, 2**32 - 1),
+    8: ints(8, 0, 0x7FF << 52, (0x7FF << 52) + 1, (0xFFF << 52) + 1, 1, 2**64 - 1),
+}
+TEXTS = [b"3", b"", b"\xff\xfe", b"\0", b"f", b"\xed\xa0\x80", b"9" * 5000, b"1e999", b"0x10", b"1_000"]
+JULIAN = [b"\0" * 12, b"\xff" * 12, b"\xff" * 7 + b"\x7f" + b"\xff" * 3 + b"\x7f", b"\0" * 11 + b"\x80"]
+
+
+def bounds(width: int) -> list[bytes]:
+    return [b"\0" * width, b"\x7f" + b"\xff" * (width - 1), b"\x80" + b"\0" * (width - 1), b"\xff" * width]
+
+
+def meaning(number: int, **parts: Field) -> Field:
+    return inner(**{f"f{number}": inner(**parts)})
+
+
+def times(unit: int, utc: bool) -> Field:
+    return meaning(8, f1=truth(utc), f2=inner(**{f"f{unit}": inner()}))
+
+
+READ: dict[str, Column] = {
+    "numbers of 32 bits": Column(INT32, SMALL),
+    "numbers of 64 bits": Column(INT64, LARGE),
+    **{f"signed {8 << i} bits": Column(INT32, SMALL, converted=15 + i) for i in range(3)},
+    **{f"unsigned {8 << i} bits": Column(INT32, SMALL, converted=11 + i) for i in range(3)},
+    "signed 64 bits": Column(INT64, LARGE, converted=18),
+    "unsigned 64 bits": Column(INT64, LARGE, converted=14),
+    "signed 8 bits, said anew": Column(INT32, SMALL, logical=meaning(10, f1=small(8), f2=truth(True))),
+    "dates": Column(INT32, SMALL, converted=6),
+    "times in microseconds": Column(INT64, LARGE, converted=10),
+    "times in microseconds, said anew": Column(INT64, LARGE, logical=times(2, False)),
+    "times in microseconds with a zone": Column(INT64, LARGE, logical=times(2, True)),
+    "times in nanoseconds": Column(INT64, LARGE, logical=times(3, False)),
+    "times of 96 bits": Column(INT96, JULIAN),
+    "floats": Column(FLOAT, BITS[4]),
+    "doubles": Column(DOUBLE, BITS[8]),
+    "halves": Column(FIXED, BITS[2], logical=meaning(15), length=2),
+    "bytes": Column(BYTE_ARRAY, TEXTS),
+    "bytes of one length": Column(FIXED, bounds(5), length=5),
+    "texts": Column(BYTE_ARRAY, TEXTS, converted=0),
+    "texts of one length": Column(FIXED, bounds(5), converted=0, length=5),
+    "a list of values": Column(BYTE_ARRAY, TEXTS, converted=4),
+    "UUIDs": Column(FIXED, bounds(16), logical=meaning(14), length=16),
+    "intervals": Column(FIXED, bounds(12), converted=21, length=12),
+    "nothing": Column(INT32, SMALL, logical=meaning(11)),
+    "decimals (4, 0) of 32 bits": Column(INT32, SMALL, 5, digits=(4, 0)),
+    "decimals (4, 4) of 32 bits": Column(INT32, SMALL, 5, digits=(4, 4)),
+    "decimals (18, 2) of 64 bits": Column(INT64, LARGE, 5, digits=(18, 2)),
+    "decimals (4, 0) of 2 bytes": Column(FIXED, bounds(2), 5, length=2, digits=(4, 0)),
+    "decimals (9, 9) of 4 bytes": Column(FIXED, bounds(4), 5, length=4, digits=(9, 9)),
+    "decimals (38, 0) of 16 bytes": Column(FIXED, bounds(16), 5, length=16, digits=(38, 0)),
+    "decimals (38, 38) of 16 bytes": Column(FIXED, bounds(16), 5, length=16, digits=(38, 38)),
+    "decimals (39, 0) of 17 bytes": Column(FIXED, bounds(17), 5, length=17, digits=(39, 0)),
+    "decimals (76, 3) of any length": Column(BYTE_ARRAY, [b"\1", b"", *bounds(40)], 5, digits=(76, 3)),
+}
+REFUSED: dict[str, tuple[Column, str]] = {
+    "times in milliseconds": (Column(INT64, LARGE, converted=9), "TIMESTAMP in milliseconds"),
+    "times in milliseconds, said anew": (
+        Column(INT64, LARGE, logical=times(1, False)), "TIMESTAMP in milliseconds"
+    ),
+    "times in milliseconds with a zone": (
+        Column(INT64, LARGE, logical=times(1, True)), "TIMESTAMP WITH TIME ZONE in milliseconds"
+    ),
+    "times in nanoseconds with a zone": (Column(INT64, LARGE, logical=times(3, True)), "TIMESTAMPTZ_NS"),
+    "times of day": (Column(INT32, SMALL, converted=7), "TIME"),
+    "JSON": (Column(BYTE_ARRAY, TEXTS, converted=19), "JSON"),
+    "shapes": (Column(BYTE_ARRAY, TEXTS, logical=meaning(17)), "GEOMETRY"),
+    "decimals (4, 0) of 4 bytes": (
+        Column(FIXED, bounds(4), 5, length=4, digits=(4, 0)),
+        r"DECIMAL\(4,0\), stored as FIXED_LEN_BYTE_ARRAY of 4 bytes",
+    ),
+    "decimals (38, 0) of 17 bytes": (
+        Column(FIXED, bounds(17), 5, length=17, digits=(38, 0)),
+        r"DECIMAL\(38,0\), stored as FIXED_LEN_BYTE_ARRAY of 17 bytes",
+    ),
+    "decimals (38, 5) of any length": (
+        Column(BYTE_ARRAY, [b"\1", b"", *bounds(40)], 5, digits=(38, 5)),
+        r"DECIMAL\(38,5\), stored as BYTE_ARRAY",
+    ),
+    "decimals (39, 0) of 32 bits": (Column(INT32, SMALL, 5, digits=(39, 0)), "DOUBLE, stored as INT32"),
+}  # fmt: skip
+ATTRIBUTES: list[Attribute] = [
+    IntegerAttribute("x", 0, 9, missing=True, other=True),
+    NumericAttribute("x", (0, 5, 10), missing=True, other=True),
+    CategoricalAttribute("x", ("f", 3), missing=True, other=True),
+]
+
+
+@pytest.mark.usefixtures("same_engine")
+@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=lambda attribute: type(attribute).__name__)
+@pytest.mark.parametrize("name", READ)
+def test_a_type_that_is_read_is_read_whatever_it_holds(
+    tmp_path: Path, name: str, attribute: Attribute
+) -> None:
+    column, domain = READ[name], Domain((attribute,))
+    path = tmp_path / "t.parquet"
+
+    def counts(values: list[bytes]) -> list[int]:
+        cells = read_file(column.write(path, values), domain).counts(("x",)).counts
+        assert cells.sum() == len(values)
+        return [int(count) for count in cells]
+
+    one_by_one = [counts([value]) for value in column.values]
+    assert counts([]) == [0] * attribute.size
+    assert counts(column.values) == [sum(cells) for cells in zip(*one_by_one, strict=True)]
+
+
+@pytest.mark.usefixtures("same_engine")
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_type_that_is_refused_is_refused_whatever_it_holds(tmp_path: Path, name: str) -> None:
+    (column, told), path = REFUSED[name], tmp_path / "t.parquet"
+    for values in ([], *([value] for value in column.values), column.values):
+        with pytest.raises(
+            DataError, match=rf"expected plain values in column 'x', got a column of type {told}; write it as"
+        ):
+            read_file(column.write(path, values), Domain((ATTRIBUTES[0],)))
+
+
+@pytest.mark.usefixtures("same_engine")
+@pytest.mark.parametrize("name", READ)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_type_that_is_read_is_read_with_any_bytes(tmp_path: Path, name: str, data: st.DataObject) -> None:
+    column = READ[name]
+    width = column.length or WIDTHS.get(column.kind)
+    one = st.binary(max_size=60) if width is None else st.binary(min_size=width, max_size=width)
+    values = data.draw(st.lists(one, max_size=8))
+    source = read_file(column.write(tmp_path / "t.parquet", values), Domain((ATTRIBUTES[2],)))
+    assert source.counts(()).total == len(values)

@@ -1,0 +1,89 @@
+"""Sources agree: a value that a CSV file, a Parquet file and a pandas table can hold has one cell in all."""
+
+from __future__ import annotations
+
+import csv
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pmw
+from pmw.data import MemorySource, read_file
+from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+
+ATTRIBUTES: list[Attribute] = [
+    IntegerAttribute("x", -3, 12, 4, missing=True, other=True),
+    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), missing=True, other=True),
+    CategoricalAttribute("x", ("f", 3, True, "2020-01-02", "0.5", "\u0663"), missing=True, other=True),
+]
+WORDS = [
+    "", "f", "3", " 3", "03", "3.0", "0.5", "true", "TRUE", "2020-01-02", "1e999", "-1e999", "9" * 5000,
+    "0x10", "1_000", "\u0663", "nan", "inf", "NULL", "a\x00b", "\x00", "-0", "1e-999", "é", '"', ",", "3\t",
+]  # fmt: skip
+LETTERS = st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), max_size=5)
+# The column's type in Parquet, and values of it.
+VALUES: dict[str, st.SearchStrategy[object]] = {
+    "VARCHAR": st.sampled_from(WORDS) | LETTERS,
+    "BIGINT": st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 14),
+    "UBIGINT": st.integers(0, 2**64 - 1) | st.integers(0, 14),
+    "DOUBLE": st.floats() | st.sampled_from([0.5, 3.0, -0.0, 1e300, 1e22, 5e-324]),
+    "BOOLEAN": st.booleans(),
+    "DECIMAL(38, 2)": st.decimals(-(10**35), 10**35, places=2),
+    "DATE": st.dates(),
+    "UUID": st.uuids(),
+}  # fmt: skip
+
+
+def text_of(value: object) -> str:
+    return "" if value is None or value != value else str(value)  # noqa: PLR0124 - NaN is an empty value
+
+
+@pytest.mark.usefixtures("same_engine")
+@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=lambda attribute: type(attribute).__name__)
+@pytest.mark.parametrize("kind", VALUES)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_the_same_values_have_the_same_cells(
+    tmp_path: Path, engine: duckdb.DuckDBPyConnection, kind: str, attribute: Attribute, data: st.DataObject
+) -> None:
+    values = data.draw(st.lists(VALUES[kind] | st.none(), max_size=8))
+    domain = Domain((attribute,))
+    with (tmp_path / "t.csv").open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        writer.writerows([["x"], *([text_of(value)] for value in values)])
+    engine.execute(f"CREATE OR REPLACE TABLE t (x {kind})")
+    for value in values:
+        engine.execute("INSERT INTO t VALUES (?)", [str(value) if isinstance(value, Decimal) else value])
+    engine.execute(f"COPY t TO '{tmp_path / 't.parquet'}' (FORMAT parquet)")
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    found = [
+        source.counts(("x",)).counts.tolist()
+        for source in (
+            read_file(tmp_path / "t.csv", domain),
+            read_file(tmp_path / "t.parquet", domain),
+            MemorySource.from_frame(pd.DataFrame({"x": column}), domain),
+        )
+    ]
+    assert found[0] == found[1] == found[2]
+    assert sum(found[0]) == len(values)
+
+
+@pytest.mark.parametrize("records", [0, 1])
+@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=lambda attribute: type(attribute).__name__)
+def test_a_table_of_one_record_or_none_opens(tmp_path: Path, attribute: Attribute, records: int) -> None:
+    frame = pd.DataFrame({"x": pd.Series(["3"] * records, dtype=object)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    duckdb.execute(f"COPY (SELECT '3' AS x LIMIT {records}) TO '{tmp_path / 't.parquet'}' (FORMAT parquet)")
+    for table in (frame, tmp_path / "t.csv", str(tmp_path / "t.parquet")):
+        with pmw.open_session(table, Domain((attribute,)), epsilon=1) as session:
+            assert (
+                session.ask("x = 3" if isinstance(attribute, CategoricalAttribute) else "x >= 0").count
+                is not None
+            )

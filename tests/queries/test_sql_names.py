@@ -1,0 +1,151 @@
+"""Declared names that are words of SQL: bare where no word can stand, and in double quotes always."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from sqlglot.parser import Parser
+from sqlglot.tokens import Tokenizer
+
+from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, parse_line, parse_where
+from queries.domain import GRAMMAR_WORDS, quoted_name
+from queries.grouping import GroupedQuery
+from queries.parsing import parse_sql
+from queries.where_text import parse_predicate
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+WORDS = sorted(
+    {
+        word.lower()
+        for table in (
+            *(Tokenizer.KEYWORDS, Parser.NO_PAREN_FUNCTION_PARSERS),
+            [kind.name for kind in Parser.NO_PAREN_FUNCTIONS],
+            ["user", "symmetric", "escape", "over", "value", "year", "order", "group", "by", "count", "map"],
+            ["partitioned_by", "date", "left", "index", "values", "timestamp", "check", "unique", "if"],
+        )
+        for word in table
+        if _PLAIN.fullmatch(word)
+    }
+)
+CONDITIONS = [
+    "{} = 3",
+    "{} <> 3",
+    "{}>=3",
+    "3 < {}",
+    "{} BETWEEN 2 AND 5",
+    "{} NOT BETWEEN 2 AND 5",
+    "{} IN (2, 3)",
+    "{} NOT IN (2, 3)",
+    "{} IS NULL",
+    "{} IS NOT NULL",
+    "NOT {} = 3",
+    "({} < 3) OR ({} >= 5 AND sex = 'a')",
+    "sex = 'a' AND {} > 4 AND 2 <= {}",
+]
+
+
+def _domain(name: str) -> Domain:
+    return Domain(
+        (IntegerAttribute(name, 0, 9, missing=True), CategoricalAttribute("sex", ("a", "b"))), name="people"
+    )
+
+
+def test_every_word_is_a_name_in_double_quotes_and_bare() -> None:
+    text = " OR ".join(f"({condition})" for condition in CONDITIONS)
+    expected = repr(parse_predicate(text.replace("{}", '"?"'), _domain("?")))
+    for word in WORDS:
+        for written in _spellings(word):
+            found = repr(parse_predicate(text.replace("{}", written), _domain(word)))
+            assert _unplaced(found.replace(repr(word), "'?'")) == _unplaced(expected), written
+
+
+def _spellings(word: str) -> list[str]:
+    return [f'"{word}"', *([] if word in GRAMMAR_WORDS else [word, word.upper()])]
+
+
+def _unplaced(text: str) -> str:
+    return re.sub(r"position=\d+", "", text)
+
+
+def test_every_word_is_grouped_by_bare_and_in_double_quotes() -> None:
+    for word in WORDS:
+        for written in _spellings(word):
+            statement = (
+                f"SELECT sex, {written} AS g, COUNT(*) AS n FROM people WHERE {written} >= 3 "
+                f"AND people.{written} < 7 GROUP BY {written}, sex"
+            )
+            grouped = parse_sql(statement, _domain(word))
+            assert grouped.names == ("sex", word), statement
+            assert _counts(parse_sql(f"SELECT COUNT(*) FROM people WHERE {written} < 2", _domain(word))) == 4
+
+
+def _counts(grouped: GroupedQuery) -> int:
+    return int((grouped.query.weights() > 0).sum()) * 2  # of the two values of sex
+
+
+def test_structured_questions_take_every_word() -> None:
+    for word in WORDS:
+        question = parse_line(f'{{"where": {{"{word}": {{"ge": 3}}}}}}', _domain(word))
+        assert question.parts()[0].query.scope == (word,)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("word", sorted(GRAMMAR_WORDS - {"in", "is"}))  # which can begin nothing else
+def test_a_word_of_the_grammar_is_refused_bare_and_told_to_be_quoted(word: str) -> None:
+    with pytest.raises(QueryError, match="double quotes") as caught:
+        parse_where(f"sex = 'a' AND {word.upper()} = 3", _domain(word))
+    assert f'"{word}"' in caught.value.message
+    assert quoted_name(word) == f'"{word}"'
+
+
+@pytest.mark.parametrize(
+    "text", ["CASE WHEN sex = 'a' THEN 1 END = 1", "case 3 = 3", "sex = 'a' AND case ~ 3", "case"]
+)
+def test_a_word_that_is_no_name_where_it_stands_is_told_to_be_quoted(text: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_where(text, _domain("case"))
+    assert caught.value.code in ("syntax", "unsupported")
+    assert text == "case" or '"case"' in caught.value.message
+
+
+def test_places_in_messages_are_those_of_the_text_as_it_was_written() -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_where("Case >= 3 AND date = 4 AND  sexx = 'a'", _domain("case"))
+    assert caught.value.position == 14
+    with pytest.raises(QueryError) as caught:
+        parse_where("CASE >= 3 AND\n case >= 'x'", _domain("case"))
+    assert caught.value.position == 15
+
+
+def test_names_that_differ_in_case_alone_are_taken_as_they_are_written() -> None:
+    domain = Domain((IntegerAttribute("case", 0, 9), IntegerAttribute("Case", 0, 9)), name="people")
+    assert parse_where("Case = 3", domain).scope == ("Case",)
+    with pytest.raises(QueryError, match="unknown attribute 'CASE'"):
+        parse_where("CASE = 3", domain)
+
+
+def test_a_statement_is_still_told_from_a_condition_over_a_column_called_select() -> None:
+    domain = _domain("select")
+    assert parse_where("select = 3", domain).scope == ("select",)
+    with pytest.raises(QueryError, match="ask it as SQL"):
+        parse_where("select count(*) from people", domain)
+    with pytest.raises(QueryError, match="ask it as SQL"):
+        parse_where("select 'never closed", domain)
+
+
+@pytest.mark.parametrize("text", ["case = 'never closed", 'case = "', "case = /* 3", "case = 3 \\", "\x00"])
+def test_a_text_that_cannot_be_split_is_refused_in_our_own_words(text: str) -> None:
+    with pytest.raises(QueryError):
+        parse_where(text, _domain("case"))
+
+
+def test_a_bare_word_is_never_taken_for_the_table_alias_that_it_would_be() -> None:
+    with pytest.raises(QueryError):
+        parse_sql("SELECT COUNT(*) FROM people WHERE", _domain("where"))
+
+
+def test_two_conditions_are_refused_where_a_name_is_a_word() -> None:
+    with pytest.raises(QueryError, match="a second statement"):
+        parse_where("case = 3; case = 4", _domain("case"))
+    with pytest.raises(QueryError):
+        parse_predicate("; case = 4", _domain("case"))
