@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -49,6 +51,33 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def every_connection_closed() -> Iterator[None]:
+    """Fail the test that leaves a session file open: the collector's warning would blame a later one."""
+    made: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def keep(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        made.append(connect(*arguments, **options))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "connect", keep)
+        yield
+    left = [connection for connection in made if is_open(connection)]
+    for connection in left:
+        connection.close()
+    assert not left, f"{len(left)} of {len(made)} connections were left open"
+
+
+def is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.total_changes  # noqa: B018
+    except sqlite3.ProgrammingError:
+        return False
+    return True
 
 
 @pytest.fixture
