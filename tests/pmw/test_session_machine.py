@@ -329,6 +329,7 @@ class SessionMachine(RuleBasedStateMachine):
         if hasattr(self, "session"):
             assert self.session.verify().holds
             self.session.close()
+            self.twin.close()
             for store in (*self.stores, *(session._open_store() for session in self.dead)):
                 store.close()
         self.folder.cleanup()
