@@ -89,7 +89,8 @@ def _check_closing(study: Study, before: Contents, run: Run) -> Iterator[str]:
         if note["released"] is not None:
             kept = bought.get(note["intent"], b"").hex().startswith(note["released"])
             yield "" if kept else "what was drawn is not in the file"
-    yield "" if list(study.path.parent.glob(f"{study.path.name}-masks*")) == [] else "masks are left"
+    left = list(study.path.parent.glob(f"{study.path.name}-companion*"))
+    yield "the companion is left" if left else ""
     stream = run_stream(study, Fault())
     yield "" if stream.code == 0 else f"a closed session answers no more: {stream.end}"
     answered = {f"r{number}": json.loads(line)["count"] for number, line in stream.lines.items()}
@@ -194,41 +195,6 @@ def _is_born(path: Path) -> bool:
         return False
 
 
-# --- compacting ---------------------------------------------------------------------------------------------
-
-
-def _compacting(study: Study) -> tuple[str, ...]:
-    return ("compact", str(study.path))
-
-
-def _check_compacting(study: Study, before: Contents, run: Run) -> Iterator[str]:
-    yield "" if _heard(study) == before.answers else "an answer has changed"
-    again = run_forked(study, Fault(), _compacting(study))
-    yield "" if again.code == 0 else f"it cannot be compacted again: {again.end}"
-    with closing(SessionStore.open(study.path)) as store:
-        yield "" if store.archived_count() else "nothing was archived"
-    yield "" if _heard(study) == before.answers else "an answer has changed"
-    after = contents_of(study.path)
-    yield ", ".join(after.faults or ())
-    same = (after.ledger, after.measurements, after.pending, after.thresholds, after.share)
-    kept = (before.ledger, before.measurements, before.pending, before.thresholds, before.share)
-    yield "" if same == kept else "more than answers was touched"
-    stream = run_stream(study, Fault())
-    yield "" if stream.code == 0 and len(stream.lines) == study.asked else "the stream cannot go on"
-
-
-def _heard(study: Study) -> dict[str, tuple[object, ...]]:
-    """Return what requests that were answered get now: count, low, high, source, version, share."""
-    found: dict[str, tuple[object, ...]] = {}
-    with closing(SessionStore.open(study.path)) as store:
-        for number in range(study.asked):
-            row = store.answer_to_request(f"r{number}")
-            if row is not None:
-                low, high = row.interval or (None, None)
-                found[f"r{number}"] = (row.count, low, high, row.source, row.version, row.share)
-    return found
-
-
 # --- moving the table ---------------------------------------------------------------------------------------
 
 
@@ -276,6 +242,5 @@ COMMANDS = {
     "exporting": Command(_finish, _exporting, _check_exporting),
     "copying": Command(_interrupt, _copying, _check_copying),
     "moving the table": Command(_interrupt_and_copy_table, _moving, _check_moving),
-    "compacting": Command(_finish, _compacting, _check_compacting),
     "lending": Command(lambda _: None, _lending, _check_lending),
 }

@@ -27,7 +27,7 @@ import pmw.mechanism.fit
 from pmw.engine import Engine
 from pmw.journal import secret_facts
 from pmw.state import PublicState, SecretState
-from pmw.store.masks import Masks
+from pmw.store.companion import Companion
 from queries import Domain, LinearQuery, random_conjunctions
 
 __all__ = ["CALL_KINDS", "Fault", "install", "library_is_loaded", "MEMORY_KINDS", "STATEMENT_KINDS", "steps"]
@@ -230,11 +230,11 @@ def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None
 
 
 def _is_recorded(path: Path, under_way: dict[str, object]) -> bool:
-    """Tell whether an intent lies in the file, as another connection sees it, before anything is drawn."""
+    """Tell whether a batch lies in the companion file, as others see it, before anything is drawn."""
     with contextlib.closing(sqlite3.Connection(f"file:{path}?mode=ro", uri=True)) as reader:
-        rows = reader.execute("SELECT id, seed FROM intents WHERE id = ?", (under_way["intent"],)).fetchall()
-    seeds = [Masks(path, path.name).unmask(*row) for row in rows]
-    return [_digest(seed or b"") for seed in seeds] == [under_way["seed"]]
+        (session,) = reader.execute("SELECT value FROM meta WHERE key = 'session'").fetchone()
+    newest = Companion(path, path.name).read(bytes.fromhex(session.strip('"')))
+    return (newest.id, _digest(newest.seed)) == (under_way["intent"], under_way["seed"])
 
 
 def _units(released: Any) -> str | None:

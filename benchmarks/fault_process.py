@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 import pmw.cli.ask_command
 import pmw.cli.backup_command
 import pmw.cli.close_command
-import pmw.cli.compact_command
 import pmw.cli.export_command
 import pmw.cli.move_command
 import pmw.cli.open_command

@@ -85,7 +85,7 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
     faults = tuple(one.name for one in pmw.verify_session(copy).checks if not one.holds) if verified else None
     with contextlib.closing(SessionStore.open(copy)) as store:
         waiting = store.pending()
-    pending = [] if waiting is None else [(waiting.id, _digest(waiting.seed or b""))]
+    pending = [] if waiting is None else [(waiting.id, _digest(waiting.seed))]
     thresholds = tuple(sorted((name, _digest(value)) for name, value in names))
     share = read_ledger(copy).share
     return Contents(tuple(ledger), tuple(bought), found, tuple(pending), thresholds, share, faults)

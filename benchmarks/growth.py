@@ -4,7 +4,7 @@
 
 prints JSON lines: while it goes, how many questions were answered, how many of them were new, what the
 process holds, and the bytes of the file for each stored answer; at the end, how long it takes to read the
-session, to resume it and to verify it in processes of their own, before and after it was compacted. A quarter
+session, to resume it and to verify it in processes of their own. A quarter
 of each chunk, or more, was asked before.
 """
 
@@ -34,7 +34,6 @@ _RECORDS = 20_000
 
 _READ = "from pmw.books import read_session; read_session(path)"
 _RESUME = "import pmw; pmw.resume_session(path).close()"
-_COMPACT = "import pmw; pmw.compact_session(path)"
 _VERIFY = "import pmw; assert pmw.verify_session(path).holds"
 
 
@@ -77,9 +76,6 @@ def run(path: Path, count: int) -> Iterator[dict[str, object]]:
     yield {"closed": True, **_file_facts(path)}
     for what, code in (("read", _READ), ("resume", _RESUME), ("verify", _VERIFY)):
         yield {"what": what, **_alone(path, code)}
-    yield {"what": "compact", **_alone(path, _COMPACT), **_file_facts(path)}
-    for what, code in (("read", _READ), ("resume", _RESUME), ("verify", _VERIFY)):
-        yield {"what": f"{what}, compacted", **_alone(path, code)}
 
 
 def _domain() -> Domain:

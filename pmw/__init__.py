@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pmw.answers import Answer, Source, Spent
     from pmw.backup import backup_session
     from pmw.books import seal_session, verify_session
-    from pmw.compaction import Compaction, compact_session
     from pmw.data import CsvDialect, TableFile
     from pmw.errors import (
         BudgetError,
@@ -49,8 +48,6 @@ __all__ = [
     "BudgetError",
     "BudgetExhaustedError",
     "Check",
-    "compact_session",
-    "Compaction",
     "Composition",
     "CsvDialect",
     "DataError",
@@ -98,7 +95,6 @@ _HOMES = {
     "answers": ("Answer", "Source", "Spent"),
     "backup": ("backup_session",),
     "books": ("seal_session", "verify_session"),
-    "compaction": ("compact_session", "Compaction"),
     "data": ("CsvDialect", "TableFile"),
     "errors": (
         "BudgetError",

@@ -12,9 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 from pmw.disk import synchronise
-from pmw.engine import abandon
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, StoreError
-from pmw.journal import load_state, load_status
+from pmw.journal import closing_outcome, load_state, load_status
 from pmw.status import Status
 from pmw.store import SessionStore
 
@@ -39,7 +38,7 @@ def backup_session(path: str | Path, output: str | Path, *, force: bool = False)
 
     Raises:
         SessionCorruptError: the session is damaged.
-        SessionError: its opening is not finished, or it is of an older format.
+        SessionError: its opening is not finished.
         SessionExistsError: the file exists, and may not be replaced.
         StoreError: the copy cannot be written.
 
@@ -55,10 +54,13 @@ def backup_session(path: str | Path, output: str | Path, *, force: bool = False)
             if pending is not None and pending.kind == "opening":
                 raise SessionError(f"{path}: its opening is not finished; there is nothing to copy yet")
             store.copy_public(part, target)
+            pending = store.pending()  # of the state that was copied, or begun since
         with closing(SessionStore.open(part)) as copy:
             copy.take_over()
             if copy.meta("closed") is None:
-                abandon(copy)
+                if pending is not None and pending.id != copy.last_intent() + 1:
+                    pending = None
+                copy.seal(None if pending is None else pending.id, closing_outcome(pending))
             copy.scrub()
             state = load_state(copy)
             status = load_status(copy, state)
@@ -109,7 +111,7 @@ def _put(part: Path, target: Path, source: Path, force: bool) -> None:
     """Give a finished copy its name, durably; what was there by that name is replaced whole or not at all."""
     _require_free(target, source, force)  # it may have come meanwhile
     if force:
-        for end in ("-charges", "-masks", *_ENDS):  # they belong to what is replaced
+        for end in ("-companion", *_ENDS):  # they belong to what is replaced
             target.with_name(target.name + end).unlink(missing_ok=True)
         part.replace(target)
     else:
@@ -121,5 +123,5 @@ def _put(part: Path, target: Path, source: Path, force: bool) -> None:
 
 
 def _forget(part: Path) -> None:
-    for end in ("", "-charges", "-masks", *_ENDS):
+    for end in ("", "-companion", *_ENDS):
         part.with_name(part.name + end).unlink(missing_ok=True)

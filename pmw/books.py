@@ -102,9 +102,10 @@ def seal_session(
 ) -> Status:
     """Close a session in a file for good, and return where it stands.
 
-    As ``Session.seal``, which finishes an interrupted batch first. Where the table differs, or it or the mask
-    of the batch cannot be read, nothing is changed, unless the batch may be abandoned: then its whole
-    reservation is charged, and nothing is ever released from it.
+    As ``Session.seal``, which finishes an interrupted batch first. Where the table differs
+    or cannot be read, nothing is changed, unless the batch may be abandoned: then its whole reservation is
+    charged, and nothing is ever released from it. Where the companion file is not the session's, whether a
+    batch waits cannot be known: then too the session is closed only where a batch may be abandoned.
 
     Args:
         path: the session file.
@@ -145,13 +146,13 @@ def _table_to_finish(
     """Return the table that a waiting batch is finished with; None where none waits, or it is abandoned."""
     waiting = store.pending()
     if waiting is None:
+        if not may_abandon:
+            store.require_companion()  # a batch may wait that it would have told
         return None
-    fault = "the file of masks beside the session (its name with -masks) is gone or damaged; put it back"
-    if waiting.seed is not None:
-        try:
-            return session_table(store, data, load_contract(store)[0].domain)
-        except DataError as error:
-            fault = str(error)
+    try:
+        return session_table(store, data, load_contract(store)[0].domain)
+    except DataError as error:
+        fault = str(error)
     if waiting.kind != "opening" and not may_abandon:
         share = _reserved(store, waiting)
         raise SessionError(

@@ -302,6 +302,8 @@ class Engine:
         self._interrupted = True
         intent = self._store.pending()
         opening = intent is not None and intent.kind == "opening"
+        if intent is not None:
+            self._store.begin_again(intent)
         if intent is not None and opening:
             self._finish_opening(intent)
             intent = None
@@ -316,14 +318,14 @@ class Engine:
                 asked = list(zip(form["queries"], form["request_ids"], strict=True))
             except (ValueError, KeyError, TypeError) as error:
                 raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-            self._carry_out(intent.id, proposal, asked, _seed_of(intent))
+            self._carry_out(intent.id, proposal, asked, intent.seed)
         self._interrupted = False
         if opening:
             self.save_snapshot()  # fitting the opening again would take the longest of all that a reader does
 
     def _finish_opening(self, intent: IntentRow) -> None:
         contract, plan = load_contract(self._store)
-        draws = draw_opening(plan, self._table(contract), BitSource(_seed_of(intent)))
+        draws = draw_opening(plan, self._table(contract), BitSource(intent.seed))
         opened = plan_opened(contract, plan, released_total(plan, draws).value)
         outcome = opening_outcome(opened.entries, plan, draws, opened.test)
         self._store.finish(intent.id, replace(outcome, charged_before=0))
@@ -356,24 +358,10 @@ def abandon(store: SessionStore) -> None:
     intent = store.pending()
     if intent is not None and intent.kind == "opening":
         raise SessionError(
-            "the opening was never finished, and its table or its mask cannot be read: there is nothing to "
-            "answer from; give the table, or delete the session file: nothing was ever released from it"
+            "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
+            "give the table, or delete the session file: nothing was ever released from it"
         )
     store.seal(None if intent is None else intent.id, closing_outcome(intent))
-
-
-def _seed_of(intent: IntentRow) -> bytes:
-    """Return an intent's bytes.
-
-    Raises:
-        SessionCorruptError: the mask of them is gone, or this is a copy.
-    """
-    if intent.seed is None:
-        raise SessionCorruptError(
-            "a batch that was begun cannot be finished: the file of masks beside the session (its name with "
-            "-masks) is gone or damaged; put it back, or close with --abandon, which charges the batch"
-        )
-    return intent.seed
 
 
 def _require_same(ask: Ask, text: str) -> None:

@@ -126,7 +126,7 @@ def charge_lender(options: Options, borrower: Path | None, ledger: PrivacyFilter
         require_unborn(borrower, str(borrower))
     lender, name = Path(options.budget_from), "a session in memory" if borrower is None else borrower.name
     with closing(SessionStore.open(lender)) as store:  # says what is wrong before a lock file is made
-        store.require_companions()
+        store.require_companion()
     lock = SessionLock(lender)
     try:
         with closing(SessionStore.open(lender)) as store:

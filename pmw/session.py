@@ -131,7 +131,7 @@ def resume_session(path: str | Path, data: Table | None = None, *, wait: float =
     with closing(SessionStore.open(target)) as store:
         load_contract(store)  # says what is wrong before anything is written
         refuse_given_table(store, data)
-        store.require_companions()
+        store.require_companion()
     lock = SessionLock(target, wait)
     with ExitStack() as undone:
         undone.callback(lock.release)

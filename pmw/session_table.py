@@ -43,7 +43,7 @@ def move_session(path: str | Path, data: TableFile | Path | str, *, wait: float 
 
     Raises:
         DataError: the table cannot be read, lacks a declared column, or differs from the session's.
-        SessionCorruptError: the file is no session, or damaged, or was moved without its companions.
+        SessionCorruptError: the file is no session, or damaged, or its companion file is not its own.
         SessionLockedError: another process was using it all that time.
         SessionError: the session was closed, or the file has several names (hard links).
         StoreError: the place could not be made durable.
@@ -73,7 +73,7 @@ def _require_open(store: SessionStore, path: Path) -> None:
             f"{path} was closed, and the key that tells its table from others is wiped; it needs no table "
             "any more"
         )
-    store.require_companions()
+    store.require_companion()
 
 
 def _with_dialect(store: SessionStore, data: TableFile | Path | str) -> TableFile:

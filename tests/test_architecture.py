@@ -40,7 +40,7 @@ pmw.status pmw.snapshots
 pmw.journal pmw.session_plan pmw.plots
 pmw.session_table
 pmw.accuracy_plan pmw.engine pmw.verification pmw.lending
-pmw.session pmw.books pmw.offline pmw.backup pmw.compaction
+pmw.session pmw.books pmw.offline pmw.backup
 pmw.demo pmw.audit
 pmw.cli
 """

@@ -13,7 +13,7 @@ import pmw
 import queries
 
 PMW = """
-Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check compact_session Compaction
+Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check
 Composition CsvDialect DataError
 fit_workload Ledger LedgerLine ModelKind move_session NeighboringRelation NoiseError OfflineOptions
 OfflineRelease open_session Opening Options plan_session PMWError ReleaseError resume_session RowPlan

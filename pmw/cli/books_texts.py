@@ -85,8 +85,8 @@ def closing_text(path: Path, status: Status, ledger: Ledger, *, abandon: bool) -
     if any(line.event == "abandoned batch" for line in ledger.lines):
         lines.insert(
             1,
-            "An interrupted batch could not be finished, for its table or its masks are gone: it was "
-            "charged, and nothing is released from it.",
+            "An interrupted batch could not be finished, for its table is gone: it was charged, and "
+            "nothing is released from it.",
         )
     elif abandon:
         lines.insert(1, "Nothing was abandoned: no batch waited, or the one that did was finished.")

@@ -12,7 +12,7 @@ __all__ = [
 ]
 
 _COMMANDS = (
-    "ask", "audit", "backup", "check", "close", "compact", "completion", "demo", "export", "ledger", "move",
+    "ask", "audit", "backup", "check", "close", "completion", "demo", "export", "ledger", "move",
     "open", "plan", "status", "verify",
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ __all__ = [
     "refuse_table",
 ]
 
-_ENDS = ("", "-wal", "-shm", "-lock", "-charges", "-masks")  # of the files that make up a session
+_ENDS = ("", "-wal", "-shm", "-lock", "-companion")  # of the files that make up a session
 
 
 def refuse_session_files(target: Path, session: Path, what: str) -> None:

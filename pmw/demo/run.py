@@ -151,7 +151,7 @@ def _prepare(plan: DemoPlan) -> None:
                 f"{plan.folder} holds an earlier demonstration; overwrite it with --force, "
                 "or name another folder with --output"
             )
-    for name in ("session.pmw", "session.pmw-wal", "session.pmw-shm", "session.pmw-masks"):
+    for name in ("session.pmw", "session.pmw-wal", "session.pmw-shm", "session.pmw-companion"):
         (plan.folder / name).unlink(missing_ok=True)
 
 

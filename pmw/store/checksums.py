@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pmw.errors import SessionCorruptError
-from pmw.store.schema import COLUMNS, COUNTED, FORMAT_VERSION, TRANSCRIPT, statements
+from pmw.store.schema import COLUMNS, COUNTED, statements
 
 __all__ = [
     "add_counts",
@@ -22,7 +22,7 @@ __all__ = [
     "require_all",
     "require_checksum",
     "require_count",
-    "require_format",
+    "require_tables",
     "require_whole",
     "reseal",
     "sealed",
@@ -118,8 +118,6 @@ def require_count(connection: sqlite3.Connection, table: str, found: int, name: 
 def _require_counts(connection: sqlite3.Connection, name: str) -> None:
     """Compare the counted tables with their numbers of rows, and look up every answer marked measured.
 
-    Answers lie in their table or in the archive; the newest one is never archived.
-
     Raises:
         SessionCorruptError: rows are gone, or an index does not lead to them.
     """
@@ -127,17 +125,12 @@ def _require_counts(connection: sqlite3.Connection, name: str) -> None:
     for table in COUNTED:
         places = "count(*), coalesce(min(sequence), 1), coalesce(max(sequence), 0)"
         found, first, last = connection.execute(f"SELECT {places} FROM {table} NOT INDEXED").fetchone()
-        archived = _archived(connection) if table == "answers" else 0
-        if not (found + archived == last == counts.get(table) and (first == 1 or archived)):
+        if not (found == last == counts.get(table) and first == 1):
             raise _gone(name, table)
     by_query = "SELECT count(*) FROM answers INDEXED BY answers_by_query"
-    if connection.execute(by_query).fetchone() != (counts["answers"] - archived,):
+    if connection.execute(by_query).fetchone() != (counts["answers"],):
         raise _gone(name, "answers")
     _require_measured(connection, counts.get("measured", 0), name)
-
-
-def _archived(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT coalesce(sum(size), 0) FROM archive").fetchone()[0])
 
 
 def _require_measured(connection: sqlite3.Connection, count: int, name: str) -> None:
@@ -175,7 +168,7 @@ def require_whole(connection: sqlite3.Connection, name: str) -> None:
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     if pages <= _FEW_PAGES and connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
         raise SessionCorruptError(f"{name}: the session file is damaged: its pages contradict each other")
-    _require_rows(connection, [table for table in COLUMNS if table not in TRANSCRIPT], name)
+    _require_rows(connection, [table for table in COLUMNS if table != "answers"], name)
     _require_counts(connection, name)
 
 
@@ -196,22 +189,14 @@ def _require_rows(connection: sqlite3.Connection, tables: Sequence[str], name: s
             require_checksum(table, row, name)
 
 
-def require_format(connection: sqlite3.Connection, version: int, name: str) -> None:
-    """Check that the tables are those of a format, whose number may be damaged too.
+def require_tables(connection: sqlite3.Connection, name: str) -> None:
+    """Check that the tables are those of a session.
 
     Raises:
         SessionCorruptError: they are not.
     """
     found = {row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
-    if version == FORMAT_VERSION:
-        holds = found.issuperset(statements())
-    else:  # no older format has checksums
-        holds = (
-            version >= 1
-            and bool(found)
-            and not any("checksum BLOB NOT NULL) STRICT" in sql for sql in found if "snapshots" not in sql)
-        )
-    if not holds:
+    if not found.issuperset(statements()):
         raise SessionCorruptError(
             f"{name}: the session file is damaged: its tables are not those of a session"
         )

@@ -7,25 +7,22 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from pmw.store.checksums import insertion, require_all, require_checksum, sealed
+from pmw.store.checksums import require_all
 from pmw.store.connection import APPLICATION_ID
-from pmw.store.schema import COLUMNS, FORMAT_VERSION, TABLES, statements
+from pmw.store.schema import FORMAT_VERSION, TABLES, statements
 
 __all__ = [
     "copy_public",
 ]
 
-_NEVER = ("secrets", "intents")  # copied by themselves, or not at all
-
 
 def copy_public(connection: sqlite3.Connection, path: Path, name: str) -> None:
     """Write a new file (mode 0600) with one state of a session: without its secrets, nor where its table is.
 
-    A batch that waits is copied without its bytes, so that it can be charged and never drawn. Others may go
-    on writing meanwhile.
+    Others may go on writing meanwhile.
 
     Args:
-        connection: to a session file of the newest format, outside a transaction.
+        connection: to a session file, outside a transaction.
         path: the file to make.
         name: what messages call the session.
 
@@ -45,7 +42,7 @@ def copy_public(connection: sqlite3.Connection, path: Path, name: str) -> None:
         connection.execute("BEGIN")
         try:
             require_all(connection, name)
-            _copy(connection, name)
+            _copy(connection)
             connection.execute("COMMIT")
         except BaseException:
             connection.execute("ROLLBACK")
@@ -54,13 +51,8 @@ def copy_public(connection: sqlite3.Connection, path: Path, name: str) -> None:
         connection.execute("DETACH DATABASE copy")
 
 
-def _copy(connection: sqlite3.Connection, name: str) -> None:
+def _copy(connection: sqlite3.Connection) -> None:
     for table in TABLES:
-        if table not in _NEVER:
+        if table != "secrets":
             connection.execute(f"INSERT INTO copy.{table} SELECT * FROM main.{table}")
     connection.execute("DELETE FROM copy.meta WHERE key = 'data'")
-    columns = ", ".join((*COLUMNS["intents"], "checksum", "id"))
-    for *row, number in connection.execute(f"SELECT {columns} FROM main.intents").fetchall():
-        kind, proposal, _ = require_checksum("intents", row, name)
-        connection.execute(insertion("copy.intents"), sealed("intents", (kind, proposal, b"")))
-        connection.execute("UPDATE copy.intents SET id = ?", (number,))

@@ -17,12 +17,21 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, repr=False)
 class IntentRow:
-    """A batch that was recorded but has no outcome yet. The seed is secret; None where it cannot be known."""
+    """A batch that was recorded.
+
+    Args:
+        id: its number; they count up from 1.
+        kind: ``opening`` or ``tests``.
+        proposal: JSON, its requests.
+        seed: the 32 bytes that its noise is made from, secret; none once they are overwritten.
+        charges: how many charges the session file held when it was begun.
+    """
 
     id: int
     kind: str
     proposal: str
-    seed: bytes | None
+    seed: bytes
+    charges: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import heapq
-import operator
 import sqlite3
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.store.answer_rows import SHARES, answer_of_row, mark_of
-from pmw.store.archive import Archive
 from pmw.store.checksums import require_all, require_checksum, require_count
 from pmw.store.connection import own_error
-from pmw.store.rows import CertificateRow, IntentRow, LedgerRow, MeasurementRow, StoredAnswer
-from pmw.store.schema import COLUMNS, FORMAT_VERSION
+from pmw.store.rows import CertificateRow, LedgerRow, MeasurementRow, StoredAnswer
+from pmw.store.schema import COLUMNS
 
 __all__ = [
     "SessionReader",
     "snapshot_checksum",
 ]
-
-_Found = TypeVar("_Found")
-_number = operator.itemgetter(0)
 
 
 class SessionReader:
@@ -35,23 +29,11 @@ class SessionReader:
     Args:
         connection: to the file.
         name: what messages call the session.
-        version: the format of the file.
     """
 
-    def __init__(self, connection: sqlite3.Connection, name: str, version: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self._connection = connection
         self._name = name
-        self._archives = Archive(connection, name)
-        self._version = version
-
-    @property
-    def _archive(self) -> Archive | None:
-        return self._archives if self._version == FORMAT_VERSION else None
-
-    def pending(self) -> IntentRow | None:
-        """Return the intent without an outcome, or None."""
-        row = self._one(f"SELECT {self._columns('intents')}, id FROM intents ORDER BY id LIMIT 1")
-        return None if row is None else IntentRow(row[-1], *self._checked("intents", row[:-1]))
 
     def meta(self, key: str) -> str | None:
         """Return a public fact, as JSON text."""
@@ -73,7 +55,7 @@ class SessionReader:
 
     def certificates(self) -> list[CertificateRow]:
         """Return the newest certificate of each marginal, in the order of their tests."""
-        return [] if self._version < 2 else [CertificateRow(*row) for row in self._all("certificates")]
+        return [CertificateRow(*row) for row in self._all("certificates")]
 
     def ledger_intents(self) -> list[int]:
         """Return the number of the intent that each charge belongs to, in order."""
@@ -88,9 +70,9 @@ class SessionReader:
         with self._guarded():
             return self._charges()
 
-    def intent_count(self) -> int:
-        """Return how many intents have no outcome."""
-        return int(self._one("SELECT count(*) FROM intents")[0])
+    def last_intent(self) -> int:
+        """Return the number of the last batch that has its outcome; 0 before the opening has."""
+        return int(self.meta("intent") or 0)
 
     def secret_names(self) -> set[str]:
         """Return which secret facts there are, without their values."""
@@ -103,21 +85,16 @@ class SessionReader:
 
     def answer_count(self) -> int:
         """Return how many answers are stored: one for each question, repeated ones left out."""
-        return int(self._one("SELECT count(*) FROM answers")[0]) + self.archived_count()
-
-    def archived_count(self) -> int:
-        """Return how many of the stored answers lie in the archive."""
-        with self._guarded():
-            return 0 if self._archive is None else self._archive.count()
+        return int(self._one("SELECT count(*) FROM answers")[0])
 
     def answer_to_request(self, request_id: str) -> StoredAnswer | None:
         """Return the answer that a request was given, or None."""
         number = self.meta(mark_of(request_id))
-        if number is not None:
+        if number is None:
+            row = self._answer("WHERE request_id = ?", request_id)
+        else:
             row = self._answer("WHERE sequence = ?", int(number))
-            return (None if row is None else row[1]) or self._archived(lambda one: one.answer(int(number)))
-        row = self._answer("WHERE request_id = ?", request_id)
-        return (None if row is None else row[1]) or self._archived(lambda one: one.to_request(request_id))
+        return None if row is None else row[1]
 
     def newest_answer(self, query_key: bytes) -> StoredAnswer | None:
         """Return the newest answer to a query, or None."""
@@ -128,19 +105,15 @@ class SessionReader:
         """Yield all released answers, in order."""
         with self._guarded():
             statement = f"SELECT {self._columns('answers')}, sequence FROM answers ORDER BY sequence"
-            rows = map(self._numbered, self._connection.execute(statement))
-            archived = iter(()) if self._archive is None else self._archive.answers()
-            for _, answer in heapq.merge(archived, rows, key=_number):
-                yield answer
+            for row in self._connection.execute(statement):
+                yield self._numbered(row)[1]
 
     def shares(self, most: int) -> list[tuple[int, float]]:
         """Return the share spent after n answers, as (n, share), evenly thinned to ``most`` pairs."""
         (last,) = self._one("SELECT coalesce(max(sequence), 0) FROM answers")
         step = max(1, -(-last // most))
         with self._guarded():
-            found = self._connection.execute(SHARES, (last, step, step)).fetchall()
-            archived = [] if self._archive is None else self._archive.shares()
-        return sorted(found + archived[:: max(1, -(-len(archived) // most))])
+            return self._connection.execute(SHARES, (last, step, step)).fetchall()
 
     def snapshot(self) -> tuple[int, NDArray[np.float64]] | None:
         """Return the newest snapshot whose checksum holds: its version and dual numbers, or None."""
@@ -161,10 +134,8 @@ class SessionReader:
         """
         if self._one("PRAGMA integrity_check(1)")[0] != "ok":
             return False
-        if self._version == FORMAT_VERSION:
-            with self._guarded():
-                require_all(self._connection, self._name)
-                self._archives.require_keys()
+        with self._guarded():
+            require_all(self._connection, self._name)
         return True
 
     @contextlib.contextmanager
@@ -195,8 +166,7 @@ class SessionReader:
         statement = f"SELECT {self._columns(table)} FROM {table} ORDER BY sequence"
         with self._guarded(), contextlib.nullcontext() if self._connection.in_transaction else self.reading():
             rows = [self._checked(table, row) for row in self._connection.execute(statement)]
-            if self._version == FORMAT_VERSION:
-                require_count(self._connection, table, len(rows), self._name)
+            require_count(self._connection, table, len(rows), self._name)
             return rows
 
     def _answer(self, condition: str, value: object) -> tuple[int, StoredAnswer] | None:
@@ -208,20 +178,13 @@ class SessionReader:
 
     def _newest(self, key: bytes) -> tuple[int, StoredAnswer] | None:
         """Return the newest answer to a query, with its number, or None."""
-        row = self._answer("WHERE query_key = ? ORDER BY sequence DESC LIMIT 1", key)
-        archived = self._archived(lambda one: one.newest(key))
-        return max((found for found in (row, archived) if found is not None), key=_number, default=None)
-
-    def _archived(self, find: Callable[[Archive], _Found | None]) -> _Found | None:
-        with self._guarded():
-            return None if self._archive is None else find(self._archive)
+        return self._answer("WHERE query_key = ? ORDER BY sequence DESC LIMIT 1", key)
 
     def _columns(self, table: str) -> str:
-        checksum = "checksum" if self._version == FORMAT_VERSION else "NULL"  # older formats have none
-        return ", ".join((*COLUMNS[table], checksum))
+        return ", ".join((*COLUMNS[table], "checksum"))
 
     def _checked(self, table: str, row: Any) -> tuple[Any, ...]:
-        return tuple(row[:-1]) if self._version < FORMAT_VERSION else require_checksum(table, row, self._name)
+        return require_checksum(table, row, self._name)
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:

@@ -2,18 +2,17 @@
 
 The ledger is the truth; model snapshots are a cache. Every row has a checksum, and rows that are gone are
 missed: a damaged file is refused, for a smaller ledger would spend again. A batch that draws noise takes two
-durable commits: its intent with 32 fresh bytes before anything is drawn, then its outcome, charges and
-answers together with the wiping of the bytes. Deleted rows are overwritten. The log keeps old pages: of a
-batch's bytes it never holds more than what a mask made of them, and it is emptied after each commit that
-wiped another secret. What lies in this file is secret.
+synchronised writes: the batch with its 32 fresh bytes into the companion file, before anything is drawn, then
+one commit of its outcome, charges and answers. Deleted rows are overwritten. The log keeps old pages: it is
+emptied after each commit that wiped a secret. What lies in this file is secret.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,17 +20,16 @@ from numpy.typing import NDArray
 
 from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
-from pmw.randomness import SEED_BYTES
-from pmw.store.answer_rows import mark_of, query_key, row_of_answer
-from pmw.store.archive import BLOCK
+from pmw.store.answer_rows import mark_of, row_of_answer
 from pmw.store.checksums import (
     add_counts,
     insertion,
-    require_format,
+    require_tables,
     require_whole,
     reseal,
     sealed,
 )
+from pmw.store.companion import SESSION_BYTES, Companion
 from pmw.store.connection import (
     APPLICATION_ID,
     Transaction,
@@ -43,18 +41,14 @@ from pmw.store.connection import (
 )
 from pmw.store.copying import copy_public
 from pmw.store.fence import Fence
-from pmw.store.masks import Masks
-from pmw.store.migrations import migrate
 from pmw.store.rows import IntentRow, Outcome
 from pmw.store.schema import FORMAT_VERSION, statements
 from pmw.store.session_reader import SessionReader, snapshot_checksum
-from pmw.store.witness import Witness
 
 __all__ = [
     "SessionStore",
 ]
 
-_AT_ONCE = 16 * BLOCK  # answers that are archived in one transaction
 _PATIENCE = 5000  # milliseconds that readers are waited for when a file is written anew
 
 
@@ -66,10 +60,10 @@ class SessionStore(SessionReader):
     """
 
     def __init__(self, path: Path | None, name: str) -> None:
-        super().__init__(connect(":memory:" if path is None else str(path), name), name, FORMAT_VERSION)
+        super().__init__(connect(":memory:" if path is None else str(path), name), name)
         self._fence = Fence(self._connection, path, name)
-        self._witness = Witness(path, name)
-        self._masks = Masks(path, name)
+        self._companion = Companion(path, name)
+        self._recorded = 0  # the newest batch that is known to be durable
         self._log = None if path is None else path.with_name(f"{path.name}-wal")
         self._log_tells = True  # the log may hold a secret that was wiped
 
@@ -79,8 +73,8 @@ class SessionStore(SessionReader):
     ) -> SessionStore:
         """Return the store of a new session file (mode 0600), or one in memory for None.
 
-        The tables, the first facts and the opening's intent are one transaction: a session exists with its
-        intent or not at all.
+        The opening's intent is in the companion file before the tables and the first facts are made in one
+        transaction: a session exists with its intent or not at all.
 
         Raises:
             SessionError: the file has several names.
@@ -93,26 +87,26 @@ class SessionStore(SessionReader):
             claim(target, name)
         store = cls(target, name)
         try:
-            store._witness.forget()
-            store._masks.forget()
+            session = os.urandom(SESSION_BYTES)
+            store._companion.create(session, IntentRow(1, kind, proposal, seed, 0))
+            store._recorded = 1
             with store._guarded():
                 write_ahead(store._connection)
             with store._transaction():
-                store._make_tables()
+                store._make_tables(session)
                 store._fence.take()
                 store._insert(0, outcome)
-                store._insert_intent(kind, proposal, seed)
         except BaseException:
             store.close()
             raise
         return store
 
-    def _make_tables(self) -> None:
+    def _make_tables(self, session: bytes) -> None:
         for statement in statements():
             self._connection.execute(statement)
         self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        self._add("meta", [("asked", "0")])
+        self._add("meta", [("asked", "0"), ("intent", "0"), ("session", f'"{session.hex()}"')])
         reseal(self._connection)
 
     @classmethod
@@ -142,95 +136,119 @@ class SessionStore(SessionReader):
                 raise SessionCorruptError(
                     f"{self._name}: expected a session file, found another kind of file"
                 )
-            if version > FORMAT_VERSION:
+            if version != FORMAT_VERSION:
                 raise SessionCorruptError(
-                    f"{self._name}: a session of format {version}; this program reads up to "
-                    f"{FORMAT_VERSION}, update it"
+                    f"{self._name}: a session of format {version}; this program reads format "
+                    f"{FORMAT_VERSION} alone; use the version that made it"
                 )
-            self._version = version
-            told = self._witness.told()  # before the charges, which may grow meanwhile
-            require_format(self._connection, version, self._name)
+            require_tables(self._connection, self._name)
+            newest = self._newest_batch()  # before the charges, which may grow meanwhile
             write_ahead(self._connection)
-            self._witness.require(told, self._charges())
+            if newest is not None:
+                self._require_log(newest)
+
+    def _newest_batch(self) -> IntentRow | None:
+        """Return the newest batch, or None where the session is closed or its companion is of no use."""
+        try:
+            return None if self.meta("closed") is not None else self._companion.read(self._session())
+        except SessionCorruptError:  # whoever writes is told, and readers go on
+            return None
+
+    def _session(self) -> bytes:
+        return bytes.fromhex(str(self.meta("session")).strip('"'))
 
     def take_over(self) -> None:
         """Become the one who writes, durably; whoever held the session before writes nothing any more."""
         with self._transaction():
-            if self._version < FORMAT_VERSION:
-                migrate(self._connection, self._version, self._masks.mask)
-                self._masks.mask(self._last_intent() + 1, bytes(SEED_BYTES))  # from now on they are there
             require_whole(self._connection, self._name)
             self._fence.take()
-            (waiting,) = self._connection.execute("SELECT count(*) FROM intents").fetchone()
-            finished = self._last_intent() - waiting
-        self._version = FORMAT_VERSION
-        self._masks.wipe(finished, since=1)  # as far as a kill or a power cut left any
+            last = self.last_intent()
+        self._companion.wipe(last)  # as far as a kill or a power cut left a seed
         self._quiet_log()
 
-    def require_companions(self) -> None:
-        """Refuse to spend from an open session that was moved or copied without the files beside it.
+    def require_companion(self) -> None:
+        """Refuse to spend from an open session whose companion file is not the one that belongs to it.
 
         Raises:
-            SessionCorruptError: its masks are not there, so its log may not be either.
+            SessionCorruptError: it is not there, damaged, another session's, or of another time.
         """
-        if self._version == FORMAT_VERSION and self.meta("closed") is None:
-            self._masks.require()
+        if self.meta("closed") is None:
+            with self.reading():
+                newest, last = self._companion.read(self._session()), self.last_intent()
+            if newest.id < last:
+                raise SessionCorruptError(
+                    f"{self._name}: the session had {last} batches, and its companion file knows of "
+                    f"{newest.id}: it is an older copy; put the newest one beside the session, or close the "
+                    "session with --abandon"
+                )
 
     def pending(self) -> IntentRow | None:
-        """Return the intent without an outcome, or None; its seed is None where the mask of it is gone."""
-        row = super().pending()
-        if row is None or row.seed is None or self._version < FORMAT_VERSION:  # they had no masks
-            return row
-        return replace(row, seed=self._masks.unmask(row.id, row.seed))
+        """Return the batch that has no outcome yet, or None; None too where the companion is of no use."""
+        newest = self._newest_batch()
+        return newest if newest is not None and newest.id == self.last_intent() + 1 else None
+
+    def intent_count(self) -> int:
+        """Return how many batches have no outcome."""
+        return int(self.pending() is not None)
 
     def begin(self, kind: str, proposal: str, seed: bytes) -> int:
-        """Record an intent durably, before anything is drawn, and return its number.
+        """Record a batch durably, before anything is drawn, and return its number.
 
         Raises:
-            SessionLockedError: another process has taken over, or another intent has no outcome yet.
+            SessionLockedError: another process has taken over, or another batch has no outcome yet.
+            StoreError: the companion file cannot be written.
         """
-        with self._writing():
-            if self._connection.execute("SELECT 1 FROM intents").fetchone() is not None:
+        with self._writing():  # nobody else writes meanwhile; the session file itself stays as it is
+            session, number = self._session(), self.last_intent() + 1
+            if self._companion.read(session).id != number - 1:
                 raise self._fence.lost()
-            return self._insert_intent(kind, proposal, seed)
+            self._companion.begin(session, IntentRow(number, kind, proposal, seed, self._charges()))
+        self._recorded = number
+        return number
+
+    def begin_again(self, intent: IntentRow) -> None:
+        """Record a batch once more before it is drawn again, where it was read: it may never have lasted.
+
+        Raises:
+            SessionLockedError: another process has taken over.
+            StoreError: the companion file cannot be written.
+        """
+        if intent.id != self._recorded:
+            with self._writing():
+                self._companion.begin(self._session(), intent)
+            self._recorded = intent.id
 
     def finish(self, intent: int | None, outcome: Outcome) -> None:
-        """Record an outcome durably, and wipe the intent that it belongs to.
+        """Record an outcome durably, and overwrite the seed of the batch that it belongs to.
 
-        When this returns, no byte of what was wiped is left in the file or its log, unless somebody is just
+        When this returns, no byte of what was wiped is left in the files or the log, unless somebody is just
         reading old pages: then they are wiped at the next commit that finds nobody.
 
         Raises:
-            SessionLockedError: another process has taken over, the intent has its outcome already, or the
+            SessionLockedError: another process has taken over, the batch has its outcome already, or the
                 file holds other charges than the outcome goes on from.
         """
-        self._log_tells |= bool(outcome.secrets or outcome.ledger)  # no charge stays in the log alone
-        tells = self._log_tells
-        self._log_tells |= intent is not None  # until its mask is gone: an interrupt may come first
+        self._log_tells |= bool(outcome.secrets)
         with self._writing():
             if outcome.charged_before not in (None, self._charges()):
                 raise self._fence.lost()
-            self._insert(intent or 0, outcome)
             if intent is not None:
-                wiped = self._connection.execute("DELETE FROM intents WHERE id = ?", (intent,)).rowcount
-                if wiped != 1:
+                if intent != self.last_intent() + 1:
                     raise self._fence.lost()
-            charges = self._charges()
-        if intent is not None and self._masks.wipe(intent):
-            self._log_tells = tells
+                self._add("meta", [("intent", str(intent))], "INSERT OR REPLACE")
+            self._insert(intent or 0, outcome)
+        if intent is not None:
+            self._companion.wipe(intent)
         self._quiet_log()
-        if outcome.ledger and self._log_tells:
-            self._witness.tell(charges)
 
     def seal(self, intent: int | None, outcome: Outcome) -> None:
-        """Record a last outcome and wipe every secret and every intent, in one durable transaction."""
+        """Record a last outcome and wipe every secret, in one durable transaction."""
         with self._writing():
             self._insert(intent or 0, outcome)
-            self._connection.execute("DELETE FROM intents")
             self._connection.execute("DELETE FROM secrets")
 
     def scrub(self) -> None:
-        """Remove the masks, write the file anew and empty its log, so that nothing is left of what was wiped.
+        """Remove the companion, write the file anew and empty its log: nothing is left of what was wiped.
 
         Deleted rows are overwritten at once; but the log keeps old pages, and a page that was split may keep
         an old copy of a row.
@@ -240,7 +258,7 @@ class SessionStore(SessionReader):
         """
         execute = self._connection.execute
         try:
-            self._masks.forget()  # first: it needs no room
+            self._companion.remove()  # first: it needs no room
             execute("PRAGMA temp_store = MEMORY")  # no copy of the session in another folder
             execute("VACUUM")
             done = empty_log(self._connection, _PATIENCE)
@@ -254,45 +272,6 @@ class SessionStore(SessionReader):
                 "of its secrets may lie in it; make room and let its readers end, then close it again"
             )
 
-    def archive_some(self, since: int) -> int | None:
-        """Move some stored answers into the archive, durably: all that drew no noise but the newest answer.
-
-        Args:
-            since: the number of the answer after which they begin; 0 at first.
-
-        Returns:
-            The number of the last one that was moved; None where none is left.
-        """
-        columns = f"{self._columns('answers')}, sequence"
-        wanted = "source <> 'measured' AND sequence > ? AND sequence < (SELECT max(sequence) FROM answers)"
-        statement = f"SELECT {columns} FROM answers WHERE {wanted} ORDER BY sequence LIMIT {_AT_ONCE}"
-        with self._writing():
-            rows = [self._numbered(row) for row in self._connection.execute(statement, (since,))]
-            kept = [
-                (number, answer) for number, answer in rows if answer.query_key == query_key(answer.query)
-            ]
-            for start in range(0, len(kept), BLOCK):
-                self._archives.add(kept[start : start + BLOCK])
-            numbers = [(number,) for number, _ in kept]
-            self._connection.executemany("DELETE FROM answers WHERE sequence = ?", numbers)
-        return rows[-1][0] if rows else None
-
-    def write_anew(self) -> None:
-        """Write the file anew, without the room that is not used any more.
-
-        Raises:
-            StoreError: there is no room for it.
-        """
-        try:
-            self._connection.execute("PRAGMA temp_store = MEMORY")  # no copy of the session in another folder
-            self._connection.execute("VACUUM")
-            empty_log(self._connection, _PATIENCE)
-        except sqlite3.Error:
-            raise StoreError(
-                f"{self._name}: the answers are archived, but there was no room to write the file anew; "
-                "make room, then compact it again"
-            ) from None
-
     def copy_public(self, path: Path, target: Path) -> None:
         """Write a copy without secrets to a new file, while others may be using the session.
 
@@ -302,14 +281,8 @@ class SessionStore(SessionReader):
 
         Raises:
             SessionCorruptError: a row was altered or is gone.
-            SessionError: the file is of an older format.
             StoreError: the copy cannot be written.
         """
-        if self._version < FORMAT_VERSION:
-            raise SessionError(
-                f"{self._name}: a session of format {self._version}; ask it a question first, which brings "
-                f"it to format {FORMAT_VERSION}"
-            )
         try:
             with self._guarded():
                 copy_public(self._connection, path, self._name)
@@ -372,14 +345,20 @@ class SessionStore(SessionReader):
             raise StoreError(f"{self._name}: expected a stored answer to mark, found none")
         return str(found[0])
 
-    def _insert_intent(self, kind: str, proposal: str, seed: bytes) -> int:
-        number = self._last_intent() + 1  # never given again
-        row = sealed("intents", (kind, proposal, self._masks.mask(number, seed)))
-        return int(self._connection.execute(insertion("intents"), row).lastrowid or 0)
+    def _require_log(self, newest: IntentRow) -> None:
+        """Compare the session file with its companion, which tells what the file must hold.
 
-    def _last_intent(self) -> int:
-        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'intents'").fetchone()
-        return 0 if row is None else int(row[0])
+        Raises:
+            SessionCorruptError: a batch that had its outcome is gone, or charges are.
+        """
+        last, charges = self.last_intent(), self._charges()
+        finished = newest.id - 1 if newest.seed else newest.id
+        if last < finished or charges < newest.charges:
+            raise SessionCorruptError(
+                f"{self._name}: it had {finished} batches and {newest.charges} charges or more, and holds "
+                f"{last} and {charges}: its log ({self._name}-wal) was lost or damaged, or an older copy was "
+                "put in its place"
+            )
 
     def _transaction(self) -> Transaction:
         return Transaction(self._connection, self._name)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.damage import STATES, Study, damaged, studies, trial
+from pmw.store import SessionStore
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +35,12 @@ def test_a_log_that_holds_charges_and_is_lost_is_missed(made: list[Study], left:
     assert trial(study, files, tmp_path / "t") == "refused"
 
 
-def test_a_loss_of_charges_is_a_violation(made: list[Study], tmp_path: Path) -> None:
-    # Without the file that tells how many charges there were: the trial itself can fail.
+def test_a_loss_of_charges_is_a_violation(
+    made: list[Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = made[STATES.index("killed while read")]
-    files = {end: study.files[end] for end in ("", "-masks")}
-    assert trial(study, files, tmp_path / "t").startswith("violation")
+    files = {end: study.files[end] for end in ("", "-companion")}
+    assert trial(study, files, tmp_path / "t") == "refused"
     assert trial(study, {"": study.files[""]}, tmp_path / "t") == "refused"
+    monkeypatch.setattr(SessionStore, "_require_log", lambda *_: None)  # the trial itself can fail
+    assert trial(study, files, tmp_path / "t").startswith("violation")

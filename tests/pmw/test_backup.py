@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import pytest
 
 import pmw
 from pmw.books import is_closed, read_ledger, read_session, seal_session
-from pmw.randomness import SEED_BYTES
 from pmw.store import SessionStore
 from queries import Domain
 
@@ -250,22 +248,10 @@ def secrets(study: Path, frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -
             found = {name: store.secret(name) or b"" for name in sorted(store.secret_names())}
             pending = store.pending()
         assert pending is not None
-        with closing(sqlite3.connect(study)) as connection:
-            (masked,) = connection.execute("SELECT seed FROM intents").fetchone()
-        seed = pending.seed or b""
-        mask = bytes(one ^ other for one, other in zip(seed, masked[:SEED_BYTES], strict=True))
-        found |= {"seed": seed, "masked": masked[:SEED_BYTES], "check": masked[SEED_BYTES:], "mask": mask}
-        assert set(found) == {
-            "fingerprint",
-            "fingerprint_key",
-            "threshold",
-            "seed",
-            "masked",
-            "check",
-            "mask",
-        }
+        found |= {"seed": pending.seed}
+        assert set(found) == {"fingerprint", "fingerprint_key", "threshold", "seed"}
         on_disk = b"".join(file.read_bytes() for file in study.parent.glob("study.pmw*"))
-        assert [name for name, secret in found.items() if secret not in on_disk] == ["seed"]
+        assert [name for name, secret in found.items() if secret not in on_disk] == []
         yield found
 
 

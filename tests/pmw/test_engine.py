@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ from pmw.policy import QueryTestPlan
 from pmw.randomness import BitSource
 from pmw.sparse_vector import NoisyThreshold
 from pmw.state import SecretState
-from pmw.store import Outcome, SessionStore
-from pmw.store.masks import Masks
+from pmw.store import IntentRow, Outcome, SessionStore, companion
 from queries import Domain, LinearQuery, random_conjunctions
 from queries.errors import QueryError
 from queries.parsing import Question, parse_where
@@ -66,13 +65,13 @@ def test_every_intent_of_a_session_has_bytes_of_its_own(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds: list[bytes] = []
-    insert = SessionStore._insert_intent
+    put = companion._put
 
-    def noting(store: SessionStore, kind: str, proposal: str, seed: bytes) -> int:
-        seeds.append(seed)
-        return insert(store, kind, proposal, seed)
+    def noting(descriptor: int, session: bytes, intent: IntentRow) -> None:
+        seeds.append(intent.seed)
+        put(descriptor, session, intent)
 
-    monkeypatch.setattr(SessionStore, "_insert_intent", noting)
+    monkeypatch.setattr(companion, "_put", noting)
     path = tmp_path / "s.pmw"
     with pmw.open_session(frame, domain, epsilon=1, path=path, options=NEGATIVE) as session:
         for query in uncovered(domain)[:10]:
@@ -194,22 +193,25 @@ def test_an_answer_is_committed_with_its_charge_its_measurement_and_the_wiping_o
         new_charges = len(session.ledger().lines) - charges
     written = transactions(statements)
     (place,) = (number for number, part in enumerate(written) if "INTO measurements" in " ".join(part))
-    assert [start_of(statement) for statement in written[place - 1]] == ["INSERT INTO intents"]
     outcome = [start_of(statement) for statement in written[place]]
     for start in (
         "INSERT INTO answers",
         "INSERT INTO measurements",
-        "DELETE FROM intents",
         "DELETE FROM secrets",
     ):
         assert outcome.count(start) == 1, start
+    assert numbers_of_batches(written[place]) == 1
     assert outcome.count("INSERT INTO ledger") >= 1
     assert [start_of(statement) for part in written for statement in part].count("INSERT INTO ledger") == 2
     assert new_charges == 2
-    for part in written:  # whatever is answered or charged is so with the wiping of its intent
+    for part in written:  # whatever is answered or charged is so with the number of its batch
         starts = {start_of(statement) for statement in part}
         if starts & {"INSERT INTO answers", "INSERT INTO ledger"}:
-            assert "DELETE FROM intents" in starts
+            assert numbers_of_batches(part) == 1
+
+
+def numbers_of_batches(statements: Sequence[str]) -> int:
+    return sum("INTO meta" in statement and "'intent'" in statement for statement in statements)
 
 
 def start_of(statement: str) -> str:
@@ -224,10 +226,11 @@ def test_an_intent_is_durable_before_the_table_is_counted_or_a_bit_is_drawn(
 
     def watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def watching(*given: Any) -> Any:
-            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as another:
-                ((number, kind, seed),) = another.execute("SELECT id, kind, seed FROM intents").fetchall()
-            events.append((name, kind))
-            assert len(Masks(path, path.name).unmask(number, seed) or b"") == 32
+            with closing(SessionStore.open(path)) as another:
+                waiting = another.pending()
+            assert waiting is not None
+            events.append((name, waiting.kind))
+            assert len(waiting.seed) == 32
             return method(*given)
 
         return watching

@@ -245,7 +245,7 @@ TAKE_DATA: dict[str, tuple[Callable[[Any, Path], object], ...]] = {
 }  # fmt: skip
 # Questions, declarations, budgets, released values and session files.
 TAKE_NONE = """
-pmw.Answer pmw.Answers pmw.backup_session pmw.Budget pmw.Check pmw.compact_session pmw.Compaction
+pmw.Answer pmw.Answers pmw.backup_session pmw.Budget pmw.Check
 pmw.Composition pmw.CsvDialect pmw.Ledger pmw.LedgerLine pmw.ModelKind pmw.NeighboringRelation
 pmw.OfflineOptions pmw.OfflineRelease pmw.Opening pmw.Options pmw.RowPlan pmw.Session pmw.SessionPlan
 pmw.Sides pmw.Source pmw.SparseVectorKind pmw.Spent pmw.Status pmw.TestKind pmw.UpdateRule pmw.Verification

@@ -17,6 +17,7 @@ import pmw
 from pmw.books import read_session
 from pmw.journal import load_secret
 from pmw.mechanism import draw_tests
+from pmw.randomness import BitSource
 from pmw.state import SecretState
 from pmw.store import Outcome, SessionStore
 from queries import CategoricalAttribute, Domain, LinearQuery
@@ -132,7 +133,7 @@ def test_a_table_that_cannot_be_read_is_found_out_before_anything_is_recorded(
     table.unlink()
     if damage == "differs":
         people.iloc[1:].to_csv(table, index=False)
-    masks = path.with_name("s.pmw-masks").read_bytes()
+    companion = path.with_name("s.pmw-companion").read_bytes()
     with pmw.resume_session(path) as session:
         before = session.state
         for _ in range(2):
@@ -142,7 +143,7 @@ def test_a_table_that_cannot_be_read_is_found_out_before_anything_is_recorded(
                 assert (store.pending(), store.intent_count()) == (None, 0)
                 assert load_secret(store) == SecretState(None)
             assert session.state is before
-            assert path.with_name("s.pmw-masks").read_bytes() == masks
+            assert path.with_name("s.pmw-companion").read_bytes() == companion
         session.ask(boxed("a"))  # what was bought answers: no table is needed
         people.to_csv(table, index=False)
         session.ask(question)
@@ -153,13 +154,13 @@ def test_a_table_that_cannot_be_read_is_found_out_before_anything_is_recorded(
 def test_each_batch_of_a_session_with_repeatable_noise_has_bytes_of_its_own(
     people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seeds, insert = list[bytes](), SessionStore._insert_intent
+    seeds, source = list[bytes](), BitSource.__init__
 
-    def noting(store: SessionStore, kind: str, proposal: str, seed: bytes) -> int:
+    def noting(bits: BitSource, seed: bytes) -> None:
         seeds.append(seed)
-        return insert(store, kind, proposal, seed)
+        source(bits, seed)
 
-    monkeypatch.setattr(SessionStore, "_insert_intent", noting)
+    monkeypatch.setattr(BitSource, "__init__", noting)
     options = pmw.Options(composition=pmw.Composition.ZCDP, update_limit=4, seed=1)
     with pmw.open_session(people, DOMAIN, epsilon=2, delta=1e-9, options=options) as session:
         for low in range(3):

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -87,16 +88,21 @@ class Seeds:
 @contextmanager
 def drawing_from(seeds: Seeds) -> Iterator[None]:
     """Number a session's intents by those that were recorded durably."""
-    insert = SessionStore._insert_intent
+    begin, create = SessionStore.begin, SessionStore.create
 
     def counted(store: SessionStore, kind: str, proposal: str, seed: bytes) -> int:
-        number = insert(store, kind, proposal, seed)
+        number = begin(store, kind, proposal, seed)
         seeds.recorded += 1
         return number
 
+    def created(*given: Any) -> SessionStore:
+        seeds.recorded += 1
+        return create(*given)
+
     with (
         patch("pmw.engine.fresh_seed", seeds.next),
-        patch.object(SessionStore, "_insert_intent", counted),
+        patch.object(SessionStore, "begin", counted),
+        patch.object(SessionStore, "create", created),
     ):
         yield
 

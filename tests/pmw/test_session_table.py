@@ -49,7 +49,7 @@ def place_of(path: Path) -> Path | None:
 
 def books_of(path: Path) -> dict[str, list[object]]:
     """Return every row of a session but its holder's mark and its table's place."""
-    tables = ("meta", "secrets", "intents", "ledger", "measurements", "answers", "certificates", "archive")
+    tables = ("meta", "secrets", "ledger", "measurements", "answers", "certificates")
     with closing(sqlite3.connect(path)) as connection:
         rows = {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
     return {**rows, "meta": [row for row in rows["meta"] if row[0] not in ("holder", "data")]}
@@ -205,7 +205,7 @@ def test_a_session_in_use_is_not_moved(study: Path) -> None:
     pmw.move_session(study, study.parent / "people.csv")
 
 
-def test_a_file_that_is_no_session_or_lacks_its_companions_is_not_moved(study: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_no_session_or_lacks_its_companion_is_not_moved(study: Path, tmp_path: Path) -> None:
     table = study.parent / "people.csv"
     with pytest.raises(pmw.SessionCorruptError):
         pmw.move_session(table, table)
@@ -215,7 +215,7 @@ def test_a_file_that_is_no_session_or_lacks_its_companions_is_not_moved(study: P
     alone = tmp_path / "alone" / "study.pmw"
     alone.parent.mkdir()
     shutil.copy(study, alone)
-    with pytest.raises(pmw.SessionCorruptError, match="moved or copied without its companions"):
+    with pytest.raises(pmw.SessionCorruptError, match="moved or copied alone"):
         pmw.move_session(alone, table)
 
 

@@ -179,7 +179,7 @@ def test_a_session_file_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def test_a_session_takes_over_empty_files_for_its_owner_alone(tmp_path: Path) -> None:
-    names = ["e.pmw", "e.pmw-wal", "e.pmw-shm", "e.pmw-lock", "e.pmw-masks"]
+    names = ["e.pmw", "e.pmw-wal", "e.pmw-shm", "e.pmw-lock", "e.pmw-companion"]
     for name in names:
         (tmp_path / name).touch()
         (tmp_path / name).chmod(0o644)
@@ -251,13 +251,13 @@ def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
         SessionStore.open(path)
 
 
-def test_a_newer_format_is_refused_politely(tmp_path: Path) -> None:
+def test_another_format_is_refused_in_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "s.pmw"
     create(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
     connection.close()
-    with pytest.raises(SessionCorruptError, match="a session of format 4; this program reads up to 3"):
+    with pytest.raises(SessionCorruptError, match="a session of format 5; this program reads format 4 alone"):
         SessionStore.open(path)
 
 
@@ -367,7 +367,7 @@ def test_no_trace_of_a_wiped_secret_is_left_after_scrubbing(tmp_path: Path) -> N
     store.seal(None, Outcome())
     store.scrub()
     assert (tmp_path / "s.pmw-wal").stat().st_size == 0
-    assert not (tmp_path / "s.pmw-masks").exists()
+    assert not (tmp_path / "s.pmw-companion").exists()
     assert not any(secret in file.read_bytes() for secret in secrets.values() for file in files)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     store.close()

@@ -15,13 +15,13 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.store import Outcome, SessionStore
+from pmw.store import IntentRow, Outcome, SessionStore, companion
 from queries import Domain, random_conjunctions, save_schema
 
 # Notes every seed and every threshold that reaches a session file, asks, and is killed between two answers.
 KILLED_BETWEEN_ANSWERS = """
 import itertools, os, signal
-import pmw, pmw.engine
+import pmw, pmw.engine, pmw.store.companion
 from pmw.randomness import repeatable_seed
 from pmw.store import SessionStore
 from queries import load_schema, random_conjunctions
@@ -30,11 +30,11 @@ numbers = itertools.count()
 pmw.engine.fresh_seed = lambda: repeatable_seed(20, next(numbers))
 notes = open("notes.txt", "w")
 kept = set()
-insert, finish = SessionStore._insert_intent, SessionStore.finish
+put, finish = pmw.store.companion._put, SessionStore.finish
 
-def noting_insert(self, kind, proposal, seed):
-    print(seed.hex(), file=notes, flush=True)
-    return insert(self, kind, proposal, seed)
+def noting_put(descriptor, session, intent):
+    print(intent.seed.hex(), file=notes, flush=True)
+    put(descriptor, session, intent)
 
 def noting_finish(self, intent, outcome):
     for value in outcome.secrets.values():
@@ -43,7 +43,7 @@ def noting_finish(self, intent, outcome):
             kept.add(value)
     finish(self, intent, outcome)
 
-SessionStore._insert_intent, SessionStore.finish = noting_insert, noting_finish
+pmw.store.companion._put, SessionStore.finish = noting_put, noting_finish
 domain = load_schema("people.toml")
 options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)
 session = pmw.open_session("people.csv", domain, epsilon=1, delta=1e-9, path="s.pmw", options=options)
@@ -60,11 +60,11 @@ class Notes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seeds: list[bytes] = []
         self.thresholds: list[bytes] = []
-        insert, finish = SessionStore._insert_intent, SessionStore.finish
+        put, finish = companion._put, SessionStore.finish
 
-        def noting_insert(store: SessionStore, kind: str, proposal: str, seed: bytes) -> int:
-            self.seeds.append(seed)
-            return insert(store, kind, proposal, seed)
+        def noting_put(descriptor: int, session: bytes, intent: IntentRow) -> None:
+            self.seeds.append(intent.seed)
+            put(descriptor, session, intent)
 
         def noting_finish(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
             threshold = outcome.secrets.get("threshold")
@@ -72,7 +72,7 @@ class Notes:
                 self.thresholds.append(threshold)
             finish(store, intent, outcome)
 
-        monkeypatch.setattr(SessionStore, "_insert_intent", noting_insert)
+        monkeypatch.setattr(companion, "_put", noting_put)
         monkeypatch.setattr(SessionStore, "finish", noting_finish)
 
     def left_in(self, path: Path, *, open_round: bool) -> list[bytes]:
@@ -82,16 +82,12 @@ class Notes:
 
 
 def content_of(path: Path) -> bytes:
-    files = [path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-masks")]
+    files = [path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-companion")]
     return b"|".join(file.read_bytes() for file in files if file.exists())
 
 
 def is_left_in(path: Path, secret: bytes) -> bool:
-    """Tell whether a secret lies in a session's files as it is, or masked together with its mask."""
-    content, masks = content_of(path), path.with_name(path.name + "-masks").read_bytes()
-    entries = [masks[place : place + 32] for place in range(0, len(masks), 48)]
-    masked = [bytes(a ^ b for a, b in zip(secret, mask, strict=False)) for mask in entries]
-    return any(form in content for form in (secret, *(form for form in masked if len(form) == 32)))
+    return secret in content_of(path)
 
 
 @pytest.mark.usefixtures("repeatable")
@@ -166,7 +162,7 @@ def test_what_a_killed_session_left_in_its_files_is_wiped_when_it_is_resumed(tmp
     opening = Outcome(secrets={"threshold": threshold})
     with closing(SessionStore.create(path, "opening", "{}", seed, opening)) as store:
         store._quiet_log = lambda: None  # type: ignore[method-assign]  # as killed before it was emptied
-        store._masks.wipe = lambda *_: True  # type: ignore[method-assign]
+        store._companion.wipe = lambda *_: None  # type: ignore[method-assign]
         store.finish(1, Outcome(secrets={"threshold": None}))
         assert is_left_in(path, seed)
         assert is_left_in(path, threshold)

@@ -170,22 +170,21 @@ def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run
     connection.close()
     assert "An interrupted batch waits to be finished" in run("verify", "study.pmw").stdout
     (asked.parent / "people.csv").rename(asked.parent / "moved.csv")
-    masks = asked.with_name("study.pmw-masks")
-    kept = asked.read_bytes(), masks.read_bytes()
+    companion = asked.with_name("study.pmw-companion")
+    kept = asked.read_bytes(), companion.read_bytes()
     refused = run("close", "study.pmw", "--yes")
     assert refused.exit_code == 1
     assert refused.stdout == ""
     assert "no such file; where the table was moved, name its new place with pmw move" in refused.stderr
     assert "To give the batch up, close with --abandon: all that was reserved for it (" in refused.stderr
-    assert (asked.read_bytes(), masks.read_bytes()) == kept
+    assert (asked.read_bytes(), companion.read_bytes()) == kept
     result = run("close", "study.pmw", "--yes", "--abandon")
     assert (
-        "An interrupted batch could not be finished, for its table or its masks are gone: it was charged"
-        in result.stdout
+        "An interrupted batch could not be finished, for its table is gone: it was charged" in result.stdout
     )
     assert "abandoned batch" in run("ledger", "study.pmw").stdout
     asked.write_bytes(kept[0])
-    masks.write_bytes(kept[1])
+    companion.write_bytes(kept[1])
     assert run("move", "study.pmw", "--data", "moved.csv").exit_code == 0
     result = run("close", "study.pmw", "--yes", "--abandon")  # what can be finished is finished
     assert "Nothing was abandoned: no batch waited, or the one that did was finished." in result.stdout

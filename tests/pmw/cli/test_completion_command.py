@@ -45,7 +45,7 @@ def test_bash_can_read_its_script(run: Run) -> None:
     ("words", "position", "offered"),
     [
         ("pmw ex", 1, ["export"]),
-        ("pmw co", 1, ["compact", "completion"]),
+        ("pmw co", 1, ["completion"]),
         ("pmw completion ", 2, ["bash", "zsh", "fish"]),
         ("pmw export --fo", 2, ["--format", "--force"]),
         ("pmw export study.pmw --format ", 4, ["csv", "parquet", "measurements"]),

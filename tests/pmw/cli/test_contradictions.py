@@ -89,7 +89,7 @@ ALWAYS = {
     "--strict", "--strict-cells", "--plot", "--budget-from", "--statistical", "--exact", "--format",
     "--confidence", "--model", "--update",
 }  # fmt: skip
-WITH_EFFECT = {("ask", "--wait"), ("close", "--wait"), ("compact", "--wait"), ("move", "--wait")} | {
+WITH_EFFECT = {("ask", "--wait"), ("close", "--wait"), ("move", "--wait")} | {
     (command, "--force") for command in ("backup", "demo", "export")
 }
 

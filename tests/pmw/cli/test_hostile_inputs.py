@@ -156,7 +156,9 @@ def test_commands_are_refused_in_one_line(
     assert bool(usage) == (code == 2) or arguments[0] == "check"
     after = {path.name: path.stat().st_size for path in hostile_files.iterdir()}
     made = {
-        name for name in set(after) - set(before) if not name.endswith(("-lock", "-wal", "-shm", "-masks"))
+        name
+        for name in set(after) - set(before)
+        if not name.endswith(("-lock", "-wal", "-shm", "-companion"))
     }
     assert made == set()
     assert after["study.pmw"] == before["study.pmw"]

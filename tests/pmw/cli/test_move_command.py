@@ -161,7 +161,6 @@ def test_books_exports_and_backups_need_no_table(textbook_study: Path, run: Run)
         ("verify", "study.pmw", "--anchor", "study.anchor"),
         ("export", "study.pmw", "--output", "rows.csv"),
         ("backup", "study.pmw", "--output", "copy.pmw"),
-        ("compact", "study.pmw"),
         ("close", "study.pmw", "--yes"),
     ):
         result = run(*command)

@@ -19,7 +19,7 @@ WRITERS = [
 
 
 @pytest.mark.parametrize(("what", "command"), WRITERS)
-@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-lock", "-charges", "-masks"])
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-lock", "-companion"])
 def test_no_file_of_a_session_is_overwritten_even_by_force(
     study: Path, run: Run, what: str, command: tuple[str, ...], end: str
 ) -> None:

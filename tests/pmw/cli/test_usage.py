@@ -79,7 +79,7 @@ def test_a_table_is_no_backup_and_is_not_called_damaged_or_replaced(study: Path,
 @pytest.mark.parametrize(
     ("arguments", "interrupted"),
     [
-        (("compact", "study.pmw"), "pmw.compaction.compact_session"),
+        (("backup", "study.pmw", "--output", "copy.pmw"), "pmw.backup.backup_session"),
         (("ask", "study.pmw", "age < 30"), "pmw.session.Session.ask"),
         (("verify", "study.pmw"), "pmw.books.verify_session"),
     ],

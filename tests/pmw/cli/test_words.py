@@ -225,7 +225,7 @@ def _content(session: Path) -> list[str]:
     """Return every row of a session but the mark of the process that used it last, and its companions."""
     with contextlib.closing(sqlite3.connect(session)) as database:
         rows = [line for line in database.iterdump() if "VALUES('holder'" not in line]
-    companions = (session.with_name(session.name + end) for end in ("-charges", "-masks"))
+    companions = (session.with_name(session.name + end) for end in ("-companion",))
     return sorted(rows) + [file.read_bytes().hex() for file in companions if file.exists()]
 
 

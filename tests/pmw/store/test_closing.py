@@ -14,7 +14,6 @@ import pytest
 import pmw
 from pmw.backup import backup_session
 from pmw.books import read_history, read_ledger, read_session, seal_session, verify_session
-from pmw.compaction import compact_session
 from pmw.store import SessionStore
 from queries import Domain
 
@@ -70,7 +69,6 @@ USES: dict[str, Use] = {
     "read the history": lambda study, frame, domain: read_history(study),
     "verify": lambda study, frame, domain: verify_session(study, study.with_name("anchor")),
     "back up": lambda study, frame, domain: backup_session(study, study.with_name("copy.pmw")),
-    "compact": lambda study, frame, domain: compact_session(study),
     "close for good": lambda study, frame, domain: seal_session(study),
     "lend": lend,
 }
@@ -98,7 +96,7 @@ def fail(*arguments: object) -> NoReturn:
     raise sqlite3.OperationalError("disk I/O error")
 
 
-@pytest.mark.parametrize("step", ["write_ahead", "SessionStore._insert_intent"])
+@pytest.mark.parametrize("step", ["write_ahead", "SessionStore._make_tables"])
 def test_a_session_file_that_cannot_be_made_is_closed(
     frame: pd.DataFrame,
     domain: Domain,
