@@ -288,18 +288,18 @@ def _is_near(came: re.Match[str], wanted: re.Match[str]) -> bool:
 
 
 def differences(lines: list[str], expected: list[str]) -> list[str]:
-    """Return where two transcripts part: the command, and the first lines that differ, cut around it."""
-    found, command = list[str](), "(the beginning)"
+    """Return the first lines in which two transcripts differ, cut to where they part, under their commands."""
+    found, command, told = list[str](), "(the beginning)", 0
     for came, wanted in itertools.zip_longest(lines, expected, fillvalue="(nothing)"):
         if wanted.startswith("$ "):
             command = wanted
         if is_same(came, wanted):
             continue
-        if not found:
+        if command not in found:
             found.append(command)
-        place = max(0, _alike(came, wanted) - 60)
+        place, told = max(0, _alike(came, wanted) - 60), told + 1
         found += [f"  expected: {wanted[place : place + 160]}", f"  came:     {came[place : place + 160]}"]
-        if len(found) > 6:
+        if told == 3:
             break
     return found
 
