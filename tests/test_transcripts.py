@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,15 @@ import pytest
 from click.testing import CliRunner
 
 from pmw.cli import main
+from pmw.noise import DiscreteGaussian, DiscreteLaplace, Geometric
 from pmw.randomness import repeatable_seed
+from pmw.sparse_vector import SechSquared
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, save_schema
 
 FOLDER = Path(__file__).parent / "transcripts"
 WRITE = "PMW_WRITE_TRANSCRIPTS"
 SEEDS = "pmw.engine.fresh_seed"  # where sessions take the bytes of their noise from
+LAWS = (Geometric, DiscreteLaplace, DiscreteGaussian, SechSquared)
 
 DELTA = ("--delta", "1e-9")
 REPLACED = ("--neighbors", "replace-one")
@@ -187,11 +190,40 @@ def commands(kind: Kind) -> Iterator[tuple[str, ...]]:
     yield ("status", "study.pmw")
 
 
+class Draws:
+    """Repeatable noise for sessions in files, and how much of it was drawn.
+
+    Most noise stays secret: that of a test shows only where it turns the outcome. So its sum is kept too.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._seeds = itertools.count()
+        self._drawn: list[int] = []
+        monkeypatch.setattr(SEEDS, lambda: repeatable_seed(20, next(self._seeds)))
+        for law in LAWS:
+            for name in ("sample", "sample_array"):
+                monkeypatch.setattr(law, name, self._watched(getattr(law, name)))
+
+    def _watched(self, draw: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any) -> Any:
+            drawn = draw(*arguments)
+            self._drawn += np.ravel(drawn).tolist()
+            return drawn
+
+        return watched
+
+    def told(self) -> list[str]:
+        """Return a line about what was drawn since the last one; none where nothing was."""
+        drawn, self._drawn = self._drawn, []
+        return [f"noise: {len(drawn)} draws, {sum(map(abs, drawn))} in all"] if drawn else []
+
+
 class Recorder:
     """Runs commands in the working folder and writes down what comes of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, draws: Draws) -> None:
         self.lines: list[str] = []
+        self._draws = draws
         self._runner = CliRunner()
         self._known = set(os.listdir())
 
@@ -206,6 +238,7 @@ class Recorder:
         self.lines += [f"stderr: {line}" for line in result.stderr.splitlines()]
         if result.exit_code:
             self.lines.append(f"exit code: {result.exit_code}")
+        self.lines += self._draws.told()
         for name in sorted(set(os.listdir()) - self._known):
             self._known.add(name)
             if name.startswith(("rows", "released")) and not name.startswith("released.json.m"):
@@ -288,7 +321,7 @@ def _is_near(came: re.Match[str], wanted: re.Match[str]) -> bool:
 
 
 def differences(lines: list[str], expected: list[str]) -> list[str]:
-    """Return the first lines in which two transcripts differ, cut to where they part, under their commands."""
+    """Return the first lines in which two transcripts differ, cut around their parting, by command."""
     found, command, told = list[str](), "(the beginning)", 0
     for came, wanted in itertools.zip_longest(lines, expected, fillvalue="(nothing)"):
         if wanted.startswith("$ "):
@@ -312,12 +345,11 @@ def _alike(came: str, wanted: str) -> int:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_session_says_what_it_said(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, numbers = KINDS[name], itertools.count()
+    kind = KINDS[name]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(SEEDS, lambda: repeatable_seed(20, next(numbers)))
     people().to_csv("people.csv", index=False)
     save_schema(LONG if kind.long else SHORT, "people.toml")
-    recorder = Recorder()
+    recorder = Recorder(Draws(monkeypatch))
     for command in commands(kind):
         recorder.run(command, stream(kind))
     lines, file = settled(recorder.lines), FOLDER / f"{name}.txt"
