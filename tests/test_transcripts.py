@@ -281,7 +281,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 _VERSION = re.compile(r'(program_version"?: )"[^"]*"')
-_FURTHER_PLACES = re.compile(r"(\d\.0*\d{6})\d+")
+_FURTHER_PLACES = re.compile(r"(\d\.0*+\d{6})\d+")
 _SENTENCES = re.compile(
     r'differential privacy with.*?however often it is asked|(?<=")(?:[^"\\]|\\.){60,}(?=")'
 )
