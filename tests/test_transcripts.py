@@ -242,12 +242,13 @@ class Recorder:
         for name in sorted(set(os.listdir()) - self._known):
             self._known.add(name)
             if name.startswith(("rows", "released")) and not name.startswith("released.json.m"):
-                self.lines += [f"file: {name}", *content(Path(name).read_text())]
+                self.lines += [f"file: {name}", *content(Path(name))]
 
 
-def content(text: str) -> list[str]:
-    """Return the lines of a written file; of one in JSON, a line for each thing that it lists."""
-    if not text.startswith("{"):
+def content(file: Path) -> list[str]:
+    """Return the lines of a written file; of the long one of measurements, a line for each of them."""
+    text = file.read_text()
+    if file.name != "released.json":
         return text.splitlines()
     lines = []
     for key, value in json.loads(text).items():
