@@ -10,7 +10,6 @@ emptied after each commit that wiped a secret. What lies in this file is secret.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
+from pmw.randomness import fresh_seed
 from pmw.store.answer_rows import mark_of, row_of_answer
 from pmw.store.checksums import (
     add_counts,
@@ -87,7 +87,7 @@ class SessionStore(SessionReader):
             claim(target, name)
         store = cls(target, name)
         try:
-            session = os.urandom(SESSION_BYTES)
+            session = fresh_seed()[:SESSION_BYTES]
             store._companion.create(session, IntentRow(1, kind, proposal, seed, 0))
             store._recorded = 1
             with store._guarded():

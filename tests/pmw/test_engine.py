@@ -21,7 +21,7 @@ from pmw.policy import QueryTestPlan
 from pmw.randomness import BitSource
 from pmw.sparse_vector import NoisyThreshold
 from pmw.state import SecretState
-from pmw.store import IntentRow, Outcome, SessionStore, companion
+from pmw.store import Outcome, SessionStore
 from queries import Domain, LinearQuery, random_conjunctions
 from queries.errors import QueryError
 from queries.parsing import Question, parse_where
@@ -65,13 +65,13 @@ def test_every_intent_of_a_session_has_bytes_of_its_own(
     frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds: list[bytes] = []
-    put = companion._put
+    source = BitSource.__init__
 
-    def noting(descriptor: int, session: bytes, intent: IntentRow) -> None:
-        seeds.append(intent.seed)
-        put(descriptor, session, intent)
+    def noting(bits: BitSource, seed: bytes) -> None:
+        seeds.append(seed)
+        source(bits, seed)
 
-    monkeypatch.setattr(companion, "_put", noting)
+    monkeypatch.setattr(BitSource, "__init__", noting)
     path = tmp_path / "s.pmw"
     with pmw.open_session(frame, domain, epsilon=1, path=path, options=NEGATIVE) as session:
         for query in uncovered(domain)[:10]:
