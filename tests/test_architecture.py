@@ -39,7 +39,7 @@ pmw.locking pmw.store pmw.release
 pmw.status pmw.snapshots
 pmw.journal pmw.session_plan pmw.plots
 pmw.session_table
-pmw.accuracy_plan pmw.engine pmw.verification pmw.lending
+pmw.accuracy_plan pmw.engine pmw.verification
 pmw.session pmw.books pmw.offline pmw.backup pmw.compaction
 pmw.demo pmw.audit
 pmw.cli

@@ -23,7 +23,6 @@ __all__ = [
     "connect",
     "empty_log",
     "own_error",
-    "require_unborn",
     "resolved",
     "Transaction",
     "write_ahead",
@@ -80,27 +79,14 @@ def claim(path: Path, name: str) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        require_unborn(path, name)
+        if path.exists() and not _is_unborn(path):
+            raise SessionExistsError(
+                f"{name} exists; choose another name, or go on with the session that it holds"
+            ) from None
     except OSError as error:
         raise StoreError(f"{name}: the session file cannot be made: {error.strerror}") from None
     for end in ("", "-wal", "-shm"):
         _make_private(path.with_name(path.name + end))
-
-
-def require_unborn(path: Path, name: str) -> None:
-    """Refuse to begin a session in a file that holds something.
-
-    Args:
-        path: the file.
-        name: what the message calls it.
-
-    Raises:
-        SessionExistsError: it does.
-    """
-    if path.exists() and not _is_unborn(path):
-        raise SessionExistsError(
-            f"{name} exists; choose another name, or go on with the session that it holds"
-        )
 
 
 def _make_private(path: Path) -> None:

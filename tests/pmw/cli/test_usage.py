@@ -52,8 +52,6 @@ def test_a_value_that_cannot_be_is_wrong_usage(study: Path, run: Run, arguments:
     [
         ((*OPEN, "--data", "absent.csv"), 1),
         ((*OPEN, "--schema", "absent.toml"), 1),
-        ((*OPEN, "--delta", "1e-9", "--budget-from", "study.pmw", "--epsilon", "7"), 1),  # less is left
-        ((*OPEN, "--budget-from", "absent.pmw"), 1),
         ((*OPEN, "--neighbors", "replace-one"), 1),  # the schema is not made for it
         ((*EXPORT, "--output", "absent/rows.csv"), 1),
         (("backup", "study.pmw", "--output", "people.csv", "--force"), 1),

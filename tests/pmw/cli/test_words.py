@@ -205,7 +205,6 @@ TYPING_ERRORS = [
     (*OPEN, "--threshold", "3"),
     (*OPEN, "--delimiter", ";"),
     (*OPEN, "--delimiter", ";;"),
-    (*OPEN, "--budget-from", "absent.pmw"),
     (*OPEN, "--wait", "3"),
     (*OPEN, "--opning", "none"),
 ]
