@@ -78,7 +78,7 @@ def open_session(
         DataError: the table cannot be read or lacks a declared column.
         NoiseError: repeatable noise is asked for in a session file.
         SessionExistsError: the file exists.
-        StoreError: the file cannot be written, or would lie on a network file system.
+        StoreError: the file cannot be written.
 
     Privacy: everything that the session ever releases is (epsilon, delta)-differentially private for the
         neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
@@ -119,7 +119,6 @@ def resume_session(path: str | Path, data: Table | None = None, *, wait: float =
         SessionCorruptError: the file is no session, or damaged, or made by a newer version.
         SessionLockedError: another process was using it all that time.
         SessionError: the file has several names (hard links), or ``wait`` is no number of seconds.
-        StoreError: the file lies on a network file system.
         DataError: the table is of no kind; the session reads its table from a file, and one is given; or an
             interrupted batch needs the table, and it cannot be read or differs.
 

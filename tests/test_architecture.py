@@ -24,7 +24,7 @@ queries.where_text queries.structured
 queries.sql
 queries.parsing queries.workloads
 pmw.errors pmw.markup
-pmw.disk pmw.mounts pmw.privacy pmw.randomness
+pmw.disk pmw.privacy pmw.randomness
 pmw.noise pmw.accounting
 pmw.noise_bounds pmw.selection
 pmw.sparse_vector pmw.model pmw.data

@@ -15,7 +15,6 @@ from pmw.errors import (
     SessionLockedError,
     StoreError,
 )
-from pmw.mounts import refuse_shared
 
 __all__ = [
     "APPLICATION_ID",
@@ -43,9 +42,7 @@ def resolved(path: Path) -> Path:
 
     Raises:
         SessionError: the file has more names: the log beside it belongs to one of them only.
-        StoreError: it lies on a network file system: even reading there takes the log's shared memory.
     """
-    refuse_shared(path)
     target = Path(os.path.realpath(path))
     try:
         names = target.stat().st_nlink
