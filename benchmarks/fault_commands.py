@@ -127,7 +127,7 @@ def _check_exporting(study: Study, before: Contents, run: Run) -> Iterator[str]:
 
 
 def _copying(study: Study) -> tuple[str, ...]:
-    return ("backup", str(study.path), "--output", f"{study.path}.copy", "--force")
+    return ("backup", str(study.path), "--output", f"{study.path}.copy")
 
 
 def _check_copying(study: Study, before: Contents, run: Run) -> Iterator[str]:
@@ -136,9 +136,10 @@ def _check_copying(study: Study, before: Contents, run: Run) -> Iterator[str]:
     yield "" if run.code or copy.exists() else "nothing was written, and nothing was said"
     if copy.exists():
         yield _copied(copy, before)
-    again = run_forked(study, Fault(), _copying(study))
+    second = Path(f"{copy}.2")  # no file is replaced
+    again = run_forked(study, Fault(), (*_copying(study)[:-1], str(second)))
     yield "" if again.code == 0 else f"it cannot be copied again: {again.end}"
-    yield _copied(copy, before)
+    yield _copied(second, before)
 
 
 def _copied(copy: Path, before: Contents) -> str:

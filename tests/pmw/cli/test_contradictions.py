@@ -89,7 +89,7 @@ ALWAYS = {
     "--confidence", "--model", "--update",
 }  # fmt: skip
 WITH_EFFECT = {("ask", "--wait"), ("close", "--wait"), ("compact", "--wait"), ("move", "--wait")} | {
-    (command, "--force") for command in ("backup", "demo", "export")
+    (command, "--force") for command in ("demo", "export")
 }
 
 
