@@ -275,8 +275,7 @@ class Session:
     def plot(self, path: str | Path | None = None, *, force: bool = False) -> Figure:
         """Return a picture of the session, made of public state alone; free.
 
-        It shows released marginals beside the model's, the budget over time, and how far the model lies from
-        what was measured.
+        It shows the first six attributes' released marginals beside the model's, and the budget over time.
 
         Args:
             path: where to write it too: a PNG, PDF or SVG file.
