@@ -243,8 +243,8 @@ def test_a_table_is_read_by_every_choice_of_its_dialect_or_refuses_it_by_name(
 
 @pytest.mark.parametrize("name", CLASSES["audit"][1])
 def test_an_audit_uses_every_choice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = chosen(["naive"])
-    usual = AuditOptions(runs=200, seed=7)
+    entries = chosen(["shared-threshold"])
+    usual = AuditOptions(runs=2000, seed=7)
 
     def seen(options: AuditOptions) -> list[dict[str, Any]]:
         return [{**one.to_dict(), "seconds": 0} for one in audit(entries, options)]
