@@ -8,17 +8,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import pmw
 from benchmarks.fault_hooks import Fault
 from benchmarks.fault_process import Run, run_forked, run_stream
 from benchmarks.fault_records import Contents, contents_of
 from benchmarks.fault_study import Study
-from pmw.books import is_closed, read_ledger, remembered_table
-from pmw.store import SessionStore
+from pmw.books import is_closed, remembered_table
 
 __all__ = ["broken_command", "COMMANDS", "Command"]
 
@@ -129,7 +126,7 @@ def _check_exporting(study: Study, before: Contents, run: Run) -> Iterator[str]:
 
 
 def _copying(study: Study) -> tuple[str, ...]:
-    return ("backup", str(study.path), "--output", f"{study.path}.copy", "--force")
+    return ("backup", str(study.path), "--output", f"{study.path}.copy")
 
 
 def _check_copying(study: Study, before: Contents, run: Run) -> Iterator[str]:
@@ -138,9 +135,10 @@ def _check_copying(study: Study, before: Contents, run: Run) -> Iterator[str]:
     yield "" if run.code or copy.exists() else "nothing was written, and nothing was said"
     if copy.exists():
         yield _copied(copy, before)
-    again = run_forked(study, Fault(), _copying(study))
+    second = Path(f"{copy}.2")  # no file is replaced
+    again = run_forked(study, Fault(), (*_copying(study)[:-1], str(second)))
     yield "" if again.code == 0 else f"it cannot be copied again: {again.end}"
-    yield _copied(copy, before)
+    yield _copied(second, before)
 
 
 def _copied(copy: Path, before: Contents) -> str:
@@ -152,47 +150,6 @@ def _copied(copy: Path, before: Contents) -> str:
 
 def _untouched(study: Study, before: Contents) -> str:
     return "" if contents_of(study.path) == before else "the session is not as it was"
-
-
-# --- lending ------------------------------------------------------------------------------------------------
-
-
-def _lending(study: Study) -> tuple[str, ...]:
-    table = study.questions.with_name("people.csv")
-    options = ("--data", str(table), "--schema", str(table.with_suffix(".toml")), "--epsilon", "0.01")
-    return ("open", str(_borrower(study)), *options, "--delta", "1e-9", "--budget-from", str(study.path))
-
-
-def _borrower(study: Study) -> Path:
-    return Path(f"{study.path}-b")  # the calls that are made to fail are those on names that begin alike
-
-
-def _check_lending(study: Study, before: Contents, run: Run) -> Iterator[str]:
-    after = contents_of(study.path)
-    yield _grown(before, after) or ", ".join(after.faults or ())
-    loans, born = _loans(study.path), _is_born(_borrower(study))
-    yield "" if loans >= born else "a session was begun that nobody was charged for"
-    yield "" if run.code or born else "nothing was opened, and nothing was said"
-    if not born:
-        again = run_forked(study, Fault(), _lending(study))
-        yield "" if again.code == 0 else f"it cannot be opened again: {again.end}"
-        yield "" if _loans(study.path) == loans + 1 else "the second try was not charged"
-    with pmw.resume_session(_borrower(study)) as session:
-        session.ask("age >= 40")
-        yield "" if session.verify().holds else "the borrower's books do not hold"
-    yield "" if read_ledger(study.path).share <= 1 else "more was lent than there is"
-
-
-def _loans(path: Path) -> int:
-    return sum(line.event == "loan" for line in read_ledger(path).lines)
-
-
-def _is_born(path: Path) -> bool:
-    try:
-        with closing(SessionStore.open(path)):
-            return True
-    except pmw.PMWError:
-        return False
 
 
 # --- moving the table ---------------------------------------------------------------------------------------
@@ -242,5 +199,4 @@ COMMANDS = {
     "exporting": Command(_finish, _exporting, _check_exporting),
     "copying": Command(_interrupt, _copying, _check_copying),
     "moving the table": Command(_interrupt_and_copy_table, _moving, _check_moving),
-    "lending": Command(lambda _: None, _lending, _check_lending),
 }

@@ -6,8 +6,8 @@ prints JSON lines: for each series how many processes were stopped, how many che
 and what was broken; then the sums, by kind of fault and by promise. Each broken promise is told at once on
 the standard error, with every process of its series: what befell it, its exit code and its own words; the
 session is kept in FOLDER, for its noise is drawn but once. The exit code is 1 where a promise was broken.
-Each stop is of a real process that runs ``pmw ask SESSION --stream``, or opens, closes, exports, copies,
-lends or moves. Calls of the operating system fail by a small library, which the command compiles and
+Each stop is of a real process that runs ``pmw ask SESSION --stream``, or opens, closes, exports, copies
+or moves. Calls of the operating system fail by a small library, which the command compiles and
 preloads; without a C compiler those kinds are left out, and the last line says so.
 """
 

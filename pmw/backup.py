@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pmw.disk import synchronise
-from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, StoreError
+from pmw.errors import SessionError, SessionExistsError, StoreError
 from pmw.journal import closing_outcome, load_state, load_status
 from pmw.status import Status
 from pmw.store import SessionStore
@@ -24,7 +24,7 @@ __all__ = [
 _ENDS = ("-wal", "-shm", "-journal")
 
 
-def backup_session(path: str | Path, output: str | Path, *, force: bool = False) -> Status:
+def backup_session(path: str | Path, output: str | Path) -> Status:
     """Write a closed copy of a session, while others may be using it, and return where the copy stands.
 
     The copy is of one state of the session. A batch that is just being answered is charged in it, and
@@ -32,20 +32,18 @@ def backup_session(path: str | Path, output: str | Path, *, force: bool = False)
 
     Args:
         path: the session file.
-        output: the file to make; mode 0600.
-        force: replace an earlier backup of this session, or what it was before; never an open session,
-            never another one, and never one that holds measurements or answers which this one lacks.
+        output: the file to make, which must not be there; mode 0600.
 
     Raises:
         SessionCorruptError: the session is damaged.
         SessionError: its opening is not finished.
-        SessionExistsError: the file exists, and may not be replaced.
+        SessionExistsError: the file exists, or a log of that name holds something.
         StoreError: the copy cannot be written.
 
     Privacy: free; the copy holds what was released, and what was asked. It is to be kept as the session is.
     """
     target = Path(output)
-    _require_free(target, Path(path), force)
+    _require_free(target)
     part = target.with_name(f".{target.name}.part")
     try:
         _forget(part)
@@ -64,7 +62,7 @@ def backup_session(path: str | Path, output: str | Path, *, force: bool = False)
             copy.scrub()
             state = load_state(copy)
             status = load_status(copy, state)
-        _put(part, target, Path(path), force)
+        _put(part, target)
         return status
     except OSError as error:
         if isinstance(error, StoreError):
@@ -74,51 +72,21 @@ def backup_session(path: str | Path, output: str | Path, *, force: bool = False)
         _forget(part)
 
 
-def _require_free(target: Path, source: Path, force: bool) -> None:
+def _require_free(target: Path) -> None:
     if target.exists():
-        _require_earlier(target, source, force)
+        raise SessionExistsError(f"{target} exists; choose another name")
     log = target.with_name(target.name + "-wal")
     if log.exists() and log.stat().st_size:  # charges may lie in it alone, and it would be read into the copy
-        raise SessionExistsError(
-            f"{log} holds changes of another session, or somebody is just reading them; choose another name"
-        )
+        raise SessionExistsError(f"{log} holds changes of another session; choose another name")
 
 
-def _require_earlier(target: Path, source: Path, force: bool) -> None:
-    if not force:
-        raise SessionExistsError(f"{target} exists; choose another name, or replace a backup by force")
+def _put(part: Path, target: Path) -> None:
+    """Give a finished copy its name, durably; a file that came meanwhile is kept."""
+    _require_free(target)
     try:
-        found = SessionStore.open(target)
-    except SessionCorruptError:  # of whatever kind it is, it is kept
-        raise SessionExistsError(
-            f"{target} is not a backup of this session, or a damaged one, refused; choose another name"
-        ) from None
-    with closing(found):
-        if found.meta("closed") is None:
-            raise SessionExistsError(
-                f"{target} holds a session that is not closed, and no backup; choose another name"
-            )
-        released, contract, answers = found.measurements(), found.meta("contract"), found.answer_count()
-    with closing(SessionStore.open(source)) as copied:
-        same = copied.meta("contract") == contract and copied.measurements()[: len(released)] == released
-        if not same or copied.answer_count() < answers:
-            raise SessionExistsError(
-                f"{target} holds another session, or a newer state of {source}; choose another name"
-            )
-
-
-def _put(part: Path, target: Path, source: Path, force: bool) -> None:
-    """Give a finished copy its name, durably; what was there by that name is replaced whole or not at all."""
-    _require_free(target, source, force)  # it may have come meanwhile
-    if force:
-        for end in ("-companion", *_ENDS):  # they belong to what is replaced
-            target.with_name(target.name + end).unlink(missing_ok=True)
-        part.replace(target)
-    else:
-        try:
-            os.link(part, target)  # fails where there is a file meanwhile
-        except FileExistsError:
-            raise SessionExistsError(f"{target} exists; choose another name") from None
+        os.link(part, target)
+    except FileExistsError:
+        raise SessionExistsError(f"{target} exists; choose another name") from None
     synchronise(target.parent)
 
 

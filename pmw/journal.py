@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,6 @@ from pmw.mechanism import (
     abandoned_entry,
     choose_groups,
     correct,
-    is_loan,
     opening_entries,
     released_total,
     settle_opening,
@@ -308,10 +306,8 @@ def load_history(store: SessionStore) -> History:
 
 
 def load_status(store: SessionStore, state: PublicState) -> Status:
-    """Return where a session stands, with what it lent to others."""
-    loans = [entry.charge for entry in read_entries(store) if is_loan(entry)]
-    lent = float(sum((state.ledger.price(charge) for charge in loans), Fraction(0)) / state.ledger.cap)
-    return status_of(state, store.asked(), (len(loans), lent))
+    """Return where a session stands."""
+    return status_of(state, store.asked())
 
 
 def load_secret(store: SessionStore) -> SecretState:

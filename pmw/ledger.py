@@ -175,8 +175,6 @@ def _theorem(entry: LedgerEntry, kind: SparseVectorKind | None, composition: Com
     """Return what the price of an event rests on, besides the filter that adds the prices up."""
     if entry.event == "abandoned batch":
         return "what was reserved, whole"
-    if entry.event == "loan":
-        return "concurrent composition: Vadhan and Zhang (2023)"
     if entry.event == "selection":
         return _SELECTION[composition]
     tests = "" if kind is None else f"tests: {kind.theorem}"

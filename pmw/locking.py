@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import IO
 
 from pmw.errors import SessionError, SessionLockedError, StoreError
-from pmw.mounts import refuse_shared
 
 __all__ = [
     "SessionLock",
@@ -38,7 +37,7 @@ class SessionLock:
     Raises:
         SessionError: the time to wait is not a number of seconds.
         SessionLockedError: another process, or another session of this one, held it all that time.
-        StoreError: the lock file cannot be made, or it would lie on a network file system.
+        StoreError: the lock file cannot be made.
 
     Privacy: how long one waits tells how long others use the session: no more than asking again and again.
     """
@@ -46,7 +45,6 @@ class SessionLock:
     def __init__(self, path: Path, wait: float = 0) -> None:
         if not (math.isfinite(wait) and wait >= 0):
             raise SessionError(f"expected 0 or more seconds to wait, got {wait}")
-        refuse_shared(path)
         target = Path(os.path.realpath(path))
         self._path = target.with_name(target.name + "-lock")
         self._name = str(path)

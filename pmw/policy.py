@@ -96,8 +96,6 @@ class Options:
             questions within its own scope only.
         simultaneous: intervals that hold for all questions at once, however they were chosen: of bought
             numbers, of tests and of the number of records; where marginals are tested.
-        budget_from: a session file that is charged for all that this session may spend, when it opens; both
-            together keep that session's guarantee.
         seed: makes the noise repeatable by anybody, for tests and experiments in memory: no privacy.
 
     Raises:
@@ -120,7 +118,6 @@ class Options:
     model: ModelKind = ModelKind.AUTO
     max_cells: int | None = None
     simultaneous: bool = False
-    budget_from: str | None = None
     seed: int | None = None
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,7 +21,6 @@ from pmw.engine import Ask, Deliver, Engine, next_seed
 from pmw.errors import NoiseError, SessionError, SessionLockedError
 from pmw.journal import first_facts, load_contract, load_history, load_ledger, load_status
 from pmw.ledger import Ledger
-from pmw.lending import borrowing_options, charge_lender, kept_options
 from pmw.locking import SessionLock
 from pmw.markup import html_table
 from pmw.mechanism import refined
@@ -76,22 +76,22 @@ def open_session(
     Raises:
         BudgetError: a parameter is out of range, or the domain is too large for the model.
         DataError: the table cannot be read or lacks a declared column.
-        NoiseError: repeatable noise is asked for in a session file, or at the cost of one.
-        SessionError: the file exists, or the session in ``options.budget_from`` cannot be charged.
-        StoreError: the file cannot be written, or would lie on a network file system.
+        NoiseError: repeatable noise is asked for in a session file.
+        SessionExistsError: the file exists.
+        StoreError: the file cannot be written.
 
     Privacy: everything that the session ever releases is (epsilon, delta)-differentially private for the
         neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
     budget = Budget.of(epsilon, delta)
-    chosen = borrowing_options(options or Options(), budget)
+    chosen = options or Options()
     check_model_size(domain, chosen)
     check_neighbors(domain, chosen)
     if chosen.seed is not None and path is not None:
         raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
     ledger = choose_filter(domain, budget, chosen)
-    contract = Contract(domain, budget, kept_options(chosen, ledger))
+    contract = Contract(domain, budget, replace(chosen, composition=ledger.composition))
     plan = plan_opening(domain, ledger, contract.options)
     target = None if path is None else Path(path)
     lock = None if target is None else SessionLock(target)
@@ -101,7 +101,6 @@ def open_session(
         source, file, key = as_source(data, domain), as_table_file(data), fresh_seed()
         place = None if file is None else file.to_dict()
         facts = first_facts(contract, plan, (key, source.fingerprint(key)), place)
-        charge_lender(chosen, target, ledger)
         created = SessionStore.create(target, "opening", "{}", next_seed(chosen, 0), facts)
         session = Session(undone.enter_context(closing(created)), lock, source)
         undone.pop_all()
@@ -120,7 +119,6 @@ def resume_session(path: str | Path, data: Table | None = None, *, wait: float =
         SessionCorruptError: the file is no session, or damaged, or made by a newer version.
         SessionLockedError: another process was using it all that time.
         SessionError: the file has several names (hard links), or ``wait`` is no number of seconds.
-        StoreError: the file lies on a network file system.
         DataError: the table is of no kind; the session reads its table from a file, and one is given; or an
             interrupted batch needs the table, and it cannot be read or differs.
 
@@ -277,8 +275,7 @@ class Session:
     def plot(self, path: str | Path | None = None, *, force: bool = False) -> Figure:
         """Return a picture of the session, made of public state alone; free.
 
-        It shows released marginals beside the model's, the budget over time, and how far the model lies from
-        what was measured.
+        It shows the first six attributes' released marginals beside the model's, and the budget over time.
 
         Args:
             path: where to write it too: a PNG, PDF or SVG file.

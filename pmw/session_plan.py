@@ -216,18 +216,13 @@ def plan_session(
         records: about how many records the table has. State a public number: the plan is as public as it.
         epsilon: of the guarantee; positive.
         delta: of the guarantee; 0 <= delta < 1.
-        options: further choices, as for ``open_session``, but for ``budget_from``.
+        options: further choices, as for ``open_session``.
 
     Raises:
-        BudgetError: a parameter is out of range, another session is to pay, or the domain is too large for
-            the model.
+        BudgetError: a parameter is out of range, or the domain is too large for the model.
     """
     check_records(records)
     contract = Contract(domain, Budget.of(epsilon, delta), options or Options())
-    if contract.options.budget_from is not None:
-        raise BudgetError(
-            "a plan reads no session: leave budget_from out, and choose the composition of the one that pays"
-        )
     check_model_size(domain, contract.options)
     check_neighbors(domain, contract.options)
     plan = _forecast(contract, records)

@@ -41,10 +41,6 @@ class Status:
         closed: no more is spent; answers come from the model.
         certified_marginals: marginals whose newest test did not find the model wrong; None where single
             questions are tested.
-        budget_from: the name of the session's file that was charged for all of this one's budget; None where
-            none was.
-        loans: sessions whose whole budgets this one was charged for; None where there are none.
-        lent_share: part of the cap that was charged for them, in [0, 1]; None where there are none.
     """
 
     table: str
@@ -61,18 +57,14 @@ class Status:
     seeded: bool = False
     closed: bool = False
     certified_marginals: int | None = None
-    budget_from: str | None = None
-    loans: int | None = None
-    lent_share: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
         form = asdict(self)
         if not self.seeded:
             del form["seeded"]
-        for absent in ("certified_marginals", "budget_from", "loans", "lent_share"):
-            if form[absent] is None:
-                del form[absent]
+        if self.certified_marginals is None:
+            del form["certified_marginals"]
         return form
 
     def _repr_html_(self) -> str:
@@ -102,13 +94,12 @@ def _read_only(values: Any, kind: type[np.generic]) -> NDArray[Any]:
     return copy
 
 
-def status_of(state: PublicState, queries_answered: int, lent: tuple[int, float]) -> Status:
+def status_of(state: PublicState, queries_answered: int) -> Status:
     """Return the status of a public state.
 
     Args:
         state: the state.
         queries_answered: questions answered, repeated ones included.
-        lent: sessions whose budgets it was charged for, and the part of the cap that was.
     """
     budget = state.contract.budget
     marginal = state.contract.options.test is TestKind.MARGINAL
@@ -127,9 +118,6 @@ def status_of(state: PublicState, queries_answered: int, lent: tuple[int, float]
         seeded=state.contract.seeded,
         closed=state.closed,
         certified_marginals=len(state.certificates) if marginal else None,
-        budget_from=state.contract.options.budget_from,
-        loans=lent[0] or None,
-        lent_share=lent[1] if lent[0] else None,
     )
 
 
@@ -147,11 +135,6 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
     ]
     if status.model_cells != state.domain.size:
         rows.append(("model", counted(status.model_cells, "number")))
-    if status.budget_from is not None:
-        rows.append(("budget charged to", status.budget_from))
-    if status.loans is not None and status.lent_share is not None:
-        many = "another session" if status.loans == 1 else f"{status.loans} other sessions"
-        rows.append(("lent", f"{status.lent_share:.1%}, to {many}; part of what was spent"))
     if status.certified_marginals is not None:
         rows.append(("marginals certified", f"{status.certified_marginals:,}"))
     closed = "nothing is spent any more; questions and exports go on from the model"

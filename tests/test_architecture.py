@@ -24,7 +24,7 @@ queries.where_text queries.structured
 queries.sql
 queries.parsing queries.workloads
 pmw.errors pmw.markup
-pmw.disk pmw.mounts pmw.privacy pmw.randomness
+pmw.disk pmw.privacy pmw.randomness
 pmw.noise pmw.accounting
 pmw.noise_bounds pmw.selection
 pmw.sparse_vector pmw.model pmw.data
@@ -39,7 +39,7 @@ pmw.locking pmw.store pmw.release
 pmw.status pmw.snapshots
 pmw.journal pmw.session_plan pmw.plots
 pmw.session_table
-pmw.accuracy_plan pmw.engine pmw.verification pmw.lending
+pmw.accuracy_plan pmw.engine pmw.verification
 pmw.session pmw.books pmw.offline pmw.backup
 pmw.demo pmw.audit
 pmw.cli

@@ -50,13 +50,13 @@ class Kind:
         options: of ``pmw open``, and of ``pmw plan`` before it.
         long: over the domain that only a tree holds.
         in_words: plan, status and ledger are kept as texts too, not as JSON alone.
-        lent: it is paid for by another session, and copied.
+        copied: its table is looked at first, and a backup is made and asked.
     """
 
     options: tuple[str, ...]
     long: bool = False
     in_words: bool = False
-    lent: bool = False
+    copied: bool = False
 
 
 KINDS = {
@@ -65,7 +65,9 @@ KINDS = {
     "marginal-replaced": Kind((*REPLACED, *DELTA)),
     "marginal-replaced-pure": Kind((*REPLACED, "--queries", "200", "--confidence", "0.9"), in_words=True),
     "marginal-laplace": Kind((*DELTA, "--sparse-vector", "laplace-rounds", "--update-limit", "2")),
-    "marginal-lent": Kind((*DELTA, "--sparse-vector", "exponential", "--opening", "none"), lent=True),
+    "marginal-exponential": Kind(
+        (*DELTA, "--sparse-vector", "exponential", "--opening", "none"), copied=True
+    ),
     "tree": Kind((*DELTA, *TREE, "--max-cells", "150")),
     "tree-pure": Kind((*TREE, "--sparse-vector", "laplace", "--composition", "pure")),
     "long": Kind(DELTA, long=True),
@@ -158,13 +160,9 @@ def commands(kind: Kind) -> Iterator[tuple[str, ...]]:
     if kind.in_words:
         yield plan
     yield (*plan, "--json")
-    if kind.lent:
+    if kind.copied:
         yield ("check", *begin[2:6])
-        yield ("open", "lender.pmw", *begin[2:6], "--epsilon", "5", *DELTA)
-        yield (*begin, "--budget-from", "lender.pmw")
-        yield ("ledger", "lender.pmw")
-    else:
-        yield begin
+    yield begin
     yield ("ask", "study.pmw", "--stream")
     yield ("ask", "study.pmw", "age >= 50 AND region = 'north'")
     yield ("ask", "study.pmw", "income > 10", "--fresh", "--json")
@@ -181,7 +179,7 @@ def commands(kind: Kind) -> Iterator[tuple[str, ...]]:
     yield ("verify", "study.pmw", "--json")
     yield ("export", "study.pmw", "--output", "rows.csv", "--rows", "15", "--seed", "3")
     yield ("export", "study.pmw", "--output", "released.json", "--format", "measurements")
-    if kind.lent:
+    if kind.copied:
         yield ("backup", "study.pmw", "--output", "copy.pmw")
         yield ("ask", "copy.pmw", "sex = 'Male' AND age >= 50")
     yield ("close", "study.pmw", "--yes")

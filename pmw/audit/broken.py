@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pmw.audit.entries import Claim, Entry, Instance, Measure, Shown, draw_from, table_law
 from pmw.audit.exact import ComparisonTables, tables_of
-from pmw.audit.replicas import ReplicaTest, replica_test
+from pmw.audit.replicas import replica_test
 from pmw.audit.sound import NEAR
 from pmw.audit.trees import Factors, OutcomeTables, outcome_tables
 from pmw.randomness import BitSource
@@ -21,7 +21,6 @@ from pmw.sparse_vector.flawed import COUNTEREXAMPLES, FlawedSparse
 __all__ = [
     "flawed_entries",
     "flawed_entry",
-    "flawed_replicas",
     "flawed_tables",
 ]
 
@@ -169,7 +168,6 @@ def flawed_entry(
         claim=Claim(Measure.EPSILON, mechanism.claimed),
         law=table_law(flawed_tables(mechanism)),
         instances=stated,
-        draw=draw_from(flawed_replicas(mechanism)),
         source=source,
         flaw=flaw,
         shown=shown,
@@ -199,23 +197,3 @@ def flawed_tables(mechanism: FlawedSparse) -> Callable[[int], OutcomeTables]:
         return OutcomeTables((mechanism.weights,), outcomes, mechanism.update_limit, mechanism.redraw)
 
     return tables
-
-
-def flawed_replicas(mechanism: FlawedSparse) -> ReplicaTest:
-    """Return the replicas of a published form, with the noise laws that it draws from."""
-
-    def outcome(noisy: NDArray[np.int64], value: int, threshold: int, bits: BitSource) -> NDArray[np.int64]:
-        runs = noisy.shape[1]
-        compared = np.full(runs, value)
-        if mechanism.query_noise is not None:
-            compared = compared + mechanism.query_noise.sample_array(bits, runs)
-        size = np.abs(compared) if mechanism.inside else compared
-        shown = 1 + 2 * compared if mechanism.releases else np.ones(runs, dtype=np.int64)
-        return np.where(size >= threshold + noisy[0], shown, 0)
-
-    return ReplicaTest(
-        lambda runs, bits: mechanism.threshold_noise.sample_array(bits, runs).reshape(1, runs),
-        outcome,
-        mechanism.update_limit,
-        mechanism.redraw,
-    )

@@ -119,8 +119,8 @@ class Entry:
         claim: what is claimed for it.
         law: the exact law of the outputs of a stream, against a threshold.
         instances: stated pairs of streams, enumerated whole; runs are compared on the first of them.
-        draw: what so many runs on a stream release, against a threshold: int64, shape (runs, outputs); None
-            where the mechanism has no such form.
+        draw: what so many runs of the implemented comparison on a stream release, against a threshold: int64,
+            shape (runs, outputs); None where a mechanism does more than compare, and is enumerated only.
         bases: streams around which all neighbours are searched, with their threshold.
         monotone: neighbours move all values the same way.
         tables: for a threshold, the mechanism for streams that react to outputs; None where it has no such
@@ -134,8 +134,8 @@ class Entry:
     claim: Claim
     law: Callable[[Values, int], OutputLaw]
     instances: tuple[Instance, ...]
-    draw: Callable[[Values, int, int, BitSource], NDArray[np.int64]] | None
     source: str
+    draw: Callable[[Values, int, int, BitSource], NDArray[np.int64]] | None = None
     flaw: str = ""
     bases: tuple[tuple[Values, int], ...] = ()
     monotone: bool = False

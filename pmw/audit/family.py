@@ -6,24 +6,19 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pmw.audit.entries import Claim, Entry, Instance, Measure, Values, draw_from, table_law
+from pmw.audit.entries import Claim, Entry, Instance, Measure, Values, table_law
 from pmw.audit.exact import OutputLaw, Outputs, tables_of
-from pmw.audit.replicas import ReplicaTest, replica_test
 from pmw.audit.sound import NEAR, RUNS_NEAR, RUNS_RISING, numeric_entry, sparse_entry
 from pmw.audit.trees import Factors, OutcomeTables, outcome_tables, tree_law
-from pmw.noise import DiscreteLaplace, Geometric, uniform_array_below
-from pmw.randomness import BitSource
+from pmw.noise import DiscreteLaplace
 from pmw.sparse_vector import (
     Comparison,
     FreeGap,
     NaiveAboveThreshold,
     NoiseKind,
-    NoisyThreshold,
     Ratio,
     Retraversal,
     Sech2Test,
@@ -104,20 +99,11 @@ def _naive() -> Entry:
 
         return OutcomeTables((np.ones(1),), outcomes, None)
 
-    def outcome(noisy: NDArray[np.int64], value: int, threshold: int, bits: BitSource) -> NDArray[np.int64]:
-        runs = noisy.shape[1]
-        _, outcomes, _ = NaiveAboveThreshold(noise, runs).scan(
-            0, np.full(runs, value), np.full(runs, threshold), bits
-        )
-        return outcomes.astype(np.int64)
-
-    test = ReplicaTest(lambda runs, bits: np.zeros((1, runs), dtype=np.int64), outcome, None)
     return Entry(
         name="naive",
         claim=Claim(Measure.EPSILON, naive.epsilon),
         law=table_law(tables),
         instances=(Instance((0,) * limit, (1,) * limit),),
-        draw=draw_from(test),
         source="Dwork and Roth (2014), Section 3.6: each value under noise of its own",
         bases=(((2, 0, -1), 2),),
     )
@@ -137,18 +123,11 @@ def _free_gap() -> Entry:
 
         return OutcomeTables(below.weights, outcomes, _LIMIT)
 
-    def outcome(noisy: NDArray[np.int64], value: int, threshold: int, bits: BitSource) -> NDArray[np.int64]:
-        runs = noisy.shape[1]
-        kept = NoisyThreshold(cast(int, noisy[0]))  # one threshold noise per run
-        excess = test.excess(kept, np.full(runs, value), np.full(runs, threshold), bits)
-        return np.where(excess >= 0, 1 + excess, 0)
-
     return Entry(
         name="free-gap",
         claim=Claim(Measure.EPSILON, gap.epsilon),
         law=table_law(tables),
         instances=(RUNS_NEAR,),
-        draw=draw_from(replace(replica_test(test, _LIMIT, redraw=False), outcome=outcome)),
         source="Ding et al. (2019), with exponential noise",
         bases=tuple((base[:4], threshold) for base, threshold in NEAR),
         tables=tables,
@@ -195,7 +174,6 @@ def _offline() -> Iterator[Entry]:
                 Instance((0, 0, 2, 2), (0, 0, 3, 3) if monotone else (1, 1, 1, 1)),
                 Instance((0, 0, 60, 60), moved),
             ),
-            draw=_chooser_draw(chooser),
             source="McSherry and Talwar (2007); Lyu, Su and Li (2017), Section 5",
             bases=(((0, 0, 1, 3), 0),),
             monotone=monotone,
@@ -209,7 +187,6 @@ def _offline() -> Iterator[Entry]:
         claim=Claim(Measure.EPSILON, again.epsilon),
         law=_retraversal_law(again),
         instances=(Instance((2, 2, 2), (3, 1, 3), 2),),
-        draw=None,
         source="Lyu, Su and Li (2017), Section 5",
         bases=(((2, 2, 2), 2), ((8, 4, 6), 2), ((6, 6, 6), 2)),
     )
@@ -228,28 +205,6 @@ def _chooser_law(chooser: TopC) -> Callable[[Values, int], OutputLaw]:
         return found
 
     return law
-
-
-def _chooser_draw(chooser: TopC) -> Callable[[Values, int, int, BitSource], NDArray[np.int64]]:
-    """Return many choices at once: places drawn evenly, accepted where a geometric draw covers the gap."""
-    coin = Geometric(1 / chooser.mechanism.rate)
-
-    def draw(values: Values, threshold: int, runs: int, bits: BitSource) -> NDArray[np.int64]:
-        chosen = np.full((runs, chooser.count), -1, dtype=np.int64)
-        for number in range(chooser.count):
-            left = np.tile(np.array(values), (runs, 1))
-            for earlier in range(number):
-                left[np.arange(runs), chosen[:, earlier]] = np.iinfo(np.int64).min // 2
-            gaps = left.max(axis=1, keepdims=True) - left
-            active = np.arange(runs)
-            while len(active):
-                places = uniform_array_below(len(values), len(active), bits)
-                accepted = coin.sample_array(bits, len(active)) >= gaps[active, places]
-                chosen[active[accepted], number] = places[accepted]
-                active = active[~accepted]
-        return chosen
-
-    return draw
 
 
 def _retraversal_law(again: Retraversal) -> Callable[[Values, int], OutputLaw]:

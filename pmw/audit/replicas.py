@@ -37,17 +37,17 @@ class ReplicaTest:
         open: draws the threshold noise of a round in each of so many runs: int64, shape (draws, runs).
         outcome: for threshold noise of shape (draws, runs), a value and its threshold, what each run
             releases: int64, shape (runs,); 0 is a negative, any other number a positive.
-        update_limit: positives after which a run halts; None where it never does.
+        update_limit: positives after which a run halts.
         redraw: new threshold noise after each positive.
     """
 
     open: Callable[[int, BitSource], NDArray[np.int64]]
     outcome: Callable[[NDArray[np.int64], int, int, BitSource], NDArray[np.int64]]
-    update_limit: int | None
+    update_limit: int
     redraw: bool = False
 
 
-def replica_test(test: NoisyComparison, update_limit: int | None, *, redraw: bool) -> ReplicaTest:
+def replica_test(test: NoisyComparison, update_limit: int, *, redraw: bool) -> ReplicaTest:
     """Return the replicas of an implemented comparison: its own noise and its own ``compare``."""
     draws = 2 if test.sides is Sides.TWO_THRESHOLDS else 1
 
@@ -87,8 +87,7 @@ def run_replicas(
         positives[passed] += 1
         if test.redraw and len(passed):
             noisy[:, passed] = test.open(len(passed), bits)
-        if test.update_limit is not None:
-            active = active[positives[active] < test.update_limit]
+        active = active[positives[active] < test.update_limit]
         if not len(active):
             break
     return released

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from pmw.audit.entries import Claim, Entry, Instance, Measure, Values, draw_from, table_law
 from pmw.audit.exact import tables_of
-from pmw.audit.replicas import ReplicaTest, replica_test
+from pmw.audit.replicas import replica_test
 from pmw.audit.trees import Factors, OutcomeTables, outcome_tables
-from pmw.randomness import BitSource
 from pmw.sparse_vector import AboveThreshold, NoiseKind, NumericSparse, Sides, Sparse, ThresholdTest
 
 __all__ = [
@@ -113,7 +112,7 @@ def numeric_entry(name: str, numeric: NumericSparse, stated: tuple[Instance, ...
         tests,
         claim=Claim(Measure.EPSILON, numeric.sparse.total_epsilon + price),
         law=table_law(tables),
-        draw=draw_from(_numeric_replicas(numeric)),
+        draw=None,
         tables=tables,
     )
 
@@ -140,17 +139,3 @@ def numeric_tables(numeric: NumericSparse, threshold: int) -> OutcomeTables:
         return kept
 
     return OutcomeTables(whole.weights, outcomes, whole.update_limit, whole.redraw)
-
-
-def _numeric_replicas(numeric: NumericSparse) -> ReplicaTest:
-    tests = replica_test(numeric.sparse.test, numeric.sparse.update_limit, redraw=numeric.sparse.redraw)
-
-    def outcome(noisy: NDArray[np.int64], value: int, threshold: int, bits: BitSource) -> NDArray[np.int64]:
-        outcomes = tests.outcome(noisy, value, threshold, bits)
-        passed = np.flatnonzero(outcomes)
-        noise = numeric.value_noise.sample_array(bits, len(passed))
-        # What is compared is coarse: 1 for a released value at the threshold or above, 2 for one below.
-        outcomes[passed] = np.where(value + noise >= threshold, 1, 2)
-        return outcomes
-
-    return replace(tests, outcome=outcome)

@@ -68,8 +68,9 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
 
     The exact audit enumerates the outputs of small streams on neighbouring tables, from the mechanism's own
     tables, and finds the largest log-ratio of their probabilities. The statistical one runs the
-    implementation many times on a stated pair of tables and certifies a lower bound on epsilon; the event it
-    counts is chosen on separate runs. By default both are made, with few runs.
+    implemented comparison many times on a stated pair of tables and certifies a lower bound on epsilon; the
+    event it counts is chosen on separate runs. Mechanisms that do more than compare are enumerated only. By
+    default both audits are made, with few runs.
     """
     if plot is None and force:
         raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
@@ -92,9 +93,9 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
         with wrong_values():
             check_kind(plot)
         check_target(plot, force=force)
-    with wrong_values():
-        entries = chosen(mechanisms)
     options = _options(given)
+    with wrong_values():
+        entries = chosen(mechanisms, runs_only=not options.exact)
     progress = Progress("mechanisms audited")
 
     def tell(finding: Finding) -> None:

@@ -17,7 +17,6 @@ __all__ = [
     epilog="""\b
 Examples:
   pmw backup study.pmw --output study-monday.pmw
-  pmw backup study.pmw --output study-last.pmw --force
 \b
 To put a backup back, where the session is lost:
   pmw verify study-monday.pmw
@@ -25,10 +24,11 @@ To put a backup back, where the session is lost:
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
-@click.option("--output", required=True, type=click.Path(path_type=Path), help="The file to make.")
-@click.option("--force", is_flag=True, help="Replace an earlier backup of SESSION; nothing else is replaced.")
+@click.option(
+    "--output", required=True, type=click.Path(path_type=Path), help="The file to make; it must not exist."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the copy's status as JSON.")
-def command(session: Path, output: Path, force: bool, as_json: bool) -> None:
+def command(session: Path, output: Path, as_json: bool) -> None:
     """Write a copy of SESSION that answers and exports, and can never spend.
 
     The copy is of one state, made while the session goes on. It is closed: two copies that could spend would
@@ -43,7 +43,7 @@ def command(session: Path, output: Path, force: bool, as_json: bool) -> None:
     from pmw.markup import counted
 
     refuse_session_files(output, session, "the backup")
-    status = backup_session(session, output, force=force)
+    status = backup_session(session, output)
     if as_json:
         say(status_json(status))
         return

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +10,14 @@ import click
 
 from pmw.cli.dialect import dialect_of, dialect_options
 from pmw.cli.session_options import read_options, session_options
-from pmw.cli.usage import read_budget, typed
-from pmw.cli.waiting import lender_wait_option, patiently
+from pmw.cli.usage import read_budget
 
 if TYPE_CHECKING:
-    from pmw.session import Session
     from pmw.state import PublicState
 
 __all__ = [
     "command",
 ]
-
-_PAUSE = 0.05  # seconds between two tries
 
 
 @click.command(
@@ -41,21 +34,12 @@ Examples:
 @click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
 @click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
 @session_options()
-@click.option(
-    "--budget-from",
-    type=click.Path(path_type=Path),
-    metavar="OTHER",
-    help="Charge the session OTHER for all that this one may spend; both together keep its guarantee.",
-)
-@lender_wait_option
 @dialect_options
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def command(
     session: Path,
     data: Path,
     schema: Path,
-    budget_from: Path | None,
-    wait: float,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -70,25 +54,17 @@ def command(
     from pmw.session import open_session
     from queries.schema import load_schema
 
-    if budget_from is None and typed("wait"):
-        raise click.UsageError("--wait waits for the session that pays; give --budget-from OTHER with it")
     read_budget(given)
     options, dialect = read_options(given), dialect_of(given, data)
     domain = load_schema(schema)
-    if budget_from is not None:
-        options = replace(options, budget_from=str(budget_from))
-
-    def begin() -> Session:
-        return open_session(
-            TableFile(data, dialect),
-            domain,
-            epsilon=given["epsilon"],
-            delta=given["delta"],
-            path=session,
-            options=options,
-        )
-
-    with begin() if budget_from is None else _in_turn(begin, budget_from, wait) as opened:
+    with open_session(
+        TableFile(data, dialect),
+        domain,
+        epsilon=given["epsilon"],
+        delta=given["delta"],
+        path=session,
+        options=options,
+    ) as opened:
         note = _sech2_note(opened.state) if given["sparse_vector"] == "sech2" else None
         if note is not None:
             click.echo(note, err=True)
@@ -115,22 +91,3 @@ def _sech2_note(state: PublicState) -> str | None:
         f"{counted(bands['exponential'], 'record')} of the threshold, those of sech2 within "
         f"{bands['sech2']:,.0f}."
     )
-
-
-def _in_turn(begin: Callable[[], Session], lender: Path, wait: float) -> Session:
-    """Begin a session when the one that is to pay is free; who comes in between is waited for again."""
-    from pmw.errors import SessionLockedError
-    from pmw.lending import await_lender
-
-    def turn(seconds: float) -> Session:
-        end = time.monotonic() + seconds
-        while True:
-            await_lender(lender, max(0.0, end - time.monotonic()))
-            try:
-                return begin()
-            except SessionLockedError:
-                if time.monotonic() >= end:
-                    raise
-                time.sleep(_PAUSE)
-
-    return patiently(turn, lender, wait)

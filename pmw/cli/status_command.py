@@ -28,7 +28,7 @@ Examples:
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw marginals, budget and fit too: a PNG, PDF or SVG file. Needs the extra 'plots'.",
+    help="Draw marginals and budget too: a PNG, PDF or SVG file. Needs the extra 'plots'.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")

@@ -91,11 +91,6 @@ def opening_text(state: PublicState, path: Path) -> str:
         f"Guarantee: {guarantee(state.contract)}.",
         f"Bought at opening: {bought} ({state.ledger.share:.1%} of the budget).",
     ]
-    lender = state.contract.options.budget_from
-    if lender is not None:
-        lines.append(
-            f"All of this budget was charged to {lender}; both together keep that session's guarantee."
-        )
     lines.append(_tests_text(plan))
     lines.append(f"Next: {asking(path, state.domain)}")
     return "\n".join(lines)

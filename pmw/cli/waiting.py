@@ -11,7 +11,6 @@ import click
 from pmw.cli.usage import finite
 
 __all__ = [
-    "lender_wait_option",
     "patiently",
     "wait_option",
 ]
@@ -26,17 +25,6 @@ wait_option = click.option(
     metavar="SECONDS",
     callback=finite,
     help="How long another process that is using the session is waited for; 0 refuses at once.",
-)
-
-
-lender_wait_option = click.option(
-    "--wait",
-    type=click.FloatRange(min=0),
-    default=30,
-    show_default=True,
-    metavar="SECONDS",
-    callback=finite,
-    help="How long another process that is using OTHER is waited for; 0 refuses at once.",
 )
 
 

@@ -15,8 +15,6 @@ from pmw.mechanism.batch import (
     Proposal,
     QueryRequest,
     abandoned_entry,
-    is_loan,
-    lent_entry,
 )
 from pmw.mechanism.fit import coarse_model, correct, model_of_terms
 from pmw.mechanism.loop import (
@@ -58,10 +56,8 @@ __all__ = [
     "correct",
     "draw_opening",
     "draw_tests",
-    "is_loan",
     "l1_distance",
     "LedgerEntry",
-    "lent_entry",
     "marginal_charge",
     "marginal_entries",
     "marginal_reservation",

@@ -15,9 +15,7 @@ from queries.linear import LinearQuery
 __all__ = [
     "abandoned_entry",
     "BatchDraws",
-    "is_loan",
     "LedgerEntry",
-    "lent_entry",
     "MarginalRequest",
     "Proposal",
     "QueryRequest",
@@ -103,16 +101,6 @@ class BatchDraws:
 
     outcomes: tuple[int, ...]
     released: Released | None
-
-
-def lent_entry(borrower: str, charge: Charge) -> LedgerEntry:
-    """Return what a session is charged for all that another one may spend."""
-    return LedgerEntry("loan", f"the whole budget of {borrower}", charge)
-
-
-def is_loan(entry: LedgerEntry) -> bool:
-    """Tell whether a charge is for all that another session may spend."""
-    return entry.event == lent_entry("", entry.charge).event
 
 
 def abandoned_entry(reserved: Charge) -> LedgerEntry:

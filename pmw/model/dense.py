@@ -1,9 +1,5 @@
 """The dense distribution: one array over the whole domain.
 
-Never a mask per query, and an exponential per cell only where a model is combined anew: a box query is a
-slice times a number, any other a small table of weights that is exponentiated once and broadcast. The array
-is not normalised; the sum of its cells is kept as a number beside it.
-
 A distribution is defined by its factors, and its array is a way to compute with it: it is made when it is
 first asked for, and kept. An update changes a copy of it in place, so that the distribution before it stays
 as it was.
@@ -15,15 +11,15 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
+from pmw.model.dense_cells import DenseCells, combine, positions
 from pmw.model.distribution import MarginalTerm, Term, WeightedFactor, exponents_at
-from pmw.model.layout import Layout, choose_layout
+from pmw.model.factors import plan_projections, weighted_sum
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.linear import UNITS, LinearQuery
@@ -36,9 +32,8 @@ __all__ = [
     "LARGEST_DENSE_DOMAIN",
 ]
 
-LARGEST_DENSE_DOMAIN = 10**8  # cells: 800 MB in float64
+LARGEST_DENSE_DOMAIN = 2**24  # cells: 134 MB in float64
 _MOST_CACHED_CELLS = 2**22
-_SAMPLED_AT_ONCE = 2**18  # cells
 
 
 def check_dense_size(domain: Domain) -> None:
@@ -54,21 +49,6 @@ def check_dense_size(domain: Domain) -> None:
             f"{LARGEST_DENSE_DOMAIN:,}: test whole marginals on a graphical one, or declare fewer attributes "
             "or wider cells"
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cells:
-    """The array of a distribution, up to a constant factor.
-
-    Args:
-        layout: the order of its axes.
-        values: float64, shape ``layout.shape``; contiguous, not normalised.
-        mass: the sum of the values.
-    """
-
-    layout: Layout
-    values: NDArray[np.float64]
-    mass: float
 
 
 class DenseDistribution:
@@ -93,7 +73,7 @@ class DenseDistribution:
         total: float,
         terms: tuple[Term, ...],
         combined: int,
-        cells: _Cells | None = None,
+        cells: DenseCells | None = None,
     ) -> None:
         check_dense_size(domain)
         if not total > 0:
@@ -135,8 +115,7 @@ class DenseDistribution:
         """A copy of the cells: float64, shape ``domain.shape``, records per cell, read-only."""
         with self._lock:
             cells = self._held()
-            values = np.array(cells.layout.declared(cells.values), order="C")
-        values *= self.total / cells.mass
+            values = cells.values * (self.total / cells.mass)
         values.flags.writeable = False
         return values
 
@@ -150,8 +129,7 @@ class DenseDistribution:
             raise ScopeError(f"expected a scope in declared order, got {list(key)}")
         with self._lock:
             cells = self._held()
-            values = cells.layout.project(cells.values, key)
-            values *= self.total / cells.mass
+            values = np.asarray(cells.sums(key) * (self.total / cells.mass))
             values.flags.writeable = False
             self._marginals[key] = values
             while sum(kept.size for kept in self._marginals.values()) > _MOST_CACHED_CELLS:
@@ -166,10 +144,8 @@ class DenseDistribution:
             cells = self._held()
             scale = self.total / cells.mass
             if query.is_box:
-                return float(cells.values[cells.layout.index(query)].sum()) * scale
-            if query.scope == self.domain.names:
-                return query.evaluate(cells.layout.declared(cells.values)) * scale
-            return query.evaluate(cells.layout.project(cells.values, query.scope)) * scale
+                return float(cells.inside(query).sum()) * scale
+            return query.evaluate(cells.sums(query.scope)) * scale
 
     def marginals(self, scopes: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         """Return the marginals of many scopes at once, by way of shared sums: float64, read-only.
@@ -182,10 +158,12 @@ class DenseDistribution:
         for scope in scopes:
             if self.domain.scope(scope) != tuple(scope):
                 raise ScopeError(f"expected a scope in declared order, got {list(scope)}")
+        wanted = tuple(positions(self.domain, scope) for scope in scopes)
+        plan = plan_projections(self.domain.shape, tuple(range(len(self.domain))), wanted)
         with self._lock:
             cells = self._held()
             scale = self.total / cells.mass
-            tables = [np.asarray(table * scale) for table in cells.layout.projections(cells.values, scopes)]
+            tables = [np.asarray(table * scale) for table in plan.run(cells.values)]
         for table in tables:
             table.flags.writeable = False
         return tables
@@ -202,7 +180,12 @@ class DenseDistribution:
         self.domain.scope([name for scope, _ in factors for name in scope])
         with self._lock:
             cells = self._held()
-            return cells.layout.weighted_sum(cells.values, factors) * (self.total / cells.mass)
+            table, scope = cells.values, tuple(range(len(self.domain)))
+            for names, weights in factors:  # one attribute less at a time
+                places = positions(self.domain, names)
+                kept = tuple(place for place in scope if place not in places)
+                table, scope = weighted_sum(table, scope, (places, weights), kept), kept
+            return float(table.sum()) * (self.total / cells.mass)
 
     def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the natural logarithm of the probability of full cells: float64, shape (n,).
@@ -212,10 +195,9 @@ class DenseDistribution:
         """
         with self._lock:
             held = self._held()
-            declared = held.layout.declared(held.values)
             # The likeliest cell gives the normaliser, so that cells too unlikely for the array have theirs.
-            peak = np.unravel_index(int(declared.argmax()), declared.shape)
-            log_peak = math.log(float(declared[peak]) / held.mass)
+            peak = np.unravel_index(int(held.values.argmax()), held.values.shape)
+            log_peak = math.log(float(held.values[peak]) / held.mass)
         normaliser = exponents_at(self.domain, self.terms, np.array([peak])) - log_peak
         return exponents_at(self.domain, self.terms, cells) - normaliser
 
@@ -251,7 +233,7 @@ class DenseDistribution:
         """Return a copy of the cells, to update in place."""
         with self._lock:
             held = self._held()
-            cells = _Cells(held.layout, held.values.copy(), held.mass)
+            cells = DenseCells(self.domain, held.values.copy(), held.mass)
         return DenseWorkspace(self.domain, self.total, cells, self.combined)
 
     def __repr__(self) -> str:
@@ -260,35 +242,24 @@ class DenseDistribution:
     def __reduce__(self) -> tuple[object, ...]:
         return DenseDistribution, (self.domain, self.total, self.terms, self.combined)
 
-    def _held(self) -> _Cells:
+    def _held(self) -> DenseCells:
         """Return the cells, made of the terms where they are not there; the caller holds the lock."""
         if self._cells is None:
-            cells = _combine(np.empty(self.domain.size), self.domain, self.terms[: self.combined])
+            cells = combine(np.empty(self.domain.shape), self.domain, self.terms[: self.combined])
             for term in self.terms[self.combined :]:
                 if isinstance(term, MarginalTerm):
-                    _multiply_all(cells, term.scope, term.duals)
+                    cells.multiply(term.scope, term.duals)
                 else:
-                    part = cells.values[cells.layout.index(term.query)]
-                    _multiply_box(part, cells.layout, term.query, term.dual)
-            mass = float(cells.values.sum())
-            self._cells = _Cells(cells.layout, cells.values, mass)
+                    cells.multiply_box(term.query, term.dual)
+            self._cells = DenseCells(self.domain, cells.values, float(cells.values.sum()))
         return self._cells
 
     def _cells_at(self, places: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the cells, numbered in declared order, at places in [0, 1) that ascend: int64."""
-        found = np.full(len(places), self.domain.size - 1)  # where rounding leaves a place beyond the end
         with self._lock:
-            held = self._held()
-            flat = held.layout.declared(held.values).flat
-            heights = places * held.mass
-            base, done = 0.0, 0
-            for start in range(0, self.domain.size, _SAMPLED_AT_ONCE):
-                sums = np.cumsum(flat[start : start + _SAMPLED_AT_ONCE])
-                sums += base
-                end = int(np.searchsorted(heights, sums[-1], side="left"))
-                found[done:end] = start + np.searchsorted(sums, heights[done:end], side="right")
-                base, done = float(sums[-1]), end
-        return found
+            sums = np.cumsum(self._held().values)
+        found = np.searchsorted(sums, places * sums[-1], side="right")
+        return np.asarray(np.minimum(found, self.domain.size - 1))  # rounding may pass the end
 
 
 class DenseWorkspace:
@@ -301,7 +272,7 @@ class DenseWorkspace:
         combined: how many terms of the model were combined at once.
     """
 
-    def __init__(self, domain: Domain, total: float, cells: _Cells, combined: int) -> None:
+    def __init__(self, domain: Domain, total: float, cells: DenseCells, combined: int) -> None:
         self.domain = domain
         self.total = total
         self._cells = cells
@@ -310,15 +281,14 @@ class DenseWorkspace:
 
     def marginal(self, scope: Sequence[str]) -> NDArray[np.float64]:
         """Return records per cell over a scope, normalised to the total: float64."""
-        values = self._cells.layout.project(self._cells.values, scope)
+        values = self._cells.sums(scope)
         if self._mass is None:
             self._mass = float(values.sum())
-        values *= self.total / self._mass
-        return values
+        return np.asarray(values * (self.total / self._mass))
 
     def mass(self, query: LinearQuery) -> float:
         """Return the answer to a box query, in records, normalised to the total."""
-        inside = self._cells.values[self._cells.layout.index(query)]
+        inside = self._cells.inside(query)
         if self._mass is None:
             self._mass = float(self._cells.values.sum())
         return float(inside.sum()) * (self.total / self._mass)
@@ -332,15 +302,15 @@ class DenseWorkspace:
 
     def tilt_query(self, query: LinearQuery, dual: float) -> None:
         """Multiply every cell by exp(dual * weight)."""
-        part = self._cells.values[self._cells.layout.index(query)]
+        part = self._cells.inside(query)
         before = float(part.sum())
-        _multiply_box(part, self._cells.layout, query, dual)
+        self._cells.multiply_box(query, dual)
         if self._mass is not None:
             self._mass += before * math.expm1(dual) if query.is_box else float(part.sum()) - before
 
     def tilt_marginal(self, scope: Sequence[str], duals: NDArray[np.float64]) -> None:
         """Multiply every cell by exp(duals[its cell of the scope])."""
-        _multiply_all(self._cells, scope, duals)
+        self._cells.multiply(scope, duals)
         self._mass = None
 
     def freeze(self, terms: tuple[Term, ...]) -> DenseDistribution:
@@ -348,54 +318,14 @@ class DenseWorkspace:
 
         The workspace must not be used afterwards.
         """
-        cells = _Cells(self._cells.layout, self._cells.values, float(self._cells.values.sum()))
+        cells = DenseCells(self.domain, self._cells.values, float(self._cells.values.sum()))
         return DenseDistribution(self.domain, self.total, terms, self._combined, cells)
 
     def combine(self, terms: tuple[Term, ...]) -> DenseDistribution:
-        """Return the distribution that the terms define, whatever the array held, in the layout they ask for.
+        """Return the distribution that the terms define, whatever the array held.
 
         The same terms give the same bits, by whatever steps their duals were found. The workspace must not be
         used afterwards.
         """
-        cells = _combine(self._cells.values, self.domain, terms)
+        cells = combine(self._cells.values, self.domain, terms)
         return DenseDistribution(self.domain, self.total, terms, len(terms), cells)
-
-
-def _combine(values: NDArray[np.float64], domain: Domain, terms: Sequence[Term]) -> _Cells:
-    """Write exp(sum of dual * weights) into an array.
-
-    The duals are added up before they are exponentiated: those of measurements that contradict each other are
-    large, and cancel.
-    """
-    layout = choose_layout(domain, terms)
-    values = values.reshape(layout.shape)
-    values.fill(0.0)
-    for term in terms:
-        if isinstance(term, MarginalTerm):
-            values += layout.spread(term.scope, term.duals, layout.shape)
-        else:
-            part = values[layout.index(term.query)]
-            box = term.query.is_box
-            part += term.dual if box else _exponents(layout, term.query, term.dual, part.shape)
-    values -= values.max()
-    np.exp(values, out=values)
-    return _Cells(layout, values, float(values.sum()))
-
-
-def _multiply_all(cells: _Cells, scope: Sequence[str], duals: NDArray[np.float64]) -> None:
-    """Multiply each cell by exp(duals[its cell of the scope]), in place."""
-    values = cells.values
-    values *= cells.layout.spread(scope, np.exp(duals), cells.layout.shape)
-
-
-def _multiply_box(part: NDArray[np.float64], layout: Layout, query: LinearQuery, dual: float) -> None:
-    """Multiply the cells of a query's bounding box by exp(dual * weight), in place."""
-    part *= math.exp(dual) if query.is_box else np.exp(_exponents(layout, query, dual, part.shape))
-
-
-def _exponents(
-    layout: Layout, query: LinearQuery, dual: float, shape: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """Return dual * weights, to broadcast over the query's bounding box of the given shape: float64."""
-    exponents = np.asarray(query.weights()[query.box] * (dual / UNITS))
-    return layout.spread(query.scope, exponents, shape)

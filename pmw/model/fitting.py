@@ -73,7 +73,7 @@ def step(
 
 
 def _is_due(terms: Sequence[Term], combined: int) -> bool:
-    """Tell whether steps are combined anew, with a layout that suits them: whenever their number doubles."""
+    """Tell whether steps are combined anew: whenever their number doubles, or their exponents grow large."""
     steps = [abs(term.dual) for term in terms[combined:] if isinstance(term, QueryTerm)]
     before = sum(isinstance(term, QueryTerm) for term in terms[:combined])
     return len(steps) >= max(_FEWEST_STEPS, before) or sum(steps) > _LARGEST_EXPONENT

@@ -28,7 +28,6 @@ _OF_SESSIONS = {
     "sides": "",
     "expected_queries": "",
     "simultaneous": "",
-    "budget_from": "",
 }
 
 

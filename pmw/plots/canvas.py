@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import unicodedata
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.errors import ReleaseError
-from pmw.plots.letters import MissingLettersWarning, draw_letters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +20,7 @@ __all__ = [
     "check_target",
     "INK",
     "MEASURED",
+    "MissingLettersWarning",
     "MODEL",
     "new_figure",
     "tidy",
@@ -29,6 +31,11 @@ __all__ = [
 MODEL, MEASURED, INK = "#1b6ca8", "#c8553d", "#333333"
 
 _SUFFIXES = (".png", ".pdf", ".svg")
+_LETTERS = re.compile(r"Glyph (\d+) .*missing from font|does not support (.+) natively")
+
+
+class MissingLettersWarning(UserWarning):
+    """A picture has boxes in place of letters that its font lacks, or letters that are not joined."""
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -87,17 +94,13 @@ def write_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
             cannot be written.
 
     Warns:
-        MissingLettersWarning: no installed font has some of its letters; the picture is written all the same.
+        MissingLettersWarning: letters are missing or not joined; the picture is written all the same.
     """
     check_target(path, force=force)
     picture = io.BytesIO()
-
-    def draw() -> None:
-        picture.seek(0)
-        picture.truncate()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         figure.savefig(picture, format=path.suffix.lower()[1:], dpi=130)
-
-    told = draw_letters(figure, draw)
     temporary = path.with_name(path.name + ".partial")
     try:
         temporary.write_bytes(picture.getvalue())
@@ -105,5 +108,24 @@ def write_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise ReleaseError(f"{path}: the file cannot be written: {error.strerror}") from None
-    if told is not None:
-        warnings.warn(told, MissingLettersWarning, stacklevel=2)
+    _tell(caught)
+
+
+def _tell(caught: list[warnings.WarningMessage]) -> None:
+    """Tell of letters in one warning, and of everything else as it was told."""
+    scripts = set()
+    for one in caught:
+        if found := _LETTERS.search(str(one.message)):
+            scripts.add(found[2] or _script(chr(int(found[1]))))
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    if scripts:
+        told = f"the picture does not show {' and '.join(sorted(scripts))} letters as they are written"
+        advice = "where they are boxes, add a font that has them to font.family in the file matplotlibrc"
+        warnings.warn(f"{told}; {advice}", MissingLettersWarning, stacklevel=3)
+
+
+def _script(letter: str) -> str:
+    """Return the script of a letter, such as ``CJK`` or ``Arabic``."""
+    word = unicodedata.name(letter, "other").split()[0].split("-")[0]
+    return word if word == "CJK" else word.capitalize()

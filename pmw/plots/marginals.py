@@ -1,27 +1,81 @@
-"""One marginal: columns along a scale for numbers, bars with names for categories."""
+"""Marginals: the model beside the noisy numbers that it was fitted to. All of it is public."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.plots.canvas import INK, MEASURED, MODEL
-from pmw.plots.comparison import MarginalComparison
-from queries.domain import CategoricalAttribute, IntegerAttribute, NumericAttribute, number_text
+from pmw.model import OneWayMeasurement, RangeTreeMeasurement, half_width
+from pmw.noise_bounds import sum_half_width
+from pmw.plots.canvas import INK, MEASURED
+from pmw.state import PublicState
+from queries.domain import Attribute, CategoricalAttribute, number_text
 
 __all__ = [
+    "compare_marginals",
     "draw_marginal",
+    "MarginalComparison",
     "shortened",
 ]
 
 _FILL = "#a3c3dc"  # the blue of the model, lighter
 _MOST_BARS = 10
-_MANY_COLUMNS = 50  # beyond it, finer error bars
-_POINTS: dict[str, Any] = {"fmt": "o", "color": MEASURED, "label": "measured"}
-_COARSE: dict[str, Any] = {**_POINTS, "markersize": 3, "elinewidth": 1.2, "capsize": 2.5}
-_FINE: dict[str, Any] = {**_POINTS, "markersize": 2, "elinewidth": 0.6, "alpha": 0.6, "rasterized": True}
+_POINTS: dict[str, Any] = {
+    "fmt": "o", "color": MEASURED, "label": "measured", "markersize": 3, "elinewidth": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MarginalComparison:
+    """One attribute in the model, and as it was measured.
+
+    Args:
+        attribute: the attribute.
+        model: float64, shape (cells,), the model's records per cell.
+        measured: float64, shape (cells,), released noisy records per cell, or what least squares makes of a
+            tree of ranges; None where none were bought.
+        half_width: what each cell's noise stays within at the session's confidence, in records; NaN
+            likewise.
+    """
+
+    attribute: Attribute
+    model: NDArray[np.float64]
+    measured: NDArray[np.float64] | None
+    half_width: float = math.nan
+
+
+def compare_marginals(state: PublicState, most: int) -> tuple[MarginalComparison, ...]:
+    """Return one comparison per attribute, of so many at most, in declared order.
+
+    Privacy: post-processing of released numbers; free.
+    """
+    return tuple(_compare(state, attribute) for attribute in state.domain.attributes[:most])
+
+
+def _compare(state: PublicState, attribute: Attribute) -> MarginalComparison:
+    model = state.model.marginal((attribute.name,))
+    # What opening bought that tells of the attribute: its marginal, its tree, or the whole table.
+    bought = next((one for one in state.opening if attribute.name in one.scope), None)
+    if bought is None:
+        return MarginalComparison(attribute, model, None)
+    axes = tuple(axis for axis, name in enumerate(bought.scope) if name != attribute.name)
+    return MarginalComparison(attribute, model, bought.values.sum(axis=axes), _width(state, bought, axes))
+
+
+def _width(state: PublicState, bought: OneWayMeasurement, axes: tuple[int, ...]) -> float:
+    """Return what the noise of each cell stays within where some axes are summed out, in records."""
+    confidence = state.contract.options.confidence
+    if isinstance(bought, RangeTreeMeasurement):
+        cells = float(bought.cell_variances.max()) / bought.variance
+        return sum_half_width(bought.noise, cells, confidence, peak=1.0)
+    if not axes:
+        return half_width(bought.noise, confidence)
+    summed = math.prod(bought.values.shape[axis] for axis in axes)
+    return sum_half_width(bought.noise, summed, confidence, peak=1.0)
 
 
 def shortened(text: str, most: int) -> str:
@@ -32,110 +86,60 @@ def shortened(text: str, most: int) -> str:
 def draw_marginal(axes: Any, comparison: MarginalComparison, total: float) -> None:
     """Draw a marginal of the model, and on it the measured one with the error bars of its noise.
 
-    A categorical attribute with more than ten cells shows the ten whose intervals lie highest: by their lower
-    bounds, which noise does not raise, and in declared order where these are equal.
+    Numbers are columns. Categories are bars with names; of more than ten cells those whose intervals lie
+    highest: by their lower bounds, which noise does not raise, and in declared order where these are equal.
 
     Args:
         axes: where to.
         comparison: the marginal.
         total: records that are 100 %.
     """
-    attribute = comparison.attribute
+    attribute, title = comparison.attribute, shortened(comparison.attribute.name, 40)
     if isinstance(attribute, CategoricalAttribute):
-        _draw_bars(axes, comparison, total)
+        _draw_bars(axes, comparison, 100 / total)
+        if attribute.size > _MOST_BARS:
+            title = f"{shortened(title, 20)} ({_MOST_BARS} of {attribute.size:,} cells, by lower bound)"
     else:
-        _draw_columns(axes, comparison, total, attribute)
-    title = shortened(attribute.name, 40)
-    if isinstance(attribute, CategoricalAttribute) and attribute.size > _MOST_BARS:
-        title = f"{shortened(title, 20)} ({_MOST_BARS} of {attribute.size:,} cells, by lower bound)"
+        _draw_columns(axes, comparison, 100 / total)
     axes.set_title(title, loc="left", fontsize=10, color=INK, parse_math=False)
     axes.tick_params(labelsize=8)
 
 
-def _draw_bars(axes: Any, comparison: MarginalComparison, total: float) -> None:
-    cells = np.sort(np.argsort(-_lower_bounds(comparison), kind="stable")[:_MOST_BARS])
-    places = np.arange(len(cells))
-    model = 100 * comparison.model[cells] / total
-    axes.barh(places, model, height=0.7, color=_FILL, linewidth=0, label="model")
+def _draw_bars(axes: Any, comparison: MarginalComparison, share: float) -> None:
+    lower = comparison.model
     if comparison.measured is not None:
-        measured = 100 * comparison.measured[cells] / total
-        axes.errorbar(measured, places, xerr=100 * comparison.half_width / total, **_COARSE)
+        lower = np.maximum(0.0, comparison.measured - comparison.half_width)
+    cells = np.sort(np.argsort(-lower, kind="stable")[:_MOST_BARS])
+    places = np.arange(len(cells))
+    axes.barh(places, share * comparison.model[cells], height=0.7, color=_FILL, label="model")
+    if comparison.measured is not None:
+        axes.errorbar(
+            share * comparison.measured[cells], places, xerr=share * comparison.half_width, **_POINTS
+        )
     labels = [shortened(comparison.attribute.label(int(cell)), 20) for cell in cells]
     axes.set_yticks(places, labels, parse_math=False)
-    space = 0.6 + max(0, 4 - len(cells)) / 2  # two bars do not fill a panel that has room for ten
-    axes.set_ylim(len(cells) - 1 + space, -space)
+    axes.invert_yaxis()
     axes.set_xlabel("% of all records", fontsize=8)
 
 
-def _lower_bounds(comparison: MarginalComparison) -> NDArray[np.float64]:
-    """Return where the interval of each cell begins, at least 0; the model's cells where none were bought."""
-    if comparison.measured is None:
-        return comparison.model
-    return np.maximum(0.0, comparison.measured - comparison.half_width)
+def _draw_columns(axes: Any, comparison: MarginalComparison, share: float) -> None:
+    """Draw cell k from k to k + 1; the cells of empty and of undeclared values stand last."""
+    from matplotlib.ticker import MaxNLocator
 
-
-def _draw_columns(
-    axes: Any, comparison: MarginalComparison, total: float, attribute: IntegerAttribute | NumericAttribute
-) -> None:
-    places, widths = _columns(attribute)
-    model = 100 * comparison.model / total
-    axes.bar(places, model, width=widths, color=_FILL, linewidth=0, label="model")
-    if attribute.base_size > _MANY_COLUMNS:
-        base = attribute.base_size
-        axes.stairs(model[:base], np.arange(base + 1) - 0.5, color=MODEL, linewidth=1, zorder=3)
+    attribute, places = comparison.attribute, np.arange(comparison.attribute.size) + 0.5
+    axes.bar(places, share * comparison.model, width=1, color=_FILL, label="model")
     if comparison.measured is not None:
-        measured, width = 100 * comparison.measured / total, 100 * comparison.half_width / total
-        style = _COARSE if attribute.base_size <= _MANY_COLUMNS else _FINE
-        axes.errorbar(places, measured, yerr=width, **style)
-    ticks, labels = _scale(attribute)
-    special = list(range(attribute.base_size, attribute.size))
-    ticks += [float(places[cell]) for cell in special]
-    axes.set_xticks(ticks, [*labels, *(attribute.label(cell) for cell in special)])
-    for label in axes.get_xticklabels()[len(labels) :]:
-        label.set_rotation(90)
-    axes.set_xlim(-1, places[-1] + widths[-1])
+        axes.errorbar(places, share * comparison.measured, yerr=share * comparison.half_width, **_POINTS)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    axes.xaxis.set_major_formatter(lambda place, _: _begin(attribute, place))
+    special = [attribute.label(cell) for cell in range(attribute.base_size, attribute.size)]
+    if special:
+        axes.set_xlabel(f"at the right end: {', '.join(special)}", fontsize=8)
     axes.set_ylabel("% of all records", fontsize=8)
 
 
-def _columns(
-    attribute: IntegerAttribute | NumericAttribute,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the centers and widths of the columns: cell k is at k.
-
-    The cells of empty and of undeclared values stand apart on the right, wide enough for their names.
-    """
-    base = attribute.base_size
-    special, gap = max(1.0, 0.06 * base), max(1.0, 0.08 * base)
-    extra = np.arange(attribute.size - base)
-    places = np.concatenate([np.arange(base), base - 0.5 + gap + special * (extra + 0.5)])
-    space = 0.9 if base <= _MANY_COLUMNS else 1.0
-    return places, np.concatenate([np.full(base, space), np.full(len(extra), 0.9 * special)])
-
-
-def _scale(attribute: IntegerAttribute | NumericAttribute) -> tuple[list[float], list[str]]:
-    """Return ticks and their texts: values at the middle of their cells, or ends of ranges between cells."""
-    single = isinstance(attribute, IntegerAttribute) and attribute.width == 1
-    count = attribute.base_size + (0 if single else 1)
-    longest = max(len(_short(end)) for end in attribute.ends)
-    step = _round_step(count / (8 if longest <= 4 else 6))
-    shift = 0.0 if single else 0.5
-    chosen = range(0, count, step)
-    return [cell - shift for cell in chosen], [_short(attribute.boundaries[cell]) for cell in chosen]
-
-
-def _round_step(least: float) -> int:
-    """Return the smallest of 1, 2, 5, 10, 20, 50, … that is at least so much."""
-    power = 1
-    while True:
-        for digit in (1, 2, 5):
-            if digit * power >= least:
-                return digit * power
-        power *= 10
-
-
-def _short(number: float) -> str:
-    """Return a short text of a number, such as ``2500.5``, ``25k`` or ``1M``."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(number) >= size:
-            return f"{number / (1e3 if letter == 'k' else size):.4g}{letter}"
-    return number_text(round(number, 4))
+def _begin(attribute: Attribute, place: float) -> str:
+    """Return the number at which a cell begins; of the end of the last one, where it ends."""
+    if isinstance(attribute, CategoricalAttribute) or not 0 <= place <= attribute.base_size:
+        return ""
+    return number_text(float(f"{attribute.boundaries[int(place)]:.6g}"))

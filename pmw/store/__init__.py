@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pmw.store.answer_rows import query_key
-from pmw.store.connection import require_unborn
 from pmw.store.rows import CertificateRow, IntentRow, LedgerRow, MeasurementRow, Outcome, StoredAnswer
 from pmw.store.schema import FORMAT_VERSION
 from pmw.store.session_store import SessionStore
@@ -16,7 +15,6 @@ __all__ = [
     "MeasurementRow",
     "Outcome",
     "query_key",
-    "require_unborn",
     "SessionStore",
     "StoredAnswer",
 ]

@@ -15,7 +15,6 @@ from pmw.errors import (
     SessionLockedError,
     StoreError,
 )
-from pmw.mounts import refuse_shared
 
 __all__ = [
     "APPLICATION_ID",
@@ -23,7 +22,6 @@ __all__ = [
     "connect",
     "empty_log",
     "own_error",
-    "require_unborn",
     "resolved",
     "Transaction",
     "write_ahead",
@@ -44,9 +42,7 @@ def resolved(path: Path) -> Path:
 
     Raises:
         SessionError: the file has more names: the log beside it belongs to one of them only.
-        StoreError: it lies on a network file system: even reading there takes the log's shared memory.
     """
-    refuse_shared(path)
     target = Path(os.path.realpath(path))
     try:
         names = target.stat().st_nlink
@@ -80,27 +76,14 @@ def claim(path: Path, name: str) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        require_unborn(path, name)
+        if path.exists() and not _is_unborn(path):
+            raise SessionExistsError(
+                f"{name} exists; choose another name, or go on with the session that it holds"
+            ) from None
     except OSError as error:
         raise StoreError(f"{name}: the session file cannot be made: {error.strerror}") from None
     for end in ("", "-wal", "-shm"):
         _make_private(path.with_name(path.name + end))
-
-
-def require_unborn(path: Path, name: str) -> None:
-    """Refuse to begin a session in a file that holds something.
-
-    Args:
-        path: the file.
-        name: what the message calls it.
-
-    Raises:
-        SessionExistsError: it does.
-    """
-    if path.exists() and not _is_unborn(path):
-        raise SessionExistsError(
-            f"{name} exists; choose another name, or go on with the session that it holds"
-        )
 
 
 def _make_private(path: Path) -> None:

@@ -11,7 +11,7 @@ from pmw.encoding import dumps, noise_form, read_charge
 from pmw.journal import load_contract, load_plan, read_entries, read_measured, read_opening, tree_text
 from pmw.ledger import ledger_of
 from pmw.markup import counted
-from pmw.mechanism import LedgerEntry, abandoned_entry, choose_groups, is_loan, opening_entries
+from pmw.mechanism import LedgerEntry, abandoned_entry, choose_groups, opening_entries
 from pmw.model import Coarsening, QueryMeasurement
 from pmw.planning import choose_filter
 from pmw.policy import Contract, MarginalTestPlan, OpeningPlan, TestPlan
@@ -143,8 +143,8 @@ def _charges(books: Books) -> str:
     for number, (entry, wanted) in enumerate(zip(books.entries, expected, strict=False), start=1):
         _same_entry(number, wanted, entry)
     for number, entry in enumerate(books.later, start=len(expected) + 1):
-        if is_abandoned(entry) or is_loan(entry):
-            continue  # the price of the one follows from the round, that of the other is what was lent
+        if is_abandoned(entry):
+            continue  # its price follows from the round
         buying = [vector.positive for vector in books.vectors if vector.buys(entry)]
         if buying:
             _same_price(number, buying[0], entry)
@@ -176,8 +176,6 @@ def _rounds(books: Books) -> str:
     last, start, vectors = 0, len(books.opening_charges), books.vectors
     rounds, bought = [0] * len(vectors), [0] * len(vectors)
     for place, entry in enumerate(books.later, start=start):
-        if is_loan(entry):
-            continue
         what, intent = f"charge {place + 1} ({entry.event})", books.intents[place]
         require(intent >= last, f"{what} belongs to an earlier batch than the one before it")
         last = intent

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.books import is_closed, read_ledger, read_session, seal_session
+from pmw.books import is_closed, read_ledger, read_session
 from pmw.store import SessionStore
 from queries import Domain
 
@@ -98,39 +98,15 @@ def test_a_backup_is_put_back_by_copying_it(study: Path, tmp_path: Path) -> None
     assert read_session(study)[1].closed
 
 
-def test_nothing_is_replaced_unless_asked_and_an_open_session_never(
-    study: Path, frame: pd.DataFrame, domain: Domain, tmp_path: Path
-) -> None:
-    copy, other = tmp_path / "copy.pmw", tmp_path / "other.pmw"
+def test_nothing_is_replaced(study: Path, tmp_path: Path) -> None:
+    copy, thesis = tmp_path / "copy.pmw", tmp_path / "thesis"
     pmw.backup_session(study, copy)
-    with pytest.raises(pmw.SessionExistsError, match="exists; choose another name"):
-        pmw.backup_session(study, copy)
-    pmw.backup_session(study, copy, force=True)
-    pmw.open_session(frame, domain, epsilon=1, path=other).close()
-    before = other.read_bytes()
-    with pytest.raises(pmw.SessionExistsError, match="holds a session that is not closed"):
-        pmw.backup_session(study, other, force=True)
-    pmw.seal_session(other)
-    before = other.read_bytes()
-    with pytest.raises(pmw.SessionExistsError, match="holds another session, or a newer state"):
-        pmw.backup_session(study, other, force=True)
-    (tmp_path / "thesis").write_text("mine")
-    with pytest.raises(pmw.SessionExistsError, match="not a backup of this session"):
-        pmw.backup_session(study, tmp_path / "thesis", force=True)
-    assert (other.read_bytes(), (tmp_path / "thesis").read_text()) == (before, "mine")
-
-
-def test_a_backup_with_more_answers_is_not_replaced_by_an_older_one(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
-) -> None:
-    old, new = tmp_path / "old.pmw", tmp_path / "new.pmw"
-    pmw.backup_session(study, old)
-    with pmw.resume_session(study, frame) as session:
-        session.ask("age < 26")  # covered by what opening bought: an answer, and no measurement
-    pmw.backup_session(study, new)
-    with pytest.raises(pmw.SessionExistsError, match="a newer state of"):
-        pmw.backup_session(old, new, force=True)
-    pmw.backup_session(new, old, force=True)
+    thesis.write_text("mine")
+    for name in (copy, thesis, study):
+        before = name.read_bytes()
+        with pytest.raises(pmw.SessionExistsError, match="exists; choose another name"):
+            pmw.backup_session(study, name)
+        assert name.read_bytes() == before
 
 
 def test_a_copy_is_never_put_beside_a_log_that_holds_changes(study: Path, tmp_path: Path) -> None:
@@ -138,25 +114,10 @@ def test_a_copy_is_never_put_beside_a_log_that_holds_changes(study: Path, tmp_pa
     pmw.backup_session(study, copy)
     study.unlink()
     log.write_bytes(b"charges")
-    for force in (False, True):
-        with pytest.raises(pmw.SessionExistsError, match="holds changes of another session"):
-            pmw.backup_session(copy, study, force=force)
+    with pytest.raises(pmw.SessionExistsError, match="holds changes of another session"):
+        pmw.backup_session(copy, study)
     assert log.read_bytes() == b"charges"
     assert not study.exists()
-
-
-def test_a_session_that_is_sealed_while_somebody_reads_it_is_not_replaced(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
-) -> None:
-    copy = tmp_path / "copy.pmw"
-    pmw.backup_session(study, copy)
-    with closing(SessionStore.open(study)) as reader, reader.reading():
-        assert reader.charge_count() > 0
-        with pytest.raises(pmw.StoreError, match="old copies"):
-            seal_session(study, frame)
-        with pytest.raises(pmw.SessionExistsError, match="somebody is just reading"):
-            pmw.backup_session(copy, study, force=True)
-    assert is_closed(study)
 
 
 def test_a_session_that_is_opened_meanwhile_is_not_replaced(
@@ -169,26 +130,9 @@ def test_a_session_that_is_opened_meanwhile_is_not_replaced(
         pmw.open_session(frame, domain, epsilon=1, path=other).close()
 
     monkeypatch.setattr(SessionStore, "copy_public", slow)
-    with pytest.raises(pmw.SessionExistsError, match="holds a session that is not closed"):
-        pmw.backup_session(study, other, force=True)
+    with pytest.raises(pmw.SessionExistsError, match="exists; choose another name"):
+        pmw.backup_session(study, other)
     assert not is_closed(other)
-
-
-def test_a_newer_backup_is_not_replaced_by_an_older_one(
-    study: Path, frame: pd.DataFrame, tmp_path: Path
-) -> None:
-    old, new = tmp_path / "old.pmw", tmp_path / "new.pmw"
-    pmw.backup_session(study, old)
-    with pmw.resume_session(study, frame) as session:
-        session.ask(WRONG)
-    pmw.backup_session(study, new)
-    pmw.backup_session(study, new, force=True)
-    before = new.read_bytes()
-    with pytest.raises(pmw.SessionExistsError, match=r"a newer state of .*old\.pmw"):
-        pmw.backup_session(old, new, force=True)
-    assert new.read_bytes() == before
-    pmw.backup_session(new, old, force=True)
-    assert pmw.verify_session(old).holds
 
 
 def test_a_copy_that_cannot_be_written_leaves_nothing(study: Path, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_older_contracts_name_the_parts_of_their_sparse_vector(
 ) -> None:
     options = Options(test=TestKind.QUERY, composition=composition)
     form = through_json(encoding.contract_form(Contract(domain, Budget.of(1, 1e-9), options)))
-    del form["options"]["sparse_vector"], form["options"]["budget_from"]
+    del form["options"]["sparse_vector"]
     form["options"] |= {"test_noise": noise, "redraw": redraw}
     read = encoding.read_contract(form).options
     assert read == replace(options, sparse_vector=expected)

@@ -66,7 +66,6 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "model": (MARGINAL, pmw.ModelKind.GRAPHICAL),
     "max_cells": (GRAPHICAL, 60),
     "simultaneous": (MARGINAL, True),
-    "budget_from": (MARGINAL, "lender.pmw"),
     "seed": (MARGINAL, 8),
 }
 CLASSES: dict[
@@ -121,19 +120,12 @@ def seen_of_session(session: pmw.Session) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_a_session_uses_every_choice(name: str, frame: pd.DataFrame, tmp_path: Path) -> None:
+def test_a_session_uses_every_choice(name: str, frame: pd.DataFrame) -> None:
     usual, value = CHOICES[name]
-    lender = tmp_path / "lender.pmw"
-    if name == "budget_from":
-        usual, value = pmw.Options(), str(lender)
-        pmw.open_session(frame, DOMAIN, epsilon=2, delta=1e-9, path=lender).close()
 
     def seen(options: pmw.Options) -> dict[str, Any]:
         with pmw.open_session(frame, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
-            if name != "budget_from":
-                return seen_of_session(session)
-        with pmw.resume_session(lender) as paying:
-            return {"charges": len(paying.ledger().lines)}
+            return seen_of_session(session)
 
     assert seen(usual) != seen(replace(usual, **{name: value}))
 
@@ -251,8 +243,8 @@ def test_a_table_is_read_by_every_choice_of_its_dialect_or_refuses_it_by_name(
 
 @pytest.mark.parametrize("name", CLASSES["audit"][1])
 def test_an_audit_uses_every_choice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = chosen(["naive"])
-    usual = AuditOptions(runs=200, seed=7)
+    entries = chosen(["shared-threshold"])
+    usual = AuditOptions(runs=2000, seed=7)
 
     def seen(options: AuditOptions) -> list[dict[str, Any]]:
         return [{**one.to_dict(), "seconds": 0} for one in audit(entries, options)]
@@ -305,7 +297,6 @@ TYPED: dict[str, tuple[str, ...]] = {
     "model": ("--model", "graphical"),
     "max_cells": ("--max-cells", "60"),
     "simultaneous": ("--simultaneous",),
-    "budget_from": ("--budget-from", "lender.pmw"),
 }
 CONTEXT = click.Context(main)
 REQUIRED = {
@@ -325,14 +316,7 @@ def command_named(name: str) -> click.Command:
 def test_a_command_passes_every_choice_on_or_has_no_option_for_it(name: str, command: str) -> None:
     arguments = [*REQUIRED[command], *TYPED[name]]
     found = command_named(command)
-    if name == "budget_from" and command == "plan":
-        with pytest.raises(click.NoSuchOption):
-            found.make_context(command, arguments)
-        return
     given = found.make_context(command, arguments).params
-    if name == "budget_from":
-        assert str(given[name]) == CHOICES[name][1]
-        return
     assert getattr(read_options(given), name) == CHOICES[name][1] != getattr(pmw.Options(), name)
 
 

@@ -17,6 +17,7 @@ import pytest
 
 import pmw
 from pmw.books import read_ledger, read_session, seal_session, verify_session
+from pmw.locking import SessionLock
 from pmw.store import LedgerRow, Outcome, SessionStore
 from pmw.store.checksums import reseal
 from queries import Domain, random_conjunctions
@@ -236,3 +237,23 @@ def test_a_sum_is_added_to_only_by_who_has_seen_all_of_it(study: Path, frame: pd
     with closing(SessionStore.open(study)) as store:
         assert store.ledger()[-1].rho == "1"
         assert len(store.measurements()) == len(session.state.opening) + 1
+
+
+def test_an_opening_that_is_refused_removes_the_lock_file_that_it_made_and_no_other(
+    study: Path, frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    def refused(name: str, table: pd.DataFrame, error: type[pmw.PMWError]) -> bool:
+        """Open where that is refused, and tell whether there is a lock file then."""
+        with pytest.raises(error):
+            pmw.open_session(table, domain, epsilon=1, delta=1e-9, path=tmp_path / name)
+        return (tmp_path / f"{name}-lock").exists()
+
+    assert not refused("new.pmw", frame[["age"]], pmw.DataError)
+    (tmp_path / "new.pmw-lock").touch()
+    assert refused("new.pmw", frame[["age"]], pmw.DataError)  # it was there before
+    study.with_name(f"{study.name}-lock").unlink(missing_ok=True)
+    assert refused(study.name, frame, pmw.SessionExistsError)  # it belongs to a session
+    held = SessionLock(tmp_path / "held.pmw")
+    assert refused("held.pmw", frame, pmw.SessionLockedError)  # another holds it
+    held.release(forget=True)
+    assert not (tmp_path / "held.pmw-lock").exists()

@@ -194,7 +194,7 @@ def test_a_large_domain_is_planned_on_a_tree_and_a_dense_model_refused() -> None
     form = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
     assert (form["test"], form["model"], form["cells"]) == ("marginal", "graphical", 10**12)
     for choices in ({"test": pmw.TestKind.QUERY}, {"model": pmw.ModelKind.DENSE}):
-        with pytest.raises(pmw.BudgetError, match="a dense model holds at most 100,000,000: test whole"):
+        with pytest.raises(pmw.BudgetError, match="a dense model holds at most 16,777,216: test whole"):
             pmw.plan_session(domain, records=10**5, epsilon=1, options=pmw.Options(**choices))
 
 

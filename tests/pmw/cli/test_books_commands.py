@@ -213,11 +213,11 @@ def test_backup_copies_a_session_that_is_never_spent_from(asked: Path, run: Run)
     assert is_closed(asked.parent / "copy.pmw")
     again = run("backup", "study.pmw", "--output", "copy.pmw")
     assert (again.exit_code, again.stderr.splitlines()) == (
-        1, ["Error: copy.pmw exists; choose another name, or replace a backup by force"],
+        1, ["Error: copy.pmw exists; choose another name"],
     )  # fmt: skip
-    form = json.loads(run("backup", "study.pmw", "--output", "copy.pmw", "--force", "--json").stdout)
+    form = json.loads(run("backup", "study.pmw", "--output", "second.pmw", "--json").stdout)
     assert form["closed"] is True
-    itself = run("backup", "study.pmw", "--output", "study.pmw-wal", "--force")
+    itself = run("backup", "study.pmw", "--output", "study.pmw-wal")
     assert itself.exit_code == 2
     assert "the backup would overwrite the session" in itself.stderr
 

@@ -391,11 +391,11 @@ def test_help_names_every_command_and_loads_no_numerical_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")
-    for command in ("ask", "check", "completion", "demo", "export", "open", "status"):
+    for command in ("ask", "check", "demo", "export", "open", "status"):
         assert f"\n  {command} " in done.stdout
 
 
-@pytest.mark.parametrize("command", ["ask", "check", "completion", "demo", "export", "open", "status"])
+@pytest.mark.parametrize("command", ["ask", "check", "demo", "export", "open", "status"])
 def test_every_command_has_help_with_examples(run: Run, command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0

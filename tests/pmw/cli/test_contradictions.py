@@ -34,7 +34,6 @@ SESSION_PAIRS = [
 ]
 CONTRADICTIONS = [
     *[((*command, *options), told) for command in (OPEN, PLAN) for options, told in SESSION_PAIRS],
-    ((*OPEN, "--wait", "3"), "--budget-from"),
     (("open", "new.pmw", *PARQUET, *BUDGET, "--delimiter", ";"), "--delimiter tells how a CSV"),
     (("open", "new.pmw", *PARQUET, *BUDGET, "--trim", "--quote", "'", "--missing-text", "?"), "--quote"),
     (("check", *PARQUET, "--quote", "'", "--missing-text", "?"), "--quote and --missing-text tell"),
@@ -86,11 +85,11 @@ ALWAYS = {
     "--json", "--help", "--version", "--output", "--data", "--schema", "--epsilon", "--delta", "--neighbors",
     "--records-per-person", "--test", "--opening", "--update-limit", "--queries", "--sparse-vector",
     "--composition", "--records", "--anchor", "--yes", "--abandon", "--long", "--query-seed", "--fresh",
-    "--strict", "--strict-cells", "--plot", "--budget-from", "--statistical", "--exact", "--format",
+    "--strict", "--strict-cells", "--plot", "--statistical", "--exact", "--format",
     "--confidence", "--model", "--update",
 }  # fmt: skip
 WITH_EFFECT = {("ask", "--wait"), ("close", "--wait"), ("move", "--wait")} | {
-    (command, "--force") for command in ("backup", "demo", "export")
+    (command, "--force") for command in ("demo", "export")
 }
 
 

@@ -52,11 +52,9 @@ def test_a_value_that_cannot_be_is_wrong_usage(study: Path, run: Run, arguments:
     [
         ((*OPEN, "--data", "absent.csv"), 1),
         ((*OPEN, "--schema", "absent.toml"), 1),
-        ((*OPEN, "--delta", "1e-9", "--budget-from", "study.pmw", "--epsilon", "7"), 1),  # less is left
-        ((*OPEN, "--budget-from", "absent.pmw"), 1),
         ((*OPEN, "--neighbors", "replace-one"), 1),  # the schema is not made for it
         ((*EXPORT, "--output", "absent/rows.csv"), 1),
-        (("backup", "study.pmw", "--output", "people.csv", "--force"), 1),
+        (("backup", "study.pmw", "--output", "people.csv"), 1),
         (("backup", "people.csv", "--output", "new.pmw"), 5),
     ],
 )
@@ -66,14 +64,6 @@ def test_what_cannot_be_done_with_the_files_is_no_wrong_usage(
     result = run(*arguments)
     assert result.exit_code == code, result.stderr
     assert result.stderr.startswith("Error: ")
-
-
-def test_a_table_is_no_backup_and_is_not_called_damaged_or_replaced(study: Path, run: Run) -> None:
-    table = study.parent / "people.csv"
-    before = table.read_bytes()
-    result = run("backup", "study.pmw", "--output", "people.csv", "--force")
-    assert "people.csv is not a backup of this session" in result.stderr
-    assert table.read_bytes() == before
 
 
 @pytest.mark.parametrize(

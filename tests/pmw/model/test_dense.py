@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 import re
 import threading
@@ -31,7 +30,6 @@ from pmw.model import (
     refit,
     step,
 )
-from pmw.model.layout import project
 from pmw.noise import DiscreteGaussian
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, ScopeError
 from queries.records import CodedRecords
@@ -113,15 +111,6 @@ def test_tilting_a_marginal_multiplies_every_cell_by_its_cell(names: list[str], 
     shape = [DOMAIN[name].size if name in scope else 1 for name in NAMES]
     expected = distribution.values * np.exp(duals.reshape(shape))
     assert workspace.freeze(()).values == pytest.approx(expected * (distribution.total / expected.sum()))
-
-
-@pytest.mark.parametrize(
-    "axes", [axes for size in range(5) for axes in itertools.combinations(range(4), size)]
-)
-def test_projection_sums_the_other_axes(axes: tuple[int, ...]) -> None:
-    values = np.random.default_rng(1).random(DOMAIN.shape)
-    others = tuple(axis for axis in range(4) if axis not in axes)
-    assert project(values, axes) == pytest.approx(values.sum(axis=others))
 
 
 def test_the_uniform_distribution_is_even() -> None:
@@ -218,10 +207,10 @@ def peak_of(work: Callable[[], object]) -> int:
 
 
 def test_a_domain_beyond_the_limit_is_refused_before_anything_is_allocated() -> None:
-    beyond = of_size(14_041, 7_122)  # the least that attributes of up to a million cells can make
-    assert beyond.size == LARGEST_DENSE_DOMAIN + 2
+    beyond = of_size(24_929, 673)
+    assert beyond.size == LARGEST_DENSE_DOMAIN + 1
     message = re.escape(
-        "the domain has 100,000,002 cells; a dense model holds at most 100,000,000: "
+        "the domain has 16,777,217 cells; a dense model holds at most 16,777,216: "
         "test whole marginals on a graphical one, or declare fewer attributes or wider cells"
     )
 
@@ -231,12 +220,12 @@ def test_a_domain_beyond_the_limit_is_refused_before_anything_is_allocated() -> 
         with pytest.raises(BudgetError, match=message):
             DenseDistribution.uniform(beyond, 10.0)
         with pytest.raises(BudgetError, match=message):
-            DenseDistribution.of_terms(beyond, 10.0, [MarginalTerm(("a0",), np.zeros(14_041))])
+            DenseDistribution.of_terms(beyond, 10.0, [MarginalTerm(("a0",), np.zeros(24_929))])
 
     assert peak_of(refuse) < 10**6
     with pytest.raises(BudgetError, match=r"the domain has 1e\+18 cells"):
         check_dense_size(of_size(10**6, 10**6, 10**6))
-    check_dense_size(of_size(10**4, 10**4))
+    check_dense_size(of_size(2**12, 2**12))
 
 
 CUBE = of_size(100, 100, 200)  # an array of 16 MB
@@ -262,16 +251,12 @@ def test_a_refit_needs_one_second_array_and_no_third() -> None:
     assert peak_of(lambda: refit(model, measurements)) < 1.2 * ARRAY
 
 
-def test_rows_are_drawn_without_a_second_array() -> None:
-    model = step(
-        DenseDistribution.uniform(CUBE, 10.0),
-        LinearQuery.cells(CUBE, {"a2": (3, 9)}),
-        learning_rate=300.0,  # combined at once, so the last attribute stands first
-        increase=True,
-    )
+def test_rows_are_drawn_with_one_second_array_and_no_third() -> None:
+    query = LinearQuery.cells(CUBE, {"a2": (3, 9)})
+    model = step(DenseDistribution.uniform(CUBE, 10.0), query, learning_rate=300.0, increase=True)
     model.marginal(())
     draw = partial(model.sample, 1000, np.random.default_rng(1), independent=False)
-    assert peak_of(draw) < 0.6 * ARRAY
+    assert peak_of(draw) < 1.1 * ARRAY
     assert np.all(np.isin(draw().columns[2], np.arange(3, 10)))
 
 

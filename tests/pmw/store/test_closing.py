@@ -56,11 +56,6 @@ def wait_for_an_end(study: Path) -> None:
         store.begin("tests", "{}", bytes(32))
 
 
-def lend(study: Path, frame: pd.DataFrame, domain: Domain) -> None:
-    options = pmw.Options(budget_from=str(study))
-    pmw.open_session(frame, domain, epsilon=0.01, delta=1e-9, options=options).close()
-
-
 USES: dict[str, Use] = {
     "resume": lambda study, frame, domain: pmw.resume_session(study, frame).close(),
     "resume without the table": lambda study, frame, domain: pmw.resume_session(study).close(),
@@ -70,7 +65,6 @@ USES: dict[str, Use] = {
     "verify": lambda study, frame, domain: verify_session(study, study.with_name("anchor")),
     "back up": lambda study, frame, domain: backup_session(study, study.with_name("copy.pmw")),
     "close for good": lambda study, frame, domain: seal_session(study),
-    "lend": lend,
 }
 
 FAULTS: dict[str, Callable[[Path], object]] = {

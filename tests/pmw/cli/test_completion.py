@@ -1,17 +1,17 @@
-"""Completion: the script is printed, and the shell's question is answered with commands and options."""
+"""Completion: the documented line works, and the shell's question is answered with commands and options."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from click.testing import Result
 
-Run = Callable[..., Result]
+ROOT = Path(__file__).parents[3]
 
 
 def completed(words: str, position: int) -> list[str]:
@@ -24,20 +24,19 @@ def completed(words: str, position: int) -> list[str]:
     return [line.split(",", 1)[1] for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_is_printed(run: Run, shell: str) -> None:
-    result = run("completion", shell)
-    assert result.exit_code == 0
-    assert f"_PMW_COMPLETE={shell}_complete" in result.stdout
-    assert result.stderr == ""
-
-
-def test_bash_can_read_its_script(run: Run) -> None:
+def test_bash_completes_after_the_documented_line(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("needs bash")
-    script = run("completion", "bash").stdout + "complete -p pmw\n"
-    done = subprocess.run([bash, "--norc"], input=script, capture_output=True, text=True, check=True)
+    (line,) = re.findall(r"`(eval .*_PMW_COMPLETE=.*)` has the shell", (ROOT / "README.md").read_text())
+    command = tmp_path / "pmw"
+    command.write_text(f'#!{bash}\nexec "{sys.executable}" -m pmw "$@"\n')
+    command.chmod(0o755)
+    done = subprocess.run(
+        [bash, "--norc", "-c", f"{line}\ncomplete -p pmw"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
     assert done.stdout == "complete -o nosort -F _pmw_completion pmw\n"
 
 
@@ -45,8 +44,7 @@ def test_bash_can_read_its_script(run: Run) -> None:
     ("words", "position", "offered"),
     [
         ("pmw ex", 1, ["export"]),
-        ("pmw co", 1, ["completion"]),
-        ("pmw completion ", 2, ["bash", "zsh", "fish"]),
+        ("pmw c", 1, ["check", "close"]),
         ("pmw export --fo", 2, ["--format", "--force"]),
         ("pmw export study.pmw --format ", 4, ["csv", "parquet", "measurements"]),
         ("pmw check --miss", 2, ["--missing-text"]),
@@ -55,9 +53,3 @@ def test_bash_can_read_its_script(run: Run) -> None:
 )
 def test_commands_options_and_choices_are_completed(words: str, position: int, offered: list[str]) -> None:
     assert completed(words, position) == offered
-
-
-def test_an_unknown_shell_is_a_usage_error(run: Run) -> None:
-    result = run("completion", "tcsh")
-    assert result.exit_code == 2
-    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in result.stderr

@@ -1,4 +1,4 @@
-"""Layouts: which attributes stand first, and that nobody can tell from the numbers."""
+"""Dense cells: every number is that of the definition, whatever terms come in whatever order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.model import DenseDistribution, MarginalTerm, QueryTerm, Term
-from pmw.model.layout import Layout, choose_layout, project
+from pmw.model.dense_cells import spread
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
 
 DOMAIN = Domain(
@@ -23,7 +23,6 @@ DOMAIN = Domain(
     )
 )
 NAMES = DOMAIN.names
-ORDERS = list(itertools.permutations(NAMES))
 
 
 def box(**ranges: tuple[int, int]) -> LinearQuery:
@@ -62,35 +61,8 @@ def by_definition(terms: tuple[Term, ...], total: float) -> NDArray[np.float64]:
 
 
 @given(random_terms())
-def test_a_layout_is_a_permutation_of_the_attributes(terms: tuple[Term, ...]) -> None:
-    layout = choose_layout(DOMAIN, terms)
-    assert sorted(layout.names) == sorted(NAMES)
-    assert layout.shape == tuple(DOMAIN[name].size for name in layout.names)
-    assert layout == choose_layout(DOMAIN, terms)
-
-
-def test_attributes_that_queries_narrow_most_stand_first() -> None:
-    last = QueryTerm(box(d=(0, 0)), 0.1)
-    wide = QueryTerm(box(a=(0, 3)), 0.1)
-    assert choose_layout(DOMAIN, ()).names == NAMES
-    assert choose_layout(DOMAIN, (last,)).names == ("d", "a", "b", "c")
-    assert choose_layout(DOMAIN, (wide, last)).names == ("d", "a", "b", "c")
-    assert choose_layout(DOMAIN, (last, QueryTerm(box(c=(1, 1)), 0.1))).names == ("c", "d", "a", "b")
-    marginal = MarginalTerm(("d",), np.zeros(2))  # touches every cell, wherever its attribute stands
-    assert choose_layout(DOMAIN, (marginal,)).names == NAMES
-
-
-def test_a_box_on_the_last_attributes_becomes_one_run_of_memory() -> None:
-    query = box(d=(1, 1), c=(2, 2))
-    layout = choose_layout(DOMAIN, [QueryTerm(query, 0.1)])
-    values = np.zeros(layout.shape)
-    assert values[layout.index(query)].flags.c_contiguous
-    assert not np.zeros(DOMAIN.shape)[Layout(DOMAIN, NAMES).index(query)].flags.c_contiguous
-
-
-@given(random_terms())
 @settings(deadline=None)
-def test_every_number_is_that_of_the_declared_order(terms: tuple[Term, ...]) -> None:
+def test_every_number_is_that_of_the_definition(terms: tuple[Term, ...]) -> None:
     model = DenseDistribution.of_terms(DOMAIN, 500.0, terms)
     expected = by_definition(terms, 500.0)
     assert model.values == pytest.approx(expected, rel=1e-9)
@@ -108,13 +80,12 @@ def test_every_number_is_that_of_the_declared_order(terms: tuple[Term, ...]) -> 
 
 
 @pytest.mark.parametrize("independent", [True, False])
-def test_rows_are_those_of_the_declared_order(independent: bool) -> None:
+def test_rows_are_those_of_the_same_model_in_other_terms(independent: bool) -> None:
     terms = (
         MarginalTerm(("a", "c"), np.random.default_rng(3).normal(size=(5, 4))),
         QueryTerm(box(d=(0, 0), b=(1, 1)), 0.7),
     )
     model = DenseDistribution.of_terms(DOMAIN, 500.0, terms)
-    assert choose_layout(DOMAIN, terms).names != NAMES
     duals = np.log(by_definition(terms, 500.0))
     declared = DenseDistribution.of_terms(DOMAIN, 500.0, [MarginalTerm(NAMES, duals)])
     rows, expected = (
@@ -126,9 +97,7 @@ def test_rows_are_those_of_the_declared_order(independent: bool) -> None:
 
 @given(random_terms(), random_terms())
 @settings(deadline=None)
-def test_an_update_multiplies_each_cell_in_any_layout(
-    first: tuple[Term, ...], then: tuple[Term, ...]
-) -> None:
+def test_an_update_multiplies_each_cell(first: tuple[Term, ...], then: tuple[Term, ...]) -> None:
     workspace = DenseDistribution.of_terms(DOMAIN, 500.0, first).workspace()
     for term in then:
         if isinstance(term, MarginalTerm):
@@ -138,17 +107,13 @@ def test_an_update_multiplies_each_cell_in_any_layout(
     assert workspace.freeze((*first, *then)).values == pytest.approx(by_definition((*first, *then), 500.0))
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_a_table_is_spread_over_the_array(order: tuple[str, ...]) -> None:
-    layout = Layout(DOMAIN, order)
+def test_a_table_is_spread_over_the_array() -> None:
     for size in range(5):
         for scope in itertools.combinations(NAMES, size):
             table = np.random.default_rng(2).random(DOMAIN.scope_shape(scope))
             shape = [DOMAIN[name].size if name in scope else 1 for name in NAMES]
-            whole = np.zeros(layout.shape)
-            whole += layout.spread(scope, table, layout.shape)
-            assert np.array_equal(layout.declared(whole), np.broadcast_to(table.reshape(shape), DOMAIN.shape))
-            assert np.array_equal(layout.project(whole, NAMES), layout.declared(whole))
+            whole = np.broadcast_to(spread(DOMAIN, scope, table, DOMAIN.shape), DOMAIN.shape)
+            assert np.array_equal(whole, np.broadcast_to(table.reshape(shape), DOMAIN.shape))
 
 
 LONG = Domain((IntegerAttribute("a", 0, 2), IntegerAttribute("b", 0, 4999), IntegerAttribute("c", 0, 1)))
@@ -158,20 +123,10 @@ LONG = Domain((IntegerAttribute("a", 0, 2), IntegerAttribute("b", 0, 4999), Inte
     ("scope", "written_out"), [(("c",), (1, 5000, 2)), (("a", "c"), (3, 5000, 2)), (("a",), (3, 1, 1))]
 )
 def test_a_table_over_short_last_axes_is_written_out(scope: tuple[str, ...], written_out: object) -> None:
-    layout = Layout(LONG, LONG.names)
     table = np.random.default_rng(2).random(LONG.scope_shape(scope))
-    found = layout.spread(scope, table, layout.shape)
+    found = spread(LONG, scope, table, LONG.shape)
     assert found.shape == written_out
     shape = [LONG[name].size if name in scope else 1 for name in LONG.names]
     assert np.array_equal(
         np.broadcast_to(found, LONG.shape), np.broadcast_to(table.reshape(shape), LONG.shape)
     )
-
-
-@pytest.mark.parametrize(
-    "axes", [axes for size in range(4) for axes in itertools.combinations(range(3), size)]
-)
-def test_a_projection_onto_short_axes_sums_the_others(axes: tuple[int, ...]) -> None:
-    values = np.random.default_rng(1).random(LONG.shape)
-    others = tuple(axis for axis in range(3) if axis not in axes)
-    assert project(values, axes) == pytest.approx(values.sum(axis=others))
