@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pmw.accounting import PrivacyFilter
 from pmw.encoding import dumps, noise_form, read_charge
@@ -12,14 +12,13 @@ from pmw.journal import load_contract, load_plan, read_entries, read_measured, r
 from pmw.ledger import ledger_of
 from pmw.markup import counted
 from pmw.mechanism import LedgerEntry, abandoned_entry, choose_groups, is_loan, opening_entries
-from pmw.model import Coarsening, QueryMeasurement
+from pmw.model import Coarsening, NoiseLaw, QueryMeasurement
 from pmw.planning import choose_filter
-from pmw.policy import Contract, MarginalTestPlan, OpeningPlan, TestPlan
+from pmw.policy import Contract, MarginalTestPlan, OpeningPlan, TestKind, TestPlan
 from pmw.state import Bought
 from pmw.store import IntentRow, MeasurementRow, SessionStore
-from pmw.verification.plans import plans_fit
+from pmw.verification.plans import VectorBooks, plans_fit, vectors_of
 from pmw.verification.report import Check, check, require, same
-from pmw.verification.vectors import VectorBooks, is_abandoned, vectors_of
 
 __all__ = [
     "book_checks",
@@ -140,33 +139,30 @@ def _nothing_bought(books: Books, store: SessionStore) -> str:
 def _charges(books: Books) -> str:
     expected = books.opening_charges
     require(len(books.entries) >= len(expected), "a charge of the opening is not there")
-    for number, (entry, wanted) in enumerate(zip(books.entries, expected, strict=False), start=1):
-        _same_entry(number, wanted, entry)
-    for number, entry in enumerate(books.later, start=len(expected) + 1):
-        if is_abandoned(entry) or is_loan(entry):
-            continue  # the price of the one follows from the round, that of the other is what was lent
-        buying = [vector.positive for vector in books.vectors if vector.buys(entry)]
-        if buying:
-            _same_price(number, buying[0], entry)
-            continue
-        drawing = [vector.threshold for vector in books.vectors if vector.draws(entry)]
-        planned = [vector.threshold for vector in books.vectors]
-        require(bool(planned), f"charge {number} ({entry.event}) is for a test, but none was planned")
-        _same_entry(number, (drawing or planned)[0], entry)
+    for number, entry in enumerate(books.entries, start=1):
+        if number <= len(expected):
+            _same_entry(number, expected[number - 1], entry)
+        elif not (
+            _is_abandoned(entry) or is_loan(entry)
+        ):  # a round tells the one price, the borrower the other
+            _same_entry(number, _planned_entry(books, number, entry), entry)
     return f"{counted(len(books.entries), 'charge')}, each recomputed as an exact fraction"
 
 
+def _planned_entry(books: Books, number: int, found: LedgerEntry) -> LedgerEntry:
+    """Return what the tests charge for an event."""
+    require(bool(books.vectors), f"charge {number} ({found.event}) is for a test, but none was planned")
+    for vector in books.vectors:
+        if vector.buys(found):
+            return replace(vector.positive, label=found.label)
+        if vector.draws(found):
+            return vector.threshold
+    return books.vectors[0].threshold
+
+
 def _same_entry(number: int, expected: LedgerEntry, found: LedgerEntry) -> None:
-    same(
-        f"charge {number} ({found.event})",
-        f"{expected.event}, {expected.label}",
-        f"{found.event}, {found.label}",
-    )
-    _same_price(number, expected, found)
-
-
-def _same_price(number: int, expected: LedgerEntry, found: LedgerEntry) -> None:
     what = f"charge {number} ({found.event})"
+    same(what, f"{expected.event}, {expected.label}", f"{found.event}, {found.label}")
     same(f"epsilon of {what}", expected.charge.epsilon, found.charge.epsilon)
     same(f"rho of {what}", expected.charge.rho, found.charge.rho)
 
@@ -174,34 +170,35 @@ def _same_price(number: int, expected: LedgerEntry, found: LedgerEntry) -> None:
 def _rounds(books: Books) -> str:
     """Follow the sparse vectors through their charges; return how many positives they had."""
     last, start, vectors = 0, len(books.opening_charges), books.vectors
-    rounds, bought = [0] * len(vectors), [0] * len(vectors)
+    rounds, positives = [0] * len(vectors), [0] * len(vectors)
     for place, entry in enumerate(books.later, start=start):
         if is_loan(entry):
             continue
         what, intent = f"charge {place + 1} ({entry.event})", books.intents[place]
         require(intent >= last, f"{what} belongs to an earlier batch than the one before it")
         last = intent
-        is_open = [vector.is_open_after(*of) for vector, *of in zip(vectors, rounds, bought, strict=True)]
+        is_open = [vector.is_open(*of) for vector, *of in zip(vectors, rounds, positives, strict=True)]
         for number, vector in enumerate(vectors):
-            if vector.buys(entry):
-                require(is_open[number], f"{what} has no open round")
-                bought[number] += 1
-            elif vector.draws(entry):
-                require(not is_open[number], f"{what} opens a round while one is open")
-                rounds[number] += 1
-        if is_abandoned(entry):
+            draws, buys = vector.draws(entry), vector.buys(entry)
+            require(is_open[number] or not buys, f"{what} has no open round")
+            require(not (is_open[number] and draws), f"{what} opens a round while one is open")
+            rounds[number] += draws
+            positives[number] += buys
+        if _is_abandoned(entry):
+            require(books.closed and place + 1 == len(books.entries), f"{what} is not the last of all")
             prices = [vector.reserved(is_open=one) for vector, one in zip(vectors, is_open, strict=True)]
             require(bool(prices), f"{what} is for a test, but none was planned")
-            wanted = next((price for price in prices if price == entry.charge), prices[0])
-            _same_price(place + 1, abandoned_entry(wanted), entry)
-            require(books.closed and place + 1 == len(books.entries), f"{what} is not the last of all")
+            wanted = entry.charge if entry.charge in prices else prices[0]
+            _same_entry(place + 1, abandoned_entry(wanted), entry)
     counts = []
-    for vector, positives in zip(vectors, bought, strict=True):
-        require(
-            positives <= vector.limit, f"{positives} positives, but no more than {vector.limit} were planned"
+    for vector, count in zip(vectors, positives, strict=True):
+        require(count <= vector.limit, f"{count} positives, but no more than {vector.limit} were planned")
+        of = (
+            ""
+            if len(vectors) == 1
+            else f" of {'marginals' if vector.kind is TestKind.MARGINAL else 'questions'}"
         )
-        of = "" if len(vectors) == 1 else f" of {'marginals' if vector.row_kind == 'bought' else 'questions'}"
-        counts.append(f"{positives} of {counted(vector.limit, 'positive')}{of}")
+        counts.append(f"{count} of {counted(vector.limit, 'positive')}{of}")
     return ", ".join(counts) or "no positives"
 
 
@@ -209,16 +206,15 @@ def _payments(books: Books) -> str:
     opening = len(books.opening_charges)
     paid = [
         (intent, entry.event, entry.label)
-        for intent, entry in list(zip(books.intents, books.entries, strict=True))[opening:]
+        for intent, entry in zip(books.intents[opening:], books.later, strict=True)
         if any(vector.buys(entry) for vector in books.vectors)
     ]
     bought = [(intent, *_bought_words(one)) for intent, one in books.bought()]
     for intent, event, label in bought:
         require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
     for intent, event, label in paid:
-        require(
-            (intent, event, label) in bought, f"the charge for {label!r} (batch {intent}) has no measurement"
-        )
+        fault = f"the charge for {label!r} (batch {intent}) has no measurement"
+        require((intent, event, label) in bought, fault)
     require(paid == bought, "charges and measurements are not in the same order, or one is there twice")
     require(len({intent for intent, _, _ in paid}) == len(paid), "a batch has two measurements")
     return f"{counted(len(bought), 'measurement')} since opening"
@@ -239,38 +235,37 @@ def _under_cap(books: Books) -> str:
 
 
 def _measurements(books: Books) -> str:
-    draws = read_opening(books.contract, books.rows)
-    laws = {row.what: row.noise for row in books.rows if row.kind not in ("query", "bought")}
-    plan = books.opening
-    wanted = {"[]": dumps(None if plan.total_noise is None else noise_form(plan.total_noise))}
+    draws, plan = read_opening(books.contract, books.rows), books.opening
+    wanted = {"[]": plan.total_noise}
     for name, noise in plan.marginal_noise.items():
-        tree = plan.trees.get(name)
-        wanted[dumps([name]) if tree is None else tree_text(name, tree)] = dumps(noise_form(noise))
-    planned: list[tuple[str, ...]] = [(name,) for name in plan.marginal_noise]
+        wanted[tree_text(name, plan.trees[name]) if name in plan.trees else dumps([name])] = noise
+    scopes: list[tuple[str, ...]] = [(name,) for name in plan.marginal_noise]
     if plan.table_noise is not None:
-        planned.append(books.contract.domain.names)
-        wanted[dumps(list(books.contract.domain.names))] = dumps(noise_form(plan.table_noise))
-    same("noise of the opening", wanted, laws)
-    same("marginals of the opening", planned, [marginal.scope for marginal in draws.marginals])
+        scopes.append(books.contract.domain.names)
+        wanted[dumps(list(books.contract.domain.names))] = plan.table_noise
+    kinds = {row.kind for row in books.rows}
+    known = kinds <= {"total", "marginal", "range tree", "query", "bought"}
+    require(known, "there is a measurement of an unknown kind")
+    found = {row.what: row.noise for row in books.rows if row.kind not in ("query", "bought")}
+    same("noise of the opening", {what: _noise_text(noise) for what, noise in wanted.items()}, found)
+    same("marginals of the opening", scopes, [marginal.scope for marginal in draws.marginals])
     later = [row for row in books.rows if row.kind in ("query", "bought")]
     for number, row in enumerate(later, start=1):
-        same(f"noise of measurement {number}", _planned_noise(books, row.kind), row.noise)
-    kinds = {row.kind for row in books.rows}
-    require(
-        kinds <= {"total", "marginal", "range tree", "query", "bought"},
-        "there is a measurement of an unknown kind",
-    )
+        same(f"noise of measurement {number}", _planned_noise(books.test, row.kind), row.noise)
     _scopes(books)
-    return f"the number of records and {counted(len(planned), 'marginal')} at opening, {len(later)} since"
+    return f"the number of records and {counted(len(scopes), 'marginal')} at opening, {len(later)} since"
 
 
-def _planned_noise(books: Books, kind: str) -> str | None:
+def _noise_text(noise: NoiseLaw | None) -> str:
+    return dumps(None if noise is None else noise_form(noise))
+
+
+def _planned_noise(plan: TestPlan | None, kind: str) -> str | None:
     """Return the form of the noise of what a kind of test buys; None where there is no such test."""
-    plan = books.test
     if kind == "bought":
-        return dumps(noise_form(plan.noise)) if isinstance(plan, MarginalTestPlan) else None
+        return _noise_text(plan.noise) if isinstance(plan, MarginalTestPlan) else None
     queries = plan.queries if isinstance(plan, MarginalTestPlan) else plan
-    return None if queries is None else dumps(noise_form(queries.vector.value_noise))
+    return None if queries is None else _noise_text(queries.vector.value_noise)
 
 
 def _scopes(books: Books) -> None:
@@ -298,11 +293,12 @@ def _pending(books: Books, store: SessionStore) -> str:
     found = [vector for vector in books.vectors if vector.kind.value == form["kind"]]
     require(bool(found), "a batch waits, but there was no plan to test what it tests")
     (vector,) = found
-    is_open = vector.is_open(books.later)
+    rounds, positives = vector.counts(books.later)
+    is_open = vector.is_open(rounds, positives)
     wanted = vector.reserved(is_open=is_open)
     same("reserved charge", (wanted.epsilon, wanted.rho), (reserved.epsilon, reserved.rho))
     same("whether the batch opens a round", not is_open, form["opens_round"])
-    same("positives before the batch", vector.positive_count(books.later), form["positives"])
+    same("positives before the batch", positives, form["positives"])
     spent = ledger_of(books.contract.budget, books.cap, books.entries).spent
     require(spent + books.cap.price(reserved) <= books.cap.cap, "the reserved charge is not under the cap")
     return "one waits; its charge fits under the cap"
@@ -314,6 +310,11 @@ def _secrets(books: Books, store: SessionStore) -> str:
         require(not found, "a closed session still holds secrets")
         return "closed: none is left"
     wanted = {"fingerprint_key", "fingerprint"}
-    wanted |= {vector.secret for vector in books.vectors if vector.is_open(books.later)}
+    wanted |= {vector.secret for vector in books.vectors if vector.is_open(*vector.counts(books.later))}
     same("secrets kept", sorted(wanted), sorted(found))
     return "as many as the open session needs"
+
+
+def _is_abandoned(entry: LedgerEntry) -> bool:
+    """Tell whether a charge is that of a batch that was never finished."""
+    return entry.event == abandoned_entry(entry.charge).event

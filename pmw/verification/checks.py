@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pmw.policy import TestKind
 from pmw.store import SessionStore
 from pmw.verification.anchor import Anchor
+from pmw.verification.answers import answer_checks
 from pmw.verification.books import book_checks, read_books
+from pmw.verification.models import models_follow
 from pmw.verification.report import FAULTS, Check, Verification, check, require, words
-from pmw.verification.transcript import answer_checks
 
 __all__ = [
     "verify",
@@ -16,7 +18,7 @@ __all__ = [
 
 
 def verify(store: SessionStore, anchor: Anchor | None = None) -> Verification:
-    """Recompute a session's books and return what holds.
+    """Check a session's books against each other and return what holds.
 
     It reads one state of the file and writes nothing to it. An anchor is compared with it too, and goes on to
     that state where everything holds.
@@ -43,8 +45,12 @@ def _checks(store: SessionStore) -> Iterator[Check]:
         yield Check("contract, plans and charges can be read", False, words(error))
         return
     yield from book_checks(books, store)
-    if not books.unborn:
-        yield from answer_checks(books, store)
+    if books.unborn:
+        return
+    marginal = books.contract.options.test is TestKind.MARGINAL
+    followers = "the models, the snapshot and the certificates" if marginal else "the models and the snapshot"
+    yield check(f"{followers} follow from the measurements", lambda: models_follow(books, store))
+    yield from answer_checks(books, store)
 
 
 def _whole(store: SessionStore) -> str:

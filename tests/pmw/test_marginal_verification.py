@@ -1,4 +1,4 @@
-"""Verification where whole marginals are tested and bought: each tampering is found, by name."""
+"""Verification where whole marginals are tested and bought: tamperings are found, by name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIT = "the plans fit the contract"
 SECRETS = "secrets are kept while they are needed, and no longer"
 MODELS = "the models, the snapshot and the certificates follow from the measurements"
 MEASURED = "measured answers are the stored measurements"
-OTHERS = "all other answers follow from the model of their version"
+FORM = "every answer has the form that its source promises"
 ORDER = "the share in answers never falls and never exceeds 1"
 
 
@@ -162,22 +162,14 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     "a certificate was given to another version": (
         "UPDATE certificates SET version = 99", MODELS, "certificates of versions that do not follow",
     ),
-    "all certificates were deleted": ("DELETE FROM certificates", OTHERS, "answer 3: "),
-    "a count was altered": (
-        "UPDATE answers SET count = count + 1 WHERE sequence = 3", OTHERS, "answer 3: expected count",
-    ),
-    "an interval was narrowed": (
-        "UPDATE answers SET low = count - 1, high = count + 1 WHERE source = 'synthetic' AND low > 0 "
-        "AND query LIKE '%grade%'", OTHERS, "narrower than any test could make it",
-    ),
     "an interval was invented": (
-        "UPDATE answers SET low = 1, high = 2, source = 'unverified' WHERE sequence = 3", OTHERS, "answer 3",
+        "UPDATE answers SET low = 1, high = 2, source = 'unverified' WHERE sequence = 3", FORM, "answer 3",
     ),
     "a confidence was raised": (
-        "UPDATE answers SET confidence = 0.99 WHERE sequence = 3", OTHERS, "answer 3: expected confidence",
+        "UPDATE answers SET confidence = 0.99 WHERE sequence = 3", FORM, "answer 3: confidence: expected",
     ),
     "a measured answer was altered": (
-        "UPDATE answers SET count = count + 10 WHERE source = 'measured'", MEASURED, "expected count",
+        "UPDATE answers SET count = count + 10 WHERE source = 'measured'", MEASURED, "count: expected",
     ),
     "a measured answer was invented": (
         "UPDATE answers SET source = 'measured' WHERE sequence = 3", MEASURED, "",
