@@ -29,14 +29,11 @@ def answer_checks(books: Books, store: SessionStore) -> Iterator[Check]:
     """Yield what holds of the stored answers."""
     try:
         transcript = _Transcript(books)
-    except FAULTS as error:
-        yield Check(_MEASURED, False, words(error))
-        return
-    try:
         for row in store.answers():
             transcript.read(row)
     except FAULTS as error:
-        transcript.blame(_ORDER, error)
+        yield Check("measurements and answers can be read", False, words(error))
+        return
     yield from transcript.checks(store.asked())
 
 
@@ -65,11 +62,7 @@ class _Transcript:
             try:
                 look(row)
             except FAULTS as error:
-                self.blame(name, error, f"answer {self._counts[_FORM]}: ")
-
-    def blame(self, name: str, error: Exception, where: str = "") -> None:
-        """Keep a fault, if it is the first of its kind."""
-        self._faults.setdefault(name, where + words(error))
+                self._faults.setdefault(name, f"answer {self._counts[_FORM]}: {words(error)}")
 
     def checks(self, asked: int) -> Iterator[Check]:
         """Yield what came of it, given the number of questions that were answered."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,17 @@ def test_a_tampering_is_found_by_name(study: Path, tampering: str) -> None:
     assert fault in found[name]
 
 
+def test_a_free_answer_is_covered_by_its_checksum_alone(study: Path) -> None:
+    with closing(sqlite3.connect(study)) as connection:
+        connection.execute("UPDATE answers SET count = count + 0.01 WHERE sequence = 1")
+        connection.commit()
+        assert set(failed(study)) == {WHOLE, "measurements and answers can be read"}
+        reseal(connection)
+        connection.commit()
+    assert failed(study) == {}  # docs/sharp-edges.md says so, and the report too
+    assert "answers without noise of their own" in " ".join(pmw.verify_session(study).not_proved)
+
+
 def test_an_index_of_other_columns_is_found_before_anything_is_read(study: Path) -> None:
     with sqlite3.connect(study) as connection:
         connection.executescript(
@@ -259,9 +271,7 @@ def shifted(units: bytes) -> bytes:
     return values.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("sequence", "names"), [(6, {MEASURED, MODELS}), (2, {MODELS}), (1, {MODELS})]
-)
+@pytest.mark.parametrize(("sequence", "names"), [(6, {MEASURED, MODELS}), (2, {MODELS}), (1, {MODELS})])
 def test_a_measurement_that_was_altered_is_found_by_what_followed_from_it(
     study: Path, sequence: int, names: set[str]
 ) -> None:
