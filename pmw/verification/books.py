@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pmw.accounting import PrivacyFilter
@@ -137,7 +137,7 @@ def _nothing_bought(books: Books, store: SessionStore) -> str:
 
 
 def _charges(books: Books) -> str:
-    expected = books.opening_charges
+    expected, vectors = books.opening_charges, books.vectors
     require(len(books.entries) >= len(expected), "a charge of the opening is not there")
     for number, entry in enumerate(books.entries, start=1):
         if number <= len(expected):
@@ -145,19 +145,19 @@ def _charges(books: Books) -> str:
         elif not (
             _is_abandoned(entry) or is_loan(entry)
         ):  # a round tells the one price, the borrower the other
-            _same_entry(number, _planned_entry(books, number, entry), entry)
+            _same_entry(number, _planned_entry(vectors, number, entry), entry)
     return f"{counted(len(books.entries), 'charge')}, each recomputed as an exact fraction"
 
 
-def _planned_entry(books: Books, number: int, found: LedgerEntry) -> LedgerEntry:
+def _planned_entry(vectors: Sequence[VectorBooks], number: int, found: LedgerEntry) -> LedgerEntry:
     """Return what the tests charge for an event."""
-    require(bool(books.vectors), f"charge {number} ({found.event}) is for a test, but none was planned")
-    for vector in books.vectors:
+    require(bool(vectors), f"charge {number} ({found.event}) is for a test, but none was planned")
+    for vector in vectors:
         if vector.buys(found):
             return replace(vector.positive, label=found.label)
         if vector.draws(found):
             return vector.threshold
-    return books.vectors[0].threshold
+    return vectors[0].threshold
 
 
 def _same_entry(number: int, expected: LedgerEntry, found: LedgerEntry) -> None:
@@ -192,22 +192,23 @@ def _rounds(books: Books) -> str:
             _same_entry(place + 1, abandoned_entry(wanted), entry)
     counts = []
     for vector, count in zip(vectors, positives, strict=True):
-        require(count <= vector.limit, f"{count} positives, but no more than {vector.limit} were planned")
+        limit = vector.sparse.update_limit
+        require(count <= limit, f"{count} positives, but no more than {limit} were planned")
         of = (
             ""
             if len(vectors) == 1
             else f" of {'marginals' if vector.kind is TestKind.MARGINAL else 'questions'}"
         )
-        counts.append(f"{count} of {counted(vector.limit, 'positive')}{of}")
+        counts.append(f"{count} of {counted(limit, 'positive')}{of}")
     return ", ".join(counts) or "no positives"
 
 
 def _payments(books: Books) -> str:
-    opening = len(books.opening_charges)
+    opening, vectors = len(books.opening_charges), books.vectors
     paid = [
         (intent, entry.event, entry.label)
         for intent, entry in zip(books.intents[opening:], books.later, strict=True)
-        if any(vector.buys(entry) for vector in books.vectors)
+        if any(vector.buys(entry) for vector in vectors)
     ]
     bought = [(intent, *_bought_words(one)) for intent, one in books.bought()]
     for intent, event, label in bought:

@@ -112,4 +112,4 @@ def _was_tested(state: PublicState, books: Books) -> bool:
     """Tell whether a round was paid for in which a marginal's test could be negative at this version."""
     (vector,) = (vector for vector in books.vectors if vector.kind is TestKind.MARGINAL)
     positives = sum(isinstance(one, MarginalMeasurement) for one in state.measured)
-    return vector.counts(books.later)[0] > (positives if vector.redraw else 0)
+    return vector.counts(books.later)[0] > (positives if vector.sparse.redraw else 0)

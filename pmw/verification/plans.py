@@ -103,16 +103,14 @@ class VectorBooks:
         threshold: what drawing threshold noise charges.
         positive: what a positive charges with what it buys; its label is that of any.
         secret: the name under which its threshold noise is kept.
-        limit: positives that it may have.
-        redraw: threshold noise is drawn anew after each positive.
+        sparse: its tests.
     """
 
     kind: TestKind
     threshold: LedgerEntry
     positive: LedgerEntry
     secret: str
-    limit: int
-    redraw: bool
+    sparse: Sparse
 
     def draws(self, entry: LedgerEntry) -> bool:
         """Tell whether a charge is for threshold noise of this vector."""
@@ -129,7 +127,7 @@ class VectorBooks:
 
     def is_open(self, rounds: int, positives: int) -> bool:
         """Tell whether so many rounds and positives leave a round open."""
-        return rounds > (positives if self.redraw else 0) and positives < self.limit
+        return rounds > (positives if self.sparse.redraw else 0) and positives < self.sparse.update_limit
 
     def reserved(self, *, is_open: bool) -> Charge:
         """Return the most that a batch of its tests can charge."""
@@ -149,8 +147,7 @@ def vectors_of(
         marginal_threshold_entry(plan, composition),
         bought_entry(plan, options, composition, ()),
         "threshold",
-        plan.update_limit,
-        plan.sparse.redraw,
+        plan.sparse,
     )
     if plan.queries is None:
         return (marginals,)
@@ -166,6 +163,5 @@ def _query_vector(
         threshold_entry(plan.vector, composition, second=second),
         measurement_entry(plan.vector, composition, everything),
         "query_threshold" if second else "threshold",
-        plan.update_limit,
-        plan.vector.sparse.redraw,
+        plan.vector.sparse,
     )

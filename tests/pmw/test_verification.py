@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -56,10 +57,23 @@ def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pmw.engine.fresh_seed", lambda: repeatable_seed(3, next(numbers)))
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder for the session that all tests copy."""
+    return tmp_path_factory.mktemp("asked")
+
+
 @pytest.fixture
-def study(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> Path:
-    """Open a session, ask it questions and return its file: two positives, and a round that is open."""
-    path = tmp_path / "study.pmw"
+def study(frame: pd.DataFrame, domain: Domain, folder: Path, tmp_path: Path) -> Path:
+    """Return the file of a session that was asked questions: two positives, and a round that is open."""
+    if not any(folder.iterdir()):
+        ask_questions(frame, domain, folder / "study.pmw")
+    for file in folder.iterdir():  # with its companions
+        shutil.copy2(file, tmp_path)
+    return tmp_path / "study.pmw"
+
+
+def ask_questions(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
     options = pmw.Options(
         test=pmw.TestKind.QUERY, threshold=100.0, update_limit=6, composition=pmw.Composition.ZCDP
     )
@@ -70,7 +84,6 @@ def study(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> Path:
             "synthetic", "synthetic", "synthetic", "measured", "synthetic", "measured", "synthetic",
         ]  # fmt: skip
         assert session.state.round_open
-    return path
 
 
 def failed(path: Path) -> dict[str, str]:
