@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 
 from pmw.answers import Source
-from pmw.ledger import ledger_of
 from pmw.markup import counted
 from pmw.model import QueryMeasurement
 from pmw.policy import TestKind
@@ -42,8 +41,7 @@ class _Transcript:
 
     def __init__(self, books: Books) -> None:
         options, domain = books.contract.options, books.contract.domain
-        ledger = ledger_of(books.contract.budget, books.cap, books.entries)
-        self._shares = {line.running_share for line in ledger.lines} | {0.0}
+        self._shares = {line.running_share for line in books.ledger.lines} | {0.0}
         self._confidence, self._domain = options.confidence, domain
         self._bought = [one for _, one in books.bought()]
         self._marginal = options.test is TestKind.MARGINAL

@@ -120,7 +120,7 @@ class VectorBooks:
         """Tell whether a charge is for a positive of this vector."""
         return entry.event == self.positive.event
 
-    def counts(self, entries: Iterable[LedgerEntry]) -> tuple[int, int]:
+    def paid(self, entries: Iterable[LedgerEntry]) -> tuple[int, int]:
         """Return how often threshold noise was paid for, and how many positives were."""
         charged = tuple(entries)
         return sum(map(self.draws, charged)), sum(map(self.buys, charged))

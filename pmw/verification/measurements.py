@@ -1,29 +1,85 @@
-"""The models of a session, fitted again from its measurements, version by version; public, and free."""
+"""Measurements against the plans, and models against the measurements: each version is fitted again, free."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.journal import read_certificate, read_opening
+from pmw.encoding import dumps, noise_form
+from pmw.journal import read_certificate, read_opening, tree_text
 from pmw.markup import counted
 from pmw.mechanism import correct, marginal_units, settle_opening
-from pmw.model import MarginalMeasurement, QueryMeasurement
-from pmw.policy import MarginalTestPlan, TestKind
+from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement
+from pmw.policy import MarginalTestPlan, TestKind, TestPlan
 from pmw.snapshots import duals_of
 from pmw.state import Bought, Certificate, PublicState
 from pmw.store import SessionStore
 from pmw.verification.books import Books
-from pmw.verification.report import require
+from pmw.verification.report import require, same
 from queries.linear import UNITS
 
 __all__ = [
+    "measurements_fit",
     "models_follow",
 ]
 
 # A model that went through a snapshot differs in the last digits from one that never stopped. Its numbers are
 # compared to within this part of them.
 _CLOSE = 1e-6
+
+
+def measurements_fit(books: Books) -> str:
+    """Check noise and cells of the measurements, and return how many there are.
+
+    Raises:
+        SessionCorruptError: one is not as planned.
+    """
+    draws, plan = read_opening(books.contract, books.rows), books.opening
+    wanted = {"[]": plan.total_noise}
+    for name, noise in plan.marginal_noise.items():
+        wanted[tree_text(name, plan.trees[name]) if name in plan.trees else dumps([name])] = noise
+    scopes: list[tuple[str, ...]] = [(name,) for name in plan.marginal_noise]
+    if plan.table_noise is not None:
+        scopes.append(books.contract.domain.names)
+        wanted[dumps(list(books.contract.domain.names))] = plan.table_noise
+    kinds = {row.kind for row in books.rows}
+    known = kinds <= {"total", "marginal", "range tree", "query", "bought"}
+    require(known, "there is a measurement of an unknown kind")
+    found = {row.what: row.noise for row in books.rows if row.kind not in ("query", "bought")}
+    same("noise of the opening", {what: _noise_text(noise) for what, noise in wanted.items()}, found)
+    same("marginals of the opening", scopes, [marginal.scope for marginal in draws.marginals])
+    later = [row for row in books.rows if row.kind in ("query", "bought")]
+    for number, row in enumerate(later, start=1):
+        same(f"noise of measurement {number}", _planned_noise(books.test, row.kind), row.noise)
+    _scopes(books)
+    return f"the number of records and {counted(len(scopes), 'marginal')} at opening, {len(later)} since"
+
+
+def _noise_text(noise: NoiseLaw | None) -> str:
+    return dumps(None if noise is None else noise_form(noise))
+
+
+def _planned_noise(plan: TestPlan | None, kind: str) -> str | None:
+    """Return the form of the noise of what a kind of test buys; None where there is no such test."""
+    if kind == "bought":
+        return _noise_text(plan.noise) if isinstance(plan, MarginalTestPlan) else None
+    queries = plan.queries if isinstance(plan, MarginalTestPlan) else plan
+    return None if queries is None else _noise_text(queries.vector.value_noise)
+
+
+def _scopes(books: Books) -> None:
+    """Check that what was bought is over attributes in their order, and no wider than planned."""
+    if not isinstance(books.test, MarginalTestPlan):
+        return
+    plan, domain, coarse = books.test, books.contract.domain, books.coarsening.coarse
+    most = max(plan.most_cells, plan.free_cells)
+    for number, (_, one) in enumerate(books.bought(), start=1):
+        if not isinstance(one, QueryMeasurement):
+            same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
+            grid = domain if plan.is_fine(domain, one.scope) else coarse
+            same(f"cells of measurement {number}", grid.scope_shape(one.scope), one.units.shape)
+            cells = one.units.size
+            require(cells <= most, f"measurement {number} has {cells:,} cells; at most {most:,} were planned")
 
 
 def models_follow(books: Books, store: SessionStore) -> str:
@@ -112,4 +168,4 @@ def _was_tested(state: PublicState, books: Books) -> bool:
     """Tell whether a round was paid for in which a marginal's test could be negative at this version."""
     (vector,) = (vector for vector in books.vectors if vector.kind is TestKind.MARGINAL)
     positives = sum(isinstance(one, MarginalMeasurement) for one in state.measured)
-    return vector.counts(books.later)[0] > (positives if vector.sparse.redraw else 0)
+    return vector.paid(books.later)[0] > (positives if vector.sparse.redraw else 0)
