@@ -35,7 +35,7 @@ with tempfile.TemporaryDirectory() as folder:
         for line in session.ledger().lines[:3]:
             print(f"{line.event} ({line.label}): {line.share:.1%} of the budget")
 
-    # The books are recomputed from what the file stores.
+    # Charges and models are recomputed from what the file stores.
     print("all checks hold:", pmw.verify_session(path).holds)
 
     # Sealed, it spends nothing any more and needs no table; answers and exports go on.

@@ -71,7 +71,7 @@ def read_ledger(path: str | Path) -> Ledger:
 
 
 def verify_session(path: str | Path, anchor: str | Path | None = None) -> Verification:
-    """Recompute the books of a session in a file, while others may be using it, and return what holds.
+    """Check the books of a session in a file, while others may be using it, and return what holds.
 
     Args:
         path: the session file.

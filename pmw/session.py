@@ -247,7 +247,7 @@ class Session:
             return load_ledger(self._open_store())
 
     def verify(self) -> Verification:
-        """Recompute the session's books from what it stored, and return what holds; free.
+        """Check the session's books, and return what holds; free.
 
         Raises:
             StoreError: the session file cannot be read.

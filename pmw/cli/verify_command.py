@@ -1,4 +1,4 @@
-"""``pmw verify``: recompute a session's books."""
+"""``pmw verify``: check a session's books."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = [
 
 @click.command(
     "verify",
-    short_help="Recompute the ledger, models and answers.",
+    short_help="Check charges, measurements, models and answers.",
     epilog="""\b
 Examples:
   pmw verify study.pmw
@@ -34,12 +34,13 @@ The exit code is 0 where every check holds, and 5 where one fails.
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(session: Path, anchor: Path | None, as_json: bool) -> None:
-    """Recompute the books of SESSION and compare them with what its file holds.
+    """Check what the file of SESSION holds.
 
-    Every charge is recomputed from its event and the plan that was fixed at opening, every model from the
-    measurements, every stored answer from the model of its version. It writes nothing, shows no secret, needs
-    no table, and works while the session is in use. A session with many corrections takes as long as fitting
-    its model anew.
+    Every charge is recomputed from its event and the plan that was fixed at opening, and every model from the
+    measurements, whose noise and cells must be as planned. Rows that are damaged or gone are found. Stored
+    answers must have the form that their source promises, and measured ones their measurement; their values
+    are not computed again. It writes nothing, shows no secret, needs no table, and works while the session is
+    in use. A session with many corrections takes as long as fitting its model again.
 
     A copy of the file from before looks whole, and has forgotten what was spent since. With --anchor, numbers
     and running hashes of all charges, measurements and answers are kept in FILE, which is public: keep it on

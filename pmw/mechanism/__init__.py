@@ -16,7 +16,7 @@ from pmw.mechanism.batch import (
     QueryRequest,
     abandoned_entry,
 )
-from pmw.mechanism.fit import coarse_model, correct, model_of_terms
+from pmw.mechanism.fit import correct, model_of_terms
 from pmw.mechanism.loop import (
     Settled,
     batch_entries,
@@ -52,7 +52,6 @@ __all__ = [
     "BatchDraws",
     "bought_entry",
     "choose_groups",
-    "coarse_model",
     "correct",
     "draw_opening",
     "draw_tests",

@@ -136,12 +136,6 @@ class Coarsening:
         """
         return all(self._extremes(factor)[1] is None for factor in query.factors)
 
-    def extremes(
-        self, scope: Sequence[str], weights: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the least and the greatest fine weight inside each group: int64, one axis per attribute."""
-        return self._reduced(np.minimum, scope, weights), self._reduced(np.maximum, scope, weights)
-
     def inner(self, query: LinearQuery) -> LinearQuery:
         """Return the coarse query with the least weight inside each group, exactly: never above the query.
 

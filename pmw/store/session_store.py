@@ -187,10 +187,6 @@ class SessionStore(SessionReader):
         newest = self._newest_batch()
         return newest if newest is not None and newest.id == self.last_intent() + 1 else None
 
-    def intent_count(self) -> int:
-        """Return how many batches have no outcome."""
-        return int(self.pending() is not None)
-
     def begin(self, kind: str, proposal: str, seed: bytes) -> int:
         """Record a batch durably, before anything is drawn, and return its number.
 

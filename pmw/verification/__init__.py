@@ -1,7 +1,8 @@
-"""Verification: a session's books, recomputed from what its file holds and compared with it.
+"""Verification: what a session's file holds, checked against its contract, its plans and itself.
 
-Every charge follows from its event and the contract, every model from the measurements, every answer from
-the model of its version. Only public numbers are shown; of secrets, whether they are there.
+Every charge follows from its event and the contract, and every model from the measurements. Answers are
+compared with both, and their values are not computed again. Only public numbers are shown; of secrets,
+whether they are there.
 """
 
 from __future__ import annotations

@@ -147,25 +147,14 @@ def _name_of(store: SessionStore) -> str:
 
 def _follow(kind: str, rows: Iterable[Any], held: dict[str, Any] | None) -> dict[str, Any]:
     """Return the number and the running hash of rows, which must go through those that are remembered."""
-    running, count = hashlib.sha256(), 0
-    least = 0 if held is None else held["count"]
-    for row in rows:
-        if held is not None and count == least:
-            _require_same(kind, running.hexdigest(), held)
+    running, count, least = hashlib.sha256(), 0, 0 if held is None else held["count"]
+    for count, row in enumerate(rows, start=1):
         running.update(_text(row).encode() + b"\n")
-        count += 1
-    if count < least:
-        raise SessionCorruptError(f"it has {count:,} {kind}, and had {least:,}: this is an older copy")
-    if held is not None and count == least:
-        _require_same(kind, running.hexdigest(), held)
+        if held is not None and count == least:
+            fault = f"its first {least:,} {kind} are not what they were: history was rewritten"
+            require(running.hexdigest() == held["hash"], fault)
+    require(count >= least, f"it has {count:,} {kind}, and had {least:,}: this is an older copy")
     return {"count": count, "hash": running.hexdigest()}
-
-
-def _require_same(kind: str, found: str, held: dict[str, Any]) -> None:
-    require(
-        found == held["hash"],
-        f"its first {held['count']:,} {kind} are not what they were: history was rewritten",
-    )
 
 
 def _text(row: Any) -> str:

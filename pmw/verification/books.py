@@ -1,28 +1,21 @@
-"""The books of a session: its contract, plans, charges, measurements and batches, checked one by one."""
+"""The books of a session: its contract, plans, charges, measurements and batches, as its file holds them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pmw.accounting import PrivacyFilter
-from pmw.encoding import dumps, noise_form, read_charge
-from pmw.journal import load_contract, load_plan, read_entries, read_measured, read_opening, tree_text
-from pmw.ledger import ledger_of
-from pmw.markup import counted
-from pmw.mechanism import LedgerEntry, abandoned_entry, choose_groups, opening_entries
-from pmw.model import Coarsening, QueryMeasurement
+from pmw.journal import load_contract, load_plan, read_entries, read_measured, read_opening
+from pmw.ledger import Ledger, ledger_of
+from pmw.mechanism import LedgerEntry, choose_groups, opening_entries
+from pmw.model import Coarsening
 from pmw.planning import choose_filter
-from pmw.policy import Contract, MarginalTestPlan, OpeningPlan, TestPlan
+from pmw.policy import Contract, OpeningPlan, TestPlan
 from pmw.state import Bought
 from pmw.store import IntentRow, MeasurementRow, SessionStore
-from pmw.verification.plans import plans_fit
-from pmw.verification.report import Check, check, require, same
-from pmw.verification.vectors import VectorBooks, is_abandoned, vectors_of
+from pmw.verification.plans import VectorBooks, vectors_of
 
 __all__ = [
-    "book_checks",
     "Books",
     "read_books",
 ]
@@ -78,6 +71,11 @@ class Books:
         return self.entries[len(self.opening_charges) :]
 
     @property
+    def ledger(self) -> Ledger:
+        """The charges with their shares of the cap, whether or not they fit under it."""
+        return ledger_of(self.contract.budget, self.cap, self.entries)
+
+    @property
     def coarsening(self) -> Coarsening:
         """The groups that marginals are tested and bought on, from what opening released."""
         return choose_groups(self.contract, self.opening, read_opening(self.contract, self.rows))
@@ -114,204 +112,3 @@ def read_books(store: SessionStore) -> Books:
         pending=pending,
         closed=store.meta("closed") is not None,
     )
-
-
-def book_checks(books: Books, store: SessionStore) -> Iterator[Check]:
-    """Yield what holds of the books."""
-    yield check("the plans fit the contract", lambda: plans_fit(books.contract, books.opening, books.test))
-    if books.unborn:
-        yield check("an opening that waits has bought nothing", lambda: _nothing_bought(books, store))
-        return
-    yield check("every charge is what its event costs", lambda: _charges(books))
-    yield check("rounds and positives follow one another", lambda: _rounds(books))
-    yield check("every measurement was paid for, and every payment bought one", lambda: _payments(books))
-    yield check("the charges stay under the cap", lambda: _under_cap(books))
-    yield check("the measurements are the planned ones", lambda: _measurements(books))
-    yield check("at most one batch waits, and its charge is reserved", lambda: _pending(books, store))
-    yield check("secrets are kept while they are needed, and no longer", lambda: _secrets(books, store))
-
-
-def _nothing_bought(books: Books, store: SessionStore) -> str:
-    require(not books.entries and not books.rows, "there are charges or measurements")
-    require(next(store.answers(), None) is None, "there are answers")
-    return "no charge, no measurement, no answer"
-
-
-def _charges(books: Books) -> str:
-    expected = books.opening_charges
-    require(len(books.entries) >= len(expected), "a charge of the opening is not there")
-    for number, (entry, wanted) in enumerate(zip(books.entries, expected, strict=False), start=1):
-        _same_entry(number, wanted, entry)
-    for number, entry in enumerate(books.later, start=len(expected) + 1):
-        if is_abandoned(entry):
-            continue  # its price follows from the round
-        buying = [vector.positive for vector in books.vectors if vector.buys(entry)]
-        if buying:
-            _same_price(number, buying[0], entry)
-            continue
-        drawing = [vector.threshold for vector in books.vectors if vector.draws(entry)]
-        planned = [vector.threshold for vector in books.vectors]
-        require(bool(planned), f"charge {number} ({entry.event}) is for a test, but none was planned")
-        _same_entry(number, (drawing or planned)[0], entry)
-    return f"{counted(len(books.entries), 'charge')}, each recomputed as an exact fraction"
-
-
-def _same_entry(number: int, expected: LedgerEntry, found: LedgerEntry) -> None:
-    same(
-        f"charge {number} ({found.event})",
-        f"{expected.event}, {expected.label}",
-        f"{found.event}, {found.label}",
-    )
-    _same_price(number, expected, found)
-
-
-def _same_price(number: int, expected: LedgerEntry, found: LedgerEntry) -> None:
-    what = f"charge {number} ({found.event})"
-    same(f"epsilon of {what}", expected.charge.epsilon, found.charge.epsilon)
-    same(f"rho of {what}", expected.charge.rho, found.charge.rho)
-
-
-def _rounds(books: Books) -> str:
-    """Follow the sparse vectors through their charges; return how many positives they had."""
-    last, start, vectors = 0, len(books.opening_charges), books.vectors
-    rounds, bought = [0] * len(vectors), [0] * len(vectors)
-    for place, entry in enumerate(books.later, start=start):
-        what, intent = f"charge {place + 1} ({entry.event})", books.intents[place]
-        require(intent >= last, f"{what} belongs to an earlier batch than the one before it")
-        last = intent
-        is_open = [vector.is_open_after(*of) for vector, *of in zip(vectors, rounds, bought, strict=True)]
-        for number, vector in enumerate(vectors):
-            if vector.buys(entry):
-                require(is_open[number], f"{what} has no open round")
-                bought[number] += 1
-            elif vector.draws(entry):
-                require(not is_open[number], f"{what} opens a round while one is open")
-                rounds[number] += 1
-        if is_abandoned(entry):
-            prices = [vector.reserved(is_open=one) for vector, one in zip(vectors, is_open, strict=True)]
-            require(bool(prices), f"{what} is for a test, but none was planned")
-            wanted = next((price for price in prices if price == entry.charge), prices[0])
-            _same_price(place + 1, abandoned_entry(wanted), entry)
-            require(books.closed and place + 1 == len(books.entries), f"{what} is not the last of all")
-    counts = []
-    for vector, positives in zip(vectors, bought, strict=True):
-        require(
-            positives <= vector.limit, f"{positives} positives, but no more than {vector.limit} were planned"
-        )
-        of = "" if len(vectors) == 1 else f" of {'marginals' if vector.row_kind == 'bought' else 'questions'}"
-        counts.append(f"{positives} of {counted(vector.limit, 'positive')}{of}")
-    return ", ".join(counts) or "no positives"
-
-
-def _payments(books: Books) -> str:
-    opening = len(books.opening_charges)
-    paid = [
-        (intent, entry.event, entry.label)
-        for intent, entry in list(zip(books.intents, books.entries, strict=True))[opening:]
-        if any(vector.buys(entry) for vector in books.vectors)
-    ]
-    bought = [(intent, *_bought_words(one)) for intent, one in books.bought()]
-    for intent, event, label in bought:
-        require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
-    for intent, event, label in paid:
-        require(
-            (intent, event, label) in bought, f"the charge for {label!r} (batch {intent}) has no measurement"
-        )
-    require(paid == bought, "charges and measurements are not in the same order, or one is there twice")
-    require(len({intent for intent, _, _ in paid}) == len(paid), "a batch has two measurements")
-    return f"{counted(len(bought), 'measurement')} since opening"
-
-
-def _bought_words(measurement: Bought) -> tuple[str, str]:
-    """Return event and label of the charge that pays for a measurement."""
-    if isinstance(measurement, QueryMeasurement):
-        return "measurement", measurement.query.describe()
-    return "marginal", ", ".join(measurement.scope)
-
-
-def _under_cap(books: Books) -> str:
-    ledger = ledger_of(books.contract.budget, books.cap, books.entries)
-    require(all(line.price >= 0 for line in ledger.lines), "a charge is negative")
-    require(ledger.spent <= ledger.cap, f"{ledger.share:.1%} of the cap was charged")
-    return f"{ledger.share:.1%} of the cap"
-
-
-def _measurements(books: Books) -> str:
-    draws = read_opening(books.contract, books.rows)
-    laws = {row.what: row.noise for row in books.rows if row.kind not in ("query", "bought")}
-    plan = books.opening
-    wanted = {"[]": dumps(None if plan.total_noise is None else noise_form(plan.total_noise))}
-    for name, noise in plan.marginal_noise.items():
-        tree = plan.trees.get(name)
-        wanted[dumps([name]) if tree is None else tree_text(name, tree)] = dumps(noise_form(noise))
-    planned: list[tuple[str, ...]] = [(name,) for name in plan.marginal_noise]
-    if plan.table_noise is not None:
-        planned.append(books.contract.domain.names)
-        wanted[dumps(list(books.contract.domain.names))] = dumps(noise_form(plan.table_noise))
-    same("noise of the opening", wanted, laws)
-    same("marginals of the opening", planned, [marginal.scope for marginal in draws.marginals])
-    later = [row for row in books.rows if row.kind in ("query", "bought")]
-    for number, row in enumerate(later, start=1):
-        same(f"noise of measurement {number}", _planned_noise(books, row.kind), row.noise)
-    kinds = {row.kind for row in books.rows}
-    require(
-        kinds <= {"total", "marginal", "range tree", "query", "bought"},
-        "there is a measurement of an unknown kind",
-    )
-    _scopes(books)
-    return f"the number of records and {counted(len(planned), 'marginal')} at opening, {len(later)} since"
-
-
-def _planned_noise(books: Books, kind: str) -> str | None:
-    """Return the form of the noise of what a kind of test buys; None where there is no such test."""
-    plan = books.test
-    if kind == "bought":
-        return dumps(noise_form(plan.noise)) if isinstance(plan, MarginalTestPlan) else None
-    queries = plan.queries if isinstance(plan, MarginalTestPlan) else plan
-    return None if queries is None else dumps(noise_form(queries.vector.value_noise))
-
-
-def _scopes(books: Books) -> None:
-    """Check that what was bought is over attributes in their order, and no wider than planned."""
-    if not isinstance(books.test, MarginalTestPlan):
-        return
-    plan, domain, coarse = books.test, books.contract.domain, books.coarsening.coarse
-    most = max(plan.most_cells, plan.free_cells)
-    for number, (_, one) in enumerate(books.bought(), start=1):
-        if not isinstance(one, QueryMeasurement):
-            same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
-            grid = domain if plan.is_fine(domain, one.scope) else coarse
-            same(f"cells of measurement {number}", grid.scope_shape(one.scope), one.units.shape)
-            cells = one.units.size
-            require(cells <= most, f"measurement {number} has {cells:,} cells; at most {most:,} were planned")
-
-
-def _pending(books: Books, store: SessionStore) -> str:
-    require(store.intent_count() <= 1, f"{store.intent_count()} batches wait")
-    if books.pending is None:
-        return "none waits"
-    require(not books.closed, "a batch waits in a session that was closed")
-    form = json.loads(books.pending.proposal)
-    reserved = read_charge(*form["reserved"])
-    found = [vector for vector in books.vectors if vector.kind.value == form["kind"]]
-    require(bool(found), "a batch waits, but there was no plan to test what it tests")
-    (vector,) = found
-    is_open = vector.is_open(books.later)
-    wanted = vector.reserved(is_open=is_open)
-    same("reserved charge", (wanted.epsilon, wanted.rho), (reserved.epsilon, reserved.rho))
-    same("whether the batch opens a round", not is_open, form["opens_round"])
-    same("positives before the batch", vector.positive_count(books.later), form["positives"])
-    spent = ledger_of(books.contract.budget, books.cap, books.entries).spent
-    require(spent + books.cap.price(reserved) <= books.cap.cap, "the reserved charge is not under the cap")
-    return "one waits; its charge fits under the cap"
-
-
-def _secrets(books: Books, store: SessionStore) -> str:
-    found = store.secret_names()
-    if books.closed:
-        require(not found, "a closed session still holds secrets")
-        return "closed: none is left"
-    wanted = {"fingerprint_key", "fingerprint"}
-    wanted |= {vector.secret for vector in books.vectors if vector.is_open(books.later)}
-    same("secrets kept", sorted(wanted), sorted(found))
-    return "as many as the open session needs"

@@ -24,6 +24,7 @@ NOT_PROVED = (
     "that this is the newest copy of the file: an older one that was put back looks the same, "
     "and has forgotten what was spent since",
     "that nobody who could write to the file rewrote all of it: its books are not signed",
+    "that answers without noise of their own are what their models gave: their values are not computed again",
     "that the noise was drawn as it should be",
     "that the table is right, and holds no more records of one person than declared",
 )
@@ -42,7 +43,7 @@ FAULTS = (
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was recomputed.
+    """One thing that was looked at.
 
     Args:
         name: what should hold, in words.
@@ -61,7 +62,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was recomputed of a session's books, and what came of it.
+    """What came of the checks of a session's books.
 
     Args:
         checks: in the order in which they were made.

@@ -1,8 +1,9 @@
-"""Verification where whole marginals are tested and bought: each tampering is found, by name."""
+"""Verification where whole marginals are tested and bought: tamperings are found, by name."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from pmw.model import QueryMeasurement
 from pmw.policy import ModelKind, TestKind
 from pmw.randomness import repeatable_seed
 from pmw.store.checksums import reseal
-from queries import CategoricalAttribute, Domain, IntegerAttribute, random_conjunctions
+from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 CODES = tuple(f"{'low' if number < 200 else 'high'}{number}" for number in range(400))
 
@@ -29,7 +30,7 @@ FIT = "the plans fit the contract"
 SECRETS = "secrets are kept while they are needed, and no longer"
 MODELS = "the models, the snapshot and the certificates follow from the measurements"
 MEASURED = "measured answers are the stored measurements"
-OTHERS = "all other answers follow from the model of their version"
+FORM = "every answer has the form that its source promises"
 ORDER = "the share in answers never falls and never exceeds 1"
 
 
@@ -90,10 +91,23 @@ def options(**choices: Any) -> pmw.Options:
 CHOICES = options(update_limit=4, sparse_vector=pmw.SparseVectorKind.EXPONENTIAL, max_cells=30_000)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder for the session that all tests copy."""
+    return tmp_path_factory.mktemp("asked")
+
+
 @pytest.fixture
-def study(people: pd.DataFrame, wide: Domain, tmp_path: Path) -> Path:
-    """Return the file of a session that bought marginals and a question, with both rounds open."""
-    path = tmp_path / "study.pmw"
+def study(people: pd.DataFrame, wide: Domain, folder: Path, tmp_path: Path) -> Path:
+    """Return the file of a session that measured marginals and a question, with both rounds open."""
+    if not any(folder.iterdir()):
+        ask_questions(people, wide, folder / "study.pmw")
+    for file in folder.iterdir():  # with its companions
+        shutil.copy2(file, tmp_path)
+    return tmp_path / "study.pmw"
+
+
+def ask_questions(people: pd.DataFrame, wide: Domain, path: Path) -> None:
     with pmw.open_session(people, wide, epsilon=4, delta=1e-9, path=path, options=CHOICES) as session:
         session.ask_all(QUESTIONS)
         state = session.state
@@ -102,7 +116,6 @@ def study(people: pd.DataFrame, wide: Domain, tmp_path: Path) -> Path:
         assert state.certificates
         assert not state.coarsening.is_identity
         assert (state.round_open, state.queries_open) == (True, True)
-    return path
 
 
 def failed(path: Path) -> dict[str, str]:
@@ -162,22 +175,14 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     "a certificate was given to another version": (
         "UPDATE certificates SET version = 99", MODELS, "certificates of versions that do not follow",
     ),
-    "all certificates were deleted": ("DELETE FROM certificates", OTHERS, "answer 3: "),
-    "a count was altered": (
-        "UPDATE answers SET count = count + 1 WHERE sequence = 3", OTHERS, "answer 3: expected count",
-    ),
-    "an interval was narrowed": (
-        "UPDATE answers SET low = count - 1, high = count + 1 WHERE source = 'synthetic' AND low > 0 "
-        "AND query LIKE '%grade%'", OTHERS, "narrower than any test could make it",
-    ),
     "an interval was invented": (
-        "UPDATE answers SET low = 1, high = 2, source = 'unverified' WHERE sequence = 3", OTHERS, "answer 3",
+        "UPDATE answers SET low = 1, high = 2, source = 'unverified' WHERE sequence = 3", FORM, "answer 3",
     ),
     "a confidence was raised": (
-        "UPDATE answers SET confidence = 0.99 WHERE sequence = 3", OTHERS, "answer 3: expected confidence",
+        "UPDATE answers SET confidence = 0.99 WHERE sequence = 3", FORM, "answer 3: confidence: expected",
     ),
     "a measured answer was altered": (
-        "UPDATE answers SET count = count + 10 WHERE source = 'measured'", MEASURED, "expected count",
+        "UPDATE answers SET count = count + 10 WHERE source = 'measured'", MEASURED, "count: expected",
     ),
     "a measured answer was invented": (
         "UPDATE answers SET source = 'measured' WHERE sequence = 3", MEASURED, "",
@@ -262,7 +267,6 @@ def test_every_kind_of_session_holds(people: pd.DataFrame, wide: Domain, choices
     chosen = options(seed=6, **choices)
     with pmw.open_session(people, wide, epsilon=4, delta=1e-9, options=chosen) as session:
         session.ask_all(QUESTIONS)
-        session.ask_all(list(random_conjunctions(wide, 60, seed=3)), fresh=True)
         assert session.state.measured
         assert [check for check in session.verify().checks if not check.holds] == []
         session.seal()
