@@ -60,6 +60,8 @@ class Schedule:
         few: where epsilons add, so that each marginal makes all of them noisier: the most positives, in parts
             of the number of pairs.
         few_free: ``free`` where epsilons add: fewer marginals, but wider ones.
+        few_target: ``target`` where epsilons add: noise grows faster with their number, and what opening
+            releases is noisier, which leaves fewer groups than are assumed.
     """
 
     tests: Fraction = Fraction(3, 100)
@@ -76,6 +78,7 @@ class Schedule:
     fine: float = 0.01
     few: float = 0.7
     few_free: float = 0.04
+    few_target: float = 0.09
 
 
 DEFAULT_SCHEDULE = Schedule()
@@ -196,13 +199,14 @@ def _choose_limit(
     sizes = sorted(math.prod(pair) for pair in itertools.combinations(coarse.shape, min(2, len(coarse))))
     cells = sizes[len(sizes) // 2]
     most = min(len(sizes), schedule.per_attribute * len(coarse))
+    target = schedule.target
     if ledger.composition is Composition.PURE:
-        most = min(most, math.ceil(schedule.few * len(sizes)))
+        most, target = min(most, math.ceil(schedule.few * len(sizes))), schedule.few_target
     best = least = max(1, min(most, math.floor(schedule.least * len(coarse))))
     for limit in range(least + 1, most + 1):
         price = ledger.remaining * Fraction(95, 100) / limit
         noise = marginal_noise(ledger.composition, price, options)
-        if cells * l1_mean(noise) > schedule.target * records:
+        if cells * l1_mean(noise) > target * records:
             break
         best = limit
     return best

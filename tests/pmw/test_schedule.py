@@ -80,6 +80,26 @@ def test_more_records_buy_more_marginals_and_test_larger_ones() -> None:
     assert last.fine_cells == pytest.approx(DEFAULT_SCHEDULE.fine * 1e7 / noise, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("budget", "target"),
+    [(Budget.of(1, 1e-9), DEFAULT_SCHEDULE.target), (Budget.of(1), DEFAULT_SCHEDULE.few_target)],
+)
+def test_as_many_are_bought_as_keep_the_noise_of_a_pair_below_the_target(
+    budget: Budget, target: float
+) -> None:
+    composition = Composition.ZCDP if budget.delta else Composition.PURE
+    ledger = choose_filter(DOMAIN, budget, Options(composition=composition))
+    cells = 18  # of the pair of the median size: 3 x 6
+    distances = []
+    for records in range(500, 20_000, 100):
+        plan = plan_marginal_test(DOMAIN, ledger, records, Options(composition=composition))
+        assert plan is not None
+        if 4 < plan.update_limit < 11:  # neither the fewest nor the most
+            distances.append(cells * l1_mean(plan.noise) / records)
+    assert distances
+    assert 0.95 * target < max(distances) <= target
+
+
 def test_a_threshold_comes_down_with_the_questions_asked_to_what_noise_would_make_and_a_margin() -> None:
     options = Options(test=TestKind.MARGINAL, composition=Composition.ZCDP)
     plan = plan_marginal_test(DOMAIN, choose_filter(DOMAIN, Budget.of(1, 1e-9), options), 1e4, options)
