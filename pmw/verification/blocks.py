@@ -257,11 +257,35 @@ def _intervals(group: _Group) -> tuple[_Numbers, _Numbers] | None:
         known += [] if group.is_cut else [("inner", one) for one in coarse]
         value, width = _bounds(group, known)
         return value - width, value + width
-    below, above = (_bounds(group, [(cells, one) for one in coarse]) for cells in ("inner", "outer"))
     inner, outer = group.weights("inner"), group.weights("outer")
     nobody = np.any([(factor == 0).all(axis=1) for factor in inner], axis=0)
-    low = np.where(nobody, 0.0, np.where(_are_constant(inner), math.nan, below[0] - below[1]))
-    return low, np.where(_are_constant(outer), math.nan, above[0] + above[1])
+    below, above = _between(group, coarse, nobody)
+    low = np.where(nobody, 0.0, np.where(_are_constant(inner), math.nan, below))
+    return low, np.where(_are_constant(outer), math.nan, above)
+
+
+def _between(group: _Group, coarse: Sequence[Known], nobody: _Flags) -> tuple[_Numbers, _Numbers]:
+    """Return the low ends of inner and the high ends of outer questions, both from the narrower of two ways.
+
+    Either both ends are certified, or each may rest on another noise: as ``MarginalBars`` has it.
+    """
+    certified = [one for one in coarse if isinstance(one, Certificate)]
+    ways = [_ends(group, coarse, nobody, one_end=True)]
+    if certified:
+        ways.append(_ends(group, certified, nobody, one_end=False))
+    chosen = np.stack([width for _, _, width in ways]).argmin(axis=0)
+    low, high = (np.choose(chosen, [way[end] for way in ways]) for end in (0, 1))
+    return low, high
+
+
+def _ends(
+    group: _Group, known: Sequence[Known], nobody: _Flags, *, one_end: bool
+) -> tuple[_Numbers, _Numbers, _Numbers]:
+    """Return both ends and the sum of their half-widths; nobody is counted without an error."""
+    below, above = (
+        _bounds(group, [(cells, one) for one in known], one_end=one_end) for cells in ("inner", "outer")
+    )
+    return below[0] - below[1], above[0] + above[1], np.where(nobody, 0.0, below[1]) + above[1]
 
 
 def _are_constant(weights: Sequence[_Numbers]) -> _Flags:
@@ -271,10 +295,10 @@ def _are_constant(weights: Sequence[_Numbers]) -> _Flags:
 
 
 def _bounds(
-    group: _Group, known: Sequence[tuple[str, Known | OneWayMeasurement]]
+    group: _Group, known: Sequence[tuple[str, Known | OneWayMeasurement]], *, one_end: bool = False
 ) -> tuple[_Numbers, _Numbers]:
     """Return the value and the half-width of the evidence with the smallest half-width, for each question."""
-    widths = np.stack([_widths(group, *one) for one in known])
+    widths = np.stack([_widths(group, *one, one_end=one_end) for one in known])
     chosen, values = widths.argmin(axis=0), np.empty(len(group.rows))
     for number in np.unique(chosen):
         mine = np.flatnonzero(chosen == number)
@@ -298,11 +322,11 @@ def _table(group: _Group, known: Known | OneWayMeasurement) -> _Numbers:
     return values
 
 
-def _widths(group: _Group, cells: str, known: Known | OneWayMeasurement) -> _Numbers:
+def _widths(group: _Group, cells: str, known: Known | OneWayMeasurement, *, one_end: bool) -> _Numbers:
     """Return how far each question may be from what is known, in records."""
     state, count = group.state, len(group.rows)
     if isinstance(known, Certificate):
-        return np.full(count, certificate_bound(state, known))
+        return np.full(count, certificate_bound(state, known, one_end=one_end))
     noise, confidence = known.noise, Confidences.in_state(state).alone
     if state.contract.options.simultaneous:
         drawn = known.units if isinstance(known, MarginalMeasurement) else known.cell_values
