@@ -89,14 +89,15 @@ def test_what_is_no_list_of_names_is_refused_by_its_type(people: Domain, kind: s
 @pytest.mark.parametrize("kind", THINGS)
 def test_what_is_no_number_is_refused_by_its_type(people: Domain, kind: str) -> None:
     thing: Any = THINGS[kind]()
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: all_marginals(people, thing),
         lambda: parities(people, thing),
         lambda: random_conjunctions(people, thing, seed=1),
         lambda: random_conjunctions(people, 1, seed=thing),
         lambda: popular_conjunctions(people, 1, seed=1, distinct=thing),
         lambda: popular_conjunctions(people, 1, seed=thing),
-    ):
+    )
+    for call in calls:
         with pytest.raises(ScopeError, match="as a whole number, got a ") as caught:
             call()
         assert MARK not in str(caught.value)
