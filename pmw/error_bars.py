@@ -94,11 +94,12 @@ class Confidences:
 
 
 def is_covered(state: PublicState, query: LinearQuery) -> bool:
-    """Tell whether released numbers bound the error of a question without a test.
+    """Tell whether released numbers bound the error of a question without a test, as well as after one.
 
-    Of a question without weights of its own, between two readings, a test could say nothing.
+    So they do where a question lies between two readings: a test, or a purchase, is about the number of
+    records if cells were evenly filled, which bounds nothing.
     """
-    return not query.factors or state.covering(query) is not None
+    return not query.factors or query.readings is not None or state.covering(query) is not None
 
 
 def measured_answer(state: PublicState, query: LinearQuery, units: int, spent: Spent) -> Answer:

@@ -3,12 +3,14 @@
 A question over a scope is held by evidence of two kinds: the noise of a bought marginal that contains the
 scope, or a certificate of a marginal that does. A question that cuts a group of cells lies, cell by cell,
 between its inner and its outer query on the groups: the low end is the inner one's, the high end the outer
-one's. So does a question that the declared cells cannot decide lie between its two readings. Proofs are in
+one's. So does a question that the declared cells cannot decide lie between its two readings. Where ends may
+rest on different noises, what may fail is shared among them (``_Share``). Proofs are in
 ``docs/marginal-test.md``.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,6 +48,24 @@ __all__ = [
 
 Known: TypeAlias = MarginalMeasurement | Certificate  # than the opening
 _Known: TypeAlias = OneWayMeasurement | Certificate
+_Pieces: TypeAlias = Sequence[tuple[LinearQuery, Sequence[_Known]]]  # what bounds which query
+_Bound: TypeAlias = tuple[float, float]  # a value, and how far the truth may be from it, in records
+
+
+class _Share(enum.Enum):
+    """Which events the ends of an interval may rest on. In each case both hold with the stated confidence.
+
+    ``ONE``: one piece of evidence gives both ends.
+    ``CERTIFIED``: threshold noise and the number of records, each as sure as a certificate takes it. They are
+        one event, whichever certificates give the ends, so the ends fail together.
+    ``HALF``: any evidence. An end that rests on a symmetric noise, of a measurement or of the number of
+        records, fails with half of what may fail; both ends of a certificate fail together, so it is taken
+        at half of what may fail. The two halves are added.
+    """
+
+    ONE = "one"
+    CERTIFIED = "certified"
+    HALF = "half"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +142,10 @@ class MarginalBars:
     def __init__(self, state: PublicState, spent: Spent) -> None:
         self._state = state
         self._spent = spent
-        self._confidence = Confidences.in_state(state).alone
-        self._misfit = total_misfit(state, self._confidence)
+        confidences = Confidences.in_state(state)
+        self._confidence = confidences.alone
+        self._misfit = total_misfit(state, confidences.alone)
+        self._certified_misfit = total_misfit(state, confidences.total)
         self._scopes: dict[tuple[tuple[str, ...], ...], _Scope] = {}
         self._held: dict[tuple[_Known, tuple[str, ...], bool], _Evidence] = {}
 
@@ -131,16 +153,18 @@ class MarginalBars:
         """Return the model's answer to a question; see ``marginal_answer``."""
         state = self._state
         if not query.scope and query.readings is None:
-            return answer_within(state, query, *self._everybody(query), Source.SYNTHETIC, self._spent)
+            count, width = self._everybody(query)
+            interval = count - width, count + width
+            return answer_within(state, query, count, interval, Source.SYNTHETIC, self._spent)
         count = self._count(query) if query.scope else self._everybody(query)[0]
-        interval = self._interval(query)
-        source = Source.MEASURED if bought and interval is not None else Source.SYNTHETIC
-        if interval is None:
+        found = self._interval(query)
+        source = Source.MEASURED if bought and found is not None else Source.SYNTHETIC
+        if found is None:
             spendable = not state.closed and state.positives_used < state.positives_limit
             source = Source.UNVERIFIED if spendable else Source.EXHAUSTED
         else:  # the answer lies within its interval
-            interval = (min(interval[0], count), max(interval[1], count))
-        return answer_within(state, query, count, interval, source, self._spent)
+            found = (min(found[0], count), max(found[1], count))
+        return answer_within(state, query, count, found, source, self._spent)
 
     def _count(self, query: LinearQuery) -> float:
         """Return the model's answer.
@@ -159,67 +183,79 @@ class MarginalBars:
 
     def _interval(self, query: LinearQuery) -> tuple[float, float] | None:
         if query.readings is None:
-            return self._of_cells(query, query.scope)
-        # Each end comes from an interval of another question. Measured noise and that of the total are
-        # symmetric, so one end fails with half the probability that an interval does; a certificate, whose
-        # two ends fail together, is taken at half of it. By the union bound both ends hold as stated.
-        least, most = (self._of_cells(reading, query.scope, one_end=True) for reading in query.readings)
-        if least is not None and most is not None:
-            return least[0], most[1]
-        if query.factors:
-            return None
-        # No test says more of a question whose weights are the same for everybody, and some ends are known.
-        everybody = self._everybody(LinearQuery.everything(query.domain))[1]
-        return (0.0 if least is None else least[0], (everybody if most is None else most)[1])
+            below, above = self._pieces(query, query.scope)
+        else:
+            below, above = (self._pieces(one, query.scope)[end] for end, one in enumerate(query.readings))
+        low, high = self._around(below) if below is above else self._between(below, above)
+        if query.readings is not None and not query.factors:
+            # No test says more of a question whose weights are the same for everybody; some ends are known.
+            count, width = self._everybody(LinearQuery.everything(query.domain))
+            low, high = 0.0 if low is None else low, count + width if high is None else high
+        return None if low is None or high is None else (low, high)
 
-    def _of_cells(
-        self, query: LinearQuery, asked: tuple[str, ...], *, one_end: bool = False
-    ) -> tuple[float, float] | None:
-        """Return the interval of a question on whole cells, or of a reading of one over a wider scope.
+    def _pieces(self, query: LinearQuery, asked: tuple[str, ...]) -> tuple[_Pieces, _Pieces]:
+        """Return what is known below and above a question on whole cells; one object where it is the same.
 
         Args:
-            query: the question, or the reading.
+            query: the question, or the reading of one over a wider scope.
             asked: the scope of the question.
-            one_end: the other end comes from another reading.
         """
         scope = self._scope(query.scope, asked)
+        both: _Pieces
         if scope.opening is not None:
-            return self._bounds((query, (scope.opening,)), one_end=one_end)
+            both = ((query, (scope.opening,)),)
+            return both, both
         inner, outer = self._state.coarsening.bounds(query)
-        if inner is outer:
-            return self._bounds((query, scope.fine), (inner, scope.coarse), one_end=one_end)
-        if scope.fine:  # the groups that the question cuts have been looked into
-            return self._bounds((query, scope.fine), one_end=one_end)
-        low, high = (self._bounds((bound, scope.coarse), one_end=one_end) for bound in (inner, outer))
-        return None if low is None or high is None else (low[0], high[1])
+        if inner is not outer and not scope.fine:
+            return ((inner, scope.coarse),), ((outer, scope.coarse),)
+        # Of a question that cuts groups, those have been looked into.
+        both = ((query, scope.fine), (inner, scope.coarse)) if inner is outer else ((query, scope.fine),)
+        return both, both
 
-    def _bounds(
-        self, *known: tuple[LinearQuery, Sequence[_Known]], one_end: bool
-    ) -> tuple[float, float] | None:
-        """Return the interval of the evidence with the smallest half-width; it does not depend on noise.
+    def _around(self, known: _Pieces) -> tuple[float | None, float | None]:
+        """Return the ends of an interval that one piece of evidence gives: one event."""
+        found = self._bound(known, _Share.ONE)
+        return (None, None) if found is None else (found[0] - found[1], found[0] + found[1])
+
+    def _between(self, below: _Pieces, above: _Pieces) -> tuple[float | None, float | None]:
+        """Return the low end of what is known below and the high end of what is known above.
+
+        Of the two ways in which both hold as stated, the one whose widths have the smaller sum is taken: it
+        depends on scales and thresholds, not on the noise that the ends rest on.
+        """
+        ends = self._bound(below, _Share.HALF), self._bound(above, _Share.HALF)
+        certified = self._bound(below, _Share.CERTIFIED), self._bound(above, _Share.CERTIFIED)
+        if _width(certified) < _width(ends):
+            ends = certified
+        low, high = ends
+        return None if low is None else low[0] - low[1], None if high is None else high[0] + high[1]
+
+    def _bound(self, known: _Pieces, share: _Share) -> _Bound | None:
+        """Return the evidence with the smallest half-width; it does not depend on noise.
 
         Args:
             known: a question, and what is known of a scope that contains its own, on the same cells.
-            one_end: one end of the interval is used, and another interval gives the other.
+            share: which events it may rest on.
         """
         widths = []
         for query, pieces in known:
             if not query.scope:  # one weight, or none where a group was cut: everybody, or nobody
-                return self._everybody(query)[1]
+                return self._everybody(query, share)
             for one in pieces:
-                evidence = self._evidence(one, query.scope, one_end=one_end)
+                if share is _Share.CERTIFIED and not isinstance(one, Certificate):
+                    continue
+                evidence = self._evidence(one, query.scope, one_end=share is _Share.HALF)
                 widths.append((evidence.half_width(query), evidence.values, query))
         if not widths:
             return None
         width, values, query = min(widths, key=itemgetter(0))
-        value = query.evaluate(values)
-        return value - width, value + width
+        return query.evaluate(values), width
 
-    def _everybody(self, query: LinearQuery) -> tuple[float, tuple[float, float]]:
-        """Return the answer to a question of one weight for everybody, and its interval."""
+    def _everybody(self, query: LinearQuery, share: _Share = _Share.ONE) -> _Bound:
+        """Return the answer to a question of one weight for everybody, and its half-width."""
         weight = query.constant / UNITS
-        count, width = weight * self._state.total.value, weight * self._misfit
-        return count, (count - width, count + width)
+        misfit = self._certified_misfit if share is _Share.CERTIFIED else self._misfit
+        return weight * self._state.total.value, weight * misfit
 
     def _scope(self, scope: tuple[str, ...], asked: tuple[str, ...]) -> _Scope:
         if (scope, asked) not in self._scopes:
@@ -235,6 +271,11 @@ class MarginalBars:
                 found = _of_noise(known, scope, self._confidence, simultaneous=simultaneous)
             self._held[known, scope, one_end] = found
         return self._held[known, scope, one_end]
+
+
+def _width(ends: tuple[_Bound | None, _Bound | None]) -> float:
+    """Return the sum of the half-widths of two ends; infinite where one of them is not known."""
+    return sum(math.inf if end is None else end[1] for end in ends)
 
 
 def _weighed(state: PublicState, measurement: MarginalMeasurement, query: LinearQuery) -> tuple[float, float]:
@@ -324,11 +365,13 @@ def certificate_bound(state: PublicState, certificate: Certificate, *, one_end: 
         state: the state.
         certificate: of the marginal.
         one_end: another noise may give the other end of an interval, so this one has half of what may fail.
+            Where intervals hold for all questions at once, every noise has its own part already.
     """
     if not isinstance(state.plan, MarginalTestPlan):
         return math.inf
     confidences = Confidences.in_state(state)
-    confidences = confidences.of_one_end() if one_end else confidences
+    if one_end and not state.contract.options.simultaneous:
+        confidences = confidences.of_one_end()
     misfit = total_misfit(state, confidences.total)
     return negative_half_width(state.plan, certificate.threshold, certificate.units.size, confidences, misfit)
 

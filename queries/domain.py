@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from queries.errors import DomainError, ScopeError
-from queries.plain_values import type_name
+from queries.plain_values import shown_text, type_name
 
 __all__ = [
     "Attribute",
@@ -354,11 +354,11 @@ class Domain:
         Raises:
             ScopeError: the domain has no such attribute.
         """
-        try:
+        is_text = issubclass(type(name), str)
+        if is_text and name in self._positions:
             return self._positions[name]
-        except KeyError:
-            hint = nearest(name, self.names)
-            raise ScopeError(f"expected an attribute of {self.name!r}, got {name!r}{hint}") from None
+        hint = nearest(name, self.names) if is_text else ""
+        raise ScopeError(f"expected an attribute of {self.name!r}, got {shown_text(name)}{hint}")
 
     def scope(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the names in declared order, each once.

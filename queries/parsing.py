@@ -35,6 +35,7 @@ __all__ = [
 QuestionId: TypeAlias = str | int | None
 
 _LONGEST_LINE = 2**20  # bytes
+_MOST_EDGES = 4  # attributes whose edges a message lists, where it is not known which were compared
 _DEEPEST = 16  # lists and objects inside each other; a question needs four
 _MARK = "\ufeff"  # of the order of bytes: JSON has none
 _KEYS = ("id", "where", "sql", "request_id")
@@ -110,7 +111,8 @@ def require_aligned(query: LinearQuery | GroupedQuery) -> None:
     """Refuse a question that cuts cells, whose answer takes them as evenly filled.
 
     Raises:
-        QueryError: names the nearest conditions on whole cells, and the attributes whose cells are cut.
+        QueryError: names the nearest conditions on whole cells, and where cells of the attributes begin that
+            are cut; where no cell is decided, those of the first ordered attributes.
     """
     if isinstance(query, GroupedQuery):
         query = query.query
@@ -119,16 +121,26 @@ def require_aligned(query: LinearQuery | GroupedQuery) -> None:
     names = [name for factor in _cut_factors(query) for name in factor.scope] or list(query.scope)
     found = dict.fromkeys(comparison_of(query.domain, factor) for factor in _cut_factors(query))
     conditions = [condition for condition in found if condition is not None]
-    starts = [
-        f"; cells of {attribute.name!r} begin at {_listed(attribute.boundaries)}"
-        for attribute in map(query.domain.__getitem__, dict.fromkeys(names))
-        if not isinstance(attribute, CategoricalAttribute)
-    ]
     near = f"; nearest to it: {', or '.join(conditions)}" if conditions else ""
+    edges = _edges(query.domain, list(dict.fromkeys(names)))
+    starts = [f"; cells of {name!r} begin at {listed}" for name, listed in edges]
+    if not starts:
+        near = "; it decides no cell of an attribute: compare with an edge, or declare narrower cells"
+        known = _edges(query.domain, query.domain.names)[:_MOST_EDGES]
+        starts = [f"; the edges of {name!r} are {listed}" for name, listed in known]
     raise QueryError(
         f"the condition cuts cells, and only whole cells are asked for{near}{''.join(starts)}",
         code="unaligned",
     )
+
+
+def _edges(domain: Domain, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the ordered ones of some attributes, with the edges of their cells."""
+    return [
+        (attribute.name, _listed(attribute.boundaries))
+        for attribute in map(domain.__getitem__, names)
+        if not isinstance(attribute, CategoricalAttribute)
+    ]
 
 
 def _cut_factors(query: LinearQuery) -> list[Factor]:

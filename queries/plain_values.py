@@ -30,6 +30,7 @@ __all__ = [
     "LONGEST_NUMBER",
     "Plain",
     "plain_value",
+    "shown_text",
     "type_name",
     "UNREADABLE",
     "Unreadable",
@@ -47,6 +48,7 @@ UNREADABLE: Final = Unreadable.UNREADABLE
 
 LONGEST_NUMBER = 400  # characters; what is longer is no number
 _LARGEST_WHOLE = 10**LONGEST_NUMBER - 1
+_LONGEST_SHOWN = 60  # characters of a text in a message
 _ZONES = ("datetime", "zoneinfo", "pandas", "pytz", "dateutil")  # libraries whose zones do not fail
 
 
@@ -79,6 +81,17 @@ def type_name(thing: object) -> str:
     module = type.__dict__["__module__"].__get__(kind)
     name = type.__dict__["__qualname__"].__get__(kind)
     return f"{module}.{name}" if type(module) is str and module != "builtins" else str(name)
+
+
+def shown_text(thing: object) -> str:
+    """Return how a message shows what came in place of a name.
+
+    A text stands in quotes, cut where it is long; of anything else, the name of its type stands there alone.
+    """
+    if not issubclass(type(thing), str):
+        return f"a {type_name(thing)}"
+    text = str.__str__(thing)
+    return repr(text) if len(text) <= _LONGEST_SHOWN else repr(text[: _LONGEST_SHOWN - 3])[:-1] + "…'"
 
 
 # --- one kind of value ------------------------------------------------------------------------------------

@@ -87,11 +87,13 @@ def _table(plan: SessionPlan) -> Iterator[str]:
         error, bound = _number(plan.marginals.cell_error), _bound(plan.marginals.cell_bound, plan)
         yield _ROW.format("cell, bought marginal", "", "", error, bound)
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
+    stretched = "A bar is wider where it is stretched to hold the model's answer."
     if all(order.promise != "tested" for order in plan.orders):
         yield f"  In records, for the noisiest attribute; {held}."
+        yield f"  {stretched}"
         return
     yield f"  In records, for the noisiest attribute; {held}, and while positives are left. A tested"
-    yield "  answer is off by less than its bound. A bar is wider where the model is off what was released."
+    yield f"  answer is off by less than its bound. {stretched}"
 
 
 def _widest(bounds: list[float | None]) -> float | None:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from queries.domain import CategoricalAttribute, Domain
+from queries.domain import CategoricalAttribute, Domain, require_domain
 from queries.errors import ScopeError
 from queries.linear import UNITS, Factor, LinearQuery
+from queries.plain_values import shown_text
 from queries.workloads.workload import Workload, check_between, quoted, shown
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "prefixes",
 ]
 
+_NAMES = (str, list, tuple, set, frozenset)  # types that names come in
 LARGEST_PARITY = 2**16  # cells of one parity: its canonical text stays below a megabyte
 
 
@@ -30,9 +32,11 @@ def all_marginals(domain: Domain, order: int) -> Workload:
     """Return every cell of every marginal over ``order`` attributes, ``marginals:ORDER``.
 
     Raises:
+        DomainError: ``domain`` is none.
         ScopeError: ``order`` is not between 1 and the number of attributes, or the cells are more than
             2^63 - 1.
     """
+    require_domain(domain)
     check_between("order", order, 1, len(domain))
 
     def make() -> Iterator[LinearQuery]:
@@ -46,9 +50,13 @@ def marginal_cells(domain: Domain, names: Sequence[str]) -> Workload:
     """Return every cell of the marginal over the named attributes, ``marginals:NAME,NAME,…``.
 
     Raises:
+        DomainError: ``domain`` is none.
         ScopeError: no attribute is named, one is unknown or named twice, or the cells are more than
             2^63 - 1.
     """
+    require_domain(domain)
+    if not issubclass(type(names), _NAMES):
+        raise ScopeError(f"expected a list of attributes' names, got {shown_text(names)}")
     scope = domain.scope([names] if isinstance(names, str) else names)
     if not scope:
         raise ScopeError("expected the names of at least one attribute, got none")
@@ -63,6 +71,7 @@ def all_ranges(domain: Domain, attribute: str) -> Workload:
     they satisfy no comparison.
 
     Raises:
+        DomainError: ``domain`` is none.
         ScopeError: the attribute is unknown, or categorical: its values have no order.
     """
     size = _ordered_size(domain, attribute, "ranges")
@@ -81,6 +90,7 @@ def prefixes(domain: Domain, attribute: str) -> Workload:
     undeclared value are in no prefix, so the last one counts the records with a declared value.
 
     Raises:
+        DomainError: ``domain`` is none.
         ScopeError: the attribute is unknown, or categorical: its values have no order.
     """
     size = _ordered_size(domain, attribute, "prefixes")
@@ -101,6 +111,7 @@ def parities(domain: Domain, order: int) -> Workload:
     for that set; for longer ones only the lowest bit of the cell number counts.
 
     Raises:
+        DomainError: ``domain`` is none.
         ScopeError: ``order`` is not between 1 and the number of attributes, or some ``order`` attributes
             have more than 65,536 cells together.
 
@@ -108,6 +119,7 @@ def parities(domain: Domain, order: int) -> Workload:
         Barak, Chaudhuri, Dwork, Kale, McSherry and Talwar 2007, "Privacy, accuracy, and consistency too",
         for the Fourier basis over attributes of two values. The lowest bit is our extension to more.
     """
+    require_domain(domain)
     check_between("order", order, 1, len(domain))
     largest = math.prod(sorted(domain.shape)[-order:])
     if largest > LARGEST_PARITY:
@@ -144,6 +156,7 @@ def _products_sum(sizes: Sequence[int], order: int) -> int:
 
 
 def _ordered_size(domain: Domain, name: str, what: str) -> int:
+    require_domain(domain)
     attribute = domain[name]
     if isinstance(attribute, CategoricalAttribute):
         raise ScopeError(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import bisect
 import decimal
 import itertools
-import operator
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from fractions import Fraction
 from typing import TypeAlias
 
-from queries.domain import Attribute, CategoricalAttribute, Domain, number_text
+from queries.domain import Attribute, CategoricalAttribute, Domain, number_text, require_domain
 from queries.errors import ScopeError
 from queries.linear import LinearQuery
-from queries.workloads.workload import MOST_QUERIES, Workload, check_between
+from queries.plain_values import type_name
+from queries.workloads.workload import MOST_QUERIES, Workload, check_between, require_whole
 
 __all__ = [
     "LARGEST_EXPONENT",
@@ -51,11 +52,14 @@ def random_conjunctions(domain: Domain, size: int, *, seed: int, most_attributes
         most_attributes: 1 to 1,000.
 
     Raises:
-        ScopeError: ``size`` or ``most_attributes`` is out of range.
+        DomainError: ``domain`` is none.
+        ScopeError: ``size``, ``seed`` or ``most_attributes`` is no whole number, or out of range.
     """
+    require_domain(domain)
     check_between("size", size, 0, MOST_QUERIES)
     check_between("most_attributes", most_attributes, 1, MOST_ATTRIBUTES)
-    state = operator.index(seed) % 2**64
+    require_whole("seed", seed)
+    state = int(seed) % 2**64
 
     def make() -> Iterator[LinearQuery]:
         generator = SplitMix64(state)
@@ -93,17 +97,20 @@ def popular_conjunctions(
         most_attributes: attributes of a conjunction, 1 to 1,000.
 
     Raises:
-        ScopeError: a number is out of range, or the domain has not so many different conjunctions.
+        DomainError: ``domain`` is none.
+        ScopeError: a number is none, or out of range, or the domain has not so many different conjunctions.
 
     Source:
         Breslau, Cao, Fan, Phillips and Shenker 1999, "Web caching and Zipf-like distributions", section 3:
         the i-th most popular request has probability proportional to 1 / i^alpha.
     """
+    require_domain(domain)
     check_between("size", size, 0, MOST_QUERIES)
     check_between("distinct", distinct, 1, MOST_DISTINCT)
     check_between("most_attributes", most_attributes, 1, MOST_ATTRIBUTES)
     power = _exponent(exponent)
-    generator = SplitMix64(operator.index(seed))
+    require_whole("seed", seed)
+    generator = SplitMix64(int(seed))
     name = f"popular:{size}:{generator.state}:{distinct}:{number_text(float(power))}"
     name += f":{most_attributes}" if most_attributes != 3 else ""
     boxes = _different_boxes(domain, distinct, most_attributes, generator)
@@ -162,6 +169,8 @@ class SplitMix64:
 
 
 def _exponent(exponent: float) -> Decimal:
+    if not issubclass(type(exponent), (int, float, Decimal, Fraction)):
+        raise ScopeError(f"expected exponent as a number, got a {type_name(exponent)}")
     try:
         power = Decimal(repr(float(exponent)))  # the shortest text that reads back as this number
     except (OverflowError, ValueError):  # a whole number or a fraction beyond float64

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 from queries.errors import ScopeError
 from queries.linear import LinearQuery
+from queries.plain_values import plain_value, type_name
 
 __all__ = [
     "check_between",
     "is_like_number",
     "MOST_QUERIES",
     "quoted",
+    "require_whole",
     "shown",
     "Workload",
 ]
@@ -60,10 +62,21 @@ def check_between(label: str, value: int, low: int, high: int) -> None:
     """Refuse a whole number outside ``low`` to ``high``.
 
     Raises:
-        ScopeError: it is outside.
+        ScopeError: it is outside, or no whole number.
     """
+    require_whole(label, value)
     if not low <= value <= high:
         raise ScopeError(f"expected {label} from {low:,} to {high:,}, got {label}={shown(value)}")
+
+
+def require_whole(label: str, value: object) -> None:
+    """Refuse what is no whole number, by its type alone.
+
+    Raises:
+        ScopeError: it is none.
+    """
+    if not issubclass(type(value), int) and not isinstance(plain_value(value), int):
+        raise ScopeError(f"expected {label} as a whole number, got a {type_name(value)}")
 
 
 def shown(number: int) -> str:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
-from queries.domain import Domain, nearest
+from queries.domain import Domain, nearest, require_domain
 from queries.errors import QueryError, ScopeError
 from queries.intervals import resolve_attribute
+from queries.plain_values import shown_text
 from queries.workloads.families import all_marginals, all_ranges, marginal_cells, parities, prefixes
 from queries.workloads.streams import (
     LARGEST_EXPONENT,
@@ -54,9 +55,16 @@ def parse_workload(text: str, domain: Domain) -> Workload:
         domain: the declared attributes.
 
     Raises:
+        DomainError: ``domain`` is none.
         QueryError: the text names no workload, an attribute is not declared or of the wrong kind, or a
             number is out of range; ``position`` counts in the text.
     """
+    require_domain(domain)
+    if not issubclass(type(text), str):
+        raise QueryError(
+            f"expected the name of a workload, such as marginals:2, got {shown_text(text)}",
+            code="bad_request",
+        )
     try:
         if len(text) > _LONGEST_TEXT:
             raise QueryError(f"a workload's name has at most {_LONGEST_TEXT:,} characters", code="too_long")
@@ -84,7 +92,7 @@ def _parsed(text: str, domain: Domain) -> Workload:
     if kind not in _BUILDERS:
         raise QueryError(
             f"expected a workload of the kind {', '.join(WORKLOAD_FORMS)}, such as marginals:2, "
-            f"got {_shown(kind)}{nearest(kind, tuple(WORKLOAD_FORMS))}",
+            f"got {shown_text(kind)}{nearest(kind, tuple(WORKLOAD_FORMS))}",
             code="syntax",
             position=0,
         )
@@ -148,7 +156,7 @@ def _marginals(fields: Sequence[_Field], domain: Domain) -> Workload:
     for place, name in enumerate(names):
         if name in names[:place]:
             raise QueryError(
-                f"expected each attribute once, got {_shown(name)} twice",
+                f"expected each attribute once, got {shown_text(name)} twice",
                 code="bad_request",
                 position=items[place].position,
             )
@@ -265,8 +273,4 @@ def _exponent(field: _Field) -> float:
 
 
 def _came(item: _Item) -> str:
-    return f"{_shown(item.text)} in double quotes" if item.is_quoted else _shown(item.text)
-
-
-def _shown(text: str) -> str:
-    return repr(text) if len(text) <= 60 else repr(text[:57])[:-1] + "…'"
+    return f"{shown_text(item.text)} in double quotes" if item.is_quoted else shown_text(item.text)

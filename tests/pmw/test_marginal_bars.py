@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,15 @@ import pytest
 import pmw
 from pmw.answers import Source, Spent
 from pmw.data import MemorySource
-from pmw.error_bars import Confidences
+from pmw.error_bars import Confidences, total_misfit
 from pmw.marginal_bars import MarginalBars, certificate_bound, is_held, marginal_answer
 from pmw.model import MarginalMeasurement, RangeTreeMeasurement
-from pmw.noise_bounds import simultaneous_half_width, sum_half_width
+from pmw.noise import DiscreteGaussian
+from pmw.noise_bounds import certificate_half_width, simultaneous_half_width, sum_half_width
 from pmw.policy import MarginalTestPlan, ModelKind, TestKind
-from pmw.state import Certificate, PublicState
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, parse_where
+from pmw.sparse_vector import Sparse, ThresholdTest
+from pmw.state import Certificate, PublicState, Total
+from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, parse_where
 from queries.linear import Readings
 
 NOWHERE = Spent(0.0, 0.0, 0.0)
@@ -120,6 +124,148 @@ def test_a_question_that_cuts_groups_lies_between_its_inner_and_its_outer_one() 
     assert high.interval is not None
     assert found.interval == pytest.approx((low.interval[0], high.interval[1]))
     assert low.count < found.count < high.count
+
+
+def one_round(state: PublicState, part: float | None) -> tuple[PublicState, ThresholdTest]:
+    """Return a state whose vector has one round, and its test.
+
+    Args:
+        state: the state.
+        part: of the threshold noise, that the test noise has; None for that of the plan.
+    """
+    plan = state.plan
+    assert isinstance(plan, MarginalTestPlan)
+    assert isinstance(plan.sparse, Sparse)
+    test = plan.sparse.test
+    assert isinstance(test, ThresholdTest)
+    if part is not None:
+        test = replace(test, query_scale=Fraction(math.ceil(part * test.threshold_scale)))
+    sparse = replace(plan.sparse, test=test, update_limit=1)
+    return replace(state, plan=replace(plan, sparse=sparse)), test
+
+
+def negative_at(test: ThresholdTest, threshold: int, distance: int) -> float:
+    """Return the exact probability that a marginal is not found wrong: distance + nu < T + rho.
+
+    It is the sum over n >= 0 of (1 - r) r^n r1^(m + n), m = distance - T + 1 >= 0.
+    """
+    m = distance - threshold + 1
+    assert m >= 0
+    one, other = 1 / float(test.threshold_scale), 1 / float(test.query_scale)
+    return math.exp(-m * one) * math.expm1(-other) / math.expm1(-other - one)
+
+
+def weighed_on_groups(state: PublicState, query: LinearQuery) -> tuple[LinearQuery, LinearQuery, list[float]]:
+    """Return the inner and the outer question, and the model's answers to them."""
+    inner, outer = state.coarsening.bounds(query)
+    model = getattr(state.model, "model", state.model)
+    return inner, outer, [model.answer(bound) for bound in (inner, outer)]
+
+
+@pytest.mark.parametrize(("confidence", "part"), [(0.99, None), (0.95, 0.1), (0.99, 0.1), (0.8, 0.01)])
+def test_ends_of_a_measurement_and_of_a_certificate_miss_no_more_often_than_stated(
+    confidence: float, part: float | None
+) -> None:
+    # The low end is the narrower where one cell was bought, the high end where a test was negative. Each end
+    # is missed on some table that is as close to it as can be: the two tables are one, for nobody is in the
+    # groups that the question cuts. With a certificate at its full share both ends together miss too often.
+    state, test = one_round(replace(opening(confidence=confidence), total=Total(4000.0, 4000.0, 0.0)), part)
+    threshold = int(test.negative_margin(0.5))
+    state = certified(state, ("age", "grade"), threshold)
+    (certificate,) = state.certificates.values()
+    narrow = certificate_bound(state, certificate)
+    sigma = narrow / 1.5 / NormalDist().inv_cdf((1 + confidence) / 2) * UNITS
+    bought = MarginalMeasurement(
+        ("age", "grade"), certificate.units, DiscreteGaussian(Fraction(round(sigma)))
+    )
+    state = replace(state, measured=(bought,))
+    groups = state.coarsening.groups[0]
+    assert groups is not None
+    ages, grades = np.where(groups == 1, UNITS, 0), np.where(np.arange(8) == 2, UNITS, 0)
+    ages[[int(np.flatnonzero(groups == group)[0]) for group in range(2, 7)]] = UNITS
+    query = LinearQuery(DOMAIN, (Factor(("age",), ages), Factor(("grade",), grades)))
+    inner, outer, (least, most) = weighed_on_groups(state, query)
+    assert (inner.weights().sum(), outer.weights().sum()) == (UNITS, 6 * UNITS)
+    low, high = unclipped(state, query)
+    drawn, gap = least - low, high - most
+    missed = [
+        NormalDist(0, sigma).cdf(-drawn * UNITS),
+        negative_at(test, threshold, 2 * math.ceil(gap * UNITS)),
+    ]
+    old = [(1 - confidence) / 2, negative_at(test, threshold, 2 * math.ceil(narrow * UNITS))]
+    together, before = (1 - (1 - one) * (1 - other) for one, other in (missed, old))
+    assert before > 1 - confidence  # what both ends at their full share would miss
+    assert together <= 1 - confidence
+    assert drawn == pytest.approx(narrow / 1.5, abs=0.01)
+    assert gap == pytest.approx(certificate_bound(state, certificate, one_end=True), abs=0.01)
+
+
+def unclipped(state: PublicState, query: LinearQuery) -> tuple[float, float]:
+    """Return an interval before its ends are kept from lying below nobody."""
+    interval = MarginalBars(state, NOWHERE)._interval(query)
+    assert interval is not None
+    return interval
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
+def test_ends_of_a_certificate_and_of_the_total_are_missed_together(confidence: float) -> None:
+    # Nobody knows of more than everybody: the high end is that of the released total.
+    deviation = 40.0
+    state = replace(opening(confidence=confidence), opening=(), total=Total(4000.0, 4000.0, deviation))
+    state, test = one_round(state, None)
+    state = certified(state, ("age", "grade"), 300 * UNITS)
+    (certificate,) = state.certificates.values()
+    weights = np.full((60, 8), UNITS, dtype=np.int64)
+    weights[7, 0] = 0
+    query = LinearQuery(DOMAIN, (Factor(("age", "grade"), weights),))
+    _, outer, (least, _) = weighed_on_groups(state, query)
+    assert outer.scope == ()
+    low, high = unclipped(state, query)
+    # What the low end's bound (S + |n - the total|)/2 says of either noise, given half of what may fail each.
+    confidences = Confidences.in_state(state)
+    misfit, margin = total_misfit(state, confidences.total), test.negative_margin(confidences.certificate)
+    bound = certificate_half_width(300 + margin / UNITS, misfit, certificate.units.size)
+    assert least - low == pytest.approx(bound)
+    law = NormalDist(0, deviation)
+    above = law.cdf(-misfit)  # the total came out too high for the certificate
+    below = law.cdf(-min(misfit, high - 4000))  # or too low for the certificate, or for the high end
+    threshold_noise = math.exp(-math.floor(margin + 1) / float(test.threshold_scale))
+    assert 1 - (1 - threshold_noise) * (1 - above - below) <= 1 - confidence
+    narrower = law.cdf(-total_misfit(state, confidences.alone))
+    assert 1 - (1 - threshold_noise) * (1 - above - narrower) > 1.1 * (1 - confidence)
+
+
+def test_ends_of_one_event_need_no_share() -> None:
+    state = certified(opening(), ("age", "grade"), 50 * UNITS)
+    (certificate,) = state.certificates.values()
+    bound = certificate_bound(state, certificate)
+    _, _, (least, most) = weighed_on_groups(state, CUT)
+    assert unclipped(state, CUT) == pytest.approx((least - bound, most + bound), abs=0.01)
+    # So it is where the two readings of a question rest on certificates.
+    low = LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 1)})
+    state = certified(opening(), ("sex", "grade"), 50 * UNITS)
+    (certificate,) = state.certificates.values()
+    bound = certificate_bound(state, certificate)
+    ends = state.model.answer(low) - bound, state.model.answer(PAIR) + bound
+    assert unclipped(state, between(low, PAIR)) == pytest.approx(ends, abs=0.01)
+    # Two ends of measured noise are missed by half each.
+    loud, state = DiscreteGaussian(Fraction(20 * UNITS)), opening()
+    shape = state.coarsening.coarse.scope_shape(("age", "grade"))
+    bought = MarginalMeasurement(("age", "grade"), np.zeros(shape, dtype=np.int64), loud)
+    state = replace(state, measured=(bought,))
+    inner, outer, _ = weighed_on_groups(state, CUT)
+    widths = [
+        sum_half_width(loud, float(np.sum((one.weights() / UNITS) ** 2)), 0.95, peak=1.0)
+        for one in (inner, outer)
+    ]
+    assert unclipped(state, CUT) == pytest.approx((-widths[0], widths[1]))
+
+
+def test_intervals_for_all_questions_at_once_share_no_further() -> None:
+    state = certified(opening(simultaneous=True), ("sex", "grade"), 50 * UNITS)
+    (certificate,) = state.certificates.values()
+    one, both = (certificate_bound(state, certificate, one_end=end) for end in (True, False))
+    assert one == both
 
 
 def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cells() -> None:

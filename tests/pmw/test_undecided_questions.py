@@ -236,6 +236,24 @@ def test_what_is_tested_or_bought_of_even_cells_narrows_nothing(choices: dict[st
     assert (high[1] < 3000) == (not choices)
 
 
+def test_a_question_that_no_test_could_narrow_spends_nothing() -> None:
+    session = opened(TestKind.QUERY, threshold=1.0)
+    query = parse_where("\"capital-gain\" > 0 AND sex = 'm' AND grade IN ('a', 'b')", DOMAIN)
+    assert session.state.covering(query) is None
+    expected = untested_answer(session.state, query, NOWHERE)
+    before = session.status()
+    answer = session.ask(query)
+    assert (answer.count, answer.interval, answer.source) == (
+        expected.count, expected.interval, Source.SYNTHETIC,
+    )  # fmt: skip
+    assert session.state.version == 0
+    assert not session.state.round_open
+    assert session.status().budget_share == before.budget_share
+    decided = session.ask("\"capital-gain\" >= 1 AND sex = 'm' AND age >= 20")
+    assert decided.spent.share > answer.spent.share
+    assert session.verify().holds
+
+
 @pytest.mark.parametrize("targets", [Targets.MARGINAL, Targets.QUERY])
 def test_an_offline_release_gives_both_readings(targets: Targets) -> None:
     two = Domain(DOMAIN.attributes[:3])

@@ -254,3 +254,26 @@ def test_questions_that_cut_cells_can_be_refused(where: str, nearest: str) -> No
     with pytest.raises(QueryError):
         require_aligned(parse_sql(f"SELECT sex, COUNT(*) FROM people WHERE {where} GROUP BY sex", DOMAIN))
     require_aligned(parse_where("income >= 10000", DOMAIN))
+
+
+WIDE_CELLS = Domain(
+    (
+        IntegerAttribute("age", 0, 79, 80),
+        NumericAttribute("gain", (0, 100)),
+        CategoricalAttribute("sex", ("f", "m")),
+    )
+)
+
+
+@pytest.mark.parametrize("where", ["age = 5", "age > 3 AND gain < 7", "gain > 3 AND sex = 'm'"])
+def test_where_no_cell_is_decided_the_edges_are_told(where: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        require_aligned(parse_where(where, WIDE_CELLS))
+    assert caught.value.message == (
+        "the condition cuts cells, and only whole cells are asked for; it decides no cell of an attribute: "
+        "compare with an edge, or declare narrower cells; the edges of 'age' are 0, 80; "
+        "the edges of 'gain' are 0, 100"
+    )
+    many = Domain(tuple(IntegerAttribute(f"a{number}", 0, 9, 10) for number in range(30)))
+    with pytest.raises(QueryError, match=r"'a3' are 0, 10$"):
+        require_aligned(parse_where("a7 = 5", many))

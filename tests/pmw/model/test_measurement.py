@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -95,6 +96,24 @@ def test_the_half_width_holds_as_often_as_stated(noise: NoiseLaw, confidence: fl
     held = (draws <= half_width(noise, confidence)).mean()
     error = 4 * np.sqrt(confidence * (1 - confidence) / len(draws))
     assert confidence - error < held < confidence + error
+
+
+@pytest.mark.parametrize("confidence", [0.1, 0.5, 0.9, 0.95, 0.999, 1 - 1e-9])
+@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(40), Fraction(3001)])
+def test_noise_is_beyond_the_half_width_with_no_more_than_may_fail(
+    scale: Fraction, confidence: float
+) -> None:
+    for noise in (DiscreteLaplace(scale), DiscreteGaussian(scale)):
+        beyond = math.floor(half_width(noise, confidence) * UNITS) + 1
+        assert 2 * float(noise.survival(np.array([beyond]))[0]) <= (1 - confidence) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("sigma", [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(40), Fraction(3001)])
+def test_the_discrete_gaussian_is_at_most_one_beyond_the_continuous_one(sigma: Fraction) -> None:
+    # Pr[X >= m] <= Pr[Z >= m - 1] for every whole m >= 1
+    values = np.unique(np.ceil(np.linspace(1, 6 * float(sigma) + 2, 200)).astype(np.int64))
+    tails = [math.erfc((value - 1) / (math.sqrt(2) * float(sigma))) / 2 for value in values.tolist()]
+    assert np.all(DiscreteGaussian(sigma).survival(values) <= np.array(tails) * (1 + 1e-9))
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 1.5])

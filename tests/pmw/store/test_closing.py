@@ -123,6 +123,21 @@ def test_a_session_whose_opening_cannot_be_finished_is_closed(
     assert are_closed(made)
 
 
+@pytest.mark.parametrize("step", ["Engine", "Engine._load", "Session"])
+def test_a_session_that_cannot_be_made_of_its_file_closes_it_and_lets_go_of_it(
+    study: Path, made: Made, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*arguments: object) -> NoReturn:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"pmw.session.{step}", fail)
+        with pytest.raises(MemoryError):
+            pmw.resume_session(study)
+    assert are_closed(made)
+    pmw.resume_session(study).close()
+
+
 class Unready(sqlite3.Connection):
     """A connection that takes no statement."""
 
