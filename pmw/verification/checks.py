@@ -133,7 +133,6 @@ def _rounds(books: Books) -> str:
     counts = []
     for vector, count in zip(vectors, positives, strict=True):
         limit = vector.sparse.update_limit
-        require(count <= limit, f"{count} positives, but no more than {limit} were planned")
         of = (
             ""
             if len(vectors) == 1

@@ -147,6 +147,10 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     "all rounds of marginals were deleted": (
         "DELETE FROM ledger WHERE label = 'threshold noise drawn'", ROUNDS, "has no open round",
     ),
+    "marginals were tested in rounds that were deleted": (
+        "DELETE FROM ledger WHERE label = 'threshold noise drawn'", MODELS,
+        "was tested in a round that was not paid for",
+    ),
     "all rounds of questions were deleted": (
         "DELETE FROM ledger WHERE label LIKE '%single questions'", ROUNDS, "has no open round",
     ),
@@ -184,8 +188,15 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     "a measured answer was altered": (
         "UPDATE answers SET count = count + 10 WHERE source = 'measured'", MEASURED, "count: expected",
     ),
+    "measured answers are to a wider question": (
+        "UPDATE answers SET (query, query_key) = (SELECT query, query_key FROM answers WHERE sequence = 7) "
+        "WHERE source = 'measured' AND sequence < 7", MEASURED, "does not contain its question",
+    ),
     "a measured answer was invented": (
         "UPDATE answers SET source = 'measured' WHERE sequence = 3", MEASURED, "",
+    ),
+    "a second answer was called the measurement": (
+        "UPDATE answers SET source = 'measured' WHERE sequence = 11", MEASURED, "is not a new one",
     ),
     "a share was invented": ("UPDATE answers SET share = share + 1e-9 WHERE sequence = 9", ORDER, "is none"),
     "what is tested was rewritten": (
@@ -245,6 +256,17 @@ def test_a_marginal_that_is_wider_than_planned_is_found(study: Path) -> None:
     found = failed(study)
     assert "cells; at most 1 were planned" in found[PLANNED]
     assert "has more cells than are tested" in found[MODELS]
+
+
+def test_a_marginal_on_other_cells_than_planned_is_found(study: Path) -> None:
+    edit(
+        study,
+        "meta",
+        "value",
+        "key = 'test_plan'",
+        lambda text: json.dumps({**json.loads(text), "fine_cells": 10**9}),
+    )
+    assert "cells of measurement" in failed(study)[PLANNED]
 
 
 @pytest.mark.parametrize(

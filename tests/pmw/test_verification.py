@@ -133,6 +133,21 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
         " WHERE sequence = 10",
         ROUNDS, "charge 11 (sparse vector round) opens a round while one is open",
     ),
+    "a charge was given to an earlier batch": (
+        "UPDATE ledger SET intent = 1 WHERE sequence = 10", ROUNDS,
+        "charge 10 (sparse vector round) belongs to an earlier batch",
+    ),
+    "a batch was abandoned in an open session": (
+        "INSERT INTO ledger SELECT 11, intent, 'abandoned batch', 'reserved; nothing was released', epsilon,"
+        " rho, x'' FROM ledger WHERE sequence = 10",
+        ROUNDS, "charge 11 (abandoned batch) is not the last of all",
+    ),
+    "an abandoned batch was charged too little": (
+        "INSERT INTO meta VALUES ('closed', 'true', x''); DELETE FROM secrets;"
+        "INSERT INTO ledger SELECT 11, intent, 'abandoned batch', 'reserved; nothing was released', epsilon,"
+        " '1/1000000', x'' FROM ledger WHERE sequence = 10",
+        ROUNDS, "of charge 11 (abandoned batch): expected",
+    ),
     "a payment was deleted": (
         "DELETE FROM ledger WHERE sequence = 7", PAID,
         "the measurement of 'age 24 to 31 and member true' (batch 2) has no charge",
@@ -304,6 +319,17 @@ def test_a_measurement_that_was_altered_is_found_by_what_followed_from_it(
         shifted,
     )
     assert names <= set(failed(study))
+
+
+def test_a_correction_of_an_answer_that_the_model_did_not_give_is_found(study: Path) -> None:
+    where = "WHERE sequence = 6"
+    edit(
+        study,
+        f"SELECT units FROM measurements {where}",
+        f"UPDATE measurements SET units = ? {where}",
+        lambda units: units[:8] + shifted(units[8:]),
+    )
+    assert failed(study)[MODELS] == "measurement 1 corrects an answer that the model did not give"
 
 
 def test_a_snapshot_whose_checksum_was_made_anew_is_compared_with_the_model(study: Path) -> None:
