@@ -259,7 +259,7 @@ class DenseDistribution:
         with self._lock:
             sums = np.cumsum(self._held().values)
         found = np.searchsorted(sums, places * sums[-1], side="right")
-        return np.asarray(np.minimum(found, self.domain.size - 1))  # rounding may pass the end
+        return np.asarray(np.minimum(found, self.domain.size - 1))  # rounding may leave a place beyond
 
 
 class DenseWorkspace:
