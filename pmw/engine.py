@@ -136,15 +136,10 @@ class Engine:
         answers: list[Answer] = []
         repeated = len(asks) - len(waiting)
         while len(answers) < len(asks):
-            begun = len(answers)
-            for place in range(begun, len(asks)):
-                if place in repeats:
-                    known[place] = known[repeats[place]]
-                if place not in known:
-                    break
-                answers.append(known[place])
-            if deliver is not None and len(answers) > begun:
-                deliver(answers[begun:])
+            ready = _ready(known, repeats, range(len(answers), len(asks)))
+            answers += ready
+            if deliver is not None and ready:
+                deliver(ready)
             if len(answers) < len(asks):  # a batch may end in a correction alone
                 batch = self._answer_batch([asks[place] for place in waiting[:_COMMIT]])
                 known.update(zip(waiting, batch, strict=False))
@@ -362,6 +357,18 @@ def abandon(store: SessionStore) -> None:
             "give the table, or delete the session file: nothing was ever released from it"
         )
     store.seal(None if intent is None else intent.id, closing_outcome(intent))
+
+
+def _ready(known: dict[int, Answer], repeats: dict[int, int], places: range) -> list[Answer]:
+    """Return the answers that are known without a gap; a repeat is known with the earlier place."""
+    ready = []
+    for place in places:
+        if place in repeats:
+            known[place] = known[repeats[place]]
+        if place not in known:
+            break
+        ready.append(known[place])
+    return ready
 
 
 def _require_same(ask: Ask, text: str) -> None:

@@ -130,12 +130,7 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (_is_whole(value) and low <= value <= high):
                 raise BudgetError(f"expected {name} from {low:,} to {high:,}, got {value!r}")
-        for name in ("threshold", "learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise BudgetError(f"expected a positive {name}, got {value!r}")
-        if self.threshold is not None and self.threshold > 10**12:
-            raise BudgetError(f"expected a threshold of at most 1e12 records, got {self.threshold!r}")
+        self._check_reals()
         if not 0 < self.confidence < 1:
             raise BudgetError(f"expected a confidence strictly between 0 and 1, got {self.confidence!r}")
         if self.sides is Sides.ONE_SIDED:
@@ -144,27 +139,39 @@ class Options:
             raise BudgetError("two thresholds need add-remove neighbours; choose two-sided under replace-one")
         self._check_test()
 
+    def _check_reals(self) -> None:
+        for name in ("threshold", "learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise BudgetError(f"expected a positive {name}, got {value!r}")
+        if self.threshold is not None and self.threshold > 10**12:
+            raise BudgetError(f"expected a threshold of at most 1e12 records, got {self.threshold!r}")
+
     def _check_test(self) -> None:
         """Refuse choices that the test of this session has no use for."""
         if self.test is TestKind.MARGINAL:
-            if self.update is UpdateRule.STEP:
-                raise BudgetError(
-                    "a single step corrects one question: update = step goes with test = query; "
-                    "where marginals are tested, choose update = refit"
-                )
-            for name in ("threshold", "learning_rate", "sides"):
-                if getattr(self, name) is not None:
-                    raise BudgetError(
-                        f"{name} belongs to test = query; where marginals are tested, leave it out"
-                    )
-            if self.simultaneous and self.sparse_vector is not None and self.sparse_vector.is_laplace:
-                raise BudgetError(
-                    "simultaneous intervals need one-sided test noise: under Laplace noise a negative "
-                    "bounds its own test alone"
-                )
-            if self.model is ModelKind.DENSE and self.max_cells is not None:
-                raise BudgetError("max_cells bounds a graphical model's tree; a dense model has none")
-            return
+            self._check_marginals()
+        else:
+            self._check_questions()
+
+    def _check_marginals(self) -> None:
+        if self.update is UpdateRule.STEP:
+            raise BudgetError(
+                "a single step corrects one question: update = step goes with test = query; "
+                "where marginals are tested, choose update = refit"
+            )
+        for name in ("threshold", "learning_rate", "sides"):
+            if getattr(self, name) is not None:
+                raise BudgetError(f"{name} belongs to test = query; where marginals are tested, leave it out")
+        if self.simultaneous and self.sparse_vector is not None and self.sparse_vector.is_laplace:
+            raise BudgetError(
+                "simultaneous intervals need one-sided test noise: under Laplace noise a negative "
+                "bounds its own test alone"
+            )
+        if self.model is ModelKind.DENSE and self.max_cells is not None:
+            raise BudgetError("max_cells bounds a graphical model's tree; a dense model has none")
+
+    def _check_questions(self) -> None:
         if self.learning_rate is not None and self.update is UpdateRule.REFIT:
             raise BudgetError(
                 "learning_rate is the length of a single step: choose update = step, or leave it out"

@@ -72,15 +72,7 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
     event it counts is chosen on separate runs. Mechanisms that do more than compare are enumerated only. By
     default both audits are made, with few runs.
     """
-    if plot is None and force:
-        raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
-    counting = typed("runs", "false_alarm", "seed")
-    if counting and given["exact"] and not given["statistical"]:
-        verb = "belongs" if len(counting) == 1 else "belong"
-        raise click.UsageError(
-            f"{' and '.join(counting)} {verb} to the statistical audit; "
-            "leave out --exact, or add --statistical"
-        )
+    _refuse_idle_options(plot, force, given)
     from pmw.audit.catalogue import chosen
     from pmw.audit.report import Finding, audit
     from pmw.cli.audit_texts import audit_text
@@ -88,11 +80,7 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
     from pmw.cli.texts import json_line, say
 
     if plot is not None:
-        from pmw.plots import check_kind, check_target
-
-        with wrong_values():
-            check_kind(plot)
-        check_target(plot, force=force)
+        _check_picture(plot, force)
     options = _options(given)
     with wrong_values():
         entries = chosen(mechanisms, runs_only=not options.exact)
@@ -114,6 +102,26 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
         write_figure(audit_figure(findings), plot, force=force)
         if not as_json:
             say(f"Wrote {plot}.")
+
+
+def _refuse_idle_options(plot: Path | None, force: bool, given: dict[str, Any]) -> None:
+    if plot is None and force:
+        raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
+    counting = typed("runs", "false_alarm", "seed")
+    if counting and given["exact"] and not given["statistical"]:
+        verb = "belongs" if len(counting) == 1 else "belong"
+        raise click.UsageError(
+            f"{' and '.join(counting)} {verb} to the statistical audit; "
+            "leave out --exact, or add --statistical"
+        )
+
+
+def _check_picture(plot: Path, force: bool) -> None:
+    from pmw.plots import check_kind, check_target
+
+    with wrong_values():
+        check_kind(plot)
+    check_target(plot, force=force)
 
 
 def _options(given: dict[str, Any]) -> AuditOptions:

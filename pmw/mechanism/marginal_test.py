@@ -78,16 +78,20 @@ def scopes_to_test(state: PublicState, query: LinearQuery) -> Iterator[tuple[str
     for size in sorted(sizes):
         for scope in itertools.combinations(query.scope, size):
             cells = state.grid(scope).scope_size(scope)
-            certificate = state.certificates.get(scope)
-            fresh = certificate is not None and certificate.version == state.version
-            if certificate is not None and fresh:
-                fresh = plan.threshold(cells, state.asked) > _LOWER * certificate.threshold
-            if fresh:
+            if _was_just_tested(state, plan, scope, cells):
                 continue
             if cells > plan.most_cells or any(set(scope) <= wider for wider in held):
                 continue
             if len(scope) <= 2 or model_holds(state, scope):
                 yield scope
+
+
+def _was_just_tested(state: PublicState, plan: MarginalTestPlan, scope: tuple[str, ...], cells: int) -> bool:
+    """Tell whether a marginal was tested against this very model, at a threshold about as low."""
+    certificate = state.certificates.get(scope)
+    if certificate is None or certificate.version != state.version:
+        return False
+    return plan.threshold(cells, state.asked) > _LOWER * certificate.threshold
 
 
 def propose_marginals(

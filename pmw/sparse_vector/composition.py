@@ -54,6 +54,17 @@ class CompositionTheorem(enum.Enum):
     EXACT = "exact"
 
 
+def _by_all(bound: Callable[[CompositionTheorem], Fraction]) -> list[Fraction]:
+    """Return what each theorem gives that says something; basic composition always does."""
+    found = []
+    for theorem in CompositionTheorem:
+        try:
+            found.append(bound(theorem))
+        except BudgetError:
+            continue
+    return found
+
+
 def round_epsilon(budget: Budget, rounds: int, theorem: CompositionTheorem | None = None) -> Fraction:
     """Return the largest price of one of ``rounds`` rounds that a budget holds, rounded down.
 
@@ -68,13 +79,7 @@ def round_epsilon(budget: Budget, rounds: int, theorem: CompositionTheorem | Non
     """
     _check_rounds(rounds)
     if theorem is None:
-        found = [budget.epsilon / rounds]
-        for other in CompositionTheorem:
-            try:
-                found.append(round_epsilon(budget, rounds, other))
-            except BudgetError:
-                continue
-        return max(found)
+        return max(_by_all(lambda other: round_epsilon(budget, rounds, other)))
     if theorem is CompositionTheorem.BASIC:
         return budget.epsilon / rounds
     if budget.delta == 0:
@@ -117,13 +122,7 @@ def composed_epsilon(
             f"expected a positive price and 0 <= delta < 1, got {float(price):g} and {float(delta):g}"
         )
     if theorem is None:
-        found = [price * rounds]
-        for other in CompositionTheorem:
-            try:
-                found.append(composed_epsilon(price, rounds, delta, other))
-            except BudgetError:
-                continue
-        return min(found)
+        return min(_by_all(lambda other: composed_epsilon(price, rounds, delta, other)))
     if theorem is CompositionTheorem.BASIC:
         return price * rounds
     if delta == 0:
