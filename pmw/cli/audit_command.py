@@ -10,7 +10,7 @@ import click
 from pmw.cli.usage import typed, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.audit.report import AuditOptions
+    from pmw.research.audit.report import AuditOptions
 
 __all__ = [
     "command",
@@ -73,11 +73,11 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
     default both audits are made, with few runs.
     """
     _refuse_idle_options(plot, force, given)
-    from pmw.audit.catalogue import chosen
-    from pmw.audit.report import Finding, audit
     from pmw.cli.audit_texts import audit_text
     from pmw.cli.progress import Progress
     from pmw.cli.texts import json_line, say
+    from pmw.research.audit.catalogue import chosen
+    from pmw.research.audit.report import Finding, audit
 
     if plot is not None:
         _check_picture(plot, force)
@@ -96,8 +96,8 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
     if not as_json:
         say(audit_text(findings, options))
     if plot is not None:
-        from pmw.audit.picture import audit_figure
-        from pmw.plots import write_figure
+        from pmw.public.plots import write_figure
+        from pmw.research.audit.picture import audit_figure
 
         write_figure(audit_figure(findings), plot, force=force)
         if not as_json:
@@ -117,7 +117,7 @@ def _refuse_idle_options(plot: Path | None, force: bool, given: dict[str, Any]) 
 
 
 def _check_picture(plot: Path, force: bool) -> None:
-    from pmw.plots import check_kind, check_target
+    from pmw.public.plots import check_kind, check_target
 
     with wrong_values():
         check_kind(plot)
@@ -125,8 +125,8 @@ def _check_picture(plot: Path, force: bool) -> None:
 
 
 def _options(given: dict[str, Any]) -> AuditOptions:
-    from pmw.audit.entries import Depth
-    from pmw.audit.report import AuditOptions
+    from pmw.research.audit.entries import Depth
+    from pmw.research.audit.report import AuditOptions
 
     exact, statistical, is_long = given["exact"], given["statistical"], given["is_long"]
     runs = (_LONG if is_long else _SHORT) if given["runs"] is None else given["runs"]

@@ -61,11 +61,11 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
 
     The files are public: they are made from released numbers alone and cost nothing.
     """
-    from pmw.books import read_session
     from pmw.cli.targets import refuse_session_files, refuse_table
     from pmw.cli.texts import json_line, say
-    from pmw.mechanism import misfit, refined
-    from pmw.release import ExportFormat, RowPlan, export
+    from pmw.loop import misfit, refined
+    from pmw.public.export import ExportFormat, RowPlan, export
+    from pmw.session.maintenance import read_session
 
     rows, method, seed = given["rows"], given["method"], given["seed"]
     plan, refine = None, given["refine"]

@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from pmw.forecasts import OrderForecast
-from pmw.marginal_forecasts import CertificateForecast, MarginalForecast
 from pmw.markup import counted
 from pmw.model import DEFAULT_GROUPS
-from pmw.session_plan import SessionPlan
+from pmw.planning.forecasts import OrderForecast
+from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast
+from pmw.planning.session_plan import SessionPlan
 
 __all__ = [
     "plan_text",

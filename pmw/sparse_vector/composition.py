@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from pmw.errors import BudgetError
-from pmw.privacy import RHO_GRID, Budget, round_up, zcdp_epsilon, zcdp_rho
+from pmw.privacy.budget import RHO_GRID, Budget, round_up, zcdp_epsilon, zcdp_rho
 
 __all__ = [
     "composed_delta",
@@ -43,8 +43,8 @@ class CompositionTheorem(enum.Enum):
     ``EXACT``: the smallest epsilon that holds for all such rounds; the other four never beat it.
 
     Source: Dwork and Roth (2014), Theorems 3.16 and 3.20 and Corollary 3.21; Bun and Steinke (2016),
-        Proposition 1.4, with the conversion of ``pmw.privacy.zcdp_rho``; Kairouz, Oh and Viswanath (2015),
-        Theorem 3.3.
+        Proposition 1.4, with the conversion of ``pmw.privacy.budget.zcdp_rho``; Kairouz, Oh and Viswanath
+        (2015), Theorem 3.3.
     """
 
     BASIC = "basic"
