@@ -24,7 +24,8 @@ import numpy as np
 
 import pmw.loop.fit
 import pmw.session.engine
-from pmw.public.state import PublicState, SecretState
+from pmw.loop.secret import SecretState
+from pmw.public.state import PublicState
 from pmw.session.engine import Engine
 from pmw.session.journal import secret_facts
 from pmw.session.store.companion import Companion

@@ -33,7 +33,7 @@ from pmw.model import (
     fits,
     target_of,
 )
-from pmw.planning.noise_scales import marginal_noise, value_noise
+from pmw.planning.calibration import marginal_noise, value_noise
 from pmw.privacy.budget import RHO_GRID
 from pmw.privacy.filter import open_filter
 from pmw.privacy.random_bits import BitSource

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
     from pmw.session.backup import backup_session
     from pmw.session.maintenance import seal_session, verify_session
-    from pmw.session.session import Session, open_session, resume_session
+    from pmw.session.opening import open_session, resume_session
+    from pmw.session.session import Session
     from pmw.session.table import move_session
     from pmw.session.verification import Check, Verification
     from pmw.sparse_vector import Sides, SparseVectorKind
@@ -116,7 +117,8 @@ _HOMES = {
     "research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
     "session.backup": ("backup_session",),
     "session.maintenance": ("seal_session", "verify_session"),
-    "session.session": ("Session", "open_session", "resume_session"),
+    "session.opening": ("open_session", "resume_session"),
+    "session.session": ("Session",),
     "session.table": ("move_session",),
     "session.verification": ("Check", "Verification"),
     "sparse_vector": ("Sides", "SparseVectorKind"),

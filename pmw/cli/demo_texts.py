@@ -11,7 +11,7 @@ from pmw.cli.demo import DemoPlan, DemoResult
 from pmw.cli.demo.scores import Baseline, Scores
 from pmw.cli.texts import asking
 from pmw.markup import counted
-from pmw.public.export import guarantee
+from pmw.public.contract import guarantee
 
 __all__ = [
     "demo_form",

@@ -51,7 +51,7 @@ def command(
     """
     from pmw.cli.texts import opening_text, say, status_json
     from pmw.data import TableFile
-    from pmw.session.session import open_session
+    from pmw.session.opening import open_session
     from queries.schema import load_schema
 
     read_budget(given)

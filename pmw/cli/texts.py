@@ -15,8 +15,8 @@ from pmw.markup import counted
 from pmw.model import NoiseLaw, noise_variance
 from pmw.public.answer import SEEDED_WARNING, Answer, Source
 from pmw.public.answers import Answers
-from pmw.public.contract import Opening, QueryTestPlan, TestPlan
-from pmw.public.export import guarantee
+from pmw.public.contract import Opening, guarantee
+from pmw.public.plans import QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
 from queries.domain import (

@@ -8,63 +8,33 @@ integers throughout, so that replaying it after a crash gives the same outcome b
 
 from __future__ import annotations
 
-from pmw.loop.batch import BatchDraws, LedgerEntry, MarginalRequest, Proposal, QueryRequest, abandoned_entry
+from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest
 from pmw.loop.fit import correct, model_of_terms
 from pmw.loop.loop import Settled, batch_entries, draw_tests, propose, settle
-from pmw.loop.marginals import (
-    bought_entry,
-    l1_distance,
-    marginal_entries,
-    marginal_reservation,
-    marginal_threshold_entry,
-    marginal_units,
-)
-from pmw.loop.opening import (
-    Opened,
-    OpeningDraws,
-    choose_groups,
-    draw_opening,
-    marginal_charge,
-    opening_entries,
-    plan_opened,
-    released_total,
-    settle_opening,
-)
-from pmw.loop.questions import measurement_entry, reservation, threshold_entry
+from pmw.loop.marginals import l1_distance, marginal_entries, marginal_units
+from pmw.loop.opening import OpeningDraws, choose_groups, draw_opening, released_total, settle_opening
 from pmw.loop.refine import misfit, refined
 
 __all__ = [
-    "abandoned_entry",
     "batch_entries",
     "BatchDraws",
-    "bought_entry",
     "choose_groups",
     "correct",
     "draw_opening",
     "draw_tests",
     "l1_distance",
-    "LedgerEntry",
-    "marginal_charge",
     "marginal_entries",
-    "marginal_reservation",
-    "marginal_threshold_entry",
     "marginal_units",
     "MarginalRequest",
-    "measurement_entry",
     "misfit",
     "model_of_terms",
-    "Opened",
-    "opening_entries",
     "OpeningDraws",
-    "plan_opened",
     "Proposal",
     "propose",
     "QueryRequest",
     "refined",
     "released_total",
-    "reservation",
     "settle",
     "settle_opening",
     "Settled",
-    "threshold_entry",
 ]

@@ -13,9 +13,7 @@ from pmw.public.contract import TestKind
 from queries.linear import LinearQuery
 
 __all__ = [
-    "abandoned_entry",
     "BatchDraws",
-    "LedgerEntry",
     "MarginalRequest",
     "Proposal",
     "QueryRequest",
@@ -23,15 +21,6 @@ __all__ = [
 ]
 
 Released: TypeAlias = int | NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """One charge and what it paid for."""
-
-    event: str
-    label: str
-    charge: Charge
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +90,3 @@ class BatchDraws:
 
     outcomes: tuple[int, ...]
     released: Released | None
-
-
-def abandoned_entry(reserved: Charge) -> LedgerEntry:
-    """Return what a batch charges that is never finished: all that was reserved for it."""
-    return LedgerEntry("abandoned batch", "reserved; nothing was released", reserved)

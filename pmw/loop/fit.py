@@ -28,7 +28,8 @@ from pmw.model import (
     step,
     target_of,
 )
-from pmw.public.contract import Contract, QueryTestPlan, TestKind, UpdateRule, is_dense
+from pmw.public.contract import Contract, TestKind, UpdateRule, is_dense
+from pmw.public.plans import QueryTestPlan
 from pmw.public.state import Bought, PublicState
 
 __all__ = [

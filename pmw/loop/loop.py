@@ -8,7 +8,7 @@ from functools import partial
 
 from pmw.data import CountSource
 from pmw.errors import BudgetError
-from pmw.loop.batch import BatchDraws, LedgerEntry, MarginalRequest, Proposal, QueryRequest
+from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest
 from pmw.loop.fit import correct
 from pmw.loop.marginals import (
     bought_marginal,
@@ -27,14 +27,17 @@ from pmw.loop.questions import (
     query_entries,
     tested_query_answer,
 )
+from pmw.loop.secret import SecretState
 from pmw.model import MarginalMeasurement
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Spent
-from pmw.public.contract import MarginalTestPlan, TestKind, TestPlan
+from pmw.public.charges import LedgerEntry
+from pmw.public.contract import TestKind
 from pmw.public.intervals import is_covered, untested_answer
 from pmw.public.marginal_intervals import MarginalBars, is_held
-from pmw.public.state import Bought, PublicState, SecretState
+from pmw.public.plans import MarginalTestPlan, TestPlan
+from pmw.public.state import Bought, PublicState
 from pmw.sparse_vector import Sparse, SparseState
 from queries.linear import LinearQuery
 

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data import CountSource
-from pmw.loop.batch import BatchDraws, LedgerEntry, MarginalRequest, Proposal
+from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal
 from pmw.loop.fit import coarse_model, model_holds
-from pmw.loop.opening import marginal_charge
 from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement
-from pmw.privacy.budget import Charge, Composition
-from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.budget import Composition
 from pmw.privacy.random_bits import BitSource
-from pmw.public.contract import MarginalTestPlan, Options, TestKind
+from pmw.public.charges import LedgerEntry, bought_entry, marginal_reservation, marginal_threshold_entry
+from pmw.public.contract import Options, TestKind
+from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.linear import UNITS, LinearQuery
@@ -33,14 +33,11 @@ _PAIRS = 6  # of attributes, which every question may ask to be tested
 _LOWER = 0.75  # of a threshold: so far it must have come down for another test of the same model
 
 __all__ = [
-    "bought_entry",
     "bought_marginal",
     "certified",
     "draw_marginals",
     "l1_distance",
     "marginal_entries",
-    "marginal_reservation",
-    "marginal_threshold_entry",
     "marginal_units",
     "may_test_marginals",
     "propose_marginals",
@@ -156,15 +153,6 @@ def _widened(state: PublicState, plan: MarginalTestPlan, scope: tuple[str, ...])
     return domain.scope(list(names))
 
 
-def marginal_reservation(
-    plan: MarginalTestPlan, options: Options, ledger: PrivacyFilter, *, round_open: bool
-) -> Charge:
-    """Return the most that a batch can charge: threshold noise, unless it is drawn, and one marginal."""
-    opening, positive = plan.sparse.charges(ledger.composition)
-    bought = positive + marginal_charge(plan.noise, options)
-    return bought if round_open else opening + bought
-
-
 def l1_distance(counts: NDArray[np.int64], model_units: NDArray[np.int64]) -> int:
     """Return sum over cells |count - model|, in units.
 
@@ -236,20 +224,6 @@ def marginal_entries(
         if isinstance(request, MarginalRequest):
             entries.append(bought_entry(plan, options, composition, request.bought))
     return tuple(entries)
-
-
-def marginal_threshold_entry(plan: MarginalTestPlan, composition: Composition) -> LedgerEntry:
-    """Return what drawing threshold noise charges: a whole round, or a whole vector that is not redrawn."""
-    event = "sparse vector round" if plan.sparse.redraw else "sparse vector"
-    return LedgerEntry(event, "threshold noise drawn", plan.sparse.charges(composition)[0])
-
-
-def bought_entry(
-    plan: MarginalTestPlan, options: Options, composition: Composition, scope: Sequence[str]
-) -> LedgerEntry:
-    """Return what a positive charges with the marginal that it buys, whatever its scope."""
-    charge = plan.sparse.charges(composition)[1] + marginal_charge(plan.noise, options)
-    return LedgerEntry("marginal", ", ".join(scope), charge)
 
 
 def bought_marginal(

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmw.data import CountSource
-from pmw.loop.batch import LedgerEntry
 from pmw.loop.fit import first_model, fitted_to
 from pmw.model import (
     FIRST_PACE,
     Coarsening,
     DenseDistribution,
     MarginalMeasurement,
-    NoiseLaw,
     OneWayMeasurement,
     RangeTreeMeasurement,
     SyntheticDistribution,
@@ -24,25 +22,17 @@ from pmw.model import (
     refit,
     target_of,
 )
-from pmw.planning.marginals import plan_test
-from pmw.planning.noise_scales import l1_sensitivity, l2_squared_sensitivity
-from pmw.planning.opening import choose_filter
-from pmw.privacy.budget import Charge, gaussian_charge, pure_charge
 from pmw.privacy.filter import PrivacyFilter
-from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
-from pmw.public.contract import Contract, OpeningPlan, Options, TestKind, TestPlan
+from pmw.public.contract import Contract, TestKind
+from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState, Total
 from queries.linear import UNITS
 
 __all__ = [
     "choose_groups",
     "draw_opening",
-    "marginal_charge",
-    "Opened",
-    "opening_entries",
     "OpeningDraws",
-    "plan_opened",
     "released_total",
     "settle_opening",
 ]
@@ -59,64 +49,6 @@ class OpeningDraws:
 
     total_units: int
     marginals: tuple[OneWayMeasurement, ...]
-
-
-def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:
-    """Return what opening charges: a marginal is one event, since a record is in one of its cells.
-
-    A tree of ranges is one event too: a record is in one node of each of its h levels, so one person moves
-    its nodes by h times as much in L1 as the cells, and by sqrt(h) times as much in L2.
-    """
-    entries = []
-    if plan.total_noise is not None:
-        charge = marginal_charge(plan.total_noise, options, 1)
-        entries.append(LedgerEntry("total", "number of records", charge))
-    for name, noise in plan.marginal_noise.items():
-        event = "range tree" if name in plan.trees else "marginal"
-        entries.append(LedgerEntry(event, name, marginal_charge(noise, options, plan.levels(name))))
-    if plan.table_noise is not None:
-        entries.append(LedgerEntry("marginal", "the whole table", marginal_charge(plan.table_noise, options)))
-    return tuple(entries)
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """What follows from an opening's plan and the number of records.
-
-    Args:
-        entries: what opening charges.
-        ledger: the filter after these charges.
-        test: the tests; None where nothing is left for any.
-    """
-
-    entries: tuple[LedgerEntry, ...]
-    ledger: PrivacyFilter
-    test: TestPlan | None
-
-
-def plan_opened(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
-    """Return what a session is left with after opening: for ``open`` and for ``plan`` alike.
-
-    Nothing here depends on a released count but the number of records, so that a session differs from its
-    plan only by the noise on that.
-
-    Args:
-        contract: what is fixed at opening.
-        plan: what is bought at opening.
-        total: the number of records, as released or as stated.
-    """
-    entries = opening_entries(plan, contract.options)
-    ledger = choose_filter(contract.domain, contract.budget, contract.options)
-    for entry in entries:
-        ledger = ledger.charge(entry.charge)
-    return Opened(entries, ledger, plan_test(contract, plan, ledger, total))
-
-
-def marginal_charge(noise: NoiseLaw, options: Options, levels: int = 1) -> Charge:
-    """Return the price of a whole marginal under noise, or of a tree of so many levels."""
-    if isinstance(noise, DiscreteLaplace):
-        return pure_charge(levels * l1_sensitivity(options) / noise.scale)
-    return gaussian_charge(levels * l2_squared_sensitivity(options), noise.sigma)
 
 
 def draw_opening(plan: OpeningPlan, source: CountSource, bits: BitSource) -> OpeningDraws:

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from pmw.data import CountSource
-from pmw.loop.batch import BatchDraws, LedgerEntry, Proposal, QueryRequest
+from pmw.loop.batch import BatchDraws, Proposal, QueryRequest
 from pmw.model import QueryMeasurement
-from pmw.privacy.budget import Charge, Composition
-from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.budget import Composition
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Spent
-from pmw.public.contract import QueryTestPlan, TestKind
+from pmw.public.charges import LedgerEntry, measurement_entry, reservation, threshold_entry
+from pmw.public.contract import TestKind
 from pmw.public.intervals import certified_answer, measured_answer
+from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, NumericSparse, SparseState
 from queries.linear import UNITS, LinearQuery
@@ -27,12 +28,9 @@ __all__ = [
     "bought_query",
     "draw_queries",
     "may_test_queries",
-    "measurement_entry",
     "propose_queries",
     "query_entries",
-    "reservation",
     "tested_query_answer",
-    "threshold_entry",
 ]
 
 
@@ -83,12 +81,6 @@ def propose_queries(
     )
 
 
-def reservation(vector: NumericSparse, ledger: PrivacyFilter, *, round_open: bool) -> Charge:
-    """Return the most that a batch can charge: threshold noise, unless it is drawn, and one positive."""
-    opening, positive = vector.charges(ledger.composition)
-    return positive if round_open else opening + positive
-
-
 def draw_queries(
     requests: Sequence[QueryRequest],
     before: SparseState,
@@ -130,24 +122,6 @@ def query_entries(
         if isinstance(request, QueryRequest):
             entries.append(measurement_entry(vector, composition, request.query))
     return tuple(entries)
-
-
-def threshold_entry(vector: NumericSparse, composition: Composition, *, second: bool = False) -> LedgerEntry:
-    """Return what drawing threshold noise charges: a whole round, or a whole vector that is not redrawn.
-
-    Args:
-        vector: the sparse vector.
-        composition: how charges add up.
-        second: it stands beside a sparse vector of marginals, and the ledger tells them apart.
-    """
-    event = "sparse vector round" if vector.sparse.redraw else "sparse vector"
-    label = "threshold noise drawn for single questions" if second else "threshold noise drawn"
-    return LedgerEntry(event, label, vector.charges(composition)[0])
-
-
-def measurement_entry(vector: NumericSparse, composition: Composition, query: LinearQuery) -> LedgerEntry:
-    """Return what a positive charges with the value that it releases."""
-    return LedgerEntry("measurement", query.describe(), vector.charges(composition)[1])
 
 
 def bought_query(request: QueryRequest, released: int, plan: QueryTestPlan) -> QueryMeasurement:

@@ -16,8 +16,9 @@ import numpy as np
 from pmw.model import NoiseLaw, RangeTree, half_width, leaf_variances, noise_variance, query_variance
 from pmw.planning.theorems import numeric_sparse_accuracy, online_pmw_accuracy
 from pmw.privacy.noise import DiscreteLaplace
-from pmw.public.contract import Contract, OpeningPlan, QueryTestPlan
+from pmw.public.contract import Contract
 from pmw.public.intervals import certified_half_width
+from pmw.public.plans import OpeningPlan, QueryTestPlan
 from queries.domain import Domain
 from queries.linear import UNITS
 

@@ -24,9 +24,10 @@ from pmw.planning.forecasts import (
 )
 from pmw.planning.marginals import assumed_groups, group_deviations
 from pmw.privacy.tail_bounds import simultaneous_half_width, sum_half_width
-from pmw.public.contract import Contract, MarginalTestPlan, Opening, OpeningPlan, Options, TestPlan, is_dense
+from pmw.public.contract import Contract, Opening, Options, is_dense
 from pmw.public.intervals import Confidences
 from pmw.public.marginal_intervals import negative_half_width
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, TestPlan
 from queries.domain import Domain
 from queries.linear import UNITS
 

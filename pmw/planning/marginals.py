@@ -15,13 +15,13 @@ from fractions import Fraction
 
 from pmw.errors import NoiseError
 from pmw.model import assumed_domain, leaf_variances, noise_variance
-from pmw.planning.calibration import marginal_statistic, scaled_test
-from pmw.planning.noise_scales import marginal_noise
-from pmw.planning.opening import buys_table, plan_query_test, plan_query_tier
+from pmw.planning.calibration import marginal_noise, marginal_statistic, scaled_test
+from pmw.planning.questions import plan_query_tier
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.tail_bounds import l1_mean
-from pmw.public.contract import Contract, MarginalTestPlan, Opening, OpeningPlan, Options, TestKind, TestPlan
+from pmw.public.contract import Contract, Options, TestKind
+from pmw.public.plans import MarginalTestPlan, OpeningPlan
 from pmw.sparse_vector import Sparse
 from queries.domain import Domain
 from queries.linear import UNITS
@@ -32,7 +32,6 @@ __all__ = [
     "expected_tests",
     "group_deviations",
     "plan_marginal_test",
-    "plan_test",
     "Schedule",
 ]
 
@@ -82,25 +81,6 @@ class Schedule:
 
 
 DEFAULT_SCHEDULE = Schedule()
-
-
-def plan_test(
-    contract: Contract, opening: OpeningPlan, ledger: PrivacyFilter, total: float
-) -> TestPlan | None:
-    """Return the tests of a session, or None where nothing is left for any.
-
-    Args:
-        contract: what is fixed at opening.
-        opening: what is bought at opening.
-        ledger: what is left after it.
-        total: the number of records, as released or as stated.
-    """
-    if contract.options.test is TestKind.QUERY:
-        return plan_query_test(contract.domain, ledger, total, contract.options)
-    domain = contract.domain
-    if contract.options.opening is not Opening.NONE and (len(domain) == 1 or buys_table(domain)):
-        return None  # what opening bought covers every question
-    return plan_marginal_test(assumed_groups(contract, opening, total), ledger, total, contract.options)
 
 
 def assumed_groups(contract: Contract, opening: OpeningPlan, total: float) -> Domain:

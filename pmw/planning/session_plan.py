@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 
 from pmw.errors import BudgetError
-from pmw.loop import plan_opened
 from pmw.model import DEFAULT_MAX_CELLS
 from pmw.planning.forecasts import (
     AttributeForecast,
@@ -37,22 +36,14 @@ from pmw.planning.marginal_forecasts import (
     forecast_table,
     planned_confidences,
 )
+from pmw.planning.opened import plan_opened
 from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
 from pmw.planning.sparse_vector_forecasts import SparseVectorForecast, forecast_sparse_vectors
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.contract import (
-    Contract,
-    MarginalTestPlan,
-    OpeningPlan,
-    Options,
-    QueryTestPlan,
-    TestKind,
-    TestPlan,
-    is_dense,
-)
-from pmw.public.export import guarantee
+from pmw.public.contract import Contract, Options, TestKind, guarantee, is_dense
 from pmw.public.intervals import Confidences, total_half_width
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from queries.domain import Domain
 from queries.plain_values import type_name
 

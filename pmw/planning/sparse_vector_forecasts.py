@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pmw.errors import BudgetError
-from pmw.planning.comparison_bands import half_band
-from pmw.planning.marginals import expected_tests, plan_test
+from pmw.planning.calibration import half_band
+from pmw.planning.marginals import expected_tests
+from pmw.planning.opened import plan_test
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.contract import Contract, MarginalTestPlan, OpeningPlan
+from pmw.public.contract import Contract
+from pmw.public.plans import MarginalTestPlan, OpeningPlan
 from pmw.sparse_vector import SparseVectorKind
 from queries.linear import UNITS
 

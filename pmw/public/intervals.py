@@ -19,7 +19,8 @@ from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import split_confidence, sum_half_width
 from pmw.public.answer import Answer, Source, Spent
-from pmw.public.contract import MarginalTestPlan, Options, QueryTestPlan, TestPlan
+from pmw.public.contract import Options
+from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from queries.linear import UNITS, LinearQuery
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from pmw.loop import LedgerEntry
 from pmw.markup import html_table
 from pmw.privacy.budget import Budget, Composition
 from pmw.privacy.filter import PrivacyFilter
+from pmw.public.charges import LedgerEntry
 from pmw.sparse_vector import SparseVectorKind
 
 __all__ = [

@@ -28,8 +28,8 @@ from pmw.privacy.tail_bounds import (
     sum_half_width,
 )
 from pmw.public.answer import Answer, Source, Spent
-from pmw.public.contract import MarginalTestPlan
 from pmw.public.intervals import Confidences, answer_within, total_misfit
+from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState
 from queries.linear import UNITS, LinearQuery
 

@@ -1,4 +1,4 @@
-"""State: what everybody may see, and what nobody may. Two types, so that a secret cannot pass for public."""
+"""State: everything about a session that may be published. Secrets have a type of their own, in the loop."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pmw.model import (
     SyntheticDistribution,
 )
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.contract import Contract, MarginalTestPlan, QueryTestPlan, TestPlan
-from pmw.sparse_vector import NoisyThreshold
+from pmw.public.contract import Contract
+from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
 from queries.domain import Domain
 from queries.linear import LinearQuery
 
@@ -28,7 +28,6 @@ __all__ = [
     "Bought",
     "Certificate",
     "PublicState",
-    "SecretState",
     "Total",
 ]
 
@@ -171,21 +170,3 @@ class PublicState:
             if wanted <= set(measurement.scope):
                 return measurement
         return None
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class SecretState:
-    """What must never be shown: the noise of the open round.
-
-    The data themselves stay behind a count source, and intent bytes live from an intent to its outcome only.
-
-    Args:
-        noisy: threshold noise of the open round; None where none is open.
-        queries: the same of the test of single questions, where marginals are tested beside them.
-    """
-
-    noisy: NoisyThreshold | None
-    queries: NoisyThreshold | None = None
-
-    def __repr__(self) -> str:
-        return "SecretState(not shown)"

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.markup import counted, html_table
-from pmw.public.contract import TestKind
-from pmw.public.export import guarantee
+from pmw.public.contract import TestKind, guarantee
 from pmw.public.state import PublicState
 
 __all__ = [

@@ -27,18 +27,8 @@ from pmw.model import (
     read_noise,
 )
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
-from pmw.public.contract import (
-    Contract,
-    MarginalTestPlan,
-    ModelKind,
-    Opening,
-    OpeningPlan,
-    Options,
-    QueryTestPlan,
-    TestKind,
-    TestPlan,
-    UpdateRule,
-)
+from pmw.public.contract import Contract, ModelKind, Opening, Options, TestKind, UpdateRule
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
 from pmw.sparse_vector import (
     NoiseKind,
     NoisyComparison,

@@ -20,15 +20,16 @@ from pmw.loop import (
     batch_entries,
     draw_opening,
     draw_tests,
-    plan_opened,
     propose,
     released_total,
     settle,
 )
+from pmw.loop.secret import SecretState
+from pmw.planning.opened import plan_opened
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.public.answer import Answer
 from pmw.public.contract import Contract, Options
-from pmw.public.state import PublicState, SecretState
+from pmw.public.state import PublicState
 from pmw.session.encoding import dumps, proposal_form, read_proposal
 from pmw.session.journal import (
     answer_row,

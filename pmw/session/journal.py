@@ -10,16 +10,8 @@ from typing import Any
 import numpy as np
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
-from pmw.loop import (
-    LedgerEntry,
-    OpeningDraws,
-    abandoned_entry,
-    choose_groups,
-    correct,
-    opening_entries,
-    released_total,
-    settle_opening,
-)
+from pmw.loop import OpeningDraws, choose_groups, correct, released_total, settle_opening
+from pmw.loop.secret import SecretState
 from pmw.model import (
     Coarsening,
     MarginalMeasurement,
@@ -32,9 +24,11 @@ from pmw.model import (
 from pmw.planning.opening import check_model_size, choose_filter
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.answer import Answer, Source, Spent
-from pmw.public.contract import Contract, OpeningPlan, TestPlan, UpdateRule
+from pmw.public.charges import LedgerEntry, abandoned_entry, opening_entries
+from pmw.public.contract import Contract, UpdateRule
 from pmw.public.ledger import Ledger, ledger_of
-from pmw.public.state import Bought, Certificate, PublicState, SecretState
+from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.state import Bought, Certificate, PublicState
 from pmw.public.status import History, Status, status_of
 from pmw.session.encoding import (
     charge_form,

@@ -20,7 +20,8 @@ from pmw.data.files import check_columns
 from pmw.errors import ReleaseError
 from pmw.public.answer import Answer
 from pmw.public.export import RowPlan
-from pmw.session.session import Session, open_session
+from pmw.session.opening import open_session
+from pmw.session.session import Session
 from queries.domain import Domain
 from queries.linear import UNITS, LinearQuery
 from queries.workloads import random_conjunctions

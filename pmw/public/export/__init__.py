@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pmw.public.export.manifest import guarantee, program_version
+from pmw.public.export.manifest import program_version
 from pmw.public.export.measurements import measurements_form
 from pmw.public.export.rows import RowPlan, synthetic_frame
 from pmw.public.export.writing import ExportFormat, export
@@ -10,7 +10,6 @@ from pmw.public.export.writing import ExportFormat, export
 __all__ = [
     "export",
     "ExportFormat",
-    "guarantee",
     "measurements_form",
     "program_version",
     "RowPlan",

@@ -5,36 +5,17 @@ from __future__ import annotations
 from importlib import metadata
 from typing import Any
 
-from pmw.privacy.budget import NeighboringRelation
-from pmw.public.contract import Contract
+from pmw.public.contract import guarantee
 from pmw.public.export.rows import RowPlan
 from pmw.public.state import PublicState
 from queries.schema import format_schema
 
 __all__ = [
     "contract_facts",
-    "guarantee",
     "measurements_manifest",
     "program_version",
     "table_manifest",
 ]
-
-
-def guarantee(contract: Contract) -> str:
-    """Return the guarantee of a session in words."""
-    if contract.seeded:
-        return "none: the noise of this session is seeded and can be repeated by anybody"
-    budget, options = contract.budget, contract.options
-    unit = "one record" if options.records_per_person == 1 else f"{options.records_per_person} records"
-    neighbors = {
-        NeighboringRelation.ADD_REMOVE: f"adding or removing all of one person's records (at most {unit})",
-        NeighboringRelation.REPLACE_ONE: f"replacing all of one person's records (at most {unit})",
-    }[options.neighboring_relation]
-    delta = f", delta = {float(budget.delta):g}" if budget.delta else ""
-    return (
-        f"differential privacy with epsilon = {float(budget.epsilon):g}{delta}, for {neighbors}; "
-        "it covers everything this session releases, however often it is asked"
-    )
 
 
 def contract_facts(state: PublicState) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from pmw.model import (
     RangeTreeMeasurement,
     noise_form,
 )
-from pmw.public.contract import QueryTestPlan
 from pmw.public.export.manifest import contract_facts, program_version
+from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from queries.linear import UNITS
 

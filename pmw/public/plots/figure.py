@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from pmw.markup import counted
-from pmw.public.export import guarantee
+from pmw.public.contract import guarantee
 from pmw.public.plots.canvas import INK, MEASURED, MODEL, new_figure, tidy
 from pmw.public.plots.marginals import compare_marginals, draw_marginal, shortened
 from pmw.public.state import PublicState

@@ -18,12 +18,13 @@ import numpy as np
 
 from pmw.data import CountSource, Table, as_source
 from pmw.errors import BudgetError
-from pmw.loop import LedgerEntry, draw_opening, opening_entries, settle_opening
+from pmw.loop import draw_opening, settle_opening
 from pmw.loop.fit import coarse_model, correct, fitted_to
 from pmw.model import DenseDistribution, DescentRule, MarginalMeasurement, refit, step
 from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
+from pmw.public.charges import LedgerEntry, opening_entries
 from pmw.public.contract import Contract, TestKind, UpdateRule
 from pmw.public.ledger import ledger_of
 from pmw.public.state import PublicState

@@ -12,22 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
-from pmw.loop import LedgerEntry
 from pmw.loop.fit import coarse_model, model_holds
 from pmw.markup import counted
 from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement, SyntheticDistribution, noise_variance
-from pmw.planning.noise_scales import (
-    l1_sensitivity,
-    l2_squared_sensitivity,
-    marginal_noise,
-    query_sensitivity,
-    selection_epsilon,
-    value_noise,
-)
+from pmw.planning.calibration import marginal_noise, selection_epsilon, value_noise
 from pmw.privacy.budget import Charge, gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.selection import ExponentialMechanism
+from pmw.public.charges import LedgerEntry
 from pmw.public.contract import Options
+from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.state import PublicState
 from pmw.research.offline.schedule import RoundPrices
 from queries.linear import UNITS, LinearQuery

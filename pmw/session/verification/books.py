@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pmw.loop import LedgerEntry, choose_groups, opening_entries
+from pmw.loop import choose_groups
 from pmw.model import Coarsening
 from pmw.planning.opening import choose_filter
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.contract import Contract, OpeningPlan, TestPlan
+from pmw.public.charges import LedgerEntry, opening_entries
+from pmw.public.contract import Contract
 from pmw.public.ledger import Ledger, ledger_of
+from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import Bought
 from pmw.session.journal import load_contract, load_plan, read_entries, read_measured, read_opening
 from pmw.session.store import IntentRow, MeasurementRow, SessionStore

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from pmw.loop import LedgerEntry, abandoned_entry
 from pmw.markup import counted
 from pmw.model import QueryMeasurement
+from pmw.public.charges import LedgerEntry, abandoned_entry
 from pmw.public.contract import TestKind
 from pmw.public.state import Bought
 from pmw.session.encoding import read_charge

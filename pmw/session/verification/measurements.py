@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from pmw.loop import correct, marginal_units, settle_opening
 from pmw.markup import counted
 from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement
-from pmw.public.contract import MarginalTestPlan, TestKind, TestPlan
+from pmw.public.contract import TestKind
+from pmw.public.plans import MarginalTestPlan, TestPlan
 from pmw.public.state import Bought, Certificate, PublicState
 from pmw.session.encoding import dumps, noise_form
 from pmw.session.journal import read_certificate, read_opening, tree_text

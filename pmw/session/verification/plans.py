@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pmw.loop import LedgerEntry, bought_entry, marginal_threshold_entry, measurement_entry, threshold_entry
-from pmw.planning.noise_scales import l1_sensitivity, query_sensitivity
 from pmw.privacy.budget import Charge, Composition, NeighboringRelation
-from pmw.public.contract import (
-    Contract,
-    MarginalTestPlan,
-    Opening,
-    OpeningPlan,
-    Options,
-    QueryTestPlan,
-    TestKind,
-    TestPlan,
+from pmw.public.charges import (
+    LedgerEntry,
+    bought_entry,
+    marginal_threshold_entry,
+    measurement_entry,
+    threshold_entry,
 )
+from pmw.public.contract import Contract, Opening, Options, TestKind
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
+from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
 from pmw.session.verification.report import require, same
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
 from queries.domain import Domain

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from click.testing import Result
 
-from pmw.public.contract import MarginalTestPlan
+from pmw.public.plans import MarginalTestPlan
 from pmw.session.maintenance import read_session
-from pmw.session.session import resume_session
+from pmw.session.opening import resume_session
 from pmw.session.store.locking import SessionLock
 
 Run = Callable[..., Result]

@@ -20,16 +20,18 @@ from scipy import stats
 
 import pmw
 import pmw.loop
+import pmw.public.charges
 from pmw.data import MemorySource
 from pmw.errors import BudgetError
 from pmw.loop import BatchDraws, MarginalRequest, Proposal, QueryRequest, draw_tests, propose, settle
 from pmw.loop.marginals import may_test_marginals
 from pmw.loop.questions import may_test_queries
+from pmw.loop.secret import SecretState
 from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
-from pmw.public.contract import MarginalTestPlan
-from pmw.public.state import Bought, PublicState, SecretState
+from pmw.public.plans import MarginalTestPlan
+from pmw.public.state import Bought, PublicState
 from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 
@@ -100,7 +102,7 @@ def test_every_cell_of_a_bought_marginal_has_noise_of_its_own_of_the_scale_that_
         assert isinstance(released, np.ndarray)
         drawn.append((released - SOURCE.counts(TWO).counts * UNITS).ravel())
     moves, noise = 1 if relation is NeighboringRelation.ADD_REMOVE else 2, plan_of(state).noise
-    charge = pmw.loop.marginal_charge(noise, state.contract.options)
+    charge = pmw.public.charges.marginal_charge(noise, state.contract.options)
     scale = 3 * math.sqrt(moves / (2 * float(charge.rho)))
     if pure:
         assert charge.epsilon is not None

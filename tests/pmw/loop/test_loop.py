@@ -22,11 +22,13 @@ from pmw.loop import (
     propose,
     settle,
 )
+from pmw.loop.secret import SecretState
 from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
-from pmw.public.contract import MarginalTestPlan, ModelKind, TestKind
-from pmw.public.state import PublicState, SecretState
+from pmw.public.contract import ModelKind, TestKind
+from pmw.public.plans import MarginalTestPlan
+from pmw.public.state import PublicState
 from pmw.session.encoding import proposal_form, read_proposal
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 

@@ -25,7 +25,7 @@ from pmw.loop.marginals import draw_marginals
 from pmw.privacy.budget import NeighboringRelation, gaussian_charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
-from pmw.public.contract import MarginalTestPlan
+from pmw.public.plans import MarginalTestPlan
 from pmw.research.audit import (
     OutputLaw,
     adaptive_law,

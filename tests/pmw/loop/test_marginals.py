@@ -27,23 +27,24 @@ from pmw.loop import (
     draw_opening,
     draw_tests,
     l1_distance,
-    marginal_charge,
-    marginal_reservation,
     marginal_units,
-    plan_opened,
     propose,
     released_total,
     settle,
     settle_opening,
 )
 from pmw.loop.marginals import scopes_to_test
-from pmw.planning.noise_scales import l1_sensitivity
+from pmw.loop.secret import SecretState
+from pmw.planning.opened import plan_opened
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
-from pmw.public.contract import Contract, MarginalTestPlan, ModelKind, Options, TestKind
-from pmw.public.state import PublicState, SecretState
+from pmw.public.charges import marginal_charge, marginal_reservation
+from pmw.public.contract import Contract, ModelKind, Options, TestKind
+from pmw.public.plans import MarginalTestPlan
+from pmw.public.sensitivity import l1_sensitivity
+from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, LinearQuery
 

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pmw.data import MemorySource
-from pmw.loop import OpeningDraws, draw_opening, opening_entries, released_total
+from pmw.loop import OpeningDraws, draw_opening, released_total
 from pmw.model import RangeTreeMeasurement
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
-from pmw.public.contract import OpeningPlan, Options, TestKind
+from pmw.public.charges import opening_entries
+from pmw.public.contract import Options, TestKind
+from pmw.public.plans import OpeningPlan
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
 
 WHOLE = Domain(  # bought whole: it is no larger than its only pair

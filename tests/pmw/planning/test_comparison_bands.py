@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pmw.planning.comparison_bands import half_band
+from pmw.planning.calibration import half_band
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import NoiseKind, NoisyComparison, Sech2Test, Sides, ThresholdNoise, ThresholdTest
 

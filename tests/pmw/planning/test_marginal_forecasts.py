@@ -17,8 +17,8 @@ from pmw.planning.marginal_forecasts import bought_width, forecast_table
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
-from pmw.public.contract import MarginalTestPlan
 from pmw.public.intervals import Confidences
+from pmw.public.plans import MarginalTestPlan
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
 
 NAMES = tuple("abcdef")

@@ -8,12 +8,14 @@ from fractions import Fraction
 
 import pytest
 
-from pmw.loop import marginal_charge
-from pmw.planning.marginals import DEFAULT_SCHEDULE, plan_marginal_test, plan_test
+from pmw.planning.marginals import DEFAULT_SCHEDULE, plan_marginal_test
+from pmw.planning.opened import plan_test
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.tail_bounds import l1_mean
-from pmw.public.contract import Contract, MarginalTestPlan, Opening, Options, TestKind
+from pmw.public.charges import marginal_charge
+from pmw.public.contract import Contract, Opening, Options, TestKind
+from pmw.public.plans import MarginalTestPlan
 from pmw.sparse_vector import SparseVectorKind
 from queries import CategoricalAttribute, Domain
 

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.loop import opening_entries
 from pmw.model import NoiseLaw
-from pmw.planning.noise_scales import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.planning.opening import (
     LARGEST_OPENING_SHARE,
     OPENING_SHARE,
@@ -23,12 +21,14 @@ from pmw.planning.opening import (
     choose_tree,
     opening_share,
     plan_opening,
-    plan_query_test,
 )
+from pmw.planning.questions import plan_query_test
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.public.charges import opening_entries
 from pmw.public.contract import Opening, Options, TestKind, UpdateRule
+from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
 

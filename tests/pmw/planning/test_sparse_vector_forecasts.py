@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import pmw
-from pmw.planning.comparison_bands import half_band
+from pmw.planning.calibration import half_band
 from pmw.planning.marginals import expected_tests
 from pmw.sparse_vector import SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
@@ -61,11 +61,12 @@ def test_intervals_for_all_questions_at_once_leave_two_sided_noise_out() -> None
 
 
 def test_the_band_is_that_of_the_tests_that_are_expected() -> None:
-    from pmw.planning.marginals import plan_test
+    from pmw.planning.opened import plan_test
     from pmw.planning.opening import choose_filter, plan_opening
     from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
     from pmw.privacy.budget import Budget
-    from pmw.public.contract import Contract, MarginalTestPlan
+    from pmw.public.contract import Contract
+    from pmw.public.plans import MarginalTestPlan
 
     options = pmw.Options(opening=pmw.Opening.NONE)
     budget = Budget.of(1, 1e-9)

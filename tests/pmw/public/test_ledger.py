@@ -9,10 +9,10 @@ import pytest
 
 import pmw
 from pmw.errors import BudgetError
-from pmw.loop import LedgerEntry
 from pmw.model import QueryMeasurement
 from pmw.privacy.budget import Budget, Charge, Composition, pure_charge
 from pmw.privacy.filter import PrivacyFilter
+from pmw.public.charges import LedgerEntry
 from pmw.public.ledger import ledger_cells, ledger_of
 from pmw.sparse_vector import SparseVectorKind
 from queries import Domain

@@ -18,9 +18,10 @@ from pmw.model import MarginalMeasurement, RangeTreeMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_width, sum_half_width
 from pmw.public.answer import Source, Spent
-from pmw.public.contract import MarginalTestPlan, ModelKind, TestKind
+from pmw.public.contract import ModelKind, TestKind
 from pmw.public.intervals import Confidences, total_misfit
 from pmw.public.marginal_intervals import MarginalBars, certificate_bound, is_held, marginal_answer
+from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState, Total
 from pmw.sparse_vector import Sparse, ThresholdTest
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, parse_where

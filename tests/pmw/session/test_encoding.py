@@ -13,10 +13,12 @@ import pytest
 from pmw.loop import MarginalRequest, Proposal, QueryRequest
 from pmw.model import Coarsening, NoiseLaw
 from pmw.planning.marginals import plan_marginal_test
-from pmw.planning.opening import choose_filter, plan_opening, plan_query_test
+from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.questions import plan_query_test
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.public.contract import Contract, MarginalTestPlan, Opening, Options, TestKind, UpdateRule
+from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
+from pmw.public.plans import MarginalTestPlan
 from pmw.session import encoding
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery

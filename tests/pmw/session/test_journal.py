@@ -13,8 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
+from pmw.loop.secret import SecretState
 from pmw.model import DenseDistribution
-from pmw.public.state import PublicState, SecretState
+from pmw.public.state import PublicState
 from pmw.session.journal import load_secret, secret_facts
 from pmw.session.maintenance import read_session
 from pmw.session.store import Outcome, SessionStore

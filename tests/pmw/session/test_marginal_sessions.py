@@ -14,8 +14,9 @@ import pytest
 import pmw
 from pmw.cli.texts import opening_text
 from pmw.model import CoarsenedDistribution, MarginalMeasurement
-from pmw.public.contract import MarginalTestPlan, ModelKind, TestKind
+from pmw.public.contract import ModelKind, TestKind
 from pmw.public.export import measurements_form
+from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
 from queries import CategoricalAttribute, Domain, IntegerAttribute, all_marginals, random_conjunctions

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.cli.plan_texts import plan_text
-from pmw.loop import plan_opened
 from pmw.model import noise_variance
+from pmw.planning.opened import plan_opened
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.session_plan import SessionPlan
 from pmw.public.answer import Answer, Source
-from pmw.public.contract import MarginalTestPlan
+from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import PublicState
 from queries import (
     UNITS,

@@ -15,8 +15,8 @@ import pytest
 
 import pmw
 from pmw.loop import draw_tests
+from pmw.loop.secret import SecretState
 from pmw.privacy.random_bits import BitSource
-from pmw.public.state import SecretState
 from pmw.session.journal import load_secret
 from pmw.session.maintenance import read_session
 from pmw.session.store import Outcome, SessionStore

@@ -16,7 +16,7 @@ from pmw.cli.demo.scores import noise_per_query, score
 from pmw.cli.demo.table import fertility_domain
 from pmw.public.contract import Options, TestKind
 from pmw.session.maintenance import read_session
-from pmw.session.session import open_session
+from pmw.session.opening import open_session
 from queries import Domain, save_schema
 
 pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")

@@ -7,7 +7,8 @@ import json
 import pytest
 
 import pmw
-from pmw.public.export import RowPlan, guarantee
+from pmw.public.contract import guarantee
+from pmw.public.export import RowPlan
 from pmw.public.export.manifest import measurements_manifest, table_manifest
 from queries import Domain, parse_schema
 
