@@ -12,8 +12,6 @@ __all__ = [
     "refuse_table",
 ]
 
-_ENDS = ("", "-wal", "-shm", "-lock", "-companion")  # of the files that make up a session
-
 
 def refuse_session_files(target: Path, session: Path, what: str) -> None:
     """Refuse to write over a session or a file beside it, forced or not, by whatever name it is reached.
@@ -26,8 +24,10 @@ def refuse_session_files(target: Path, session: Path, what: str) -> None:
     Raises:
         UsageError: the file is one of the session's.
     """
+    from pmw.session.store import SessionFiles
+
     real = Path(os.path.realpath(session))
-    for file in (path.with_name(path.name + end) for path in (session, real) for end in _ENDS):
+    for file in (file for path in (session, real) for file in SessionFiles(path).all):
         same = target.exists() and file.exists() and target.samefile(file)
         if same or os.path.realpath(target) == os.path.realpath(file):
             raise click.UsageError(f"{what} would overwrite the session; name another file")

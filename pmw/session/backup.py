@@ -15,13 +15,11 @@ from pmw.disk import synchronise
 from pmw.errors import SessionError, SessionExistsError, StoreError
 from pmw.public.status import Status
 from pmw.session.journal import closing_outcome, load_state, load_status
-from pmw.session.store import SessionStore
+from pmw.session.store import SessionFiles, SessionStore
 
 __all__ = [
     "backup_session",
 ]
-
-_ENDS = ("-wal", "-shm", "-journal")
 
 
 def backup_session(path: str | Path, output: str | Path) -> Status:
@@ -75,7 +73,7 @@ def backup_session(path: str | Path, output: str | Path) -> Status:
 def _require_free(target: Path) -> None:
     if target.exists():
         raise SessionExistsError(f"{target} exists; choose another name")
-    log = target.with_name(target.name + "-wal")
+    log = SessionFiles(target).log
     if log.exists() and log.stat().st_size:  # charges may lie in it alone, and it would be read into the copy
         raise SessionExistsError(f"{log} holds changes of another session; choose another name")
 
@@ -91,5 +89,5 @@ def _put(part: Path, target: Path) -> None:
 
 
 def _forget(part: Path) -> None:
-    for end in ("", "-companion", *_ENDS):
-        part.with_name(part.name + end).unlink(missing_ok=True)
+    for file in (*SessionFiles(part).all, part.with_name(f"{part.name}-journal")):
+        file.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from pmw.public.answer import Answer
 from pmw.public.export import RowPlan
 from pmw.session.opening import open_session
 from pmw.session.session import Session
+from pmw.session.store import SessionFiles
 from queries.domain import Domain
 from queries.linear import UNITS, LinearQuery
 from queries.workloads import random_conjunctions
@@ -152,8 +153,8 @@ def _prepare(plan: DemoPlan) -> None:
                 f"{plan.folder} holds an earlier demonstration; overwrite it with --force, "
                 "or name another folder with --output"
             )
-    for name in ("session.pmw", "session.pmw-wal", "session.pmw-shm", "session.pmw-companion"):
-        (plan.folder / name).unlink(missing_ok=True)
+    for file in SessionFiles(plan.folder / "session.pmw").all:
+        file.unlink(missing_ok=True)
 
 
 def _answers(

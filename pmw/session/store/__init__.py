@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pmw.session.store.answer_rows import query_key
+from pmw.session.store.files import SessionFiles
 from pmw.session.store.rows import CertificateRow, IntentRow, LedgerRow, MeasurementRow, Outcome, StoredAnswer
 from pmw.session.store.schema import FORMAT_VERSION
 from pmw.session.store.session_store import SessionStore
@@ -15,6 +16,7 @@ __all__ = [
     "MeasurementRow",
     "Outcome",
     "query_key",
+    "SessionFiles",
     "SessionStore",
     "StoredAnswer",
 ]

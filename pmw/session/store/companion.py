@@ -25,6 +25,7 @@ from pathlib import Path
 from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, StoreError
 from pmw.privacy.random_bits import SEED_BYTES
+from pmw.session.store.files import SessionFiles
 from pmw.session.store.rows import IntentRow
 
 __all__ = [
@@ -33,7 +34,6 @@ __all__ = [
 ]
 
 SESSION_BYTES = 16  # what tells one session from another
-_END = "-companion"
 _KIND = b"pmw slot"
 _HEAD = struct.Struct("<8s16sQQQ32s")  # kind, session, number, charges, and size and digest of the requests
 _CHECK = 16  # bytes: no damage passes one by chance
@@ -52,7 +52,7 @@ class Companion:
     """
 
     def __init__(self, path: Path | None, name: str) -> None:
-        self._file = None if path is None else path.with_name(path.name + _END)
+        self._file = None if path is None else SessionFiles(path).companion
         self._name = name
         self._kept: IntentRow | None = None  # of a session in memory
 
@@ -78,7 +78,7 @@ class Companion:
             synchronise(self._file.parent)
         except OSError as error:
             raise StoreError(
-                f"{self._name}{_END}: the companion file cannot be made: {error.strerror}"
+                f"{self._name}-companion: the companion file cannot be made: {error.strerror}"
             ) from None
 
     def begin(self, session: bytes, intent: IntentRow) -> None:
@@ -94,8 +94,8 @@ class Companion:
             _put(os.open(self._file, os.O_RDWR | os.O_NOFOLLOW), session, intent)
         except OSError:
             raise StoreError(
-                f"{self._name}{_END}: the companion file cannot be written; nothing was drawn; make room or "
-                "restore access, then ask again"
+                f"{self._name}-companion: the companion file cannot be written; nothing was drawn; make "
+                "room or restore access, then ask again"
             ) from None
 
     def read(self, session: bytes) -> IntentRow:
@@ -166,14 +166,14 @@ class Companion:
             return
         except OSError:
             raise StoreError(
-                f"{self._name}{_END}: the companion file cannot be removed; restore access, then try again"
+                f"{self._name}-companion: the companion file cannot be removed; restore access, try again"
             ) from None
 
     def _lacks(self, fault: str) -> SessionCorruptError:
         return SessionCorruptError(
-            f"{self._name}: its companion file ({self._name}{_END}) {fault}; its last batch may be missing. "
-            "Put the session's own companion file beside it, with the -wal file where there is one, or close "
-            "the session with --abandon"
+            f"{self._name}: its companion file ({self._name}-companion) {fault}; its last batch may be "
+            "missing. Put the session's own companion file beside it, with the -wal file where there is one, "
+            "or close the session with --abandon"
         )
 
 

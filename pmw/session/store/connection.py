@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
+from pmw.session.store.files import SessionFiles
 
 __all__ = [
     "APPLICATION_ID",
@@ -61,7 +62,8 @@ def claim(path: Path, name: str) -> None:
         SessionExistsError: the file holds something, or the log beside it does.
         StoreError: the file cannot be made, or it belongs to another user.
     """
-    log = path.with_name(f"{path.name}-wal")
+    files = SessionFiles(path)
+    log = files.log
     if not path.exists() and log.exists() and log.stat().st_size:
         raise SessionExistsError(
             f"{log} is what was left of another session, and may hold charges; put its session back beside "
@@ -76,8 +78,8 @@ def claim(path: Path, name: str) -> None:
             ) from None
     except OSError as error:
         raise StoreError(f"{name}: the session file cannot be made: {error.strerror}") from None
-    for end in ("", "-wal", "-shm"):
-        _make_private(path.with_name(path.name + end))
+    for file in (path, log, files.index):
+        _make_private(file)
 
 
 def _make_private(path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from pmw.errors import SessionError, SessionLockedError, StoreError
+from pmw.session.store.files import SessionFiles
 
 __all__ = [
     "SessionLock",
@@ -46,7 +47,7 @@ class SessionLock:
         if not (math.isfinite(wait) and wait >= 0):
             raise SessionError(f"expected 0 or more seconds to wait, got {wait}")
         target = Path(os.path.realpath(path))
-        self._path = target.with_name(target.name + "-lock")
+        self._path = SessionFiles(target).lock
         self._name = str(path)
         self._file: IO[bytes] | None = None
         self._made = False

@@ -34,6 +34,7 @@ from pmw.session.store.connection import (
 )
 from pmw.session.store.copying import copy_public
 from pmw.session.store.fence import Fence
+from pmw.session.store.files import SessionFiles
 from pmw.session.store.rows import IntentRow, Outcome
 from pmw.session.store.schema import FORMAT_VERSION, statements
 from pmw.session.store.session_reader import SessionReader, snapshot_checksum
@@ -57,7 +58,7 @@ class SessionStore(SessionReader):
         self._fence = Fence(self._connection, path, name)
         self._companion = Companion(path, name)
         self._recorded = 0  # the newest batch that is known to be durable
-        self._log = None if path is None else path.with_name(f"{path.name}-wal")
+        self._log = None if path is None else SessionFiles(path).log
         self._log_tells = True  # the log may hold a secret that was wiped
 
     @classmethod

@@ -123,7 +123,7 @@ def test_a_session_whose_opening_cannot_be_finished_is_closed(
     assert are_closed(made)
 
 
-@pytest.mark.parametrize("step", ["Engine", "Engine._load", "Session"])
+@pytest.mark.parametrize("step", ["session.Engine", "session.Engine._load", "opening.Session"])
 def test_a_session_that_cannot_be_made_of_its_file_closes_it_and_lets_go_of_it(
     study: Path, made: Made, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_session_that_cannot_be_made_of_its_file_closes_it_and_lets_go_of_it(
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"pmw.session.session.{step}", fail)
+        patched.setattr(f"pmw.session.{step}", fail)
         with pytest.raises(MemoryError):
             pmw.resume_session(study)
     assert are_closed(made)
