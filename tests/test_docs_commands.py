@@ -3,8 +3,8 @@
 A ``console`` block holds commands after ``$`` and what they print. Numbers differ from run to run, so they
 are compared as numbers and not by value, and columns by their order and not by their width.
 
-The tables of ``docs/literature.md`` have a command in each row and words that it prints. There are many, so they
-run in this process: starting Python for each would take longer than they do.
+The tables of ``docs/literature.md`` have a command in each row and words that it prints. There are many, so
+they run in this process: starting Python for each would take longer than they do.
 """
 
 from __future__ import annotations
@@ -249,6 +249,6 @@ def test_words_that_are_not_printed_are_noticed() -> None:
     assert not shows("59.05", "59.0")
     assert not shows(printed, "algorithm-5 1.0000 inf sound")
     assert not shows(printed, "algorithm-5 1.0000 in")
-    assert not shows(printed, "found algorithm-5")
+    assert not shows(printed, "claimed algorithm-5")
     assert not shows(printed, "claimed … violates")
     assert not shows("Laplace 1:c^(2/3)", "Laplace 1:c")
