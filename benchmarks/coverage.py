@@ -32,10 +32,10 @@ from benchmarks.runner import BLAS_THREADS
 from benchmarks.scores import promise_scores, true_counts
 from benchmarks.streams import STREAMS, StreamChoice
 from benchmarks.tables import TABLES, Case, TableAbsentError
-from pmw.answers import Answer
-from pmw.mechanism.fit import coarse_model
+from pmw.loop.fit import coarse_model
 from pmw.model import QueryMeasurement
-from pmw.state import PublicState
+from pmw.public.answer import Answer
+from pmw.public.state import PublicState
 from queries import UNITS, LinearQuery
 
 _BATCH = 25  # questions between two looks at the released numbers

@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 
 import pmw
-from pmw.answers import Answer
-from pmw.store import SessionStore
+from pmw.public.answer import Answer
+from pmw.session.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 __all__ = ["damaged", "STATES", "Study", "studies", "trial"]

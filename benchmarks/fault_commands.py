@@ -15,7 +15,7 @@ from benchmarks.fault_hooks import Fault
 from benchmarks.fault_process import Run, run_forked, run_stream
 from benchmarks.fault_records import Contents, contents_of
 from benchmarks.fault_study import Study
-from pmw.books import is_closed, remembered_table
+from pmw.session.maintenance import is_closed, remembered_table
 
 __all__ = ["broken_command", "COMMANDS", "Command"]
 

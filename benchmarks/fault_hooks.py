@@ -22,12 +22,13 @@ from typing import Any
 
 import numpy as np
 
-import pmw.engine
-import pmw.mechanism.fit
-from pmw.engine import Engine
-from pmw.journal import secret_facts
-from pmw.state import PublicState, SecretState
-from pmw.store.companion import Companion
+import pmw.loop.fit
+import pmw.session.engine
+from pmw.loop.secret import SecretState
+from pmw.public.state import PublicState
+from pmw.session.engine import Engine
+from pmw.session.journal import secret_facts
+from pmw.session.store.companion import Companion
 from queries import Domain, LinearQuery, random_conjunctions
 
 __all__ = ["CALL_KINDS", "Fault", "install", "library_is_loaded", "MEMORY_KINDS", "STATEMENT_KINDS", "steps"]
@@ -153,7 +154,7 @@ def _fail_refits(at: int, *, after: bool) -> None:
         return run
 
     for name in ("refit", "descend", "step"):
-        setattr(pmw.mechanism.fit, name, failing(getattr(pmw.mechanism.fit, name)))
+        setattr(pmw.loop.fit, name, failing(getattr(pmw.loop.fit, name)))
 
 
 class _Counting(sqlite3.Connection):
@@ -193,8 +194,8 @@ class _Counting(sqlite3.Connection):
 
 def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None]) -> None:
     """Write down every draw and every version of the model; tell when a test was positive."""
-    draw, carry_out = vars(pmw.engine)["draw_tests"], Engine._carry_out
-    draw_first = vars(pmw.engine)["draw_opening"]
+    draw, carry_out = vars(pmw.session.engine)["draw_tests"], Engine._carry_out
+    draw_first = vars(pmw.session.engine)["draw_opening"]
     under_way: dict[str, object] = {}
 
     def drawn(*values: Any) -> Any:
@@ -221,8 +222,8 @@ def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None
         return draws
 
     replaced: list[tuple[object, str, Callable[..., Any]]] = [
-        (pmw.engine, "draw_tests", drawn),
-        (pmw.engine, "draw_opening", opened),
+        (pmw.session.engine, "draw_tests", drawn),
+        (pmw.session.engine, "draw_opening", opened),
         (Engine, "_carry_out", carried_out),
     ]
     for owner, name, instead in replaced:

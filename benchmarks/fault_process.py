@@ -21,7 +21,7 @@ import pmw.cli.export_command
 import pmw.cli.move_command
 import pmw.cli.open_command
 import pmw.cli.streaming
-import pmw.session  # noqa: F401
+import pmw.session.session  # noqa: F401
 from benchmarks.fault_diary import note_process
 from benchmarks.fault_hooks import Fault, install, steps
 from benchmarks.fault_study import Study

@@ -15,8 +15,8 @@ from typing import Any
 
 import pmw
 from benchmarks.fault_process import Run
-from pmw.books import read_ledger
-from pmw.store import SessionStore
+from pmw.session.maintenance import read_ledger
+from pmw.session.store import SessionStore
 
 __all__ = ["broken_promises", "Contents", "contents_of", "PROMISES", "Stop"]
 

@@ -244,7 +244,18 @@ def _step_kinds() -> tuple[str, ...]:
 
 
 def _long(studies: dict[str, Study], folder: Path, plan: Plan) -> Iterator[Series]:
-    generator = random.Random(1)
+    yield from _of_streams(studies, folder, plan)
+    yield from _at_random(plan)
+    for name in _CHEAP:
+        yield Series("read-only folder", name, 2 * (Fault("read-only folder"),))
+    for kind in MEMORY_KINDS[:2]:
+        for at in range(1, plan.refits + 1):
+            yield Series(kind, "questions", (Fault(kind, at), Fault(kind, 1)))
+    yield from _of_commands(studies["questions"], folder / "run", plan.spread)
+    yield from _at_positives(plan.retries)
+
+
+def _of_streams(studies: dict[str, Study], folder: Path, plan: Plan) -> Iterator[Series]:
     for kind in _step_kinds():
         for name in _CHEAP:
             last = run_stream(studies[name].copy(folder / "run"), Fault(kind, _NEVER)).steps
@@ -253,6 +264,10 @@ def _long(studies: dict[str, Study], folder: Path, plan: Plan) -> Iterator[Serie
     for kind in _step_kinds():
         # A file that an opening begins is made in some 20 statements and calls; then it is fitted and kept.
         yield from (Series(_OPENING, "questions", (Fault(kind, at),)) for at in range(1, 2 * plan.spread, 2))
+
+
+def _at_random(plan: Plan) -> Iterator[Series]:
+    generator = random.Random(1)
     for name in _CHEAP:
         for _ in range(0, plan.kills, 4):
             delays = [generator.uniform(0.005, 0.06) for _ in range(4)]
@@ -261,13 +276,6 @@ def _long(studies: dict[str, Study], folder: Path, plan: Plan) -> Iterator[Serie
         delays = [generator.uniform(0, 0.05) for _ in range(4)]
         faults = tuple(Fault(COMMAND, one) for one in delays)
         yield Series(COMMAND, "questions", faults)
-    for name in _CHEAP:
-        yield Series("read-only folder", name, 2 * (Fault("read-only folder"),))
-    for kind in MEMORY_KINDS[:2]:
-        for at in range(1, plan.refits + 1):
-            yield Series(kind, "questions", (Fault(kind, at), Fault(kind, 1)))
-    yield from _of_commands(studies["questions"], folder / "run", plan.spread)
-    yield from _at_positives(plan.retries)
 
 
 def _of_commands(study: Study, folder: Path, most: int) -> Iterator[Series]:

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 import pmw
-from pmw.store import SessionStore
+from pmw.session.store import SessionStore
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 
 _CHUNK = 512  # questions at a time, as the command line takes them
@@ -32,7 +32,7 @@ _REPEATED = 128  # of each chunk, questions that were asked before
 _LINES = 10  # reports along the way
 _RECORDS = 20_000
 
-_READ = "from pmw.books import read_session; read_session(path)"
+_READ = "from pmw.session.maintenance import read_session; read_session(path)"
 _RESUME = "import pmw; pmw.resume_session(path).close()"
 _VERIFY = "import pmw; assert pmw.verify_session(path).holds"
 
@@ -149,7 +149,7 @@ def _held_mb() -> float:
 def _alone(path: Path, code: str) -> dict[str, object]:
     """Return the seconds and the peak memory of a piece of work in a process of its own, imports left out."""
     script = (
-        "import resource, sys, time; path = sys.argv[1]; import pmw.session, pmw.books;"
+        "import resource, sys, time; path = sys.argv[1]; import pmw.session.session, pmw.session.maintenance;"
         f"begun = time.monotonic(); {code};"
         "print(time.monotonic() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

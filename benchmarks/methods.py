@@ -21,8 +21,6 @@ import pmw
 from benchmarks.scores import true_counts
 from benchmarks.streams import stream_scopes
 from benchmarks.tables import Case
-from pmw.accounting import open_filter
-from pmw.answers import Answer, Source
 from pmw.model import (
     DEFAULT_MAX_CELLS,
     FIRST_PACE,
@@ -35,10 +33,12 @@ from pmw.model import (
     fits,
     target_of,
 )
-from pmw.noise_scales import marginal_noise, value_noise
-from pmw.offline import OfflineOptions, Targets, fit_workload
-from pmw.privacy import RHO_GRID
-from pmw.randomness import BitSource
+from pmw.planning.calibration import marginal_noise, value_noise
+from pmw.privacy.budget import RHO_GRID
+from pmw.privacy.filter import open_filter
+from pmw.privacy.random_bits import BitSource
+from pmw.public.answer import Answer, Source
+from pmw.research.offline import OfflineOptions, Targets, fit_workload
 from queries import UNITS, Domain, LinearQuery
 
 __all__ = ["METHODS", "Method", "NotApplicableError", "Outcome", "Settings"]

@@ -26,16 +26,17 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pmw
-import pmw.mechanism.opening
-import pmw.session
+import pmw.planning.opened
+import pmw.session.opening
 from benchmarks.methods import Settings, session
 from benchmarks.runner import BLAS_THREADS, scored
 from benchmarks.streams import STREAMS, StreamChoice
 from benchmarks.tables import TABLES, TableAbsentError
-from pmw.accounting import PrivacyFilter
-from pmw.planning import plan_opening
-from pmw.policy import Contract, OpeningPlan, TestPlan
-from pmw.schedule import DEFAULT_SCHEDULE, Schedule, assumed_groups, plan_marginal_test
+from pmw.planning.marginals import DEFAULT_SCHEDULE, Schedule, assumed_groups, plan_marginal_test
+from pmw.planning.opening import plan_opening
+from pmw.privacy.filter import PrivacyFilter
+from pmw.public.contract import Contract
+from pmw.public.plans import OpeningPlan, TestPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +127,10 @@ def _planned_by(policy: Policy) -> Iterator[None]:
         return plan_marginal_test(coarse, ledger, total, contract.options, policy.schedule)
 
     with ExitStack() as changed:
-        changed.enter_context(patch.object(pmw.mechanism.opening, "plan_test", plan_test))
+        changed.enter_context(patch.object(pmw.planning.opened, "plan_test", plan_test))
         if policy.opening is not None:
             opening = partial(plan_opening, share=policy.opening)
-            changed.enter_context(patch.object(pmw.session, "plan_opening", opening))
+            changed.enter_context(patch.object(pmw.session.opening, "plan_opening", opening))
         yield
 
 

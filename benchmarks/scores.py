@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.tables import Case
-from pmw.answers import Answer
 from pmw.model import SyntheticDistribution
+from pmw.public.answer import Answer
 from queries import UNITS, CodedRecords
 
 __all__ = ["error_scores", "marginal_scores", "promise_scores", "true_counts"]

@@ -10,7 +10,9 @@ from typing import TypeAlias
 
 from benchmarks.sparse_margins import Scales, Stream, best_split, margin
 from benchmarks.sparse_prices import gaussian_sigma, uncoupled_scale
-from pmw.privacy import Budget, as_fraction
+from pmw.planning.theorems import sparse_accuracy
+from pmw.privacy.budget import Budget, as_fraction
+from pmw.research.sparse_vectors import algorithm_7, least_query_scale
 from pmw.sparse_vector import (
     Comparison,
     CompositionTheorem,
@@ -21,12 +23,9 @@ from pmw.sparse_vector import (
     Sparse,
     Split,
     ThresholdNoise,
-    algorithm_7,
-    least_query_scale,
     round_epsilon,
 )
 from pmw.sparse_vector.comparison import scale_up
-from pmw.theorems import sparse_accuracy
 
 __all__ = ["APPROXIMATE", "BETA", "margin_lines", "PURE", "Row", "STREAMS", "TEXTBOOK", "THEOREM"]
 

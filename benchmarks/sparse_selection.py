@@ -22,17 +22,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from benchmarks.sparse_laws import TEST_LAWS, Floats
-from pmw.sparse_vector import (
-    Comparison,
-    NoiseKind,
-    Ratio,
-    Retraversal,
-    Sparse,
-    Split,
-    TopC,
-    algorithm_2,
-    algorithm_7,
-)
+from pmw.research.sparse_vectors import Retraversal, TopC, algorithm_2, algorithm_7
+from pmw.sparse_vector import Comparison, NoiseKind, Ratio, Sparse, Split
 
 __all__ = ["Kept", "Method", "METHODS", "Selected", "Task", "error_rates", "ErrorRates", "task_for"]
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 from benchmarks.sparse_margins import Scales, Stream, best_split, margin
 from pmw.errors import BudgetError
+from pmw.planning.theorems import above_threshold_accuracy
 from pmw.sparse_vector import AboveThreshold
-from pmw.theorems import above_threshold_accuracy
 
 __all__ = ["closed_form_lines", "exponential_mechanism_accuracy", "Variant", "variant_lines", "VARIANTS"]
 

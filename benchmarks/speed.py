@@ -26,8 +26,8 @@ import numpy as np
 import pmw
 from benchmarks.streams import StreamChoice
 from benchmarks.tables import TABLES, Case, TableAbsentError
-from pmw.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric
-from pmw.randomness import BitSource
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric
+from pmw.privacy.random_bits import BitSource
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery, decode_records, save_schema
 
 _DRAWS = 1_000_000

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.streams import StreamChoice
+from pmw.cli.demo.table import fertility_domain, fertility_table
 from pmw.data import MemorySource
-from pmw.demo.table import fertility_domain, fertility_table
 from pmw.errors import DataError
 from queries import (
     Attribute,

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 import pmw
-from pmw.applications import auto_avg, firm_threshold
-from pmw.demo.table import fertility_table
-from pmw.randomness import BitSource, fresh_seed
+from pmw.cli.demo.table import fertility_table
+from pmw.privacy.random_bits import BitSource, fresh_seed
+from pmw.research.applications import auto_avg, firm_threshold
 from pmw.sparse_vector import AboveThreshold
 
 EPSILON, RUNS = 1, 10

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 import pmw
-from pmw.applications import clipping_bound, clipping_queries, naive_clipping_bound
-from pmw.demo.table import fertility_table
-from pmw.plots import new_figure, tidy, write_figure
-from pmw.randomness import BitSource, fresh_seed
+from pmw.cli.demo.table import fertility_table
+from pmw.privacy.random_bits import BitSource, fresh_seed
+from pmw.public.plots import new_figure, tidy, write_figure
+from pmw.research.applications import clipping_bound, clipping_queries, naive_clipping_bound
 from pmw.sparse_vector import AboveThreshold
 
 RUNS, EPSILON, SHORT, LONG = 20, 0.1, range(1, 150, 5), range(1, 150_000, 5)

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 import pmw
 import queries
-from pmw.applications import laplace_cohorts, sparse_cohorts
-from pmw.demo.table import fertility_domain, fertility_table
-from pmw.randomness import BitSource, fresh_seed
-from pmw.sparse_vector import Comparison, NoiseKind, Ratio, Sparse, Split, algorithm_7
-from pmw.theorems import laplace_accuracy, sparse_accuracy
+from pmw.cli.demo.table import fertility_domain, fertility_table
+from pmw.planning.theorems import laplace_accuracy, sparse_accuracy
+from pmw.privacy.random_bits import BitSource, fresh_seed
+from pmw.research.applications import laplace_cohorts, sparse_cohorts
+from pmw.research.sparse_vectors import algorithm_7
+from pmw.sparse_vector import Comparison, NoiseKind, Ratio, Sparse, Split
 
 EPSILON, BETA, LIMIT, THRESHOLD, RUNS = 1, 0.05, 20, 12_000, 10
 parser = argparse.ArgumentParser(description=__doc__)

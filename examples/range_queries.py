@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 import pmw
-from pmw.applications import range_counts, range_query_svt
-from pmw.demo.table import fertility_table
-from pmw.randomness import BitSource, fresh_seed
+from pmw.cli.demo.table import fertility_table
+from pmw.privacy.random_bits import BitSource, fresh_seed
+from pmw.research.applications import range_counts, range_query_svt
 from pmw.sparse_vector import Sparse
 
 EPSILON, LIMIT = 1, 5

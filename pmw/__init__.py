@@ -10,10 +10,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pmw.answer_table import Answers
-    from pmw.answers import Answer, Source, Spent
-    from pmw.backup import backup_session
-    from pmw.books import seal_session, verify_session
     from pmw.data import CsvDialect, TableFile
     from pmw.errors import (
         BudgetError,
@@ -28,17 +24,22 @@ if TYPE_CHECKING:
         SessionLockedError,
         StoreError,
     )
-    from pmw.ledger import Ledger, LedgerLine
-    from pmw.offline import OfflineOptions, OfflineRelease, fit_workload
-    from pmw.policy import ModelKind, Opening, Options, TestKind, UpdateRule
-    from pmw.privacy import Budget, Composition, NeighboringRelation
-    from pmw.release import RowPlan
-    from pmw.session import Session, open_session, resume_session
-    from pmw.session_plan import SessionPlan, plan_session
-    from pmw.session_table import move_session
+    from pmw.planning.session_plan import SessionPlan, plan_session
+    from pmw.privacy.budget import Budget, Composition, NeighboringRelation
+    from pmw.public.answer import Answer, Source, Spent
+    from pmw.public.answers import Answers
+    from pmw.public.contract import ModelKind, Opening, Options, TestKind, UpdateRule
+    from pmw.public.export import RowPlan
+    from pmw.public.ledger import Ledger, LedgerLine
+    from pmw.public.status import Status
+    from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
+    from pmw.session.backup import backup_session
+    from pmw.session.maintenance import seal_session, verify_session
+    from pmw.session.opening import open_session, resume_session
+    from pmw.session.session import Session
+    from pmw.session.table import move_session
+    from pmw.session.verification import Check, Verification
     from pmw.sparse_vector import Sides, SparseVectorKind
-    from pmw.status import Status
-    from pmw.verification import Check, Verification
 
 __all__ = [
     "Answer",
@@ -91,10 +92,6 @@ __all__ = [
 # Where each public name lives. They are imported on first use, so that the command line answers --help
 # without loading numerical libraries.
 _HOMES = {
-    "answer_table": ("Answers",),
-    "answers": ("Answer", "Source", "Spent"),
-    "backup": ("backup_session",),
-    "books": ("seal_session", "verify_session"),
     "data": ("CsvDialect", "TableFile"),
     "errors": (
         "BudgetError",
@@ -109,17 +106,22 @@ _HOMES = {
         "SessionLockedError",
         "StoreError",
     ),
-    "ledger": ("Ledger", "LedgerLine"),
-    "offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
-    "policy": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
-    "privacy": ("Budget", "Composition", "NeighboringRelation"),
-    "release": ("RowPlan",),
-    "session": ("Session", "open_session", "resume_session"),
-    "session_plan": ("SessionPlan", "plan_session"),
-    "session_table": ("move_session",),
+    "planning.session_plan": ("SessionPlan", "plan_session"),
+    "privacy.budget": ("Budget", "Composition", "NeighboringRelation"),
+    "public.answer": ("Answer", "Source", "Spent"),
+    "public.answers": ("Answers",),
+    "public.contract": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
+    "public.export": ("RowPlan",),
+    "public.ledger": ("Ledger", "LedgerLine"),
+    "public.status": ("Status",),
+    "research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
+    "session.backup": ("backup_session",),
+    "session.maintenance": ("seal_session", "verify_session"),
+    "session.opening": ("open_session", "resume_session"),
+    "session.session": ("Session",),
+    "session.table": ("move_session",),
+    "session.verification": ("Check", "Verification"),
     "sparse_vector": ("Sides", "SparseVectorKind"),
-    "status": ("Status",),
-    "verification": ("Check", "Verification"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

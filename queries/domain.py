@@ -223,12 +223,7 @@ class CategoricalAttribute(_Cells):
         if not values:
             raise self._wrong("values", "values must list at least one value, got none")
         for value in values:
-            if not isinstance(value, str | int):
-                raise self._wrong("values", f"values must be strings, integers or booleans, got {value!r}")
-            if isinstance(value, str) and not _is_encodable(value):
-                raise self._wrong("values", f"values must be valid Unicode text, got {value!a}")
-            if value == "":
-                raise self._wrong("values", "an empty text is no value; declare missing = true instead")
+            self._check_value(value)
         texts = [canonical_text(value) for value in values]
         if len(set(texts)) != len(texts):
             written = Counter(texts)
@@ -240,6 +235,14 @@ class CategoricalAttribute(_Cells):
             if flag and label in texts:
                 raise self._wrong("values", f"{label!r} names the special cell and is no value")
         object.__setattr__(self, "values", values)
+
+    def _check_value(self, value: object) -> None:
+        if not isinstance(value, str | int):
+            raise self._wrong("values", f"values must be strings, integers or booleans, got {value!r}")
+        if isinstance(value, str) and not _is_encodable(value):
+            raise self._wrong("values", f"values must be valid Unicode text, got {value!a}")
+        if value == "":
+            raise self._wrong("values", "an empty text is no value; declare missing = true instead")
 
     def _identity(self) -> tuple[object, ...]:
         # 1 and True are equal and hash alike, but they are different declarations.

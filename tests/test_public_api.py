@@ -11,6 +11,7 @@ import pytest
 
 import pmw
 import queries
+from pmw.session import opening
 
 PMW = """
 Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check
@@ -85,22 +86,14 @@ def test_every_public_name_is_documented(module: ModuleType) -> None:
 
 
 def test_a_function_that_touches_data_or_noise_states_its_guarantee() -> None:
-    from pmw import mechanism, session
+    from pmw import loop
     from pmw.data import CountSource, MemorySource
-    from pmw.selection import ExponentialMechanism
-    from pmw.sparse_vector import (
-        AboveThreshold,
-        FreeGap,
-        NaiveAboveThreshold,
-        NumericSparse,
-        Retraversal,
-        Sparse,
-        ThresholdTest,
-        TopC,
-    )
+    from pmw.privacy.selection import ExponentialMechanism
+    from pmw.research.sparse_vectors import FreeGap, NaiveAboveThreshold, Retraversal, TopC
+    from pmw.sparse_vector import AboveThreshold, NumericSparse, Sparse, ThresholdTest
 
     for thing in (
-        mechanism.draw_opening, mechanism.draw_tests, session.open_session, MemorySource, MemorySource.counts,
+        loop.draw_opening, loop.draw_tests, opening.open_session, MemorySource, MemorySource.counts,
         CountSource.counts, AboveThreshold, FreeGap, NaiveAboveThreshold, NumericSparse, Retraversal,
         Sparse, ThresholdTest, TopC, ExponentialMechanism,
     ):  # fmt: skip

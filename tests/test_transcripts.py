@@ -26,14 +26,14 @@ import pytest
 from click.testing import CliRunner
 
 from pmw.cli import main
-from pmw.noise import DiscreteGaussian, DiscreteLaplace, Geometric
-from pmw.randomness import repeatable_seed
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
+from pmw.privacy.random_bits import repeatable_seed
 from pmw.sparse_vector import SechSquared
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, save_schema
 
 FOLDER = Path(__file__).parent / "transcripts"
 WRITE = "PMW_WRITE_TRANSCRIPTS"
-SEEDS = "pmw.engine.fresh_seed"  # where sessions take the bytes of their noise from
+SEEDS = "pmw.session.engine.fresh_seed"  # where sessions take the bytes of their noise from
 LAWS = (Geometric, DiscreteLaplace, DiscreteGaussian, SechSquared)
 
 DELTA = ("--delta", "1e-9")

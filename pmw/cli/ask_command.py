@@ -12,7 +12,7 @@ from pmw.cli.waiting import patiently, wait_option
 
 if TYPE_CHECKING:
     from pmw.cli.streaming import StreamOptions
-    from pmw.session import Session
+    from pmw.session.session import Session
     from queries.linear import LinearQuery
 
 __all__ = [
@@ -73,7 +73,7 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
         raise click.UsageError("give a condition, --sql, --stream or --workload, one of the four")
     from pmw.cli.streaming import StreamOptions, answer_stream
     from pmw.cli.texts import json_line, say
-    from pmw.session import resume_session
+    from pmw.session.opening import resume_session
     from queries.errors import QueryError
 
     as_json = given["as_json"]

@@ -10,7 +10,7 @@ import click
 from pmw.cli.usage import typed, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.audit.report import AuditOptions
+    from pmw.research.audit.report import AuditOptions
 
 __all__ = [
     "command",
@@ -72,27 +72,15 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
     event it counts is chosen on separate runs. Mechanisms that do more than compare are enumerated only. By
     default both audits are made, with few runs.
     """
-    if plot is None and force:
-        raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
-    counting = typed("runs", "false_alarm", "seed")
-    if counting and given["exact"] and not given["statistical"]:
-        verb = "belongs" if len(counting) == 1 else "belong"
-        raise click.UsageError(
-            f"{' and '.join(counting)} {verb} to the statistical audit; "
-            "leave out --exact, or add --statistical"
-        )
-    from pmw.audit.catalogue import chosen
-    from pmw.audit.report import Finding, audit
+    _refuse_idle_options(plot, force, given)
     from pmw.cli.audit_texts import audit_text
     from pmw.cli.progress import Progress
     from pmw.cli.texts import json_line, say
+    from pmw.research.audit.catalogue import chosen
+    from pmw.research.audit.report import Finding, audit
 
     if plot is not None:
-        from pmw.plots import check_kind, check_target
-
-        with wrong_values():
-            check_kind(plot)
-        check_target(plot, force=force)
+        _check_picture(plot, force)
     options = _options(given)
     with wrong_values():
         entries = chosen(mechanisms, runs_only=not options.exact)
@@ -108,17 +96,37 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
     if not as_json:
         say(audit_text(findings, options))
     if plot is not None:
-        from pmw.audit.picture import audit_figure
-        from pmw.plots import write_figure
+        from pmw.public.plots import write_figure
+        from pmw.research.audit.picture import audit_figure
 
         write_figure(audit_figure(findings), plot, force=force)
         if not as_json:
             say(f"Wrote {plot}.")
 
 
+def _refuse_idle_options(plot: Path | None, force: bool, given: dict[str, Any]) -> None:
+    if plot is None and force:
+        raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
+    counting = typed("runs", "false_alarm", "seed")
+    if counting and given["exact"] and not given["statistical"]:
+        verb = "belongs" if len(counting) == 1 else "belong"
+        raise click.UsageError(
+            f"{' and '.join(counting)} {verb} to the statistical audit; "
+            "leave out --exact, or add --statistical"
+        )
+
+
+def _check_picture(plot: Path, force: bool) -> None:
+    from pmw.public.plots import check_kind, check_target
+
+    with wrong_values():
+        check_kind(plot)
+    check_target(plot, force=force)
+
+
 def _options(given: dict[str, Any]) -> AuditOptions:
-    from pmw.audit.entries import Depth
-    from pmw.audit.report import AuditOptions
+    from pmw.research.audit.entries import Depth
+    from pmw.research.audit.report import AuditOptions
 
     exact, statistical, is_long = given["exact"], given["statistical"], given["is_long"]
     runs = (_LONG if is_long else _SHORT) if given["runs"] is None else given["runs"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pmw.audit.report import AuditOptions, Finding, Verdict, audit_table
+from pmw.research.audit.report import AuditOptions, Finding, Verdict, audit_table
 
 __all__ = [
     "audit_text",

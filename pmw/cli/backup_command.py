@@ -37,10 +37,10 @@ def command(session: Path, output: Path, as_json: bool) -> None:
 
     Keep it as you keep the session: its owner alone may read it. It holds every question and its answer.
     """
-    from pmw.backup import backup_session
     from pmw.cli.targets import refuse_session_files
     from pmw.cli.texts import say, status_json
     from pmw.markup import counted
+    from pmw.session.backup import backup_session
 
     refuse_session_files(output, session, "the backup")
     status = backup_session(session, output)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from pmw.ledger import Ledger, ledger_cells
 from pmw.markup import text_table
-from pmw.status import Status
-from pmw.verification import Verification
+from pmw.public.ledger import Ledger, ledger_cells
+from pmw.public.status import Status
+from pmw.session.verification import Verification
 
 __all__ = [
     "closing_text",

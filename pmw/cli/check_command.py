@@ -66,17 +66,21 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
         raise click.exceptions.Exit(1)
 
 
+def _refusal(data: Path, facts: TableFacts) -> Iterator[str]:
+    from queries.domain import nearest
+
+    yield f"{data}: a session would refuse this table."
+    yield f"Declared columns that are missing or stand there twice: {_listed(facts.absent)}."
+    for name in facts.absent:
+        if hint := nearest(name, facts.ignored):
+            yield f"  {name}{hint}"
+    if facts.delimiter is not None:
+        yield f"With another delimiter they are there: {facts.delimiter}."
+
+
 def _lines(data: Path, facts: TableFacts) -> Iterator[str]:
     if facts.absent:
-        yield f"{data}: a session would refuse this table."
-        yield f"Declared columns that are missing or stand there twice: {_listed(facts.absent)}."
-        from queries.domain import nearest
-
-        for name in facts.absent:
-            if hint := nearest(name, facts.ignored):
-                yield f"  {name}{hint}"
-        if facts.delimiter is not None:
-            yield f"With another delimiter they are there: {facts.delimiter}."
+        yield from _refusal(data, facts)
     else:
         yield (
             f"{data}: {counted(facts.read, 'record')}; a session keeps {facts.kept:,} "

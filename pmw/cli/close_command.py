@@ -42,9 +42,9 @@ def command(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool)
     up: all that was reserved for it is charged, and nothing is ever released from it. A batch that can be
     finished is finished all the same. Closing cannot be undone.
     """
-    from pmw.books import is_closed, read_ledger, seal_session
     from pmw.cli.books_texts import closing_text
     from pmw.cli.texts import say, status_json
+    from pmw.session.maintenance import is_closed, read_ledger, seal_session
 
     again = is_closed(session)
     if not (again or yes):

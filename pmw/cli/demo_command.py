@@ -65,11 +65,11 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     read_budget(given)
     import time
 
+    from pmw.cli.demo import DemoPlan, run_demo
     from pmw.cli.demo_texts import demo_form, demo_text
     from pmw.cli.progress import Progress
     from pmw.cli.texts import json_line, say
     from pmw.data import TableFile
-    from pmw.demo import DemoPlan, run_demo
     from queries.schema import load_schema
 
     own = None if data is None or schema is None else (TableFile(data), load_schema(schema))

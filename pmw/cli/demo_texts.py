@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.cli.demo import DemoPlan, DemoResult
+from pmw.cli.demo.scores import Baseline, Scores
 from pmw.cli.texts import asking
-from pmw.demo import DemoPlan, DemoResult
-from pmw.demo.scores import Baseline, Scores
 from pmw.markup import counted
-from pmw.release import guarantee
+from pmw.public.contract import guarantee
 
 __all__ = [
     "demo_form",

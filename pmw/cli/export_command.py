@@ -61,20 +61,19 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
 
     The files are public: they are made from released numbers alone and cost nothing.
     """
-    from pmw.books import read_session
     from pmw.cli.targets import refuse_session_files, refuse_table
     from pmw.cli.texts import json_line, say
-    from pmw.markup import counted
-    from pmw.mechanism import misfit, refined
-    from pmw.release import ExportFormat, RowPlan, export
+    from pmw.loop import misfit, refined
+    from pmw.public.export import ExportFormat, RowPlan, export
+    from pmw.session.maintenance import read_session
 
     rows, method, seed = given["rows"], given["method"], given["seed"]
     plan, refine = None, given["refine"]
-    if refine and file_format == "measurements":
-        raise click.UsageError("--format measurements has no rows: leave out --refine")
-    if (rows, method, seed) != (None, None, None):
-        if file_format == "measurements":
-            raise click.UsageError("--format measurements has no rows: leave out --rows, --method and --seed")
+    typed_rows = (rows, method, seed) != (None, None, None)
+    if file_format == "measurements" and (refine or typed_rows):
+        named = "--refine" if refine else "--rows, --method and --seed"
+        raise click.UsageError(f"--format measurements has no rows: leave out {named}")
+    if typed_rows:
         with wrong_values():
             plan = RowPlan(rows, method == "independent", seed)
     for target in (output, output.parent / (output.name + ".manifest.json")):
@@ -91,15 +90,19 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     if as_json:
         say(json_line(manifest))
         return
-    count = (
-        counted(manifest["measurements"], "measurement")
-        if manifest["format"] == "measurements"
-        else counted(manifest["rows"], "synthetic row")
-    )
+    count = _count(manifest)
     if refine:
         say(_refinement(before, misfit(state)))
     say(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
     say(f"Guarantee: {manifest['guarantee']}.")
+
+
+def _count(manifest: dict[str, Any]) -> str:
+    from pmw.markup import counted
+
+    if manifest["format"] == "measurements":
+        return counted(manifest["measurements"], "measurement")
+    return counted(manifest["rows"], "synthetic row")
 
 
 def _refinement(before: float | None, after: float | None) -> str:

@@ -34,9 +34,9 @@ def command(session: Path, as_json: bool) -> None:
     positive and charges compose as zero-concentrated privacy, else epsilon. It reads public state only,
     needs no table, and works while the session is in use.
     """
-    from pmw.books import read_ledger
     from pmw.cli.books_texts import ledger_text
     from pmw.cli.texts import json_line, say
+    from pmw.session.maintenance import read_ledger
 
     ledger = read_ledger(session)
     say(json_line(ledger.to_dict()) if as_json else ledger_text(ledger))

@@ -43,7 +43,7 @@ def command(session: Path, data: Path, wait: float, **given: Any) -> None:
     """
     from pmw.cli.texts import say
     from pmw.data import TableFile
-    from pmw.session_table import move_session
+    from pmw.session.table import move_session
 
     dialect = dialect_given(given, data)
     file = data if dialect is None else TableFile(data, dialect)

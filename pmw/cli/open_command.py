@@ -13,7 +13,7 @@ from pmw.cli.session_options import read_options, session_options
 from pmw.cli.usage import read_budget
 
 if TYPE_CHECKING:
-    from pmw.state import PublicState
+    from pmw.public.state import PublicState
 
 __all__ = [
     "command",
@@ -51,7 +51,7 @@ def command(
     """
     from pmw.cli.texts import opening_text, say, status_json
     from pmw.data import TableFile
-    from pmw.session import open_session
+    from pmw.session.opening import open_session
     from queries.schema import load_schema
 
     read_budget(given)
@@ -74,8 +74,8 @@ def command(
 def _sech2_note(state: PublicState) -> str | None:
     """Return by how much tests would be narrower with exponential noise; None where they would not."""
     from pmw.markup import counted
-    from pmw.planning import choose_filter, plan_opening
-    from pmw.sparse_vector_forecasts import forecast_sparse_vectors
+    from pmw.planning.opening import choose_filter, plan_opening
+    from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
 
     if state.contract.budget.delta > 0 or state.plan is None:
         return None

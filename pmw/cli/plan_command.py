@@ -61,10 +61,10 @@ def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
         raise click.UsageError("give --epsilon or --accuracy, one of the two")
     if given["beta"] is not None:
         _take_beta(given)
-    from pmw.accuracy_plan import check_accuracy, plan_accuracy
     from pmw.cli.plan_texts import plan_text
     from pmw.cli.texts import json_line, say
-    from pmw.session_plan import check_records, plan_session
+    from pmw.planning.accuracy import check_accuracy, plan_accuracy
+    from pmw.planning.session_plan import check_records, plan_session
     from queries.schema import load_schema
 
     options = read_options(given)

@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from pmw.forecasts import OrderForecast
-from pmw.marginal_forecasts import CertificateForecast, MarginalForecast
 from pmw.markup import counted
 from pmw.model import DEFAULT_GROUPS
-from pmw.session_plan import SessionPlan
+from pmw.planning.forecasts import OrderForecast
+from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast
+from pmw.planning.session_plan import SessionPlan
 
 __all__ = [
     "plan_text",
@@ -61,6 +61,16 @@ def _head(plan: SessionPlan) -> Iterator[str]:
         )
 
 
+def _wider_rows(plan: SessionPlan, shown: int) -> Iterator[str]:
+    """Yield what holds for questions about more attributes than rows are shown for."""
+    more = f"{_SHOWN_ORDERS} or more attributes"
+    bound = _bound(_widest([order.bound for order in plan.orders[shown:]]), plan)
+    yield _ROW.format(more, "", "", _error(plan.orders[-1]), bound)
+    cut = max((order.cut_bound or 0.0 for order in plan.orders[shown:]), default=0.0)
+    if cut:
+        yield _ROW.format("  cutting groups", "", "", "tested", _bound(cut, plan))
+
+
 def _table(plan: SessionPlan) -> Iterator[str]:
     yield _ROW.format("question about", "cells", "records in one", "mean error", "bound")
     shown = _SHOWN_ORDERS if len(plan.orders) > _SHOWN_ORDERS + 1 else _SHOWN_ORDERS + 1
@@ -74,12 +84,7 @@ def _table(plan: SessionPlan) -> Iterator[str]:
             error, bound = _number(widest.range_error), _bound(widest.range_bound, plan)
             yield _ROW.format("  its lower half", "", "", error, bound)
     if len(plan.orders) > shown:
-        more = f"{_SHOWN_ORDERS} or more attributes"
-        bound = _bound(_widest([order.bound for order in plan.orders[shown:]]), plan)
-        yield _ROW.format(more, "", "", _error(plan.orders[-1]), bound)
-        cut = max((order.cut_bound or 0.0 for order in plan.orders[shown:]), default=0.0)
-        if cut:
-            yield _ROW.format("  cutting groups", "", "", "tested", _bound(cut, plan))
+        yield from _wider_rows(plan, shown)
     if plan.vector is not None:
         error, bound = _number(plan.vector.value_error), _bound(plan.vector.value_bound, plan)
         yield _ROW.format("bought answer", "", "", error, bound)

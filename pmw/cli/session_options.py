@@ -10,7 +10,7 @@ import click
 from pmw.cli.usage import wrong_values
 
 if TYPE_CHECKING:
-    from pmw.policy import Options
+    from pmw.public.contract import Options
 
 __all__ = [
     "read_options",
@@ -155,8 +155,8 @@ def read_options(given: dict[str, Any]) -> Options:
             contradicts another.
     """
     _refuse_misplaced(given)
-    from pmw.policy import ModelKind, Opening, Options, TestKind, UpdateRule
-    from pmw.privacy import Composition, NeighboringRelation
+    from pmw.privacy.budget import Composition, NeighboringRelation
+    from pmw.public.contract import ModelKind, Opening, Options, TestKind, UpdateRule
     from pmw.sparse_vector import Sides, SparseVectorKind
 
     with wrong_values():

@@ -38,8 +38,8 @@ def command(session: Path, plot: Path | None, force: bool, as_json: bool) -> Non
     It reads public state only, needs no table, and works while the session is in use. A picture made with
     --plot is public too, and costs nothing.
     """
-    from pmw.books import read_session
     from pmw.cli.texts import say, status_json, status_text
+    from pmw.session.maintenance import read_session
 
     if plot is None and force:
         raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
@@ -47,9 +47,9 @@ def command(session: Path, plot: Path | None, force: bool, as_json: bool) -> Non
         _check(plot, session, force)
     state, status = read_session(session)
     if plot is not None:
-        from pmw.books import read_history
         from pmw.cli.pictures import telling_letters
-        from pmw.plots import status_figure, write_figure
+        from pmw.public.plots import status_figure, write_figure
+        from pmw.session.maintenance import read_history
 
         with telling_letters():
             write_figure(status_figure(state, read_history(session)), plot, force=force)
@@ -61,7 +61,7 @@ def command(session: Path, plot: Path | None, force: bool, as_json: bool) -> Non
 def _check(plot: Path, session: Path, force: bool) -> None:
     """Refuse a picture that cannot or must not be written, before the session is read."""
     from pmw.cli.targets import refuse_session_files
-    from pmw.plots import check_kind, check_target
+    from pmw.public.plots import check_kind, check_target
 
     refuse_session_files(plot, session, "the picture")
     with wrong_values():

@@ -11,12 +11,12 @@ from typing import Any, BinaryIO, TypeAlias
 
 import click
 
-from pmw.answer_table import Answers
-from pmw.answers import Answer, Source
 from pmw.cli.progress import Progress
 from pmw.cli.texts import json_line
 from pmw.markup import counted
-from pmw.session import Session
+from pmw.public.answer import Answer, Source
+from pmw.public.answers import Answers
+from pmw.session.session import Session
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.parsing import Question, identifier_of, parse_question, read_line, require_aligned

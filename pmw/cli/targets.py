@@ -44,7 +44,7 @@ def refuse_table(target: Path, session: Path, what: str) -> None:
     Raises:
         UsageError: the file is the table.
     """
-    from pmw.books import remembered_table
+    from pmw.session.maintenance import remembered_table
 
     table = remembered_table(session)
     if table is not None and os.path.realpath(target) == os.path.realpath(table.path):

@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 
-from pmw.answer_table import Answers
-from pmw.answers import SEEDED_WARNING, Answer, Source
 from pmw.markup import counted
 from pmw.model import NoiseLaw, noise_variance
-from pmw.policy import Opening, QueryTestPlan, TestPlan
-from pmw.release import guarantee
-from pmw.state import PublicState
-from pmw.status import Status, status_rows
+from pmw.public.answer import SEEDED_WARNING, Answer, Source
+from pmw.public.answers import Answers
+from pmw.public.contract import Opening, guarantee
+from pmw.public.plans import QueryTestPlan, TestPlan
+from pmw.public.state import PublicState
+from pmw.public.status import Status, status_rows
 from queries.domain import (
     Attribute,
     CategoricalAttribute,

@@ -38,8 +38,8 @@ def read_budget(given: dict[str, Any]) -> None:
     Raises:
         UsageError: it is none, or charges cannot be added up so with it.
     """
-    from pmw.accounting import open_filter
-    from pmw.privacy import Budget, Composition
+    from pmw.privacy.budget import Budget, Composition
+    from pmw.privacy.filter import open_filter
 
     with wrong_values():
         budget = Budget.of(given["epsilon"], given["delta"])

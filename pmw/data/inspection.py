@@ -255,6 +255,10 @@ def _suggestions(
         if readings[Reading.NO_NUMBER] and rest and not attribute.other:
             yield "declare other = true to keep values that are no number"
         return
+    yield from _suggestions_for_values(attribute, rest, is_text)
+
+
+def _suggestions_for_values(attribute: CategoricalAttribute, rest: list[str], is_text: bool) -> Iterator[str]:
     declared = {canonical_text(value): value for value in attribute.values}
     folded = {text.casefold() for text in declared}
     if is_text and any(text.strip(" \t") in declared for text in rest):

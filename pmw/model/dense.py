@@ -45,9 +45,8 @@ def check_dense_size(domain: Domain) -> None:
     if domain.size > LARGEST_DENSE_DOMAIN:
         size = f"{domain.size:,}" if domain.size < 10**15 else f"{domain.size:.3g}"
         raise BudgetError(
-            f"the domain has {size} cells; a dense model holds at most "
-            f"{LARGEST_DENSE_DOMAIN:,}: test whole marginals on a graphical one, or declare fewer attributes "
-            "or wider cells"
+            f"the domain has {size} cells; a dense model holds at most {LARGEST_DENSE_DOMAIN:,}: test whole "
+            "marginals on a graphical one, or declare fewer attributes or wider cells"
         )
 
 
@@ -259,7 +258,7 @@ class DenseDistribution:
         with self._lock:
             sums = np.cumsum(self._held().values)
         found = np.searchsorted(sums, places * sums[-1], side="right")
-        return np.asarray(np.minimum(found, self.domain.size - 1))  # rounding may pass the end
+        return np.asarray(np.minimum(found, self.domain.size - 1))  # rounding may leave a place beyond
 
 
 class DenseWorkspace:

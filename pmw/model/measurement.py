@@ -19,7 +19,7 @@ from pmw.model.range_tree import (
     non_negative_least_squares,
     query_variance,
 )
-from pmw.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from queries.errors import ScopeError
 from queries.linear import UNITS, LinearQuery
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.noise import uniform_below
-from pmw.privacy import Number, as_fraction
-from pmw.randomness import BitSource
-from pmw.sparse_vector.threshold_test import (
+from pmw.privacy.budget import Number, as_fraction
+from pmw.privacy.noise import uniform_below
+from pmw.privacy.random_bits import BitSource
+from pmw.sparse_vector.noisy_comparison import (
     NoiseKind,
     NoisyComparison,
     NoisyThreshold,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pmw.errors import BudgetError
-from pmw.privacy import round_up
+from pmw.privacy.budget import round_up
+from pmw.sparse_vector.noisy_comparison import NoiseKind, Sides, ThresholdTest
 from pmw.sparse_vector.split import Ratio, Split
-from pmw.sparse_vector.threshold_test import NoiseKind, Sides, ThresholdTest
 
 __all__ = [
     "Comparison",

@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from pmw.errors import BudgetError
-from pmw.privacy import RHO_GRID, Budget, round_up, zcdp_epsilon, zcdp_rho
+from pmw.privacy.budget import RHO_GRID, Budget, round_up, zcdp_epsilon, zcdp_rho
 
 __all__ = [
     "composed_delta",
@@ -43,8 +43,8 @@ class CompositionTheorem(enum.Enum):
     ``EXACT``: the smallest epsilon that holds for all such rounds; the other four never beat it.
 
     Source: Dwork and Roth (2014), Theorems 3.16 and 3.20 and Corollary 3.21; Bun and Steinke (2016),
-        Proposition 1.4, with the conversion of ``pmw.privacy.zcdp_rho``; Kairouz, Oh and Viswanath (2015),
-        Theorem 3.3.
+        Proposition 1.4, with the conversion of ``pmw.privacy.budget.zcdp_rho``; Kairouz, Oh and Viswanath
+        (2015), Theorem 3.3.
     """
 
     BASIC = "basic"
@@ -52,6 +52,17 @@ class CompositionTheorem(enum.Enum):
     ADVANCED = "advanced"
     ZCDP = "zcdp"
     EXACT = "exact"
+
+
+def _by_all(bound: Callable[[CompositionTheorem], Fraction]) -> list[Fraction]:
+    """Return what each theorem gives that says something; basic composition always does."""
+    found = []
+    for theorem in CompositionTheorem:
+        try:
+            found.append(bound(theorem))
+        except BudgetError:
+            continue
+    return found
 
 
 def round_epsilon(budget: Budget, rounds: int, theorem: CompositionTheorem | None = None) -> Fraction:
@@ -68,13 +79,7 @@ def round_epsilon(budget: Budget, rounds: int, theorem: CompositionTheorem | Non
     """
     _check_rounds(rounds)
     if theorem is None:
-        found = [budget.epsilon / rounds]
-        for other in CompositionTheorem:
-            try:
-                found.append(round_epsilon(budget, rounds, other))
-            except BudgetError:
-                continue
-        return max(found)
+        return max(_by_all(lambda other: round_epsilon(budget, rounds, other)))
     if theorem is CompositionTheorem.BASIC:
         return budget.epsilon / rounds
     if budget.delta == 0:
@@ -117,13 +122,7 @@ def composed_epsilon(
             f"expected a positive price and 0 <= delta < 1, got {float(price):g} and {float(delta):g}"
         )
     if theorem is None:
-        found = [price * rounds]
-        for other in CompositionTheorem:
-            try:
-                found.append(composed_epsilon(price, rounds, delta, other))
-            except BudgetError:
-                continue
-        return min(found)
+        return min(_by_all(lambda other: composed_epsilon(price, rounds, delta, other)))
     if theorem is CompositionTheorem.BASIC:
         return price * rounds
     if delta == 0:

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.privacy import (
+from pmw.privacy.budget import (
     Budget,
     Charge,
     Composition,
@@ -23,18 +22,13 @@ from pmw.privacy import (
     pure_charge,
     zcdp_rho,
 )
-from pmw.randomness import BitSource
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector.comparison import Comparison, scale_up
-from pmw.sparse_vector.composition import (
-    composed_epsilon,
-    floor_rho,
-    rho_epsilon,
-    root_down,
-    round_epsilon,
-)
+from pmw.sparse_vector.composition import composed_epsilon, floor_rho, rho_epsilon, root_down, round_epsilon
+from pmw.sparse_vector.noisy_comparison import NoiseKind, Outcome, Sides, ThresholdTest
 from pmw.sparse_vector.sparse import Sparse, SparseState, textbook_sigma
 from pmw.sparse_vector.split import Split
-from pmw.sparse_vector.threshold_test import NoiseKind, Outcome, Sides, ThresholdTest
 
 __all__ = [
     "NumericSparse",

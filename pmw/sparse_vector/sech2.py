@@ -28,17 +28,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric
-from pmw.privacy import RHO_GRID, Charge, gaussian_charge, pure_charge, round_up
-from pmw.randomness import BitSource
-from pmw.sparse_vector.sech2_noise import SechSquared
-from pmw.sparse_vector.threshold_test import (
+from pmw.privacy.budget import RHO_GRID, Charge, gaussian_charge, pure_charge, round_up
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric
+from pmw.privacy.random_bits import BitSource
+from pmw.sparse_vector.noisy_comparison import (
     NoisyThreshold,
     Sides,
     draw_noisy_threshold,
     require_comparable,
     take_outcomes,
 )
+from pmw.sparse_vector.sech2_noise import SechSquared
 
 __all__ = [
     "Sech2Test",

@@ -22,8 +22,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.noise import Geometric, bernoulli_exp, bernoulli_exp_array
-from pmw.randomness import BitSource
+from pmw.privacy.noise import Geometric, bernoulli_exp, bernoulli_exp_array
+from pmw.privacy.random_bits import BitSource
 
 __all__ = [
     "SechSquared",

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.privacy import NOTHING, Budget, Charge, Composition, Number, pure_charge, round_up
-from pmw.randomness import BitSource
+from pmw.privacy.budget import NOTHING, Budget, Charge, Composition, Number, pure_charge, round_up
+from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector.above_threshold import AboveThreshold
 from pmw.sparse_vector.comparison import Comparison
 from pmw.sparse_vector.composition import composed_epsilon, round_epsilon
-from pmw.sparse_vector.split import Split
-from pmw.sparse_vector.threshold_test import (
+from pmw.sparse_vector.noisy_comparison import (
     NoiseKind,
     NoisyComparison,
     NoisyThreshold,
@@ -26,6 +25,7 @@ from pmw.sparse_vector.threshold_test import (
     ThresholdTest,
     require_integers,
 )
+from pmw.sparse_vector.split import Split
 
 __all__ = [
     "Sparse",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pmw.errors import BudgetError
-from pmw.privacy import Number, as_fraction
+from pmw.privacy.budget import Number, as_fraction
 
 __all__ = [
     "Ratio",

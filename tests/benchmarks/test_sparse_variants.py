@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.sparse_variants import VARIANTS, closed_form_lines, exponential_mechanism_accuracy
 from pmw.errors import BudgetError
-from pmw.sparse_vector import algorithm_1, algorithm_2, flawed
+from pmw.research.sparse_vectors import algorithm_1, algorithm_2, flawed
 
 # The scales that the table prints, at epsilon 1 and c = 3.
 SCALES = {

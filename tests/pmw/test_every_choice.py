@@ -18,13 +18,13 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.audit.catalogue import chosen
-from pmw.audit.entries import Depth, Entry, pairs_of
-from pmw.audit.report import AuditOptions, audit
 from pmw.cli import main
 from pmw.cli.session_options import read_options
 from pmw.errors import PMWError
-from pmw.offline import Targets
+from pmw.research.audit.catalogue import chosen
+from pmw.research.audit.entries import Depth, Entry, pairs_of
+from pmw.research.audit.report import AuditOptions, audit
+from pmw.research.offline import Targets
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, all_marginals
 
 DOMAIN = Domain(
@@ -257,7 +257,7 @@ def test_an_audit_uses_every_choice(name: str, monkeypatch: pytest.MonkeyPatch) 
             searched.append(depth)
             return 0.0, None
 
-        monkeypatch.setattr("pmw.audit.report.worst_found", found)
+        monkeypatch.setattr("pmw.research.audit.report.worst_found", found)
         seen(usual)
         seen(replace(usual, depth=Depth.LONG))
         assert searched == [Depth.SHORT, Depth.LONG]

@@ -23,11 +23,11 @@ import pytest
 from click.testing import CliRunner
 
 import pmw
-import pmw.applications
 import queries
 from pmw.cli import main
 from pmw.errors import DataError, PMWError
-from pmw.randomness import BitSource, repeatable_seed
+from pmw.privacy.random_bits import BitSource, repeatable_seed
+from pmw.research import applications
 from pmw.sparse_vector import AboveThreshold, Sparse
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueriesError
 
@@ -219,28 +219,30 @@ TAKE_DATA: dict[str, tuple[Callable[[Any, Path], object], ...]] = {
         lambda table, _: queries.Marginal(DOMAIN, ("age",), table),
         lambda table, _: queries.Marginal(table, ("age",), np.zeros(1, dtype=np.int64)),
     ),
-    "pmw.applications.auto_avg": (
-        lambda table, _: pmw.applications.auto_avg(table, [10, 20], epsilon=1, bits=bits()),
+    "pmw.research.applications.auto_avg": (
+        lambda table, _: applications.auto_avg(table, [10, 20], epsilon=1, bits=bits()),
     ),
-    "pmw.applications.clipped_sum": (lambda table, _: pmw.applications.clipped_sum(table, 9),),
-    "pmw.applications.clipping_bound": (
-        lambda table, _: pmw.applications.clipping_bound(table, [10, 20], ABOVE, bits=bits()),
+    "pmw.research.applications.clipped_sum": (lambda table, _: applications.clipped_sum(table, 9),),
+    "pmw.research.applications.clipping_bound": (
+        lambda table, _: applications.clipping_bound(table, [10, 20], ABOVE, bits=bits()),
     ),
-    "pmw.applications.clipping_queries": (lambda table, _: pmw.applications.clipping_queries(table, [10]),),
-    "pmw.applications.laplace_cohorts": (
-        lambda table, _: pmw.applications.laplace_cohorts(table, epsilon=1, threshold=5, bits=bits()),
+    "pmw.research.applications.clipping_queries": (
+        lambda table, _: applications.clipping_queries(table, [10]),
     ),
-    "pmw.applications.naive_clipping_bound": (
-        lambda table, _: pmw.applications.naive_clipping_bound(table, [10], epsilon=1, bits=bits()),
+    "pmw.research.applications.laplace_cohorts": (
+        lambda table, _: applications.laplace_cohorts(table, epsilon=1, threshold=5, bits=bits()),
     ),
-    "pmw.applications.range_counts": (lambda table, _: pmw.applications.range_counts(table, [[0, 9]]),),
-    "pmw.applications.range_query_svt": (
-        lambda table, _: pmw.applications.range_query_svt(
+    "pmw.research.applications.naive_clipping_bound": (
+        lambda table, _: applications.naive_clipping_bound(table, [10], epsilon=1, bits=bits()),
+    ),
+    "pmw.research.applications.range_counts": (lambda table, _: applications.range_counts(table, [[0, 9]]),),
+    "pmw.research.applications.range_query_svt": (
+        lambda table, _: applications.range_query_svt(
             table, [[0, 9]], SPARSE, threshold=5, epsilon=1, bits=bits()
         ),
     ),
-    "pmw.applications.sparse_cohorts": (
-        lambda table, _: pmw.applications.sparse_cohorts(table, SPARSE, threshold=5, bits=bits()),
+    "pmw.research.applications.sparse_cohorts": (
+        lambda table, _: applications.sparse_cohorts(table, SPARSE, threshold=5, bits=bits()),
     ),
 }  # fmt: skip
 # Questions, declarations, budgets, released values and session files.
@@ -256,7 +258,8 @@ queries.load_schema queries.marginal_cells queries.NumericAttribute queries.pari
 queries.parse_question queries.parse_schema queries.parse_sql queries.parse_where queries.parse_workload
 queries.popular_conjunctions queries.prefixes queries.Question queries.random_conjunctions
 queries.save_schema queries.UNITS queries.Workload
-pmw.applications.AutoAverage pmw.applications.firm_threshold pmw.applications.RangeAnswer
+pmw.research.applications.AutoAverage pmw.research.applications.firm_threshold
+pmw.research.applications.RangeAnswer
 """
 CALLS = [(name, call) for name, calls in TAKE_DATA.items() for call in calls]
 OPENING = [(name, call) for name, call in CALLS if name in ("pmw.fit_workload", "pmw.open_session")]
@@ -273,7 +276,7 @@ def folder(tmp_path: Path) -> Path:
 def test_every_public_name_is_known_to_take_data_or_none() -> None:
     public = {
         f"{module.__name__}.{name}"
-        for module in (pmw, queries, pmw.applications)
+        for module in (pmw, queries, applications)
         for name in module.__all__
         if not (inspect.isclass(getattr(module, name)) and issubclass(getattr(module, name), Exception))
     }

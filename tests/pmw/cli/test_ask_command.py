@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-import pmw.engine
+import pmw.session.engine
 from pmw import StoreError, resume_session
-from pmw.books import read_session
 from pmw.cli.streaming import StreamOptions, answer_stream
-from pmw.store import Outcome, SessionStore
+from pmw.session.maintenance import read_session
+from pmw.session.store import Outcome, SessionStore
 
 Run = Callable[..., Result]
 
@@ -194,7 +194,7 @@ def test_no_memory_at_a_positive_is_told_in_our_own_words_and_draws_nothing_twic
     question = ("ask", "study.pmw", "age >= 40 AND member = FALSE", "--json")
     before = read_session("study.pmw")[0].ledger.spent
     with monkeypatch.context() as patch:
-        patch.setattr("pmw.mechanism.fit.refit", out_of_memory)
+        patch.setattr("pmw.loop.fit.refit", out_of_memory)
         for _ in range(2):
             result = run(*question)
             assert result.exit_code == 1
@@ -243,8 +243,8 @@ def test_a_batch_is_printed_with_one_write_once_all_of_it_is_durable(
 def test_what_is_durable_is_printed_where_a_later_answer_fails(
     study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pmw.engine, "_BATCH", 2)
-    monkeypatch.setattr(pmw.engine, "_COMMIT", 4)
+    monkeypatch.setattr(pmw.session.engine, "_BATCH", 2)
+    monkeypatch.setattr(pmw.session.engine, "_COMMIT", 4)
     lines = [json.dumps({"id": low, "where": f"age BETWEEN {low} AND 80"}) for low in range(20, 32)]
     finish, times = SessionStore.finish, itertools.count()
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from pmw.books import is_closed
 from pmw.cli.texts import rounded
-from pmw.locking import SessionLock
-from pmw.store.checksums import reseal
+from pmw.session.maintenance import is_closed
+from pmw.session.store.checksums import reseal
+from pmw.session.store.locking import SessionLock
 
 Run = Callable[..., Result]
 QUESTION = "age >= 40 AND NOT member = TRUE"

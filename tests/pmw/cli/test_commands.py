@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 from click.testing import Result
 
-from pmw.books import read_session
-from pmw.locking import SessionLock
-from pmw.policy import MarginalTestPlan
-from pmw.session import resume_session
+from pmw.public.plans import MarginalTestPlan
+from pmw.session.maintenance import read_session
+from pmw.session.opening import resume_session
+from pmw.session.store.locking import SessionLock
 
 Run = Callable[..., Result]
 OPEN = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")

@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 from click.testing import Result
 
-from pmw.books import read_session
+from pmw.session.maintenance import read_session
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 
 Run = Callable[..., Result]

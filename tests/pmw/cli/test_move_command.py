@@ -12,9 +12,9 @@ import pytest
 from click import Context
 from click.testing import Result
 
-from pmw.books import read_ledger, remembered_table
 from pmw.cli.main import main
-from pmw.locking import SessionLock
+from pmw.session.maintenance import read_ledger, remembered_table
+from pmw.session.store.locking import SessionLock
 
 Run = Callable[..., Result]
 QUESTION = "age >= 40 AND sex = 'Male'"

@@ -69,9 +69,9 @@ def test_what_cannot_be_done_with_the_files_is_no_wrong_usage(
 @pytest.mark.parametrize(
     ("arguments", "interrupted"),
     [
-        (("backup", "study.pmw", "--output", "copy.pmw"), "pmw.backup.backup_session"),
-        (("ask", "study.pmw", "age < 30"), "pmw.session.Session.ask"),
-        (("verify", "study.pmw"), "pmw.books.verify_session"),
+        (("backup", "study.pmw", "--output", "copy.pmw"), "pmw.session.backup.backup_session"),
+        (("ask", "study.pmw", "age < 30"), "pmw.session.session.Session.ask"),
+        (("verify", "study.pmw"), "pmw.session.maintenance.verify_session"),
     ],
 )
 def test_ctrl_c_has_an_exit_code_of_its_own(

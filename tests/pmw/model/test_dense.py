@@ -30,7 +30,7 @@ from pmw.model import (
     refit,
     step,
 )
-from pmw.noise import DiscreteGaussian
+from pmw.privacy.noise import DiscreteGaussian
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, ScopeError
 from queries.records import CodedRecords
 

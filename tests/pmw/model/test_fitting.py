@@ -21,7 +21,7 @@ from pmw.model import (
     step,
 )
 from pmw.model.fitting import PRIOR_WEIGHT
-from pmw.noise import DiscreteGaussian
+from pmw.privacy.noise import DiscreteGaussian
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
 
 DOMAIN = Domain(

@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model import (
-    DenseDistribution,
-    GraphicalDistribution,
-    MarginalTerm,
-    QueryTerm,
-    Term,
-    tree_cells,
-)
+from pmw.model import DenseDistribution, GraphicalDistribution, MarginalTerm, QueryTerm, Term, tree_cells
 from queries import UNITS, Domain, Factor, IntegerAttribute, LinearQuery, ScopeError
 from queries.records import CodedRecords
 

@@ -20,8 +20,8 @@ from pmw.model import (
     extreme_domains,
 )
 from pmw.model.groups import cut_runs
-from pmw.noise import DiscreteGaussian
-from pmw.randomness import BitSource
+from pmw.privacy.noise import DiscreteGaussian
+from pmw.privacy.random_bits import BitSource
 from queries import UNITS
 from queries.domain import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 

@@ -19,8 +19,8 @@ from pmw.model import (
     noise_variance,
     target_of,
 )
-from pmw.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.randomness import BitSource
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.random_bits import BitSource
 from queries import UNITS, Domain, IntegerAttribute, LinearQuery, ScopeError
 
 LAWS: list[NoiseLaw] = [DiscreteLaplace(Fraction(30 * UNITS)), DiscreteGaussian(Fraction(30 * UNITS))]

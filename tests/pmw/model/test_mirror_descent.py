@@ -24,7 +24,7 @@ from pmw.model import (
     descend,
     target_of,
 )
-from pmw.noise import DiscreteGaussian
+from pmw.privacy.noise import DiscreteGaussian
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
 
 DOMAIN = Domain(

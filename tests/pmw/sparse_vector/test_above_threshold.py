@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pmw.errors import BudgetError
-from pmw.randomness import BitSource
+from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import AboveThreshold, NoiseKind, Outcome, Sides, Sparse, ThresholdTest
 
 

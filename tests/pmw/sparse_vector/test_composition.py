@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.privacy import Budget, pure_charge, zcdp_rho
+from pmw.privacy.budget import Budget, pure_charge, zcdp_rho
 from pmw.sparse_vector import CompositionTheorem, composed_delta, composed_epsilon, round_epsilon
 from pmw.sparse_vector.composition import floor_rho, rho_epsilon, root_down
 

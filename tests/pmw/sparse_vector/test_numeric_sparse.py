@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from pmw.errors import BudgetError
-from pmw.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.privacy import Budget, Composition, zcdp_rho
-from pmw.randomness import BitSource
+from pmw.privacy.budget import Budget, Composition, zcdp_rho
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import (
     Comparison,
     NoiseKind,

@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from pmw.accounting import PrivacyFilter
 from pmw.errors import BudgetError, NoiseError
-from pmw.noise import DiscreteGaussian, DiscreteLaplace, Geometric
-from pmw.privacy import RHO_GRID, Charge, Composition, pure_charge, round_up
-from pmw.randomness import BitSource
+from pmw.privacy.budget import RHO_GRID, Charge, Composition, pure_charge, round_up
+from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
+from pmw.privacy.random_bits import BitSource
+from pmw.research.sparse_vectors import FreeGap
 from pmw.sparse_vector import (
-    FreeGap,
     NoiseKind,
     NoisyThreshold,
     NumericSparse,

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmw.audit import output_law_of
 from pmw.errors import BudgetError
-from pmw.privacy import NOTHING, Budget, Composition, pure_charge
-from pmw.randomness import BitSource
+from pmw.privacy.budget import NOTHING, Budget, Composition, pure_charge
+from pmw.privacy.random_bits import BitSource
+from pmw.research.audit import output_law_of
 from pmw.sparse_vector import (
     Comparison,
     NoiseKind,

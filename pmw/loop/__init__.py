@@ -1,0 +1,40 @@
+"""The loop: online private multiplicative weights, in three phases that are kept apart.
+
+*Propose* looks at public state and questions, and decides what will be tested, against which numbers.
+*Draw* looks at the data: it is a function of a recorded proposal, the table and 32 recorded bytes, in exact
+integers throughout, so that replaying it after a crash gives the same outcome bit by bit.
+*Settle* is public again: it makes answers and charges of the outcome, and corrects the model.
+"""
+
+from __future__ import annotations
+
+from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest
+from pmw.loop.fit import correct, model_of_terms
+from pmw.loop.loop import Settled, batch_entries, draw_tests, propose, settle
+from pmw.loop.marginals import l1_distance, marginal_entries, marginal_units
+from pmw.loop.opening import OpeningDraws, choose_groups, draw_opening, released_total, settle_opening
+from pmw.loop.refine import misfit, refined
+
+__all__ = [
+    "batch_entries",
+    "BatchDraws",
+    "choose_groups",
+    "correct",
+    "draw_opening",
+    "draw_tests",
+    "l1_distance",
+    "marginal_entries",
+    "marginal_units",
+    "MarginalRequest",
+    "misfit",
+    "model_of_terms",
+    "OpeningDraws",
+    "Proposal",
+    "propose",
+    "QueryRequest",
+    "refined",
+    "released_total",
+    "settle",
+    "settle_opening",
+    "Settled",
+]

@@ -1,0 +1,146 @@
+"""Opening: what is bought before the first question, and the first public state that comes of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmw.data import CountSource
+from pmw.loop.fit import first_model, fitted_to
+from pmw.model import (
+    FIRST_PACE,
+    Coarsening,
+    DenseDistribution,
+    MarginalMeasurement,
+    OneWayMeasurement,
+    RangeTreeMeasurement,
+    SyntheticDistribution,
+    choose_coarsening,
+    noise_variance,
+    refit,
+    target_of,
+)
+from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.random_bits import BitSource
+from pmw.public.contract import Contract, TestKind
+from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.state import PublicState, Total
+from queries.linear import UNITS
+
+__all__ = [
+    "choose_groups",
+    "draw_opening",
+    "OpeningDraws",
+    "released_total",
+    "settle_opening",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningDraws:
+    """What opening released.
+
+    Args:
+        total_units: records in units of 2^-20, noisy, or exact where the row count is public.
+        marginals: one per attribute bought.
+    """
+
+    total_units: int
+    marginals: tuple[OneWayMeasurement, ...]
+
+
+def draw_opening(plan: OpeningPlan, source: CountSource, bits: BitSource) -> OpeningDraws:
+    """Return the noisy number of records and marginals.
+
+    Privacy: costs what ``opening_entries`` says, under the neighbours that the plan's noise was made for;
+        a row count without noise is for replace-one only, where it is the same for all neighbours.
+    """
+    total = source.counts(()).total * UNITS
+    if plan.total_noise is not None:
+        total += plan.total_noise.sample(bits)
+    marginals: list[OneWayMeasurement] = []
+    for name, noise in plan.marginal_noise.items():
+        counts, tree = source.counts((name,)).counts, plan.trees.get(name)
+        if tree is None:
+            units = counts * UNITS + noise.sample_array(bits, counts.size)
+            marginals.append(MarginalMeasurement((name,), units, noise))
+        else:
+            units = tree.node_counts(counts) * UNITS + noise.sample_array(bits, tree.nodes)
+            marginals.append(RangeTreeMeasurement((name,), tree, units, noise))
+    if plan.table_noise is not None:
+        counts = source.counts(source.domain.names).counts
+        units = counts * UNITS + plan.table_noise.sample_array(bits, counts.size).reshape(counts.shape)
+        marginals.append(MarginalMeasurement(source.domain.names, units, plan.table_noise))
+    return OpeningDraws(total, tuple(marginals))
+
+
+def settle_opening(
+    contract: Contract,
+    plan: OpeningPlan,
+    draws: OpeningDraws,
+    ledger: PrivacyFilter,
+    test: TestPlan | None,
+    fitted: tuple[SyntheticDistribution, float] | None = None,
+) -> PublicState:
+    """Return the session's first public state.
+
+    Args:
+        contract: what is fixed at opening.
+        plan: the noise of the opening measurements.
+        draws: what they gave.
+        ledger: the filter after their charges.
+        test: the tests, planned from the same numbers.
+        fitted: the model and its pace, where they are known already; None fits the model.
+    """
+    total = released_total(plan, draws)
+    coarsening = choose_groups(contract, plan, draws)
+    if contract.options.test is TestKind.QUERY and fitted is None:
+        dense = DenseDistribution.uniform(contract.domain, total.value)
+        fitted = refit(dense, draws.marginals), FIRST_PACE
+    state = PublicState(
+        contract=contract,
+        ledger=ledger,
+        total=total,
+        opening=draws.marginals,
+        measured=(),
+        model=first_model(contract, coarsening, total.value) if fitted is None else fitted[0],
+        plan=test,
+        round_open=False,
+        coarsening=coarsening,
+    )
+    return fitted_to(state) if fitted is None else replace(state, pace=fitted[1])
+
+
+def choose_groups(contract: Contract, plan: OpeningPlan, draws: OpeningDraws) -> Coarsening:
+    """Return the groups of long attributes, by the released one-attribute counts; post-processing, free.
+
+    Single questions are tested and bought on the declared cells, and so is a table that was bought whole.
+    """
+    if contract.options.test is TestKind.QUERY or plan.table_noise is not None:
+        return Coarsening.identity(contract.domain)
+    total = released_total(plan, draws).value
+    counts = {one.scope[0]: target_of(one, total) for one in draws.marginals}
+    return choose_coarsening(
+        contract.domain,
+        {name: target.values for name, target in counts.items()},
+        {name: math.sqrt(float(target.variance.max())) for name, target in counts.items()},
+    )
+
+
+def released_total(plan: OpeningPlan, draws: OpeningDraws) -> Total:
+    """Return the released total combined with the sums of the released marginals, by inverse variance.
+
+    Post-processing: each marginal's cells, or a tree's least squares cells, sum to the number of records plus
+    noise.
+    """
+    estimate = draws.total_units / UNITS
+    if plan.total_noise is None:
+        return Total(max(1.0, estimate), estimate, 0.0)
+    estimates = [estimate, *(float(marginal.values.sum()) for marginal in draws.marginals)]
+    variances = [noise_variance(plan.total_noise)]
+    variances += [marginal.weighted_variance(np.ones(marginal.values.shape)) for marginal in draws.marginals]
+    precision = sum(1 / variance for variance in variances)
+    combined = sum(value / variance for value, variance in zip(estimates, variances, strict=True)) / precision
+    return Total(max(1.0, combined), combined, math.sqrt(1 / precision))

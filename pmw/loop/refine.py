@@ -1,0 +1,77 @@
+"""Refining: the model fitted to everything released until further steps change nothing; free.
+
+While a session runs, a fit stops as soon as a step pays little, for the next question waits. Before rows are
+published there is time to go on. It changes little: on census tables the distances of two-attribute marginals
+were within about 2 % of those before on eight attributes, and 4 to 6 % lower on fifteen, some of them long.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.loop.fit import coarse_model, fitted_to, model_of_terms
+from pmw.model import DenseDistribution, DescentRule, MarginalTerm, QueryMeasurement, refit
+from pmw.public.contract import TestKind
+from pmw.public.state import PublicState
+
+__all__ = [
+    "misfit",
+    "refined",
+]
+
+_RULE = DescentRule(steps=1000, tolerance=1e-6)  # errors do not change from about 300 steps on
+_REFITS = 20  # of the textbook mode, of at most ten sweeps each
+
+
+def refined(state: PublicState) -> PublicState:
+    """Return the state with its model fitted to everything that it takes in, to convergence.
+
+    The version stays, for nothing new was released; the given state is left as it is.
+
+    Args:
+        state: of a session or an offline release.
+
+    Privacy: post-processing of released numbers; free.
+    """
+    # A dense fit takes over the array that it starts from: it gets one of its own.
+    model = model_of_terms(state.contract, state.coarsening, state.total.value, state.model.terms)
+    if state.contract.options.test is TestKind.MARGINAL or not isinstance(model, DenseDistribution):
+        return fitted_to(replace(state, model=model), _RULE)
+    for _ in range(_REFITS):
+        before = _duals(model)
+        model = refit(model, state.measurements)
+        if np.allclose(_duals(model), before, rtol=1e-6, atol=1e-9):
+            break
+    return replace(state, model=model)
+
+
+def _duals(model: DenseDistribution) -> NDArray[np.float64]:
+    return np.concatenate(
+        [term.duals.ravel() if isinstance(term, MarginalTerm) else [term.dual] for term in model.terms]
+        or [[]]
+    )
+
+
+def misfit(state: PublicState) -> float | None:
+    """Return how far the model is from what was bought since opening, in standard deviations of its noise.
+
+    The root of the mean square over all bought numbers that the model takes in: about 1 where it is as far
+    from them as they are from the truth; None where nothing was bought.
+    """
+    model = coarse_model(state)
+    squares: list[float] = []
+    for one in state.fitted:
+        if isinstance(one, QueryMeasurement):
+            squares.append((state.model.answer(one.query) - one.value) ** 2 / one.variance)
+        else:
+            values, variances = one.values, one.cell_variances
+            if values.shape != state.coarsening.coarse.scope_shape(
+                one.scope
+            ):  # declared cells, which it groups
+                values, variances = (state.coarsening.summed(one.scope, each) for each in (values, variances))
+            squares += ((model.marginal(one.scope) - values) ** 2 / variances).ravel().tolist()
+    return math.sqrt(sum(squares) / len(squares)) if squares else None

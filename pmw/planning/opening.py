@@ -1,0 +1,202 @@
+"""The opening, planned: what is measured first, and its noise, from public numbers before anything is drawn.
+
+Nothing here sees a record: inputs are the schema, the budget and the custodian's options. Scales are rounded
+up and shares down, so that what is charged never exceeds what was planned.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+from pmw.errors import BudgetError, NoiseError
+from pmw.model import NoiseLaw, RangeTree, check_dense_size, mean_range_variance
+from pmw.planning.calibration import calibrated_noise, floor_price
+from pmw.privacy.budget import Budget, Composition, NeighboringRelation
+from pmw.privacy.filter import PrivacyFilter, open_filter
+from pmw.public.contract import ModelKind, Opening, Options, TestKind
+from pmw.public.plans import OpeningPlan
+from pmw.public.sensitivity import l1_sensitivity
+from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
+
+__all__ = [
+    "buys_table",
+    "check_model_size",
+    "check_neighbors",
+    "choose_filter",
+    "choose_tree",
+    "opening_share",
+    "plan_opening",
+]
+
+# Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
+# flat around them (docs/algorithm.md).
+TOTAL_SHARE = Fraction(1, 100)
+MARGINAL_TOTAL_SHARE = Fraction(3, 100)  # its noise is in every answer, and soon outweighs others
+OPENING_SHARE = Fraction(10, 100)  # of the one-attribute marginals, where all attributes are short
+MARGINAL_OPENING_SHARE = Fraction(8, 100)  # the same, where whole marginals are bought later
+TREE_SHARE = Fraction(4, 100)  # more for each attribute that is bought as a tree of ranges
+LARGEST_OPENING_SHARE = Fraction(25, 100)
+_WIDEST_LEVEL = 16  # nodes of a tree's widest level, at most
+_LARGEST_TABLE = 2**16  # cells of a table that is bought whole
+
+
+def check_neighbors(domain: Domain, options: Options) -> None:
+    """Refuse a schema that could drop a record where the number of records is public.
+
+    Raises:
+        BudgetError: under replace-one an attribute lacks a cell for empty or for undeclared values.
+    """
+    if options.neighboring_relation is NeighboringRelation.ADD_REMOVE:
+        return
+    for attribute in domain:
+        if not (attribute.missing and attribute.other):
+            raise BudgetError(
+                f"under replace-one no record may be dropped, but attribute {attribute.name!r} drops "
+                "records with empty or undeclared values; declare missing = true and other = true"
+            )
+
+
+def check_model_size(domain: Domain, options: Options) -> None:
+    """Refuse a domain that the model cannot hold, before anything is allocated or spent.
+
+    A graphical model holds any domain, so only one that must be dense is refused.
+
+    Raises:
+        BudgetError: the domain has too many cells for a dense model, which the options ask for.
+        DomainError: it is no domain.
+    """
+    require_domain(domain)
+    if options.test is TestKind.QUERY or options.model is ModelKind.DENSE:
+        check_dense_size(domain)
+
+
+def choose_filter(domain: Domain, budget: Budget, options: Options) -> PrivacyFilter:
+    """Return the empty filter that the session will charge.
+
+    With delta > 0 zCDP is the rule unless few enough numbers are paid for that plain sums are quieter: the
+    two are compared by the noise on one value when the budget is shared evenly among the events.
+
+    Raises:
+        BudgetError: the options ask for zCDP without a delta.
+    """
+    if options.composition is not None:
+        return open_filter(budget, options.composition)
+    if budget.delta == 0:
+        return open_filter(budget, Composition.PURE)
+    zcdp = open_filter(budget, Composition.ZCDP)
+    bought = len(domain) if options.opening is Opening.ONE_WAY else 0
+    events = 1 + bought + 2 * (options.update_limit or 2 * bought + 20)
+    if bought and options.test is TestKind.MARGINAL and (bought == 1 or buys_table(domain)):
+        events = 2  # the number of records, and the table or the one attribute
+    gaussian = math.sqrt(events / (2 * float(zcdp.cap)))
+    laplace = math.sqrt(2) * events / float(budget.epsilon)
+    return open_filter(budget, Composition.PURE) if laplace < gaussian else zcdp
+
+
+def plan_opening(
+    domain: Domain, budget_filter: PrivacyFilter, options: Options, *, share: Fraction | None = None
+) -> OpeningPlan:
+    """Return the noise of the opening measurements.
+
+    The attributes share ``opening_share`` in proportion to the cube root of v, the variance of their ranges
+    at a fixed price, which minimises the summed standard deviation of ranges (sd ~ sqrt(v/share)): v is the
+    number of cells, times the tree's ``mean_range_variance`` and its number of levels (under pure accounting
+    their square).
+
+    Args:
+        domain: the declared attributes.
+        budget_filter: with nothing spent.
+        options: the custodian's choices.
+        share: of the cap, for the attributes where all of them are short; None for the usual one.
+
+    Raises:
+        BudgetError: the budget is too small for any measurement.
+    """
+    marginal = options.test is TestKind.MARGINAL
+    if share is None:
+        share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE
+        if marginal and len(domain) == 1:  # there will be nothing else to buy
+            share = 1 - TOTAL_SHARE
+    private_total = options.neighboring_relation is NeighboringRelation.ADD_REMOVE
+    table = marginal and options.opening is not Opening.NONE and buys_table(domain)
+    little = table or len(domain) == 1
+    total_share = MARGINAL_TOTAL_SHARE if marginal and not little else TOTAL_SHARE
+    total_noise = _noise(budget_filter, total_share, options) if private_total else None
+    if table:  # nothing else is ever bought
+        return OpeningPlan(total_noise, {}, {}, _noise(budget_filter, 1 - total_share, options))
+    if options.opening is Opening.NONE:
+        return OpeningPlan(total_noise, {})
+    composition = budget_filter.composition
+    chosen = {attribute.name: choose_tree(attribute, composition) for attribute in domain}
+    trees = {name: tree for name, tree in chosen.items() if tree is not None}
+    weights = {}
+    for attribute in domain:
+        spread = _spread(attribute, chosen[attribute.name], composition)
+        weights[attribute.name] = Fraction(round(1000 * math.cbrt(spread)))
+    per_weight = opening_share(len(trees), share) / sum(weights.values())
+    levels = OpeningPlan(total_noise, {}, trees).levels
+    noises = {
+        name: _noise(budget_filter, per_weight * weight / levels(name), options)
+        for name, weight in weights.items()
+    }
+    return OpeningPlan(total_noise, noises, trees)
+
+
+def buys_table(domain: Domain) -> bool:
+    """Tell whether the whole table is bought at opening: it is hardly larger than its pairs of attributes.
+
+    One table with all of the budget then answers everything with less noise than its parts would. A table of
+    more than 65,536 cells, such as one of two long attributes, is not: ranges of so many cells sum too much
+    noise, and each cell is a draw.
+    """
+    if len(domain) < 2 or domain.size > _LARGEST_TABLE:
+        return False
+    pairs = sum(math.prod(pair) for pair in itertools.combinations(domain.shape, 2))
+    return domain.size <= 2 * pairs
+
+
+def opening_share(trees: int, short: Fraction = OPENING_SHARE) -> Fraction:
+    """Return the share of the budget for the one-attribute marginals, so many of them trees of ranges.
+
+    Args:
+        trees: number of attributes that are bought as trees.
+        short: the share where there are none.
+    """
+    return min(short + trees * TREE_SHARE, max(short, LARGEST_OPENING_SHARE))
+
+
+def choose_tree(attribute: Attribute, composition: Composition) -> RangeTree | None:
+    """Return the tree of ranges that an attribute is bought as, or None where its cells are bought.
+
+    Ordered attributes of more than 24 cells are bought as trees of branching 4 (where epsilons add, which
+    makes a level dearer: more than 64 cells, branching 8), of so many levels that the widest has at most 16
+    nodes. Chosen by the error of random ranges on a census table (docs/algorithm.md): up to about 20 cells a
+    marginal is as good, and around these branchings the error is flat.
+    """
+    longest, branching = (24, 4) if composition is Composition.ZCDP else (64, 8)
+    cells = attribute.base_size
+    if isinstance(attribute, CategoricalAttribute) or cells <= longest:
+        return None
+    height = 1
+    while -(-cells // branching ** (height - 1)) > _WIDEST_LEVEL:
+        height += 1
+    return RangeTree(cells, attribute.size - cells, branching, height)
+
+
+def _spread(attribute: Attribute, tree: RangeTree | None, composition: Composition) -> float:
+    """Return the variance of an attribute's ranges at a fixed price, in those of a marginal's cells."""
+    if tree is None:
+        return float(attribute.size)
+    dearer = tree.height if composition is Composition.ZCDP else tree.height**2
+    return attribute.size * mean_range_variance(tree) * dearer
+
+
+def _noise(budget_filter: PrivacyFilter, share: Fraction, options: Options) -> NoiseLaw:
+    """Return the noise of a marginal, or of a level of a tree, that costs a share of the cap."""
+    try:
+        price = floor_price(share * budget_filter.cap)
+        return calibrated_noise(budget_filter.composition, price, l1_sensitivity(options), options, one=False)
+    except NoiseError:
+        raise BudgetError("the budget is too small to measure anything; choose a larger epsilon") from None

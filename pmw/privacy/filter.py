@@ -1,0 +1,95 @@
+"""The privacy filter: what was charged, and what may still be charged under the cap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from pmw.errors import BudgetError, BudgetExhaustedError
+from pmw.privacy.budget import Budget, Charge, Composition, zcdp_rho
+
+__all__ = [
+    "open_filter",
+    "PrivacyFilter",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyFilter:
+    """A cap and what was charged against it, both exact.
+
+    Charges of adaptively chosen, interleaved mechanisms add up as long as their sum stays under a cap
+    fixed beforehand: a filter.
+
+    Args:
+        composition: whether epsilons or rhos are added.
+        cap: the most that may be charged.
+        spent: charged so far.
+
+    Privacy:
+        ``PURE``: the session is cap-DP. ``ZCDP``: it is cap-zCDP, and so (epsilon, delta)-DP for the
+        budget that ``open_filter`` took the cap from.
+
+    Source: Rogers, Roth, Ullman and Vadhan (2016) for filters and pure sums; Feldman and Zrnic (2021) and
+        Lécuyer (2021) for Rényi filters, which a sum of rhos is at every order at once; Haney et al. (2023,
+        arXiv 2309.05901) for interactive mechanisms that run interleaved.
+    """
+
+    composition: Composition
+    cap: Fraction
+    spent: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.cap <= 0 or not 0 <= self.spent <= self.cap:
+            raise BudgetError(f"expected 0 <= spent <= cap, got {float(self.spent):g} of {float(self.cap):g}")
+
+    @property
+    def remaining(self) -> Fraction:
+        """What may still be charged, exactly."""
+        return self.cap - self.spent
+
+    @property
+    def share(self) -> float:
+        """The part of the cap that was charged, in [0, 1]."""
+        return float(self.spent / self.cap)
+
+    def price(self, charge: Charge) -> Fraction:
+        """Return what a charge takes from this filter.
+
+        Raises:
+            BudgetError: the event is not pure and this filter adds epsilons.
+        """
+        if self.composition is Composition.ZCDP:
+            return charge.rho
+        if charge.epsilon is None:
+            raise BudgetError("expected a pure event under a pure budget, got Gaussian noise")
+        return charge.epsilon
+
+    def allows(self, charge: Charge) -> bool:
+        """Tell whether a charge still fits."""
+        return self.price(charge) <= self.remaining
+
+    def charge(self, charge: Charge) -> PrivacyFilter:
+        """Return the filter after a charge.
+
+        Raises:
+            BudgetExhaustedError: the charge does not fit.
+        """
+        if not self.allows(charge):
+            raise BudgetExhaustedError(
+                f"expected a charge of at most {float(self.remaining):g}, got {float(self.price(charge)):g}"
+            )
+        return replace(self, spent=self.spent + self.price(charge))
+
+
+def open_filter(budget: Budget, composition: Composition) -> PrivacyFilter:
+    """Return an empty filter for a budget.
+
+    A budget with delta > 0 may be held to the pure rule too: its cap is then epsilon.
+
+    Raises:
+        BudgetError: zCDP is asked for without a delta.
+    """
+    if composition is Composition.PURE:
+        return PrivacyFilter(composition, budget.epsilon)
+    return PrivacyFilter(composition, zcdp_rho(budget))

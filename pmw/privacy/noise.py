@@ -1,0 +1,370 @@
+"""Exact noise: one-sided geometric, discrete Laplace and discrete Gaussian, on integers.
+
+These are the only draws on private values. Every sampler works on integers and uniform bits; no
+floating-point number takes part in a draw, so there is nothing for attacks on floating-point noise
+(Mironov 2012; Haney et al. 2022) to hold on to. Running time depends on the draws, not on the values they
+are added to. The tables (``pmf``, ``survival``) are floating point and serve audits and planning only.
+
+Each distribution draws one number (``sample``) or many (``sample_array``); the two consume different bits
+and give the same law.
+
+Source of the samplers: Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy"
+(2020), Algorithms 1 to 3. Departure: the acceptance step of the Gaussian is split into factors
+``exp(-a^2/2) exp(-a r/p) exp(-r^2/2p^2)`` with integers a, r, so that 64-bit integers suffice.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.errors import NoiseError
+from pmw.privacy.random_bits import BitSource
+
+__all__ = [
+    "bernoulli_exp",
+    "bernoulli_exp_array",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Distribution",
+    "Geometric",
+    "uniform_array_below",
+    "uniform_below",
+]
+
+_LARGEST_PART = 2**50  # numerator and denominator of a scale: products with small counts fit in int64
+
+
+class Distribution(Protocol):
+    """A law on the integers that can be drawn exactly and tabulated."""
+
+    def sample(self, bits: BitSource) -> int:
+        """Draw one number."""
+
+    def sample_array(self, bits: BitSource, count: int) -> NDArray[np.int64]:
+        """Draw ``count`` independent numbers: int64, shape (count,)."""
+
+    def pmf(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probability of each value: float64, same shape."""
+
+    def survival(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probability of drawing at least each value: float64, same shape."""
+
+
+def _checked_scale(scale: Fraction, name: str) -> Fraction:
+    if not isinstance(scale, Fraction | int) or scale <= 0:
+        raise NoiseError(f"expected a positive fraction for {name}, got {scale!r}")
+    scale = Fraction(scale)
+    if max(scale.numerator, scale.denominator) > _LARGEST_PART:
+        raise NoiseError(
+            f"expected {name} = p/q with p, q up to 2^50, got {float(scale):g}; round it up to a coarser one"
+        )
+    return scale
+
+
+@dataclass(frozen=True, slots=True)
+class Geometric:
+    """One-sided geometric noise, the exponential law on integers.
+
+    P(x) = (1-r) r^x for x >= 0, r = e^(-1/scale).
+
+    Args:
+        scale: exact, in units of the statistic.
+    """
+
+    scale: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", _checked_scale(self.scale, "scale"))
+
+    def sample(self, bits: BitSource) -> int:
+        """Draw one number."""
+        high, low = self.scale.numerator, self.scale.denominator
+        while True:
+            remainder = uniform_below(high, bits)
+            if bernoulli_exp(remainder, high, bits):
+                break
+        whole = 0
+        while bernoulli_exp(1, 1, bits):
+            whole += 1
+        return (remainder + high * whole) // low
+
+    def sample_array(self, bits: BitSource, count: int) -> NDArray[np.int64]:
+        """Draw ``count`` independent numbers: int64, shape (count,)."""
+        high, low = self.scale.numerator, self.scale.denominator
+        remainder = _accepted(
+            count,
+            bits,
+            lambda size: uniform_array_below(high, size, bits),
+            lambda draws: _exp_coins(draws, high, bits),
+        )
+        return (remainder + high * _geometric_e(count, bits)) // low
+
+    def pmf(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probability of each value: float64, same shape."""
+        step = 1 / float(self.scale)
+        return np.where(values >= 0, -np.expm1(-step) * np.exp(-step * np.maximum(values, 0)), 0.0)
+
+    def survival(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probability of drawing at least each value: float64, same shape."""
+        return np.exp(-np.maximum(values, 0) / float(self.scale))
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplace:
+    """Two-sided geometric noise: P(x) = (1-r)/(1+r) r^|x|, r = e^(-1/scale).
+
+    Args:
+        scale: exact, in units of the statistic.
+    """
+
+    scale: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", _checked_scale(self.scale, "scale"))
+
+    def sample(self, bits: BitSource) -> int:
+        """Draw one number."""
+        one_sided = Geometric(self.scale)
+        while True:
+            negative, size = bits.bits(1), one_sided.sample(bits)
+            if not (negative and size == 0):  # zero must not count twice
+                return -size if negative else size
+
+    def sample_array(self, bits: BitSource, count: int) -> NDArray[np.int64]:
+        """Draw ``count`` independent numbers: int64, shape (count,)."""
+        one_sided = Geometric(self.scale)
+        signed = _accepted(
+            count,
+            bits,
+            lambda size: _signs(size, bits) * (1 + one_sided.sample_array(bits, size)),
+            lambda draws: draws != -1,
+        )
+        return signed - np.sign(signed)
+
+    def pmf(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probability of each value: float64, same shape."""
+        step = 1 / float(self.scale)
+        return math.tanh(step / 2) * np.exp(-step * np.abs(values))
+
+    def survival(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probability of drawing at least each value: float64, same shape."""
+        step = 1 / float(self.scale)
+        above = np.exp(-step * np.maximum(values, 0)) / (1 + math.exp(-step))
+        below = np.exp(-step * np.maximum(1 - values, 0)) / (1 + math.exp(-step))
+        return np.where(values > 0, above, 1.0 - below)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussian:
+    """Discrete Gaussian noise: P(x) proportional to e^(-x^2/(2 sigma^2)) on the integers.
+
+    Args:
+        sigma: exact, in units of the statistic; the standard deviation does not exceed it.
+    """
+
+    sigma: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", _checked_scale(self.sigma, "sigma"))
+
+    def sample(self, bits: BitSource) -> int:
+        """Draw one number."""
+        high, low = self.sigma.numerator, self.sigma.denominator
+        proposal = DiscreteLaplace(self.sigma)
+        while True:
+            draw = proposal.sample(bits)
+            distance = abs(abs(draw) * low - high)
+            if bernoulli_exp(distance * distance, 2 * high * high, bits):
+                return draw
+
+    def sample_array(self, bits: BitSource, count: int) -> NDArray[np.int64]:
+        """Draw ``count`` independent numbers: int64, shape (count,)."""
+        high, low = self.sigma.numerator, self.sigma.denominator
+        proposal = DiscreteLaplace(self.sigma)
+        return _accepted(
+            count,
+            bits,
+            lambda size: proposal.sample_array(bits, size),
+            lambda draws: _gaussian_coins(np.abs(np.abs(draws) * low - high), high, bits),
+        )
+
+    def pmf(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probability of each value: float64, same shape."""
+        sigma = float(self.sigma)
+        density: NDArray[np.float64] = np.exp(-(values.astype(np.float64) ** 2) / (2 * sigma**2))
+        normalised: NDArray[np.float64] = density / self._mass()
+        return normalised
+
+    def survival(self, values: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probability of drawing at least each value: float64, same shape.
+
+        Raises:
+            NoiseError: sigma is above 2^16, where this table would be too long.
+        """
+        if self.sigma > 2**16:
+            raise NoiseError(f"expected sigma up to 2^16 for a table, got {float(self.sigma):g}")
+        reach = math.ceil(40 * float(self.sigma)) + 2
+        support = np.arange(-reach, reach + 1, dtype=np.int64)
+        tail = np.append(np.cumsum(self.pmf(support)[::-1])[::-1], 0.0)
+        return tail[np.clip(values + reach, 0, 2 * reach + 1)]
+
+    def _mass(self) -> float:
+        # By Poisson summation the sum differs from the integral by a factor 1 + 2e^(-2 pi^2 sigma^2).
+        sigma = float(self.sigma)
+        if sigma > 4:
+            return sigma * math.sqrt(2 * math.pi)
+        return math.fsum(math.exp(-(value**2) / (2 * sigma**2)) for value in range(-200, 201))
+
+
+# --- one number at a time --------------------------------------------------------------------------------
+
+
+def uniform_below(bound: int, bits: BitSource) -> int:
+    """Draw a uniform integer in 0..bound-1 by rejection."""
+    length = (bound - 1).bit_length()
+    while True:
+        draw = bits.bits(length)
+        if draw < bound:
+            return draw
+
+
+def bernoulli_exp(numerator: int, denominator: int, bits: BitSource) -> bool:
+    """Return True with probability e^(-numerator/denominator), for any non-negative fraction."""
+    whole, rest = divmod(numerator, denominator)
+    for _ in range(whole):
+        if not _bernoulli_exp_unit(1, 1, bits):
+            return False
+    return _bernoulli_exp_unit(rest, denominator, bits)
+
+
+def _bernoulli_exp_unit(numerator: int, denominator: int, bits: BitSource) -> bool:
+    # von Neumann: the first k with a tail among coins of gamma/k is odd with probability e^-gamma.
+    k = 1
+    while uniform_below(denominator * k, bits) < numerator:
+        k += 1
+    return k % 2 == 1
+
+
+# --- many numbers at a time ------------------------------------------------------------------------------
+
+
+class _Draw(Protocol):
+    def __call__(self, size: int, /) -> NDArray[np.int64]: ...
+
+
+class _Coins(Protocol):
+    def __call__(self, draws: NDArray[np.int64], /) -> NDArray[np.bool_]: ...
+
+
+def bernoulli_exp_array(
+    numerators: NDArray[np.int64], denominator: int, bits: BitSource
+) -> NDArray[np.bool_]:
+    """Return True with probability e^(-numerator/denominator) each, for non-negative numerators.
+
+    Args:
+        numerators: int64, shape (n,).
+        denominator: at most 2^50.
+        bits: source of the coins.
+    """
+    whole, rest = np.divmod(numerators, denominator)
+    kept = _exp_coins(rest, denominator, bits)
+    _keep_heads(kept, whole, lambda rows: _exp_coins(np.ones(len(rows), dtype=np.int64), 1, bits))
+    return kept
+
+
+def _accepted(count: int, bits: BitSource, draw: _Draw, accept: _Coins) -> NDArray[np.int64]:
+    """Return ``count`` draws that passed their coins, drawing again where they did not."""
+    result = np.empty(count, dtype=np.int64)
+    filled = 0
+    while filled < count:
+        draws = draw(count - filled)
+        kept = draws[accept(draws)]
+        result[filled : filled + len(kept)] = kept
+        filled += len(kept)
+    return result
+
+
+def uniform_array_below(bound: int, count: int, bits: BitSource) -> NDArray[np.int64]:
+    """Draw uniform integers in 0..bound-1, bound up to 2^62."""
+    shift = np.uint64(64 - max(1, (bound - 1).bit_length()))
+    result = np.empty(count, dtype=np.int64)
+    filled = 0
+    while filled < count:
+        draws = (bits.words(count - filled) >> shift).astype(np.int64)
+        kept = draws[draws < bound]
+        result[filled : filled + len(kept)] = kept
+        filled += len(kept)
+    return result
+
+
+def _signs(count: int, bits: BitSource) -> NDArray[np.int64]:
+    return 1 - 2 * (bits.words(count) >> np.uint64(63)).astype(np.int64)
+
+
+def _exp_coins(numerators: NDArray[np.int64], denominator: int, bits: BitSource) -> NDArray[np.bool_]:
+    """Return True with probability e^(-numerator/denominator) each, for numerators up to the denominator."""
+    odd = np.ones(len(numerators), dtype=bool)
+    active = np.arange(len(numerators))
+    k = 1
+    while len(active):
+        heads = uniform_array_below(denominator * k, len(active), bits) < numerators[active]
+        active = active[heads]
+        odd[active] ^= True
+        k += 1
+    return odd
+
+
+def _geometric_e(count: int, bits: BitSource) -> NDArray[np.int64]:
+    """Draw the number of successes in a row of coins with probability 1/e."""
+    result = np.zeros(count, dtype=np.int64)
+    active = np.arange(count)
+    while len(active):
+        active = active[_exp_coins(np.ones(len(active), dtype=np.int64), 1, bits)]
+        result[active] += 1
+    return result
+
+
+def _gaussian_coins(distances: NDArray[np.int64], high: int, bits: BitSource) -> NDArray[np.bool_]:
+    """Return True with probability e^(-(d/high)^2/2) each.
+
+    With d = a high + r: (d/high)^2/2 = a^2/2 + a r/high + r^2/(2 high^2), three factors of which each is a
+    product of coins whose parts fit in 64 bits.
+    """
+    whole, rest = np.divmod(distances, high)
+    kept = np.ones(len(distances), dtype=bool)
+    _keep_heads(kept, whole * whole, lambda rows: _exp_coins(np.ones(len(rows), dtype=np.int64), 2, bits))
+    _keep_heads(kept, whole, lambda rows: _exp_coins(rest[rows], high, bits))
+    rows = np.flatnonzero(kept)
+    kept[rows] = _exp_half_square(rest[rows], high, bits)
+    return kept
+
+
+def _keep_heads(kept: NDArray[np.bool_], tosses: NDArray[np.int64], toss: _Coins) -> None:
+    """Toss ``tosses[i]`` coins for each row still kept, and drop the rows with a tail."""
+    number = 1
+    while True:
+        rows = np.flatnonzero(kept & (tosses >= number))
+        if not len(rows):
+            return
+        kept[rows] = toss(rows)
+        number += 1
+
+
+def _exp_half_square(rests: NDArray[np.int64], high: int, bits: BitSource) -> NDArray[np.bool_]:
+    """Return True with probability e^(-(r/high)^2/2) each: von Neumann with coins r/high, r/high, 1/(2k)."""
+    odd = np.ones(len(rests), dtype=bool)
+    active = np.arange(len(rests))
+    k = 1
+    while len(active):
+        for _ in range(2):
+            active = active[uniform_array_below(high, len(active), bits) < rests[active]]
+        active = active[uniform_array_below(2 * k, len(active), bits) == 0]
+        odd[active] ^= True
+        k += 1
+    return odd

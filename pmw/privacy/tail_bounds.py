@@ -1,0 +1,314 @@
+"""Noise bounds: how far sums of exact noise stray, and what negatives and measurements promise together.
+
+Everything here is computed from public scales. Widths are in records, noise laws in units of 2^-20 records.
+A width w at a confidence 1 - beta means: the probability of straying beyond w is at most beta.
+
+From discrete noise to continuous noise, for both laws. Let X be a cell's noise in units.
+  Laplace: X is the difference of two geometric numbers, and floor(b E) is geometric for E ~ Exp(1). So
+  X + U = b (E1 - E2), continuous Laplace noise, with U, the difference of two fractional parts, independent
+  of X, centred and in (-1, 1).
+  Gaussian: for U ~ N(0, 2^2) the density of X + U is that of N(0, sigma^2 + 4) times a factor within
+  1 +- 3 e^(-2 pi^2 tau^2), 1/tau^2 = 1/sigma^2 + 1/4 (Poisson summation; Regev 2009, Claim 3.9). For sigma of
+  8 units and more tau^2 >= 3.7: the factor is within 1 +- 1e-31 for a cell, 1 +- 1e-22 for 10^9 of them.
+So for independent V and U', Pr[|V| > t] <= Pr[|V + U'| > t - g] / Pr[|U'| <= g]: the discrete sum strays
+beyond t hardly more often than the continuous one beyond t - g, g a few units per root of the squared
+weights. With 18 of them the denominator is above 1 - 1e-18 for either law (Hoeffding; nine
+standard deviations).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from statistics import NormalDist
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.errors import PMWError
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from queries.linear import UNITS
+
+__all__ = [
+    "certificate_half_width",
+    "intersection",
+    "l1_mean",
+    "simultaneous_half_width",
+    "split_confidence",
+    "sum_half_width",
+]
+
+_Noise: TypeAlias = DiscreteLaplace | DiscreteGaussian
+
+_SMOOTHING = 2.0  # units: the standard deviation of U beside a discrete Gaussian
+_LEAST_SIGMA = 8  # units, from which on X + U is as good as Gaussian
+_GRID = 18.0  # g, in units per root of the squared weights
+_MOST_EQUAL_CELLS = 4096  # a Laplace sum of more is taken for one of so many, hardly wider
+_NODES = 1024  # of an integral over the mixing law
+_QUADRATURE = 1e-3  # relative error of the integral that is allowed for
+_STEP_OF_FEW = 1 / 512  # of the lattice, in scales: up to 64 cells
+_STEP_OF_MANY = 1 / 128
+_LATTICE_CELLS = 2048
+_LATTICE_BETA = 1e-9  # below, rounding in the transform would show
+_ROUNDING = 1e-12  # of a tail probability after the transform
+
+
+def l1_mean(noise: _Noise) -> float:
+    """Return E|X| of one cell's noise, in records.
+
+    Laplace: 1/sinh(1/b), a little below b. Gaussian: sigma sqrt(2/pi) (1 - 1/(12 sigma^2) - ...) in units,
+    by Euler-Maclaurin, summed directly where sigma is at most 64 units.
+    """
+    if isinstance(noise, DiscreteLaplace):
+        step = 1 / float(noise.scale)
+        return (1 / math.sinh(step) if step < 700 else 0.0) / UNITS
+    sigma = float(noise.sigma)
+    if noise.sigma > 64:
+        return sigma * math.sqrt(2 / math.pi) * (1 - 1 / (12 * sigma**2)) / UNITS
+    support = np.arange(math.ceil(40 * sigma) + 2, dtype=np.int64)
+    return float(2 * np.sum(support * noise.pmf(support))) / UNITS
+
+
+def sum_half_width(noise: _Noise, squares: float, confidence: float, *, peak: float | None = None) -> float:
+    """Return w such that |sum_i w_i X_i| <= w with at least the given probability, for weights fixed before.
+
+    Gaussian: the normal quantile times sqrt((sigma^2 + 4) squares), plus the grid's 18 sqrt(squares).
+    Laplace: b sqrt(2 squares) times the quantile of ``_laplace_quantile``, plus the same.
+
+    Args:
+        noise: law of each cell's noise.
+        squares: sum of w_i^2 over the cells that were measured.
+        confidence: of the width.
+        peak: the largest w_i^2, where known (1 for weights in [0, 1]): noise spread over many cells is nearer
+            to Gaussian. It matters for Laplace noise only.
+
+    Raises:
+        PMWError: the confidence is not strictly between 0 and 1.
+    """
+    beta = _failure(confidence)
+    if squares <= 0:
+        return 0.0
+    root = math.sqrt(squares)
+    if isinstance(noise, DiscreteLaplace):
+        quantile = _laplace_quantile(_equal_cells(squares, peak), beta)
+        return root * (math.sqrt(2) * float(noise.scale) * quantile + _GRID) / UNITS
+    if noise.sigma < _LEAST_SIGMA:  # subgaussian at every sigma: Canonne, Kamath and Steinke (2020), Fact 18
+        return root * float(noise.sigma) * math.sqrt(2 * math.log(2 / beta)) / UNITS
+    return root * (_smoothed(noise) * NormalDist().inv_cdf(1 - beta / 2) + _GRID) / UNITS
+
+
+def simultaneous_half_width(noise: _Noise, cells: int, confidence: float) -> float:
+    """Return w such that, with the given probability, |sum_i w_i X_i| <= w for all weights in [0, 1] at once.
+
+    The supremum over weights is max(P, N), the sums of the positive and of the negative parts, which have one
+    law: each is beyond w with probability at most beta/2. Of the positive parts' sum the bound is the less of
+      - Chernoff's: min over lambda of (cells ln E e^(lambda X+) + ln(2/beta)) / lambda, each valid;
+      - for at most 2048 cells, the quantile of the exact convolution, X+ rounded up to 1/128 of a scale.
+    The grid adds at most 2 cells + 18 sqrt(cells) units: for Laplace noise X+ is below b E + 1, and for
+    Gaussian noise the sum of |U_i| is at most that but for a probability of e^(-81/2).
+
+    It holds for a question chosen after the noisy numbers were seen.
+
+    Args:
+        noise: law of each cell's noise.
+        cells: number of cells that were measured.
+        confidence: of the width.
+
+    Raises:
+        PMWError: the confidence is not strictly between 0 and 1.
+    """
+    beta = _failure(confidence)
+    if cells <= 0:
+        return 0.0
+    laplace = isinstance(noise, DiscreteLaplace)
+    width = _positive_sum_quantile(laplace, cells, beta / 2)
+    grid = 2 * cells + _GRID * math.sqrt(cells)
+    scale = float(noise.scale) if isinstance(noise, DiscreteLaplace) else _smoothed(noise)
+    return (scale * width + grid) / UNITS
+
+
+def certificate_half_width(
+    statistic: float, misfit: float, cells: int, *, weights: tuple[float, float] = (0.0, 1.0)
+) -> float:
+    """Return how far a query constant on the tested cells may be from the model's answer, in records.
+
+    With d_i = count_i(D) - round(count_i(A)), S >= sum |d_i| and delta = sum d_i, for any number m
+
+        sum w_i d_i = sum (w_i - m) d_i + m delta,   so   |sum w_i d_i| <= max |w_i - m| S + |m delta|;
+
+    m = (least + greatest)/2 gives (greatest - least)/2 S + (greatest + least)/2 |delta|, which is
+    (S + |delta|)/2 for weights in [0, 1]. Rounding the model moves each count by at most half a
+    unit: delta by at most cells/2 units, and the model's answer by at most greatest cells/2. Both are added.
+
+    Args:
+        statistic: S, a bound on the sum of |d_i|, in records.
+        misfit: a bound on |number of records - the model's total|, in records; 0 under replace-one.
+        cells: of the tested marginal.
+        weights: the least and the greatest weight of the query.
+
+    Privacy: none is touched: S and the misfit are bounds from released numbers.
+    """
+    least, greatest = weights
+    rounding = cells / (2 * UNITS)
+    middle = (least + greatest) / 2
+    return (greatest - least) / 2 * statistic + middle * (misfit + rounding) + greatest * rounding
+
+
+def split_confidence(confidence: float, events: int) -> float:
+    """Return the confidence at which each of several bounds must hold, so that all hold at the given one.
+
+    1 - beta/events, by the union bound; the bounds need not be independent.
+
+    The bounds of certificates need it where threshold noise is redrawn: events is then the most rounds that
+    the session can open. A round lasts longer the higher its threshold came out, so a question at a fixed
+    place of the stream meets high thresholds more often than a fresh draw would be high, and beta for each
+    round by itself promises too much. One draw that is kept for all rounds needs no split.
+
+    Raises:
+        PMWError: the confidence is not strictly between 0 and 1.
+    """
+    return 1 - _failure(confidence) / events
+
+
+def intersection(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return what several intervals leave open that hold together, in records.
+
+    Each must hold at ``split_confidence(confidence, len(intervals))``, for the narrower is chosen after the
+    noise was seen. An interval that is chosen by its width before any noise is drawn needs no split. Where
+    they do not meet, one of them failed, which the confidence allows for; the first is returned.
+
+    Args:
+        intervals: low and high ends, at least one interval.
+    """
+    low = max(interval[0] for interval in intervals)
+    high = min(interval[1] for interval in intervals)
+    return (low, high) if low <= high else intervals[0]
+
+
+def _failure(confidence: float) -> float:
+    if not 0 < confidence < 1:
+        raise PMWError(f"expected a confidence strictly between 0 and 1, got {confidence}")
+    return 1 - confidence
+
+
+def _equal_cells(squares: float, peak: float | None) -> int:
+    """Return a number of at most squares/peak: a power of 2, so that few quantiles are computed."""
+    if peak is None or squares < 2 * peak:
+        return 1
+    return int(min(2.0 ** math.floor(math.log2(squares / peak)), _MOST_EQUAL_CELLS))
+
+
+def _smoothed(noise: DiscreteGaussian) -> float:
+    """Return the scale of X + U in units; a narrower law is below one of the least width, cell by cell."""
+    return math.hypot(max(float(noise.sigma), _LEAST_SIGMA), _SMOOTHING)
+
+
+def _normal_tails(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Pr[|Z| > value] of a standard normal Z."""
+    return np.array([math.erfc(value / math.sqrt(2)) for value in values.tolist()], dtype=np.float64)
+
+
+@lru_cache(maxsize=1024)
+def _laplace_quantile(cells: int, beta: float) -> float:
+    """Return t such that a weighted sum of Laplace noise of unit variance is beyond t with at most beta.
+
+    It holds for all weights of which no square exceeds 1/cells of their sum.
+
+    Laplace noise is normal noise of random variance: the sum is Z sqrt(V), V = sum p_i E_i, E_i ~ Exp(1), p_i
+    the shares of the squares. V is below G/cells, G ~ Gamma(cells), in convex order, for (p_i) is majorised
+    by equal shares over so many cells. Pr[|Z| > t/sqrt(v)] =: g(v) is convex up to v = t^2/3 and concave
+    beyond, so for a tangent to g at any v1 >= t^2/3 the larger of g and the tangent is convex, and
+
+        Pr[|sum| > t] = E g(V) <= E max(g, tangent)(V) <= E max(g, tangent)(G/cells).
+
+    The least over four tangents is taken, and t by bisection. For one cell it is 2 % above the exact quantile
+    at 95 %, and it tends to the exact one for many cells or high confidence.
+    """
+    spread = 12 / math.sqrt(cells) + (40 - 2 * math.log(beta)) / cells
+    low, high = max(0.0, 1 - 12 / math.sqrt(cells)), 1 + spread
+    step = (high - low) / _NODES
+    nodes = low + step * (np.arange(_NODES, dtype=np.float64) + 0.5)
+    log_density = cells * math.log(cells) + (cells - 1) * np.log(nodes) - cells * nodes - math.lgamma(cells)
+    weights = np.exp(log_density) * step
+    return _bisect(lambda t: _mixed_tail(t, nodes, weights) * (1 + _QUADRATURE), beta)
+
+
+def _mixed_tail(t: float, nodes: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """Return the least of E max(g, tangent) over some tangents, V on nodes."""
+    tails = _normal_tails(t / np.sqrt(nodes))
+    inflection = t * t / 3
+    bounds = []
+    for touched in {inflection, max(inflection, 1.0), 1.3 * inflection, 1.8 * inflection}:
+        ratio = t / math.sqrt(touched)
+        slope = ratio * math.exp(-ratio * ratio / 2) / (math.sqrt(2 * math.pi) * touched)
+        tangent = math.erfc(ratio / math.sqrt(2)) + slope * (nodes - touched)
+        bounds.append(float(np.sum(weights * np.maximum(tails, tangent))))
+    return min(bounds)
+
+
+def _bisect(tail: Callable[[float], float], beta: float) -> float:
+    """Return where a falling function is at most beta, from above."""
+    low, high = 0.0, 1.0
+    while tail(high) > beta:
+        low, high = high, 2 * high
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if tail(middle) <= beta else (middle, high)
+    return high
+
+
+@lru_cache(maxsize=1024)
+def _positive_sum_quantile(laplace: bool, cells: int, beta: float) -> float:
+    """Return t that the positive parts of continuous noise of scale 1 sum up beyond with at most beta."""
+    bound = _chernoff(laplace, cells, beta)
+    if cells > _LATTICE_CELLS or beta < _LATTICE_BETA:
+        return bound
+    return min(bound, _lattice_quantile(laplace, cells, beta))
+
+
+def _chernoff(laplace: bool, cells: int, beta: float) -> float:
+    """Return min over lambda of (cells ln E e^(lambda X+) + ln(1/beta)) / lambda, by golden section.
+
+    E e^(lambda X+) is 1/2 + e^(lambda^2/2) Phi(lambda), or 1/2 + 1/(2 (1 - lambda)) for lambda < 1. The
+    logarithm is convex, so the ratio has one minimum.
+    """
+    log = -math.log(beta)
+
+    def bound(place: float) -> float:
+        rate = math.exp(place)
+        if laplace:
+            rate /= 1 + rate
+            growth = math.log1p(rate / (2 * (1 - rate)))
+        else:
+            # e^(x^2/2) Phi(x) - 1/2, without cancelling where x is small
+            half = math.exp(rate * rate / 2)
+            growth = math.log1p((half - 1) / 2 + half * math.erf(rate / math.sqrt(2)) / 2)
+        return (cells * growth + log) / rate
+
+    low, high = -25.0, 12.0 if laplace else math.log(30)
+    golden = (math.sqrt(5) - 1) / 2
+    for _ in range(80):
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        low, high = (low, right) if bound(left) < bound(right) else (left, high)
+    return bound((low + high) / 2)
+
+
+def _lattice_quantile(laplace: bool, cells: int, beta: float) -> float:
+    """Return the quantile of the sum of positive parts that were rounded up to a lattice, by one transform.
+
+    What a transform of this length folds over, what single cells have beyond their table, and rounding weigh
+    less than 1e-12 each; beta is lowered by all three.
+    """
+    reach = 52.0 if laplace else 10.5  # a single cell is beyond with less than 1e-22
+    step = _STEP_OF_FEW if cells <= 64 else _STEP_OF_MANY
+    ends = np.arange(math.ceil(reach / step) + 1, dtype=np.float64) * step
+    above = np.exp(-ends) / 2 if laplace else _normal_tails(ends) / 2
+    law = np.concatenate(([0.5], above[:-1] - above[1:]))
+    longest = _chernoff(laplace, cells, _ROUNDING / 10) + cells * step
+    length = 2 ** math.ceil(math.log2(max(longest / step, len(law)) + 2))
+    total = np.fft.irfft(np.fft.rfft(law, length) ** cells, length)
+    tail = np.cumsum(total[::-1])[::-1]  # at each place, the probability of it and beyond
+    beyond = np.append(tail[1:], 0.0)
+    return float(np.flatnonzero(beyond <= beta - 3 * _ROUNDING)[0]) * step

@@ -1,0 +1,151 @@
+"""Answer tables: many answers together, as a list, a text or a pandas table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, overload
+
+from pmw.markup import counted, html_table, text_table
+from pmw.public.answer import SEEDED_WARNING, Answer
+from queries.grouping import GroupedQuery, GroupValue
+from queries.linear import LinearQuery
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Answers",
+]
+
+_ROWS_SHOWN = 20
+_GROUP_KEYS = ("count", "fraction", "interval", "source", "aligned", "version")  # what differs by group
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Answers(Sequence[Answer]):
+    """Answers in the order of their questions. A sequence of ``Answer``; made by a session.
+
+    Args:
+        answers: one per question.
+        asked: the questions, or the grouped question that they are the groups of.
+
+    Attributes:
+        columns: names of the columns that say what was asked: the groups' attributes, or ``question``.
+    """
+
+    answers: tuple[Answer, ...]
+    asked: tuple[LinearQuery, ...] | GroupedQuery = field(repr=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that say what was asked."""
+        return self.asked.columns if isinstance(self.asked, GroupedQuery) else ("question",)
+
+    def labels(self) -> tuple[tuple[GroupValue, ...], ...]:
+        """Return what each answer is about: the values of its group, or its question in words."""
+        if isinstance(self.asked, GroupedQuery):
+            return self.asked.labels()
+        return tuple((query.describe(),) for query in self.asked)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer format of a grouped question, ready for JSON; what was spent is the newest."""
+        groups = []
+        last = self.answers[-1].to_dict()
+        for label, answer in zip(self.labels(), self.answers, strict=True):
+            form = answer.to_dict()
+            groups.append(
+                {
+                    **dict(zip(self.columns, label, strict=True)),
+                    **{key: form[key] for key in _GROUP_KEYS},
+                }
+            )
+        shared = {key: value for key, value in last.items() if key in ("confidence", "spent", "seeded")}
+        return {"groups": groups, **shared}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row per answer: what was asked, count, low, high, fraction, source, aligned, version.
+
+        ``low`` and ``high`` are the ends of the interval in records, NaN where nothing is promised. The
+        confidence, and whether the noise was seeded, stand in the table's ``attrs``.
+        """
+        import pandas as pd
+
+        count = self.asked.count_column if isinstance(self.asked, GroupedQuery) else "count"
+        labels = self.labels()
+        ends = [answer.interval or (None, None) for answer in self.answers]
+        frame = pd.DataFrame(
+            {
+                **{name: [label[place] for label in labels] for place, name in enumerate(self.columns)},
+                count: pd.array([answer.count for answer in self.answers], dtype="float64"),
+                "low": pd.array([low for low, _ in ends], dtype="float64"),
+                "high": pd.array([high for _, high in ends], dtype="float64"),
+                "fraction": pd.array([answer.fraction for answer in self.answers], dtype="float64"),
+                "source": [answer.source.value for answer in self.answers],
+                "aligned": [answer.aligned for answer in self.answers],
+                "version": [answer.version for answer in self.answers],
+            }
+        )
+        if self.answers:
+            frame.attrs["confidence"] = self.answers[0].confidence
+            frame.attrs["seeded"] = self.answers[0].seeded
+        return frame
+
+    def to_text(self, most_rows: int | None = None) -> str:
+        """Return an aligned table of the answers, whole or cut after some rows."""
+        header, rows = self._cells(most_rows)
+        lines = [text_table(header, rows, left=len(self.columns))]
+        if len(rows) < len(self.answers):
+            lines.append(f"… {len(self.answers) - len(rows):,} more")
+        if self._seeded:
+            lines.append(SEEDED_WARNING)
+        return "\n".join(lines)
+
+    @property
+    def _seeded(self) -> bool:
+        return any(answer.seeded for answer in self.answers)
+
+    def _cells(self, most_rows: int | None) -> tuple[list[str], list[list[str]]]:
+        count = self.asked.count_column if isinstance(self.asked, GroupedQuery) else "count"
+        header = [*self.columns, count, "low", "high", "source"]
+        rows = []
+        for label, answer in zip(self.labels()[:most_rows], self.answers, strict=False):
+            low, high = answer.interval or (None, None)
+            ends = ["-" if end is None else f"{end:,.0f}" for end in (low, high)]
+            words = ["(missing)" if value is None else str(value) for value in label]
+            rows.append([*words, f"{answer.count:,.0f}", *ends, answer.source.value])
+        return header, rows
+
+    @overload
+    def __getitem__(self, index: int) -> Answer: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Answer, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Answer | tuple[Answer, ...]:
+        return self.answers[index]
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __iter__(self) -> Iterator[Answer]:
+        return iter(self.answers)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to any list, tuple or table with the same answers."""
+        if isinstance(other, Answers):
+            return self.answers == other.answers
+        return isinstance(other, list | tuple) and self.answers == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.answers)
+
+    def __repr__(self) -> str:
+        return self.to_text(_ROWS_SHOWN) if self.answers else "no answers"
+
+    def _repr_html_(self) -> str:
+        header, rows = self._cells(_ROWS_SHOWN)
+        confidence = f", {self.answers[0].confidence:.0%} intervals" if self.answers else ""
+        shown = f", the first {len(rows)} shown" if len(rows) < len(self.answers) else ""
+        warning = f". {SEEDED_WARNING}" if self._seeded else ""
+        return html_table(header, rows, f"{counted(len(self.answers), 'answer')}{confidence}{shown}{warning}")

@@ -1,0 +1,238 @@
+"""The contract: what a custodian may choose at opening, and what is fixed for the session once chosen."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+from pmw.errors import BudgetError
+from pmw.privacy.budget import Budget, Composition, NeighboringRelation
+from pmw.sparse_vector import Sides, SparseVectorKind
+from queries.domain import Domain
+
+__all__ = [
+    "Contract",
+    "guarantee",
+    "is_dense",
+    "ModelKind",
+    "Opening",
+    "Options",
+    "SMALL_DOMAIN",
+    "TestKind",
+    "UpdateRule",
+]
+
+
+class Opening(enum.Enum):
+    """What is bought before the first question, besides the number of records."""
+
+    NONE = "none"  # the uniform start of the textbooks
+    ONE_WAY = "one-way"  # every one-attribute marginal
+
+
+class TestKind(enum.Enum):
+    """What is tested, and bought where the test finds the model wrong."""
+
+    __test__ = False  # no test case, whatever its name says
+
+    QUERY = "query"  # one question at a time, as in the textbooks
+    MARGINAL = "marginal"  # whole marginals
+
+
+SMALL_DOMAIN = 2**16  # cells: up to here one array is as fast as a tree (benchmarks/stream.py)
+
+
+class ModelKind(enum.Enum):
+    """How the synthetic distribution is held."""
+
+    AUTO = "auto"  # dense where the domain is small, else graphical
+    DENSE = "dense"  # one array over the domain
+    GRAPHICAL = "graphical"  # a junction tree of measured scopes
+
+
+class UpdateRule(enum.Enum):
+    """What a measurement does to the model."""
+
+    STEP = "step"  # one multiplicative weights step of fixed length
+    REFIT = "refit"  # multiplicative weights over all measurements until they are met
+
+
+def is_dense(test: TestKind, model: ModelKind, cells: int) -> bool:
+    """Tell whether a model over so many cells is one array."""
+    if test is TestKind.QUERY or model is ModelKind.DENSE:
+        return True
+    return model is ModelKind.AUTO and cells <= SMALL_DOMAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The custodian's choices; None leaves a choice to planning.
+
+    Args:
+        neighboring_relation: which tables must be indistinguishable.
+        records_per_person: the most records of one person; declared, not enforced.
+        update: what a measurement does to the model.
+        opening: what is bought before the first question.
+        update_limit: number of positives.
+        threshold: T in records, of the query test.
+        learning_rate: eta of the single step, of ``update = step``.
+        sparse_vector: the tests; None for exponential noise, drawn anew after each positive under zCDP.
+        sides: of the query test: signed tests with two thresholds, or tests of the absolute error.
+        composition: how charges add up.
+        expected_queries: about how many different questions will come; it sets thresholds, not a limit.
+        confidence: of the intervals.
+        test: what is tested.
+        model: how the synthetic distribution is held.
+        max_cells: the most cells of a graphical model's tree; a measurement that would exceed them answers
+            questions within its own scope only.
+        simultaneous: intervals that hold for all questions at once, however they were chosen: of bought
+            numbers, of tests and of the number of records; where marginals are tested.
+        seed: makes the noise repeatable by anybody, for tests and experiments in memory: no privacy.
+
+    Raises:
+        BudgetError: a choice is out of range or contradicts another.
+    """
+
+    neighboring_relation: NeighboringRelation = NeighboringRelation.ADD_REMOVE
+    records_per_person: int = 1
+    update: UpdateRule = UpdateRule.REFIT
+    opening: Opening = Opening.ONE_WAY
+    update_limit: int | None = None
+    threshold: float | None = None
+    learning_rate: float | None = None
+    sparse_vector: SparseVectorKind | None = None
+    sides: Sides | None = None
+    composition: Composition | None = None
+    expected_queries: int = 10_000
+    confidence: float = 0.95
+    test: TestKind = TestKind.MARGINAL
+    model: ModelKind = ModelKind.AUTO
+    max_cells: int | None = None
+    simultaneous: bool = False
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("records_per_person", 1, 10**6),
+            ("update_limit", 1, 10**6),
+            ("expected_queries", 1, 10**12),
+            ("max_cells", 1, 10**8),
+        ):
+            value = getattr(self, name)
+            if value is not None and not (_is_whole(value) and low <= value <= high):
+                raise BudgetError(f"expected {name} from {low:,} to {high:,}, got {value!r}")
+        self._check_reals()
+        if not 0 < self.confidence < 1:
+            raise BudgetError(f"expected a confidence strictly between 0 and 1, got {self.confidence!r}")
+        if self.sides is Sides.ONE_SIDED:
+            raise BudgetError("a loop tests for errors of both signs; choose two-sided or two-thresholds")
+        if self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree:
+            raise BudgetError("two thresholds need add-remove neighbours; choose two-sided under replace-one")
+        self._check_test()
+
+    def _check_reals(self) -> None:
+        for name in ("threshold", "learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise BudgetError(f"expected a positive {name}, got {value!r}")
+        if self.threshold is not None and self.threshold > 10**12:
+            raise BudgetError(f"expected a threshold of at most 1e12 records, got {self.threshold!r}")
+
+    def _check_test(self) -> None:
+        """Refuse choices that the test of this session has no use for."""
+        if self.test is TestKind.MARGINAL:
+            self._check_marginals()
+        else:
+            self._check_questions()
+
+    def _check_marginals(self) -> None:
+        if self.update is UpdateRule.STEP:
+            raise BudgetError(
+                "a single step corrects one question: update = step goes with test = query; "
+                "where marginals are tested, choose update = refit"
+            )
+        for name in ("threshold", "learning_rate", "sides"):
+            if getattr(self, name) is not None:
+                raise BudgetError(f"{name} belongs to test = query; where marginals are tested, leave it out")
+        if self.simultaneous and self.sparse_vector is not None and self.sparse_vector.is_laplace:
+            raise BudgetError(
+                "simultaneous intervals need one-sided test noise: under Laplace noise a negative "
+                "bounds its own test alone"
+            )
+        if self.model is ModelKind.DENSE and self.max_cells is not None:
+            raise BudgetError("max_cells bounds a graphical model's tree; a dense model has none")
+
+    def _check_questions(self) -> None:
+        if self.learning_rate is not None and self.update is UpdateRule.REFIT:
+            raise BudgetError(
+                "learning_rate is the length of a single step: choose update = step, or leave it out"
+            )
+        if self.model is ModelKind.GRAPHICAL:
+            raise BudgetError(
+                "single questions need a dense model; choose test = marginal for a graphical one"
+            )
+        if self.max_cells is not None:
+            raise BudgetError("max_cells bounds a graphical model's tree, which goes with test = marginal")
+        if self.simultaneous:
+            raise BudgetError("simultaneous intervals go with test = marginal")
+
+    @property
+    def signs_agree(self) -> bool:
+        """Between neighbours all counts move the same way, so signed tests cost half."""
+        return self.neighboring_relation is NeighboringRelation.ADD_REMOVE
+
+    def chosen_sparse_vector(self, composition: Composition) -> SparseVectorKind:
+        """Return the tests asked for, or exponential noise, drawn anew where squares of epsilons add up."""
+        if self.sparse_vector is not None:
+            return self.sparse_vector
+        zcdp = composition is Composition.ZCDP
+        return SparseVectorKind.EXPONENTIAL_ROUNDS if zcdp else SparseVectorKind.EXPONENTIAL
+
+    @property
+    def chosen_sides(self) -> Sides:
+        """The sides asked for, or two thresholds where they are allowed."""
+        if self.sides is not None:
+            return self.sides
+        return Sides.TWO_THRESHOLDS if self.signs_agree else Sides.TWO_SIDED
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What is fixed when a session opens, all of it public.
+
+    Args:
+        domain: the declared attributes.
+        budget: the guarantee.
+        options: the custodian's choices.
+    """
+
+    domain: Domain
+    budget: Budget
+    options: Options
+
+    @property
+    def seeded(self) -> bool:
+        """The noise can be repeated by anybody: no privacy. Every output says so."""
+        return self.options.seed is not None
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def guarantee(contract: Contract) -> str:
+    """Return the guarantee of a session in words."""
+    if contract.seeded:
+        return "none: the noise of this session is seeded and can be repeated by anybody"
+    budget, options = contract.budget, contract.options
+    unit = "one record" if options.records_per_person == 1 else f"{options.records_per_person} records"
+    neighbors = {
+        NeighboringRelation.ADD_REMOVE: f"adding or removing all of one person's records (at most {unit})",
+        NeighboringRelation.REPLACE_ONE: f"replacing all of one person's records (at most {unit})",
+    }[options.neighboring_relation]
+    delta = f", delta = {float(budget.delta):g}" if budget.delta else ""
+    return (
+        f"differential privacy with epsilon = {float(budget.epsilon):g}{delta}, for {neighbors}; "
+        "it covers everything this session releases, however often it is asked"
+    )

@@ -1,0 +1,17 @@
+"""Releases: synthetic tables, measurements and manifests, made of public state alone."""
+
+from __future__ import annotations
+
+from pmw.public.export.manifest import program_version
+from pmw.public.export.measurements import measurements_form
+from pmw.public.export.rows import RowPlan, synthetic_frame
+from pmw.public.export.writing import ExportFormat, export
+
+__all__ = [
+    "export",
+    "ExportFormat",
+    "measurements_form",
+    "program_version",
+    "RowPlan",
+    "synthetic_frame",
+]

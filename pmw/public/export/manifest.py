@@ -1,0 +1,76 @@
+"""Manifests: what an exported file is, how it was made and what it guarantees."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Any
+
+from pmw.public.contract import guarantee
+from pmw.public.export.rows import RowPlan
+from pmw.public.state import PublicState
+from queries.schema import format_schema
+
+__all__ = [
+    "contract_facts",
+    "measurements_manifest",
+    "program_version",
+    "table_manifest",
+]
+
+
+def contract_facts(state: PublicState) -> dict[str, Any]:
+    """Return what every exported file says of its session."""
+    contract = state.contract
+    return {
+        "guarantee": guarantee(contract),
+        "epsilon_cap": float(contract.budget.epsilon),
+        "delta": float(contract.budget.delta),
+        "neighboring_relation": contract.options.neighboring_relation.value,
+        "records_per_person": contract.options.records_per_person,
+        "budget_share": state.ledger.share,
+        "seeded": contract.seeded,
+        "test": contract.options.test.value,
+        "schema": format_schema(contract.domain),
+    }
+
+
+def table_manifest(state: PublicState, file_format: str, plan: RowPlan, rows: int) -> dict[str, Any]:
+    """Return what goes beside a synthetic table."""
+    return {
+        **_heading(state, file_format, "online-pmw synthetic table"),
+        "rows": rows,
+        "method": "independent draws" if plan.independent else "systematic rounding",
+        "row_seed": plan.seed,
+        "model_version": state.version,
+        "total": round(state.total.value, 3),
+        **contract_facts(state),
+    }
+
+
+def measurements_manifest(state: PublicState, file_format: str) -> dict[str, Any]:
+    """Return what goes beside a file of measurements."""
+    return {
+        **_heading(state, file_format, "online-pmw measurements"),
+        "measurements": len(state.measurements),
+        "model_version": state.version,
+        "total": round(state.total.value, 3),
+        **contract_facts(state),
+    }
+
+
+def _heading(state: PublicState, file_format: str, content: str) -> dict[str, Any]:
+    return {
+        "format": file_format,
+        "content": content,
+        "format_version": 1,
+        "program_version": program_version(),
+        "table": state.domain.name,
+    }
+
+
+def program_version() -> str:
+    """Return the version of the installed package."""
+    try:
+        return metadata.version("online-pmw")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,137 @@
+"""Measurements: every noisy number that was released, in a form that others can fit a model to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pmw.model import (
+    Coarsening,
+    MarginalMeasurement,
+    Measurement,
+    QueryMeasurement,
+    RangeTreeMeasurement,
+    noise_form,
+)
+from pmw.public.export.manifest import contract_facts, program_version
+from pmw.public.plans import QueryTestPlan
+from pmw.public.state import PublicState
+from queries.linear import UNITS
+
+__all__ = [
+    "measurements_form",
+]
+
+
+def measurements_form(state: PublicState) -> dict[str, Any]:
+    """Return all released measurements, ready for JSON.
+
+    Values are in records, exact multiples of 1/``units_per_record``; so is no other number but the noise
+    scales, which are fractions in units. ``position`` is the order of release: fitting the model to the
+    marginals and trees of the opening, then to one more measurement at a time, gives the session's model
+    again.
+
+    Returns:
+        ``total`` (value, estimate, standard_deviation), ``groups`` (of long attributes: the group of each
+        cell, and its share of the group's records in the model), ``marginals`` (scope, the attributes of it
+        whose cells are groups, shape, values in declared order of cells), ``trees`` (scope, nodes of each
+        level, the widest first, the values of all nodes in that order, and the cells that least squares makes
+        of them), ``queries`` (canonical form, words, value, the model's value that it corrected), ``model``
+        (the update rule and its rate, what is tested, and the positions of what the model does not take in),
+        and what a manifest says of the session.
+
+    Privacy: released numbers alone; free.
+    """
+    options, plan = state.contract.options, state.plan
+    entries = list(enumerate(state.measurements))
+    return {
+        "content": "online-pmw measurements",
+        "format_version": 1,
+        "program_version": program_version(),
+        "table": state.domain.name,
+        **contract_facts(state),
+        "units_per_record": UNITS,
+        "model": {
+            "version": state.version,
+            "update": options.update.value,
+            "learning_rate": plan.learning_rate if isinstance(plan, QueryTestPlan) else None,
+            "test": options.test.value,
+            "beside": [len(state.opening) + place for place in state.beside],
+        },
+        "total": {
+            "value": state.total.value,
+            "estimate": state.total.estimate,
+            "standard_deviation": state.total.deviation,
+        },
+        "groups": _groups_form(state.coarsening),
+        "marginals": [
+            {"position": position, **_marginal_form(measurement, _grouped(state, measurement))}
+            for position, measurement in entries
+            if isinstance(measurement, MarginalMeasurement)
+        ],
+        "trees": [
+            {"position": position, **_tree_form(measurement)}
+            for position, measurement in entries
+            if isinstance(measurement, RangeTreeMeasurement)
+        ],
+        "queries": [
+            {"position": position, **_query_form(measurement)}
+            for position, measurement in entries
+            if isinstance(measurement, QueryMeasurement)
+        ],
+    }
+
+
+def _groups_form(coarsening: Coarsening) -> dict[str, Any]:
+    """Return the groups of long attributes: for each cell, its group and its share of the group's records."""
+    return {
+        attribute.name: {"groups": group.tolist(), "shares": share.tolist()}
+        for attribute, group, share in zip(coarsening.fine, coarsening.groups, coarsening.shares, strict=True)
+        if group is not None and share is not None
+    }
+
+
+def _grouped(state: PublicState, measurement: MarginalMeasurement) -> list[str]:
+    """Return the attributes of a marginal whose cells are groups."""
+    sizes = zip(measurement.scope, measurement.units.shape, strict=True)
+    return [name for name, size in sizes if size < state.domain[name].size]
+
+
+def _marginal_form(measurement: MarginalMeasurement, grouped: list[str]) -> dict[str, Any]:
+    return {
+        "scope": list(measurement.scope),
+        "grouped": grouped,
+        "shape": list(measurement.units.shape),
+        "values": measurement.values.tolist(),
+        **_noise_facts(measurement),
+    }
+
+
+def _tree_form(measurement: RangeTreeMeasurement) -> dict[str, Any]:
+    tree = measurement.tree
+    return {
+        "scope": list(measurement.scope),
+        "branching": tree.branching,
+        "special_cells": tree.special,
+        "levels": list(tree.sizes),
+        "values": (measurement.units / UNITS).tolist(),
+        "cells": measurement.values.tolist(),
+        **_noise_facts(measurement),
+    }
+
+
+def _query_form(measurement: QueryMeasurement) -> dict[str, Any]:
+    return {
+        "query": measurement.query.to_dict(),
+        "words": measurement.query.describe(),
+        "value": measurement.value,
+        "model_value": measurement.model_units / UNITS,
+        **_noise_facts(measurement),
+    }
+
+
+def _noise_facts(measurement: Measurement) -> dict[str, Any]:
+    return {
+        "standard_deviation": math.sqrt(measurement.variance),
+        "noise": noise_form(measurement.noise),
+    }

@@ -1,0 +1,139 @@
+"""Writing: an export in one of the formats, whole or not at all, with its manifest beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pmw.disk import synchronise
+from pmw.errors import ReleaseError
+from pmw.public.export.manifest import measurements_manifest, table_manifest
+from pmw.public.export.measurements import measurements_form
+from pmw.public.export.parquet import write_parquet
+from pmw.public.export.rows import RowPlan, synthetic_frame
+from pmw.public.state import PublicState
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "export",
+    "ExportFormat",
+]
+
+
+_BY_SUFFIX = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", "": "csv"}
+
+
+class ExportFormat(enum.Enum):
+    """What an export holds, and how it is written."""
+
+    CSV = "csv"  # synthetic rows
+    PARQUET = "parquet"  # synthetic rows in typed columns
+    MEASUREMENTS = "measurements"  # every released number, as JSON
+
+    @classmethod
+    def chosen(cls, name: str | None, path: Path) -> ExportFormat:
+        """Return the format of a name, or, without one, of a file's name; one without an ending is CSV.
+
+        A name decides, whatever the file is called.
+
+        Raises:
+            ReleaseError: no format has this name, or none goes with the file's name.
+        """
+        if name is None:
+            if path.suffix.lower() not in _BY_SUFFIX:
+                known = ", ".join(suffix for suffix in _BY_SUFFIX if suffix)
+                raise ReleaseError(
+                    f"{path.name}: expected a name that ends in {known}; or say what to write with "
+                    f"format = {', '.join(one.value for one in cls)}"
+                )
+            return cls(_BY_SUFFIX[path.suffix.lower()])
+        try:
+            return cls(name)
+        except ValueError:
+            known = ", ".join(known.value for known in cls)
+            raise ReleaseError(f"expected a format of {known}, got {name!r}") from None
+
+
+def export(
+    state: PublicState,
+    path: Path,
+    plan: RowPlan | None = None,
+    *,
+    format: str | None = None,
+    force: bool = False,
+    refined: bool = False,
+) -> dict[str, Any]:
+    """Write synthetic rows or measurements, and beside them ``FILE.manifest.json``; return the manifest.
+
+    Args:
+        state: the session.
+        path: the file to write.
+        plan: how rows are drawn; measurements have none.
+        format: csv, parquet or measurements; None goes by the file's name.
+        force: overwrite existing files.
+        refined: the state's model is the session's, fitted further; the manifest says so.
+
+    Raises:
+        ReleaseError: the format is unknown or has no rows to plan, a file exists and ``force`` is not given,
+            or a file cannot be written.
+
+    Privacy: post-processing of released numbers; free.
+    """
+    chosen = ExportFormat.chosen(format, path)
+    if chosen is ExportFormat.MEASUREMENTS and plan is not None:
+        raise ReleaseError("measurements have no rows to draw; leave out rows, method and seed")
+    if not path.name or path.is_dir():
+        raise ReleaseError(f"expected a file to write, got the folder {path}")
+    beside = path.with_name(path.name + ".manifest.json")
+    for target in (path, beside):
+        if target.exists() and not force:
+            raise ReleaseError(f"{target} exists; choose another name, or overwrite it with --force")
+    if chosen is ExportFormat.MEASUREMENTS:
+        form = measurements_manifest(state, chosen.value)
+        _write_json(path, measurements_form(state))
+    else:
+        form = {**_write_rows(state, path, plan or RowPlan(), chosen), "refined": refined}
+    _write_json(beside, form)
+    return form
+
+
+def _write_rows(state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat) -> dict[str, Any]:
+    frame = synthetic_frame(state, plan)
+    if chosen is ExportFormat.PARQUET:
+        _write(path, lambda target: write_parquet(frame, state.domain, target))
+    else:
+        _write(path, lambda target: _write_csv(frame, target))
+    return table_manifest(state, chosen.value, plan, len(frame))
+
+
+def _write_csv(frame: pd.DataFrame, target: Path) -> None:
+    with open(target, "w", encoding="utf-8", newline="") as stream:
+        frame.to_csv(stream, index=False, lineterminator="\n")
+
+
+def _write_json(path: Path, form: dict[str, Any]) -> None:
+    text = json.dumps(form, indent=2, ensure_ascii=False) + "\n"
+    _write(path, lambda target: target.write_text(text, encoding="utf-8", newline=""))
+
+
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file whole or not at all, whatever happens to the machine meanwhile."""
+    temporary = path.with_name(path.name + ".partial")
+    try:
+        write(temporary)
+        synchronise(temporary)
+        os.replace(temporary, path)
+        with contextlib.suppress(OSError):  # some file systems cannot
+            synchronise(path.parent)
+    except OSError as error:
+        raise ReleaseError(f"{path}: the file cannot be written: {error.strerror}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()

@@ -1,0 +1,185 @@
+"""The ledger as people read it: every charge in order, and what it made of the cap. All of it is public."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from pmw.markup import html_table
+from pmw.privacy.budget import Budget, Composition
+from pmw.privacy.filter import PrivacyFilter
+from pmw.public.charges import LedgerEntry
+from pmw.sparse_vector import SparseVectorKind
+
+__all__ = [
+    "Ledger",
+    "ledger_cells",
+    "ledger_of",
+    "LedgerLine",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """One charge.
+
+    Args:
+        number: its place in the ledger, from 1.
+        event: what drew noise.
+        label: what it paid for.
+        epsilon: the event is epsilon-DP, exactly; None where it is not pure.
+        price: what it took from the cap, exactly: rho under zCDP, else epsilon.
+        share: price as a part of the cap.
+        running_share: all prices so far as a part of the cap.
+        theorem: what the price rests on.
+    """
+
+    number: int
+    event: str
+    label: str
+    epsilon: Fraction | None
+    price: Fraction
+    share: float
+    running_share: float
+    theorem: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON; ``exact`` is the price as a fraction."""
+        return {
+            "number": self.number,
+            "event": self.event,
+            "label": self.label,
+            "epsilon": None if self.epsilon is None else float(self.epsilon),
+            "charge": float(self.price),
+            "share": self.share,
+            "running_share": self.running_share,
+            "exact": str(self.price),
+            "theorem": self.theorem,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Every charge of a session, in order, against its cap.
+
+    Args:
+        budget: the guarantee.
+        composition: how charges add up.
+        cap: the most that may be charged, exactly: rho under zCDP, else epsilon.
+        lines: the charges.
+    """
+
+    budget: Budget
+    composition: Composition
+    cap: Fraction
+    lines: tuple[LedgerLine, ...]
+
+    @property
+    def spent(self) -> Fraction:
+        """The sum of the charges, exactly."""
+        return sum((line.price for line in self.lines), Fraction(0))
+
+    @property
+    def share(self) -> float:
+        """The sum of the charges as a part of the cap."""
+        return float(self.spent / self.cap)
+
+    @property
+    def unit(self) -> str:
+        """What is added up: ``rho`` or ``epsilon``."""
+        return "rho" if self.composition is Composition.ZCDP else "epsilon"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON: the totals, then ``entries``, one for each charge."""
+        return {
+            "epsilon_cap": float(self.budget.epsilon),
+            "delta": float(self.budget.delta),
+            "composition": self.composition.value,
+            "unit": self.unit,
+            "cap": float(self.cap),
+            "spent": float(self.spent),
+            "share": self.share,
+            "entries": [line.to_dict() for line in self.lines],
+        }
+
+    def sentence(self) -> str:
+        """Return the total in words."""
+        delta = f", delta {float(self.budget.delta):g}" if self.budget.delta else ""
+        return (
+            f"Charged: {float(self.spent):.3g} of {float(self.cap):.3g} {self.unit} ({self.share:.1%}); "
+            f"the cap is epsilon {float(self.budget.epsilon):g}{delta}."
+        )
+
+    def _repr_html_(self) -> str:
+        header, *rows = ledger_cells(self)
+        return html_table(header, rows, self.sentence())
+
+
+def ledger_cells(ledger: Ledger) -> list[tuple[str, ...]]:
+    """Return a ledger as texts: a row of headings, then a row for each charge."""
+    pure = ledger.composition is Composition.PURE  # then epsilon is what is added up
+    rows = [("no.", "event", "paid for", *(() if pure else ("epsilon",)), ledger.unit, "share", "so far")]
+    for line in ledger.lines:
+        epsilon = "" if line.epsilon is None else f"{float(line.epsilon):.3g}"
+        prices = (*(() if pure else (epsilon,)), f"{float(line.price):.3g}")
+        shares = (f"{line.share:.2%}", f"{line.running_share:.2%}")
+        rows.append((str(line.number), line.event, line.label, *prices, *shares))
+    return rows
+
+
+def ledger_of(
+    budget: Budget,
+    budget_filter: PrivacyFilter,
+    entries: Sequence[LedgerEntry],
+    kind: SparseVectorKind | None = None,
+) -> Ledger:
+    """Return charges as a ledger, whether or not they fit under the cap.
+
+    Args:
+        budget: the guarantee.
+        budget_filter: the filter that they were charged to; what it has spent is not looked at.
+        entries: the charges, in order.
+        kind: the sparse vector of the tests; None where there is none.
+
+    Raises:
+        BudgetError: an event is not pure and epsilons are added.
+    """
+    cap, spent, tested = budget_filter.cap, Fraction(0), False  # what opening buys comes before any test
+    lines = []
+    for number, entry in enumerate(entries, start=1):
+        price = budget_filter.price(entry.charge)
+        spent += price
+        shares = (float(price / cap), float(spent / cap))
+        tested = tested or entry.event.startswith("sparse vector")
+        theorem = _theorem(entry, kind if tested else None, budget_filter.composition)
+        lines.append(
+            LedgerLine(number, entry.event, entry.label, entry.charge.epsilon, price, *shares, theorem)
+        )
+    return Ledger(budget, budget_filter.composition, cap, tuple(lines))
+
+
+_NOISE = {
+    Composition.PURE: "discrete Laplace noise: Ghosh, Roughgarden and Sundararajan (2012)",
+    Composition.ZCDP: "discrete Gaussian noise: Canonne, Kamath and Steinke (2020), Theorem 4",
+}
+_SELECTION = {
+    Composition.PURE: "exponential mechanism: McSherry and Talwar (2007)",
+    Composition.ZCDP: "exponential mechanism: Cesar and Rogers (2021), bounded range",
+}
+_BOUGHT = ("marginal", "measurement")  # at a positive, where that is paid for as it comes
+
+
+def _theorem(entry: LedgerEntry, kind: SparseVectorKind | None, composition: Composition) -> str:
+    """Return what the price of an event rests on, besides the filter that adds the prices up."""
+    if entry.event == "abandoned batch":
+        return "what was reserved, whole"
+    if entry.event == "selection":
+        return _SELECTION[composition]
+    tests = "" if kind is None else f"tests: {kind.theorem}"
+    if entry.event.startswith("sparse vector"):
+        return tests
+    noise = _NOISE[composition]
+    at_positive = kind is not None and not kind.redraw and (kind.is_sech2 or composition is Composition.PURE)
+    return f"{noise}; {tests}" if entry.event in _BOUGHT and at_positive else noise

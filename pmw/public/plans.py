@@ -1,0 +1,122 @@
+"""Plans: what opening measures, and what is tested against which numbers; all of it public."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pmw.model import NoiseLaw, RangeTree
+from pmw.privacy.tail_bounds import l1_mean
+from pmw.sparse_vector import NumericSparse, Sparse
+from queries.domain import Domain
+from queries.linear import UNITS
+
+__all__ = [
+    "MarginalTestPlan",
+    "OpeningPlan",
+    "QueryTestPlan",
+    "TestPlan",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningPlan:
+    """What is bought at opening.
+
+    Args:
+        total_noise: on the number of records; None where it is public (replace-one).
+        marginal_noise: per attribute bought, by name, on each of its cells, or on each node of its tree.
+        trees: the attributes that are bought as trees of ranges, by name.
+        table_noise: on each cell of the whole table, where that is bought in place of the attributes.
+    """
+
+    total_noise: NoiseLaw | None
+    marginal_noise: dict[str, NoiseLaw]
+    trees: dict[str, RangeTree] = field(default_factory=dict)
+    table_noise: NoiseLaw | None = None
+
+    @property
+    def noises(self) -> tuple[NoiseLaw, ...]:
+        """The noises on the marginals, or on the table."""
+        table = () if self.table_noise is None else (self.table_noise,)
+        return (*self.marginal_noise.values(), *table)
+
+    def levels(self, name: str) -> int:
+        """Return how many numbers of an attribute one record changes: the levels of its tree, or one."""
+        return self.trees[name].height if name in self.trees else 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTestPlan:
+    """The loop's sparse vector with its threshold and step.
+
+    Args:
+        vector: tests and values, in units of 2^-20 records.
+        threshold: T, in units.
+        learning_rate: eta of the single step.
+    """
+
+    vector: NumericSparse
+    threshold: int
+    learning_rate: float
+
+    @property
+    def update_limit(self) -> int:
+        """Number of positives."""
+        return self.vector.sparse.update_limit
+
+
+@dataclass(frozen=True, slots=True)
+class MarginalTestPlan:
+    """The loop's sparse vector over whole marginals, and what its positives buy.
+
+    Args:
+        sparse: tests of the L1 distance, in units of 2^-20 records.
+        noise: of a bought marginal, on each of its cells, in units.
+        noise_factor: of the distance that noise alone would make, in a threshold.
+        margin: what a threshold adds to that, in units.
+        decay: what the first thresholds add besides, in units, and after how many answers it is e times less.
+        most_cells: of a scope that is tested; beyond it noise drowns what a test could find.
+        free_cells: a scope is bought with further attributes while it has at most so many cells.
+        fine_cells: a scope is tested and bought on the declared cells where it has at most so many of them;
+            elsewhere on groups.
+        queries: the test of single questions, for those that no marginal covers; None for none.
+    """
+
+    sparse: Sparse
+    noise: NoiseLaw
+    noise_factor: float
+    margin: int
+    decay: tuple[int, int]
+    most_cells: int
+    free_cells: int
+    fine_cells: int
+    queries: QueryTestPlan | None
+
+    @property
+    def update_limit(self) -> int:
+        """Number of positives."""
+        return self.sparse.update_limit
+
+    def is_fine(self, domain: Domain, scope: Sequence[str]) -> bool:
+        """Tell whether a scope is tested and bought on the declared cells, of ``domain``, not on groups."""
+        return domain.scope_size(scope) <= self.fine_cells
+
+    def threshold(self, cells: int, asked: int) -> int:
+        """Return T of a marginal, in units.
+
+        That is the distance that noise alone would make, were it bought, a margin for the noise of the test,
+        and a head start that decays, so that the worst marginals are bought first.
+
+        Args:
+            cells: of the marginal.
+            asked: questions answered so far.
+        """
+        height, length = self.decay
+        start = math.ceil(height * math.exp(-asked / length))
+        return math.ceil(cells * l1_mean(self.noise) * UNITS * self.noise_factor) + self.margin + start
+
+
+TestPlan: TypeAlias = QueryTestPlan | MarginalTestPlan

@@ -1,0 +1,172 @@
+"""State: everything about a session that may be published. Secrets have a type of their own, in the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model import (
+    FIRST_PACE,
+    Coarsening,
+    MarginalMeasurement,
+    Measurement,
+    OneWayMeasurement,
+    QueryMeasurement,
+    SyntheticDistribution,
+)
+from pmw.privacy.filter import PrivacyFilter
+from pmw.public.contract import Contract
+from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
+from queries.domain import Domain
+from queries.linear import LinearQuery
+
+__all__ = [
+    "Bought",
+    "Certificate",
+    "PublicState",
+    "Total",
+]
+
+
+Bought: TypeAlias = QueryMeasurement | MarginalMeasurement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certificate:
+    """A marginal of a model that a test did not find wrong.
+
+    Args:
+        scope: attribute names in declared order.
+        version: of the model that was tested.
+        threshold: T of the test, in units of 2^-20 records.
+        units: the model's marginal as it was tested: int64, one axis per attribute, in units.
+    """
+
+    scope: tuple[str, ...]
+    version: int
+    threshold: int
+    units: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        units = np.array(self.units, dtype=np.int64)
+        units.flags.writeable = False
+        object.__setattr__(self, "units", units)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The number of records, as released or as public.
+
+    Args:
+        value: records, at least 1: a model needs something to spread.
+        estimate: records, as it came out of the noise.
+        deviation: standard deviation of the estimate, in records; 0 where the number is public.
+    """
+
+    value: float
+    estimate: float
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True)
+class PublicState:
+    """Everything about a session that may be published: a function of released numbers alone.
+
+    Args:
+        contract: what was fixed at opening.
+        ledger: the filter with what was charged.
+        total: the number of records.
+        opening: the marginals bought at opening.
+        measured: what was bought since, in order; marginals are over the domain of their ``grid``.
+        model: the synthetic distribution, fitted to opening and measured.
+        plan: the tests; None where nothing was left for any.
+        round_open: the sparse vector holds threshold noise, so the next test draws none.
+        closed: no more is spent, so nothing is tested.
+        coarsening: the groups of long attributes that marginals are tested and bought on.
+        beside: positions in ``measured`` of those that the model does not take in.
+        certificates: what tests of marginals did not find wrong, by scope.
+        asked: how many questions were answered, repeated ones left out.
+        queries_open: the sparse vector of single questions holds threshold noise, beside one of marginals.
+        pace: of the descent that fitted the model.
+    """
+
+    contract: Contract
+    ledger: PrivacyFilter
+    total: Total
+    opening: tuple[OneWayMeasurement, ...]
+    measured: tuple[Bought, ...]
+    model: SyntheticDistribution
+    plan: TestPlan | None
+    round_open: bool
+    coarsening: Coarsening
+    closed: bool = False
+    beside: tuple[int, ...] = ()
+    certificates: Mapping[tuple[str, ...], Certificate] = field(default_factory=dict)
+    asked: int = 0
+    queries_open: bool = False
+    pace: float = FIRST_PACE
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+        return self.contract.domain
+
+    def grid(self, scope: Sequence[str]) -> Domain:
+        """Return the domain on whose cells a marginal is tested and bought: the declared one, or groups."""
+        plan = self.plan
+        fine = isinstance(plan, MarginalTestPlan) and plan.is_fine(self.domain, scope)
+        return self.domain if fine else self.coarsening.coarse
+
+    @property
+    def version(self) -> int:
+        """The model's version: how often it was fitted since opening."""
+        return len(self.measured)
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """All measurements that the model is fitted to."""
+        return (*self.opening, *self.measured)
+
+    @property
+    def query_plan(self) -> QueryTestPlan | None:
+        """The test of single questions, where there is one."""
+        return self.plan.queries if isinstance(self.plan, MarginalTestPlan) else self.plan
+
+    @property
+    def marginals(self) -> tuple[MarginalMeasurement, ...]:
+        """The marginals bought since opening."""
+        return tuple(one for one in self.measured if isinstance(one, MarginalMeasurement))
+
+    @property
+    def fitted(self) -> tuple[Bought, ...]:
+        """What the model takes in of ``measured``."""
+        return tuple(one for place, one in enumerate(self.measured) if place not in self.beside)
+
+    @property
+    def positives_used(self) -> int:
+        """Positives of the sparse vector so far."""
+        if isinstance(self.plan, MarginalTestPlan):
+            return len(self.marginals)
+        return len(self.measured)
+
+    @property
+    def query_positives(self) -> int:
+        """Positives of the test of single questions so far."""
+        return sum(isinstance(one, QueryMeasurement) for one in self.measured)
+
+    @property
+    def positives_limit(self) -> int:
+        """Positives that the sparse vector may have."""
+        return 0 if self.plan is None else self.plan.update_limit
+
+    def covering(self, query: LinearQuery) -> OneWayMeasurement | None:
+        """Return a measured marginal whose scope contains the query's, or None."""
+        wanted = set(query.scope)
+        for measurement in self.opening:
+            if wanted <= set(measurement.scope):
+                return measurement
+        return None

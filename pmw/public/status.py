@@ -1,0 +1,141 @@
+"""Status: where a session stands, for custodians and analysts alike."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.markup import counted, html_table
+from pmw.public.contract import TestKind, guarantee
+from pmw.public.state import PublicState
+
+__all__ = [
+    "History",
+    "Status",
+    "status_of",
+    "status_rows",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Public facts about a session.
+
+    Args:
+        table: its name.
+        guarantee: what the session promises, in words.
+        budget_share: part of the cap that was spent, in [0, 1].
+        epsilon_cap: epsilon of the guarantee.
+        delta: delta of the guarantee.
+        positives_used: positives of the sparse vector so far, of marginals where those are tested.
+        positives_limit: positives that it may have.
+        queries_answered: questions answered, repeated ones included.
+        total: released number of records.
+        version: of the model.
+        model_cells: numbers that the model holds: the cells of the domain, or of its tree of marginals.
+        seeded: the noise can be repeated by anybody: no privacy.
+        closed: no more is spent; answers come from the model.
+        certified_marginals: marginals whose newest test did not find the model wrong; None where single
+            questions are tested.
+    """
+
+    table: str
+    guarantee: str
+    budget_share: float
+    epsilon_cap: float
+    delta: float
+    positives_used: int
+    positives_limit: int
+    queries_answered: int
+    total: float
+    version: int
+    model_cells: int
+    seeded: bool = False
+    closed: bool = False
+    certified_marginals: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        form = asdict(self)
+        if not self.seeded:
+            del form["seeded"]
+        if self.certified_marginals is None:
+            del form["certified_marginals"]
+        return form
+
+    def _repr_html_(self) -> str:
+        return html_table((), [(name, str(value)) for name, value in self.to_dict().items()], "Session")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """How the budget was spent while questions were answered.
+
+    Args:
+        answers: int64, shape (k,), numbers of answers so far, increasing from 0; repeats are not counted.
+        shares: float64, shape (k,), part of the cap that was spent by then, in [0, 1].
+    """
+
+    answers: NDArray[np.int64]
+    shares: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "answers", _read_only(self.answers, np.int64))
+        object.__setattr__(self, "shares", _read_only(self.shares, np.float64))
+
+
+def _read_only(values: Any, kind: type[np.generic]) -> NDArray[Any]:
+    copy = np.array(values, dtype=kind)
+    copy.flags.writeable = False
+    return copy
+
+
+def status_of(state: PublicState, queries_answered: int) -> Status:
+    """Return the status of a public state.
+
+    Args:
+        state: the state.
+        queries_answered: questions answered, repeated ones included.
+    """
+    budget = state.contract.budget
+    marginal = state.contract.options.test is TestKind.MARGINAL
+    return Status(
+        table=state.domain.name,
+        guarantee=guarantee(state.contract),
+        budget_share=state.ledger.share,
+        epsilon_cap=float(budget.epsilon),
+        delta=float(budget.delta),
+        positives_used=state.positives_used,
+        positives_limit=state.positives_limit,
+        queries_answered=queries_answered,
+        total=round(state.total.value, 3),
+        version=state.version,
+        model_cells=state.model.cells,
+        seeded=state.contract.seeded,
+        closed=state.closed,
+        certified_marginals=len(state.certificates) if marginal else None,
+    )
+
+
+def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
+    """Return a status in words: what is told, and what it says."""
+    size = f"{counted(len(state.domain), 'attribute')}, {counted(f'{state.domain.size:,}', 'cell')}"
+    rows = [
+        ("table", f"{status.table} ({size})"),
+        ("records", f"about {status.total:,.0f}"),
+        ("guarantee", status.guarantee),
+        ("budget spent", f"{status.budget_share:.1%}"),
+        ("positives", f"{status.positives_used} of {status.positives_limit}"),
+        ("questions answered", f"{status.queries_answered:,}"),
+        ("model version", str(status.version)),
+    ]
+    if status.model_cells != state.domain.size:
+        rows.append(("model", counted(status.model_cells, "number")))
+    if status.certified_marginals is not None:
+        rows.append(("marginals certified", f"{status.certified_marginals:,}"))
+    closed = "nothing is spent any more; questions and exports go on from the model"
+    rows.append(("closed", closed if status.closed else "no"))
+    return rows

@@ -1,0 +1,193 @@
+"""Clipping bounds: where the clipped sum of a column stops growing, found at a price that no list lengthens.
+
+With S(b) the sum of the values clipped to 0..b, the query at bound b is S(b) - S(b + 1). S itself changes by
+up to b with one record, this difference by at most 1: on integers it is minus the number of values above b.
+It climbs to 0 as b approaches the largest value, and AboveThreshold finds the first b where it is near.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pmw.errors import BudgetError
+from pmw.privacy.budget import Number, as_fraction, round_up
+from pmw.privacy.noise import DiscreteLaplace
+from pmw.privacy.random_bits import BitSource
+from pmw.sparse_vector import AboveThreshold
+from pmw.sparse_vector.noisy_comparison import require_integers
+
+__all__ = [
+    "checked_bounds",
+    "clipped_sum",
+    "clipping_bound",
+    "clipping_queries",
+    "firm_threshold",
+    "naive_clipping_bound",
+    "sum_noise",
+]
+
+_SCALE_GRID = 2**10  # scales are rounded up to multiples of 1/_SCALE_GRID
+_LARGEST_SCALE = 2**40
+_LOW_BITS = 32
+_BLOCK = 4096  # tests whose noise is drawn at a time
+
+
+def clipped_sum(values: NDArray[np.int64], bound: int) -> int:
+    """Return the sum of the values clipped to 0..bound: exact, however large.
+
+    Args:
+        values: int64, shape (n,), true data.
+        bound: b, at least 0.
+
+    Privacy: the true sum, of sensitivity b: add noise before it is shown.
+    """
+    clipped = np.clip(require_integers(values), 0, bound)
+    # In two halves, so that no 64-bit sum overflows.
+    high, low = int((clipped >> _LOW_BITS).sum()), int((clipped & (2**_LOW_BITS - 1)).sum())
+    return (high << _LOW_BITS) + low
+
+
+def clipping_queries(values: NDArray[np.int64], bounds: ArrayLike) -> NDArray[np.int64]:
+    """Return S(b) - S(b + 1) for each bound b: minus the number of values above b.
+
+    Args:
+        values: int64, shape (n,), true data.
+        bounds: whole numbers, shape (k,), public.
+
+    Returns:
+        int64, shape (k,), none above 0.
+
+    Privacy: true values, each of sensitivity 1 when a record is added, removed or replaced. They all move
+        the same way when one is added or removed.
+    """
+    ordered = np.sort(require_integers(values))
+    return np.searchsorted(ordered, checked_bounds(bounds), side="right") - np.int64(len(ordered))
+
+
+def clipping_bound(
+    values: NDArray[np.int64],
+    bounds: ArrayLike,
+    algorithm: AboveThreshold,
+    *,
+    threshold: int = 0,
+    bits: BitSource,
+) -> int | None:
+    """Return the first bound above which, up to noise, no more than -threshold values lie; None if none has.
+
+    Args:
+        values: int64, shape (n,), true data.
+        bounds: whole numbers of at least 1, rising, public; the list may be of any length.
+        algorithm: tests of sensitivity 1. ``monotone`` is allowed where records are added or removed.
+        threshold: T of the tests. At 0 the largest value is looked for, and the noise may carry the search
+            past it; T = -m settles where up to about m values are cut. See ``firm_threshold``.
+        bits: source of the noise.
+
+    Raises:
+        BudgetError: bounds are out of order or below 1.
+
+    Privacy: ``algorithm.epsilon``, for a list of any length.
+
+    Source: Dwork and Roth (2014), Algorithm 1, on the difference queries of Near and Abuah, "Programming
+        Differential Privacy", chapter on the sparse vector technique.
+    """
+    places = checked_bounds(bounds)
+    changes = clipping_queries(values, places)
+    noisy = algorithm.open(bits)
+    for start in range(0, len(places), _BLOCK):
+        block = changes[start : start + _BLOCK]
+        _, outcomes = algorithm.scan(noisy, block, np.full(len(block), threshold), bits)
+        if outcomes[-1]:
+            return int(places[start + len(outcomes) - 1])
+    return None
+
+
+def firm_threshold(algorithm: AboveThreshold, *, confidence: float) -> int:
+    """Return the T at which the first bound that cuts nothing passes, where the search comes so far.
+
+    Its query is 0, and passes a threshold that lies the margin of a negative below that. At T = 0 it passes
+    hardly more often than not, and the noisy threshold, drawn once, may carry the search far past it.
+
+    Args:
+        algorithm: tests of sensitivity 1.
+        confidence: of passing, between 0 and 1.
+
+    Raises:
+        BudgetError: the confidence is out of range.
+    """
+    if not 0 < confidence < 1:
+        raise BudgetError(f"expected a confidence between 0 and 1, got {confidence!r}")
+    return -math.ceil(algorithm.test.negative_margin(confidence))
+
+
+def naive_clipping_bound(
+    values: NDArray[np.int64],
+    bounds: ArrayLike,
+    *,
+    epsilon: Number,
+    threshold: int = 10,
+    bits: BitSource,
+) -> int:
+    """Return the first bound at which a noisy sum is hardly above the one before; the last if none is.
+
+    For comparison: every sum on the list is paid for, so its noise grows with the length k of the list, to
+    a scale of b k/epsilon.
+
+    Args:
+        values: int64, shape (n,), true data.
+        bounds: whole numbers of at least 1, rising, public.
+        epsilon: of the whole list.
+        threshold: the increase that counts as none.
+        bits: source of the noise.
+
+    Raises:
+        BudgetError: bounds are out of order or below 1, or the noise is too wide to draw.
+
+    Privacy: epsilon, by composition of one noisy sum per bound.
+
+    Source: Near and Abuah, "Programming Differential Privacy", as above.
+    """
+    places = checked_bounds(bounds)
+    each = as_fraction(epsilon, "epsilon") / len(places)
+    sum_noise(int(places[-1]), each)  # refuses what is too wide before anything is drawn
+    before = 0
+    for bound in places.tolist():
+        noisy = clipped_sum(values, bound) + sum_noise(bound, each).sample(bits)
+        if noisy - before <= threshold:
+            return int(bound)
+        before = noisy
+    return int(places[-1])
+
+
+def checked_bounds(bounds: ArrayLike) -> NDArray[np.int64]:
+    """Return the bounds as int64, shape (k,).
+
+    Raises:
+        BudgetError: they are not whole numbers, none, below 1, or not rising.
+    """
+    places = np.asarray(bounds)
+    if places.ndim != 1 or not len(places) or not np.issubdtype(places.dtype, np.integer):
+        raise BudgetError("expected a list of whole numbers as clipping bounds")
+    if places[0] < 1 or (places[1:] <= places[:-1]).any():
+        raise BudgetError("expected clipping bounds of at least 1, each above the one before")
+    return places.astype(np.int64)
+
+
+def sum_noise(sensitivity: int, epsilon: Fraction) -> DiscreteLaplace:
+    """Return the noise that makes a sum of this sensitivity epsilon-DP, its scale rounded up to 1/1024.
+
+    Raises:
+        BudgetError: epsilon is not positive, or the scale is beyond 2^40.
+    """
+    if epsilon <= 0:
+        raise BudgetError(f"expected epsilon > 0, got epsilon={float(epsilon):g}")
+    scale = round_up(Fraction(sensitivity) / epsilon, _SCALE_GRID)
+    if scale > _LARGEST_SCALE:
+        raise BudgetError(
+            f"expected a noise scale of at most 2^40, got {float(scale):g} = {sensitivity:,}/epsilon; "
+            "give smaller bounds or a larger epsilon"
+        )
+    return DiscreteLaplace(scale)

@@ -1,0 +1,226 @@
+"""Entries: a mechanism as an audit sees it: its claim, its law, its replicas and its stated instances."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.errors import BudgetError
+from pmw.privacy.random_bits import BitSource
+from pmw.research.audit.exact import OutputLaw, delta_curve, neighbor_patterns, renyi_curve, worst_log_ratio
+from pmw.research.audit.replicas import ReplicaTest, run_replicas
+from pmw.research.audit.trees import OutcomeTables, RandomTree, stream_law
+
+__all__ = [
+    "Claim",
+    "Depth",
+    "divergence",
+    "draw_from",
+    "Entry",
+    "Instance",
+    "Measure",
+    "pairs_of",
+    "Shown",
+    "table_law",
+    "Values",
+    "worst_found",
+]
+
+Values: TypeAlias = tuple[int, ...]
+
+_TREE_THRESHOLD = 2  # not 0, at which two sides together never say no
+_ALPHAS = (1.05, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+
+
+class Measure(enum.Enum):
+    """In what a guarantee is stated: ``EPSILON``, at the claim's delta; ``RHO``, zCDP."""
+
+    EPSILON = "epsilon"
+    RHO = "rho"
+
+
+class Depth(enum.Enum):
+    """How far neighbours are searched."""
+
+    SHORT = "short"
+    LONG = "long"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a mechanism is said to guarantee.
+
+    Args:
+        measure: the unit of ``value``.
+        value: epsilon, or rho.
+        delta: beside epsilon; 0 for a pure claim.
+        tight: some instance searched comes within 5 % of the value.
+    """
+
+    measure: Measure
+    value: Fraction
+    delta: Fraction = Fraction(0)
+    tight: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """Two streams of values that neighbouring tables may give.
+
+    Args:
+        first: the value of each test on one table.
+        second: likewise on its neighbour.
+        threshold: of every test.
+        sensitivity: the most that a value may differ.
+
+    Raises:
+        BudgetError: the streams have different lengths, or a value differs by more than the sensitivity.
+    """
+
+    first: Values
+    second: Values
+    threshold: int = 0
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        if len(self.first) != len(self.second):
+            raise BudgetError(f"expected streams of one length, got {len(self.first)}, {len(self.second)}")
+        if any(abs(one - two) > self.sensitivity for one, two in zip(self.first, self.second, strict=True)):
+            raise BudgetError(f"expected values that differ by at most {self.sensitivity} between neighbours")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A stated output of two neighbouring streams, and what it shows: streams too long to enumerate.
+
+    Args:
+        instance: the streams.
+        log_ratio: computes ln of the ratio of the output's probabilities.
+    """
+
+    instance: Instance
+    log_ratio: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One mechanism of the catalogue.
+
+    Args:
+        name: how the command line calls it.
+        flaw: what is wrong with it, in a few words; empty for a sound mechanism.
+        claim: what is claimed for it.
+        law: the exact law of the outputs of a stream, against a threshold.
+        instances: stated pairs of streams, enumerated whole; runs are compared on the first of them.
+        draw: what so many runs of the implemented comparison on a stream release, against a threshold: int64,
+            shape (runs, outputs); None where a mechanism does more than compare, and is enumerated only.
+        bases: streams around which all neighbours are searched, with their threshold.
+        monotone: neighbours move all values the same way.
+        tables: for a threshold, the mechanism for streams that react to outputs; None where it has no such
+            form.
+        shown: stated outputs of longer streams.
+        keeps_claim: nothing beyond the claim is expected, whether or not it is flawed.
+        source: who published it.
+    """
+
+    name: str
+    claim: Claim
+    law: Callable[[Values, int], OutputLaw]
+    instances: tuple[Instance, ...]
+    source: str
+    draw: Callable[[Values, int, int, BitSource], NDArray[np.int64]] | None = None
+    flaw: str = ""
+    bases: tuple[tuple[Values, int], ...] = ()
+    monotone: bool = False
+    tables: Callable[[int], OutcomeTables] | None = None
+    shown: tuple[Shown, ...] = ()
+    keeps_claim: bool = True
+
+
+def table_law(tables: Callable[[int], OutcomeTables]) -> Callable[[Values, int], OutputLaw]:
+    """Return the law of a stream for a mechanism given by its outcome tables."""
+    return lambda values, threshold: stream_law(tables(threshold), values)
+
+
+def draw_from(test: ReplicaTest) -> Callable[[Values, int, int, BitSource], NDArray[np.int64]]:
+    """Return how the replicas of a test release what they do, all tests against one threshold."""
+
+    def draw(values: Values, threshold: int, runs: int, bits: BitSource) -> NDArray[np.int64]:
+        return run_replicas(test, values, (threshold,) * len(values), runs, bits)
+
+    return draw
+
+
+def pairs_of(entry: Entry, depth: Depth) -> Iterator[Instance]:
+    """Return the stated instances and every neighbour of every base; the long audit turns bases round too."""
+    yield from entry.instances
+    bases = dict.fromkeys(entry.bases)
+    if depth is Depth.LONG:
+        bases |= dict.fromkeys((base[::-1], threshold) for base, threshold in entry.bases)
+        bases |= dict.fromkeys((tuple(1 + v for v in base), threshold) for base, threshold in entry.bases)
+    for base, threshold in bases:
+        for pattern in neighbor_patterns(len(base), monotone=entry.monotone):
+            moved = tuple(value + change for value, change in zip(base, pattern, strict=True))
+            yield Instance(base, moved, threshold)
+
+
+def worst_found(entry: Entry, depth: Depth) -> tuple[float, Instance | None]:
+    """Return the most that enumeration finds, and the instance that shows it; None for a stream that reacts.
+
+    Every pair of ``pairs_of``, every stated output, and so many trees drawn at random (20 in the short audit,
+    400 in the long) whose values depend on all outputs so far.
+    """
+    known: dict[tuple[Values, int], OutputLaw] = {}
+
+    def law(values: Values, threshold: int) -> OutputLaw:
+        if (values, threshold) not in known:
+            known[values, threshold] = entry.law(values, threshold)
+        return known[values, threshold]
+
+    found: list[tuple[float, Instance | None]] = [
+        (divergence(entry.claim, law(pair.first, pair.threshold), law(pair.second, pair.threshold)), pair)
+        for pair in pairs_of(entry, depth)
+    ]
+    found += [(shown.log_ratio(), shown.instance) for shown in entry.shown]
+    found += [(_tree_divergence(entry, seed) - 1e-12, None) for seed in range(_trees(entry, depth))]
+    return max(found, key=lambda one: one[0])
+
+
+def divergence(claim: Claim, first: OutputLaw, second: OutputLaw) -> float:
+    """Return the epsilon or the rho that tells two laws apart, in the worse direction.
+
+    rho is the largest D_alpha/alpha over nine orders from 1.05 to 64; with a delta, epsilon is the smallest
+    whose delta(epsilon) is at most that.
+    """
+    if claim.measure is Measure.RHO:
+        return float(np.max(renyi_curve(first, second, _ALPHAS) / np.array(_ALPHAS)))
+    if claim.delta == 0:
+        return worst_log_ratio(first, second)
+    low, high, delta = 0.0, worst_log_ratio(first, second), float(claim.delta)
+    if math.isinf(high) or delta_curve(first, second, [low])[0] <= delta:
+        return 0.0 if math.isfinite(high) else high
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (low, middle) if delta_curve(first, second, [middle])[0] <= delta else (middle, high)
+    return high
+
+
+def _trees(entry: Entry, depth: Depth) -> int:
+    if entry.tables is None or not entry.keeps_claim:
+        return 0  # a flawed mechanism is shown by its stated instances
+    return 20 if depth is Depth.SHORT else 400
+
+
+def _tree_divergence(entry: Entry, seed: int) -> float:
+    if entry.tables is None:
+        return 0.0
+    tree, tables = RandomTree(seed, 5, 5, entry.monotone), entry.tables(_TREE_THRESHOLD)
+    first, second = tree.law(tables, neighbor=False), tree.law(tables, neighbor=True)
+    return divergence(entry.claim, first, second)

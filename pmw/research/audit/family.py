@@ -1,0 +1,233 @@
+"""The wider family of sound mechanisms: numbered algorithms, gaps, values, sech^2 tests, offline choices."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from pmw.privacy.noise import DiscreteLaplace
+from pmw.research.audit.entries import Claim, Entry, Instance, Measure, Values, table_law
+from pmw.research.audit.exact import OutputLaw, Outputs, tables_of
+from pmw.research.audit.sound import NEAR, RUNS_NEAR, RUNS_RISING, numeric_entry, sparse_entry
+from pmw.research.audit.trees import Factors, OutcomeTables, outcome_tables, tree_law
+from pmw.research.sparse_vectors import (
+    FreeGap,
+    NaiveAboveThreshold,
+    Retraversal,
+    TopC,
+    algorithm_1,
+    algorithm_2,
+    algorithm_7,
+    numeric_algorithm_7,
+)
+from pmw.sparse_vector import (
+    Comparison,
+    NoiseKind,
+    Ratio,
+    Sech2Test,
+    Sides,
+    Sparse,
+    Split,
+    ThresholdNoise,
+    ThresholdTest,
+)
+
+__all__ = [
+    "family_entries",
+]
+
+_LIMIT = 2
+_FAR = Instance((60,) * 8 + (-60,) * _LIMIT, (61,) * 8 + (-61,) * _LIMIT)
+_FAR_RISING = Instance((60,) * 8 + (-60,) * _LIMIT, (61,) * 8 + (-60,) * _LIMIT)
+_FAR_ROUNDS = Instance(((30,) * 7 + (-60,)) * 2, ((31,) * 7 + (-61,)) * 2)
+# Of the tests, the tail alone costs its whole price.
+_TAIL = Instance((12,) * 3 + (-60,) * _LIMIT, (13,) * 3 + (-61,) * _LIMIT, 2)
+_TAIL_RISING = Instance((12,) * 3 + (-60,) * _LIMIT, (13,) * 3 + (-60,) * _LIMIT, 2)
+_GAPS = (0, 1, 4, 12)
+_FAR_VALUES = (-200, 200)
+
+
+def family_entries() -> Iterator[Entry]:
+    """Return them, each at the epsilon or rho that it charges."""
+    yield from _numbered()
+    yield _naive()
+    yield _free_gap()
+    yield from _sech2()
+    yield _composed()
+    yield from _offline()
+
+
+def _numbered() -> Iterator[Entry]:
+    source = "Lyu, Su and Li (2017), Algorithm"
+    yield sparse_entry(
+        "algorithm-1", algorithm_1(epsilon=1, update_limit=_LIMIT), (RUNS_NEAR, _FAR), f"{source} 1"
+    )
+    yield sparse_entry(
+        "algorithm-2", algorithm_2(epsilon=1, update_limit=_LIMIT), (RUNS_NEAR, _FAR_ROUNDS), f"{source} 2"
+    )
+    split = Split.of(Ratio.OPTIMAL, epsilon=1, update_limit=_LIMIT)
+    yield sparse_entry(
+        "algorithm-7", algorithm_7(Comparison(), split, _LIMIT), (RUNS_NEAR, _FAR), f"{source} 7"
+    )
+    rising = Split.of(Ratio.OPTIMAL_MONOTONE, epsilon=1, update_limit=_LIMIT)
+    yield sparse_entry(
+        "algorithm-7-monotone",
+        algorithm_7(Comparison(monotone=True), rising, _LIMIT),
+        (RUNS_RISING, _FAR_RISING),
+        f"{source} 7, monotone",
+    )
+    values = Split.of(Ratio.OPTIMAL, epsilon=1, update_limit=_LIMIT, values=Fraction(1, 4))
+    yield numeric_entry(
+        "algorithm-7-values",
+        numeric_algorithm_7(Comparison(), values, _LIMIT),
+        (RUNS_NEAR, _FAR),
+        f"{source} 7, epsilon3 > 0",
+    )
+
+
+def _naive() -> Entry:
+    noise, limit = DiscreteLaplace(Fraction(3)), 3
+    naive = NaiveAboveThreshold(noise, limit)
+
+    def tables(threshold: int) -> OutcomeTables:
+        # Every value is released; the ratio of its law is largest far to either side, and constant there.
+        def outcomes(value: int) -> Mapping[int, Factors]:
+            low, high = noise.pmf(np.array(_FAR_VALUES) - value)
+            return {1: (np.array([low]),), 2: (np.array([high]),)}
+
+        return OutcomeTables((np.ones(1),), outcomes, None)
+
+    return Entry(
+        name="naive",
+        claim=Claim(Measure.EPSILON, naive.epsilon),
+        law=table_law(tables),
+        instances=(Instance((0,) * limit, (1,) * limit),),
+        source="Dwork and Roth (2014), Section 3.6: each value under noise of its own",
+        bases=(((2, 0, -1), 2),),
+    )
+
+
+def _free_gap() -> Entry:
+    test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, 1, False, Fraction(3), Fraction(4))
+    gap = FreeGap(Sparse(test, _LIMIT, redraw=False))
+
+    def tables(threshold: int) -> OutcomeTables:
+        below = outcome_tables(tables_of(test, threshold), _LIMIT, redraw=False)
+        limits = threshold + np.arange(len(below.weights[0]))
+
+        def outcomes(value: int) -> Mapping[int, Factors]:
+            shown = {1 + one: (test.query_noise.pmf(limits + one - value),) for one in _GAPS}
+            return {0: below.outcomes(value)[0], **shown}
+
+        return OutcomeTables(below.weights, outcomes, _LIMIT)
+
+    return Entry(
+        name="free-gap",
+        claim=Claim(Measure.EPSILON, gap.epsilon),
+        law=table_law(tables),
+        instances=(RUNS_NEAR,),
+        source="Ding et al. (2019), with exponential noise",
+        bases=tuple((base[:4], threshold) for base, threshold in NEAR),
+        tables=tables,
+    )
+
+
+def _sech2() -> Iterator[Entry]:
+    source = "the sech^2 test, docs/proofs/zcdp-sparse-vector.md"
+    for noise, sides, monotone in (
+        (ThresholdNoise.EXPONENTIAL, Sides.ONE_SIDED, False),
+        (ThresholdNoise.LAPLACE, Sides.TWO_THRESHOLDS, True),
+        (ThresholdNoise.GAUSSIAN, Sides.TWO_THRESHOLDS, True),
+    ):
+        test = Sech2Test(noise, sides, 1, monotone, Fraction(3), Fraction(4))
+        stated = (RUNS_RISING, _TAIL_RISING) if monotone else (RUNS_NEAR, _TAIL)
+        entry = sparse_entry(f"sech2-{noise.value}", Sparse(test, _LIMIT, redraw=False), stated, source)
+        yield replace(entry, bases=NEAR)
+
+
+def _composed() -> Entry:
+    limit = 3
+    sparse = Sparse.composed(
+        Comparison(NoiseKind.EXPONENTIAL), epsilon=1, delta=Fraction(1, 100), update_limit=limit
+    )
+    entry = sparse_entry(
+        "sparse-composed",
+        sparse,
+        (Instance((0, 0, 0, 0, 0, 0), (1, -1, 1, -1, 1, -1)),),
+        "Dwork and Roth (2014), Algorithm 2, under the exact composition of its rounds",
+    )
+    claim = Claim(Measure.EPSILON, Fraction(1), Fraction(1, 100), tight=False)
+    return replace(entry, claim=claim, bases=(((2, 2, 2, 2), 2),))
+
+
+def _offline() -> Iterator[Entry]:
+    for monotone in (False, True):
+        chooser = TopC.of(epsilon=1, count=2, monotone=monotone)
+        moved = (0, 0, 61, 61) if monotone else (1, 1, 59, 59)
+        yield Entry(
+            name="top-c-monotone" if monotone else "top-c",
+            claim=Claim(Measure.EPSILON, chooser.epsilon),
+            law=_chooser_law(chooser),
+            instances=(
+                Instance((0, 0, 2, 2), (0, 0, 3, 3) if monotone else (1, 1, 1, 1)),
+                Instance((0, 0, 60, 60), moved),
+            ),
+            source="McSherry and Talwar (2007); Lyu, Su and Li (2017), Section 5",
+            bases=(((0, 0, 1, 3), 0),),
+            monotone=monotone,
+        )
+    sparse = algorithm_7(
+        Comparison(NoiseKind.EXPONENTIAL), Split.of(Ratio.OPTIMAL, epsilon=1, update_limit=_LIMIT), _LIMIT
+    )
+    again = Retraversal(sparse, Fraction(1, 4), passes=2)
+    yield Entry(
+        name="retraversal",
+        claim=Claim(Measure.EPSILON, again.epsilon),
+        law=_retraversal_law(again),
+        instances=(Instance((2, 2, 2), (3, 1, 3), 2),),
+        source="Lyu, Su and Li (2017), Section 5",
+        bases=(((2, 2, 2), 2), ((8, 4, 6), 2), ((6, 6, 6), 2)),
+    )
+
+
+def _chooser_law(chooser: TopC) -> Callable[[Values, int], OutputLaw]:
+    def law(values: Values, threshold: int) -> OutputLaw:
+        found: dict[Outputs, float] = {}
+        for places in itertools.permutations(range(len(values)), chooser.count):
+            left, probability = list(range(len(values))), 1.0
+            for place in places:
+                shares = chooser.mechanism.probabilities(np.array([values[one] for one in left]))
+                probability *= float(shares[left.index(place)])
+                left.remove(place)
+            found[places] = probability
+        return found
+
+    return law
+
+
+def _retraversal_law(again: Retraversal) -> Callable[[Values, int], OutputLaw]:
+    """Return the law of all outcomes, which tell more than the places selected."""
+
+    def law(values: Values, threshold: int) -> OutputLaw:
+        tables = outcome_tables(
+            tables_of(again.sparse.test, threshold + again.raised), again.sparse.update_limit, redraw=False
+        )
+
+        def ask(outputs: Outputs) -> int | None:
+            left, place = list(range(len(values))), 0
+            passes, selected = 1, set[int]()
+            for output in outputs:
+                if output:
+                    selected.add(left[place])
+                place += 1
+                if place == len(left):
+                    left, place, passes = [one for one in left if one not in selected], 0, passes + 1
+            return values[left[place]] if left and passes <= again.passes else None
+
+        return tree_law(tables, ask)
+
+    return law

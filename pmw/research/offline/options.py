@@ -1,0 +1,112 @@
+"""What may be chosen for an offline release."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from pmw.errors import BudgetError
+from pmw.model import DEFAULT_MAX_CELLS
+from pmw.public.contract import ModelKind, Options, TestKind, UpdateRule
+from queries.domain import Domain
+
+__all__ = [
+    "OfflineOptions",
+    "release_policy",
+    "Targets",
+]
+
+_FINAL_REFITS = 30
+
+# Choices of a session that a release has no use for, and what it has in their place.
+_OF_SESSIONS = {
+    "update_limit": "; choose rounds",
+    "threshold": "",
+    "learning_rate": "",
+    "sparse_vector": "",
+    "sides": "",
+    "expected_queries": "",
+    "simultaneous": "",
+}
+
+
+class Targets(enum.Enum):
+    """What each round chooses among, and measures."""
+
+    MARGINAL = "marginal"  # the marginals of the workload's scopes, and of every part of them
+    QUERY = "query"  # the workload's questions, as in the textbook
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineOptions:
+    """The custodian's choices; None leaves a choice to the release.
+
+    Args:
+        targets: what each round measures.
+        rounds: number of rounds, with equal shares of what opening leaves; None begins with small shares,
+            and doubles them whenever a measurement moved the model no more than its noise would.
+        selection_share: part of a round's price that pays for the choice, strictly between 0 and 1.
+        final_refits: how often the model is refitted after the last round; free, each from the one before,
+            and where marginals are measured ten steps of a descent.
+        policy: the choices that a session has too: neighbours, records per person, opening, composition,
+            confidence and seed; where questions are measured the update rule (with ``test = query``); where
+            marginals of a large domain are, the kind of model and its cells. Any other is refused.
+
+    Raises:
+        BudgetError: a choice is out of range, or a release has no use for it.
+    """
+
+    targets: Targets = Targets.MARGINAL
+    rounds: int | None = None
+    selection_share: Fraction = Fraction(1, 5)
+    final_refits: int = _FINAL_REFITS
+    policy: Options = field(default_factory=Options)
+
+    def __post_init__(self) -> None:
+        rounds = self.rounds
+        if rounds is not None and (isinstance(rounds, bool) or not 1 <= rounds <= 10**6):
+            raise BudgetError(f"expected rounds from 1 to 1,000,000, got {rounds!r}")
+        if isinstance(self.final_refits, bool) or not 0 <= self.final_refits <= 10**4:
+            raise BudgetError(f"expected final_refits from 0 to 10,000, got {self.final_refits!r}")
+        share = self.selection_share
+        if not isinstance(share, Fraction) or not 0 < share < 1:
+            raise BudgetError(
+                f"expected a selection_share, a fraction strictly between 0 and 1, got {share!r}"
+            )
+        self._check_policy()
+
+    def _check_policy(self) -> None:
+        """Refuse choices that the release would not look at."""
+        policy, usual = self.policy, Options()
+        for name, instead in _OF_SESSIONS.items():
+            if getattr(policy, name) != getattr(usual, name):
+                raise BudgetError(
+                    f"{name} is for sessions; an offline release has no use for it: leave it out{instead}"
+                )
+        if self.targets is Targets.MARGINAL and policy.test is TestKind.QUERY:
+            raise BudgetError("test = query goes with targets = query; leave it out, or choose these targets")
+        if policy.update is UpdateRule.STEP and self.final_refits not in (0, _FINAL_REFITS):
+            raise BudgetError("final_refits belongs to update = refit; leave it out with update = step")
+
+
+def release_policy(domain: Domain, options: OfflineOptions) -> Options:
+    """Return the policy of a release's contract.
+
+    Where marginals are measured and an array over the domain would be long to fit, long attributes are
+    grouped, and the model is that of a session's marginal test. Otherwise opening is that of the textbook
+    mode, and the model is dense on the declared cells.
+
+    Raises:
+        BudgetError: a tree of marginals, or its cells, are chosen where the model is dense.
+    """
+    policy = options.policy
+    if options.targets is Targets.MARGINAL and domain.size > DEFAULT_MAX_CELLS:
+        return policy
+    if policy.model is ModelKind.GRAPHICAL or policy.max_cells is not None:
+        name = "max_cells" if policy.max_cells is not None else "model = graphical"
+        raise BudgetError(
+            f"{name} belongs to marginals of a domain of more than {DEFAULT_MAX_CELLS:,} cells; this release "
+            "has a dense model; leave it out"
+        )
+    return replace(policy, test=TestKind.QUERY)

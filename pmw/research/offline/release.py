@@ -1,0 +1,113 @@
+"""An offline release: a model, its measurements and its books. All of it is public."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pmw.model import Measurement, SyntheticDistribution
+from pmw.public.answer import Answer, Spent
+from pmw.public.answers import Answers
+from pmw.public.contract import TestKind
+from pmw.public.export import RowPlan, export, synthetic_frame
+from pmw.public.intervals import untested_answer
+from pmw.public.ledger import Ledger
+from pmw.public.marginal_intervals import marginal_answer
+from pmw.public.state import PublicState
+from queries.errors import QueryError
+from queries.linear import LinearQuery
+from queries.parsing import parse_where
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "OfflineRelease",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OfflineRelease:
+    """What ``fit_workload`` releases.
+
+    Args:
+        state: everything released, in the form of a session that is closed.
+        ledger: every charge, in order.
+        workload: the questions that it was made for, each once; empty where scopes were given.
+    """
+
+    state: PublicState
+    ledger: Ledger
+    workload: tuple[LinearQuery, ...]
+
+    @property
+    def model(self) -> SyntheticDistribution:
+        """The synthetic distribution."""
+        return self.state.model
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Every released number but the total, in order: opening first."""
+        return self.state.measurements
+
+    def answer(self, question: str | Mapping[str, Any] | LinearQuery) -> Answer:
+        """Return the model's answer to a question, with an interval where measured numbers cover it; free.
+
+        Raises:
+            QueryError: the question is refused, or was made for another domain.
+        """
+        query = question if isinstance(question, LinearQuery) else parse_where(question, self.state.domain)
+        if query.domain != self.state.domain:
+            raise QueryError("the query was made for another domain", code="bad_request")
+        budget = self.state.contract.budget
+        spent = Spent(self.state.ledger.share, float(budget.epsilon), float(budget.delta))
+        if self.state.contract.options.test is TestKind.MARGINAL:
+            return marginal_answer(self.state, query, spent)
+        return untested_answer(self.state, query, spent)
+
+    def answers(self) -> Answers:
+        """Return the answers to the workload's questions, in their order; free."""
+        return Answers(tuple(self.answer(query) for query in self.workload), self.workload)
+
+    def synthetic_records(
+        self, rows: int | None = None, *, seed: int | None = None, independent: bool = False
+    ) -> pd.DataFrame:
+        """Return a synthetic table drawn from the model; free.
+
+        Args:
+            rows: number of rows; None for the released total, rounded.
+            seed: repeats a drawing; None draws anew.
+            independent: independent draws instead of systematic rounding.
+
+        Raises:
+            ReleaseError: the number of rows is out of range.
+        """
+        return synthetic_frame(self.state, RowPlan(rows, independent, seed))
+
+    def export(
+        self,
+        path: str | Path,
+        plan: RowPlan | None = None,
+        *,
+        format: str | None = None,
+        force: bool = False,
+    ) -> dict[str, Any]:
+        """Write a synthetic table or the measurements, with a manifest beside it, and return that; free.
+
+        Args:
+            path: the file to write.
+            plan: how rows are drawn; measurements have none.
+            format: csv, parquet or measurements; None goes by the file's name (.csv, .parquet).
+            force: overwrite existing files.
+
+        Raises:
+            ReleaseError: the format is unknown or has no rows to plan, a file exists and ``force`` is not
+                given, or a file cannot be written.
+        """
+        return export(self.state, Path(path), plan, format=format, force=force)
+
+    def __repr__(self) -> str:
+        rounds = len(self.measurements)
+        return f"OfflineRelease({self.state.domain.name!r}, {rounds} measurements, {self.ledger.sentence()})"

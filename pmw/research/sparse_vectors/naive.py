@@ -1,0 +1,139 @@
+"""NaiveAboveThreshold: every value under fresh noise, compared in public; it pays for each value asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.errors import BudgetError
+from pmw.privacy.budget import Budget, Charge, Number, zcdp_rho
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.random_bits import BitSource
+from pmw.sparse_vector.comparison import scale_up
+from pmw.sparse_vector.composition import composed_epsilon, round_epsilon
+from pmw.sparse_vector.noisy_comparison import Outcome, require_integers
+from pmw.sparse_vector.numeric_sparse import ValueNoise, sigma_up, value_charge
+
+__all__ = [
+    "NaiveAboveThreshold",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NaiveAboveThreshold:
+    """Release each of at most k values with fresh noise, and compare it with its threshold in public.
+
+    What the sparse vector improves upon: there is no threshold noise, every value is released, and the
+    number of values asked, not of those found, sets the price.
+
+    Args:
+        value_noise: law of the noise on each value.
+        query_limit: k, after which nothing more is answered.
+        sensitivity: the most that one value changes between neighbours, in units of the values.
+
+    Raises:
+        BudgetError: a parameter is out of range.
+
+    Privacy: k events of (Delta/b)-DP (discrete Laplace at scale b), or of Delta^2/(2 sigma^2)-zCDP.
+
+    Source: Dwork and Roth (2014), Section 3.6, first paragraphs; Kamath's notes on the sparse vector.
+    """
+
+    value_noise: ValueNoise
+    query_limit: int
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        if self.query_limit < 1:
+            raise BudgetError(f"expected a query limit of at least 1, got {self.query_limit}")
+        if self.sensitivity < 1:
+            raise BudgetError(f"expected a sensitivity of at least 1, got {self.sensitivity}")
+
+    @classmethod
+    def of(
+        cls, *, epsilon: Number, delta: Number = 0, query_limit: int, sensitivity: int = 1
+    ) -> NaiveAboveThreshold:
+        """Return the algorithm with the quieter of Laplace and, with delta > 0, Gaussian noise.
+
+        Raises:
+            BudgetError: a parameter is out of range.
+        """
+        budget = Budget.of(epsilon, delta)
+        if query_limit < 1 or sensitivity < 1:
+            raise BudgetError(
+                f"expected a query limit and sensitivity of at least 1, got {query_limit} and {sensitivity}"
+            )
+        laplace = DiscreteLaplace(scale_up(sensitivity / round_epsilon(budget, query_limit)))
+        if budget.delta == 0:
+            return cls(laplace, query_limit, sensitivity)
+        gaussian = DiscreteGaussian(sigma_up(sensitivity, zcdp_rho(budget) / query_limit))
+        quiet = gaussian if gaussian.sigma**2 < 2 * laplace.scale**2 else laplace
+        return cls(quiet, query_limit, sensitivity)
+
+    @property
+    def charge(self) -> Charge:
+        """What one value costs."""
+        return value_charge(self.value_noise, self.sensitivity)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Epsilon of the whole run when epsilons add.
+
+        Raises:
+            BudgetError: Gaussian noise is not pure.
+        """
+        if self.charge.epsilon is None:
+            raise BudgetError("expected Laplace noise for a pure price, got Gaussian noise")
+        return self.query_limit * self.charge.epsilon
+
+    def epsilon_at(self, delta: Number) -> Fraction:
+        """Return the smallest epsilon known of the whole run at delta > 0, rounded up, for Laplace noise.
+
+        Raises:
+            BudgetError: delta is out of range, or the noise is Gaussian, whose price is ``charge``.
+        """
+        self.epsilon  # noqa: B018 - refuses Gaussian noise
+        return composed_epsilon(self.epsilon / self.query_limit, self.query_limit, Budget.of(1, delta).delta)
+
+    def open(self) -> int:
+        """Return the state of a run: the number of values answered so far, which is public."""
+        return 0
+
+    def step(self, answered: int, value: int, threshold: int, bits: BitSource) -> tuple[int, Outcome, int]:
+        """Release one value with fresh noise and compare it.
+
+        Returns:
+            The number of values answered, the outcome, and the noisy value.
+
+        Raises:
+            BudgetError: the run has halted, or the value is not an integer.
+        """
+        answered, outcomes, released = self.scan(answered, np.array([value]), np.array([threshold]), bits)
+        return answered, Outcome(outcomes[0]), int(released[0])
+
+    def scan(
+        self,
+        answered: int,
+        values: NDArray[np.int64],
+        thresholds: NDArray[np.int64],
+        bits: BitSource,
+    ) -> tuple[int, NDArray[np.int8], NDArray[np.int64]]:
+        """Release values with fresh noise, positives and negatives alike.
+
+        Returns:
+            The number of values answered; outcomes: int8, shape (n,); and noisy values: int64, shape (n,).
+
+        Raises:
+            BudgetError: a value is not an integer, or fewer values than given may still be answered.
+        """
+        values, thresholds = require_integers(values), require_integers(thresholds)
+        if answered + len(values) > self.query_limit:
+            raise BudgetError(
+                f"expected at most {self.query_limit - answered} more values of {self.query_limit}, "
+                f"got {len(values)}"
+            )
+        released = values + self.value_noise.sample_array(bits, len(values))
+        return answered + len(values), (released >= thresholds).astype(np.int8), released

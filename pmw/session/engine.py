@@ -1,0 +1,391 @@
+"""The engine: questions into durable answers.
+
+Every batch that draws noise is recorded before and after: an intent with 32 fresh bytes, then its outcome.
+Whatever happens in between, the file's rows say what to do: an intent without an outcome is drawn again from
+its recorded bytes, so that it has the outcome it would have had.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from pmw.data import CountSource, Table
+from pmw.errors import DataError, SessionCorruptError, SessionError
+from pmw.loop import (
+    BatchDraws,
+    Proposal,
+    batch_entries,
+    draw_opening,
+    draw_tests,
+    propose,
+    released_total,
+    settle,
+)
+from pmw.loop.secret import SecretState
+from pmw.planning.opened import plan_opened
+from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
+from pmw.public.answer import Answer
+from pmw.public.contract import Contract, Options
+from pmw.public.state import PublicState
+from pmw.session.encoding import dumps, proposal_form, read_proposal
+from pmw.session.journal import (
+    answer_row,
+    batch_outcome,
+    closing_outcome,
+    load_contract,
+    load_secret,
+    load_state,
+    opening_outcome,
+    read_answer,
+    secret_facts,
+)
+from pmw.session.snapshots import duals_of
+from pmw.session.store import IntentRow, Outcome, SessionStore, query_key
+from pmw.session.table import session_table
+from queries.errors import QueryError
+from queries.linear import LinearQuery
+
+__all__ = [
+    "abandon",
+    "Ask",
+    "Engine",
+    "next_seed",
+]
+
+Deliver: TypeAlias = Callable[[Sequence[Answer]], None]
+
+_BATCH = 256  # questions per intent
+_COMMIT = 1024  # questions per commit, where none of them draws noise
+_SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question on its way.
+
+    Args:
+        query: what is asked.
+        text: the query's canonical text.
+        request_id: marks the request for safe retries; None for none.
+        fresh: answer anew even where the same question was answered before.
+    """
+
+    query: LinearQuery
+    text: str
+    request_id: str | None = None
+    fresh: bool = False
+
+
+def next_seed(options: Options, number: int) -> bytes:
+    """Return the bytes for an intent: fresh ones, or repeatable ones where the options ask for them."""
+    return fresh_seed() if options.seed is None else repeatable_seed(options.seed, number)
+
+
+class Engine:
+    """Answers questions over one table, with one session file as its memory.
+
+    Public and secret state are replaced together, after their rows are durable.
+
+    Args:
+        store: the session file, created or taken over.
+        data: the table, or None to read it from where the session remembers it, when first needed.
+
+    Raises:
+        SessionCorruptError: the file's rows contradict each other.
+        DataError: an interrupted batch needs the table, and it cannot be read or differs.
+    """
+
+    _state: PublicState
+    _secret: SecretState
+    _snapshot_version: int  # of the newest model in the file's cache; -1 where there is none
+    _charges: int  # how many charges the states were made from
+    _interrupted: bool  # rows may be ahead of the states: load before going on
+
+    def __init__(self, store: SessionStore, data: Table | None) -> None:
+        self._store = store
+        self._data = data
+        self._source: CountSource | None = None
+        self._coarse_source: CountSource | None = None
+        self._intents = 0
+        self._load()
+
+    @property
+    def state(self) -> PublicState:
+        """What may be published."""
+        return self._state
+
+    def answer(self, asks: Sequence[Ask], deliver: Deliver | None = None) -> list[Answer]:
+        """Answer questions in order, each durable before it is given.
+
+        A question that was answered before gets the same answer, unless it is asked afresh.
+
+        Args:
+            asks: the questions.
+            deliver: called with the next answers, in order, as soon as they are durable.
+
+        Raises:
+            QueryError: a request's mark was used for another question; nothing is answered then.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        if self._interrupted:
+            self._load()  # first, so that what it finishes is found among the stored answers
+        known, waiting, repeats = self._sorted(asks)
+        self._keep_marks([asks[place] for place in known])
+        answers: list[Answer] = []
+        repeated = len(asks) - len(waiting)
+        while len(answers) < len(asks):
+            ready = _ready(known, repeats, range(len(answers), len(asks)))
+            answers += ready
+            if deliver is not None and ready:
+                deliver(ready)
+            if len(answers) < len(asks):  # a batch may end in a correction alone
+                batch = self._answer_batch([asks[place] for place in waiting[:_COMMIT]])
+                known.update(zip(waiting, batch, strict=False))
+                waiting = waiting[len(batch) :]
+        if repeated:
+            self._store.finish(None, Outcome(asked=repeated))
+        return answers
+
+    def _sorted(self, asks: Sequence[Ask]) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
+        """Return the answers that are stored, the places that wait for one, and repeats of earlier places."""
+        known: dict[int, Answer] = {}
+        waiting: list[int] = []
+        first: dict[tuple[str, bool], int] = {}  # where a text, or a mark, stands first among those that wait
+        repeats: dict[int, int] = {}
+        for place, ask in enumerate(asks):
+            stored = self._stored_answer(ask)
+            marked = ask.request_id is not None
+            earlier = first.get((ask.request_id or ask.text, marked))
+            if marked and earlier is not None:
+                _require_same(ask, asks[earlier].text)
+            if stored is not None:
+                known[place] = stored
+                if marked:
+                    first.setdefault((ask.request_id or "", True), place)
+            elif earlier is not None and (marked or not ask.fresh):
+                repeats[place] = earlier
+            else:
+                first.setdefault((ask.text, False), place)
+                first[ask.request_id or ask.text, marked] = place
+                waiting.append(place)
+        return known, waiting, repeats
+
+    def _keep_marks(self, asks: Sequence[Ask]) -> None:
+        """Tie marks to the stored answers that they are about to be given, durably.
+
+        Else a request that is repeated after its question was asked afresh would get the newer answer.
+        """
+        marks = {
+            ask.request_id: query_key(ask.text)
+            for ask in asks
+            if ask.request_id is not None and self._store.answer_to_request(ask.request_id) is None
+        }
+        if marks:
+            self._store.finish(None, Outcome(marks=marks))
+
+    def save_snapshot(self) -> None:
+        """Keep the model as a cache in the file, where it is newer than the one there."""
+        if self._state.version > self._snapshot_version and not self._interrupted:
+            self._store.save_snapshot(self._state.version, duals_of(self._state))
+            self._snapshot_version = self._state.version
+
+    def seal(self) -> None:
+        """Close the session for good: its secrets are wiped, and nothing is spent any more.
+
+        A batch that was interrupted is finished first. Closing is one durable commit; after it the file is
+        written anew, and so it is when a closed session is closed again.
+
+        Raises:
+            StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
+        """
+        if self._interrupted:
+            self._load()
+        if not self._state.closed:
+            self.save_snapshot()
+            self._store.seal(None, closing_outcome(None))
+            self._state = replace(self._state, round_open=False, queries_open=False, closed=True)
+            self._secret = SecretState(None)
+            self._data = self._source = self._coarse_source = None
+        self._store.scrub()
+
+    def _stored_answer(self, ask: Ask) -> Answer | None:
+        row = None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
+        if row is not None:
+            _require_same(ask, row.query)
+        if row is None and not ask.fresh:
+            row = self._store.newest_answer(query_key(ask.text))
+        return None if row is None else read_answer(row, ask.query, self._state)
+
+    # --- one batch ------------------------------------------------------------------------------------------
+
+    def _answer_batch(self, asks: Sequence[Ask]) -> tuple[Answer, ...]:
+        """Answer questions up to and including the first positive, durably."""
+        asked = [(ask.text, ask.request_id) for ask in asks]
+        queries = [ask.query for ask in asks]
+        proposal, state, free = self._answer_free(queries)
+        if not free:
+            try:
+                self._table(self._state.contract)  # before anything is drawn
+            except DataError:
+                _, state, free = self._answer_free(queries, 1)  # those before the first that needs the table
+                if not free:
+                    raise
+        if free:
+            self._store.finish(None, _with_answers(Outcome(charged_before=self._charges), asked, free))
+            self._state = state
+            return free
+        asked = asked[: len(proposal.queries)]  # the others ask for another kind of test
+        form = proposal_form(proposal, [text for text, _ in asked])
+        form["request_ids"] = [request for _, request in asked]
+        self._intents += 1
+        seed = next_seed(self._state.contract.options, self._intents)
+        self._interrupted = True
+        intent = self._store.begin("tests", dumps(form), seed)
+        return self._carry_out(intent, proposal, asked, seed)
+
+    def _answer_free(
+        self, queries: Sequence[LinearQuery], size: int | None = None
+    ) -> tuple[Proposal, PublicState, tuple[Answer, ...]]:
+        """Answer the first questions, some at a time, up to a batch that draws noise.
+
+        Nothing is durable yet: one commit takes in what several batches answered.
+
+        Returns:
+            The last batch, the state after those that draw none, and their answers.
+        """
+        state, answers, size = self._state, list[Answer](), size or _BATCH
+        while not (proposal := propose(state, queries[len(answers) : len(answers) + size])).requests:
+            settled = settle(state, proposal, BatchDraws((), None), state.ledger)
+            state = settled.state
+            answers.extend(settled.answers)
+            if len(answers) == len(queries):
+                break
+        return proposal, state, tuple(answers)
+
+    def _carry_out(
+        self, intent: int, proposal: Proposal, asked: Sequence[tuple[str, str | None]], seed: bytes
+    ) -> tuple[Answer, ...]:
+        """Draw a recorded batch and make its outcome durable before the new state, or an answer, is seen."""
+        state = self._state
+        if state.plan is None:
+            raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
+        source, coarse = self._table(state.contract), self._coarse_table()
+        draws, secret = draw_tests(proposal, state.plan, self._secret, source, BitSource(seed), coarse)
+        entries = batch_entries(proposal, draws, state)
+        ledger = state.ledger
+        for entry in entries:
+            ledger = ledger.charge(entry.charge)
+        settled = settle(state, proposal, draws, ledger)
+        answers = settled.answers
+        outcome = _with_answers(batch_outcome(entries, state, settled.state), asked, answers)
+        outcome = replace(outcome, secrets=secret_facts(secret, self._secret), charged_before=self._charges)
+        self._store.finish(intent, outcome)
+        self._charges += len(entries)
+        self._secret = secret
+        self._state = settled.state
+        self._interrupted = False
+        if self._state.version >= self._snapshot_version + _SNAPSHOT_EVERY:
+            self.save_snapshot()
+        return answers
+
+    # --- loading and recovery -------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        """Read the state from the file, finishing first what was interrupted."""
+        self._interrupted = True
+        intent = self._store.pending()
+        opening = intent is not None and intent.kind == "opening"
+        if intent is not None:
+            self._store.begin_again(intent)
+        if intent is not None and opening:
+            self._finish_opening(intent)
+            intent = None
+        self._charges = self._store.charge_count()
+        self._state = load_state(self._store)
+        self._secret = load_secret(self._store)
+        self._snapshot_version = -1 if opening else self._state.version
+        if intent is not None:
+            try:
+                form = json.loads(intent.proposal)
+                proposal = read_proposal(self._state.coarsening, form)
+                asked = list(zip(form["queries"], form["request_ids"], strict=True))
+            except (ValueError, KeyError, TypeError) as error:
+                raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+            self._carry_out(intent.id, proposal, asked, intent.seed)
+        self._interrupted = False
+        if opening:
+            self.save_snapshot()  # fitting the opening again would take the longest of all that a reader does
+
+    def _finish_opening(self, intent: IntentRow) -> None:
+        contract, plan = load_contract(self._store)
+        draws = draw_opening(plan, self._table(contract), BitSource(intent.seed))
+        opened = plan_opened(contract, plan, released_total(plan, draws).value)
+        outcome = opening_outcome(opened.entries, plan, draws, opened.test)
+        self._store.finish(intent.id, replace(outcome, charged_before=0))
+
+    def _table(self, contract: Contract) -> CountSource:
+        """Return the count source, read on first use and checked against the session's fingerprint."""
+        if self._source is None:
+            self._source = session_table(self._store, self._data, contract.domain)
+        return self._source
+
+    def _coarse_table(self) -> CountSource | None:
+        """Return the count source over groups of cells; None where nothing is grouped."""
+        coarsening = self._state.coarsening
+        if self._coarse_source is None and not coarsening.is_identity:
+            source = self._table(self._state.contract)
+            self._coarse_source = source.coarsened(coarsening.coarse, coarsening.groups)
+        return self._coarse_source
+
+
+def abandon(store: SessionStore) -> None:
+    """Close a session whose interrupted batch cannot be finished: the batch is charged and never released.
+
+    Privacy: the batch drew noise from recorded bytes, if at all, and none of it was released. Its full
+        reservation is charged, and its bytes are wiped, in the commit that closes the session.
+
+    Raises:
+        SessionError: it is the opening that was interrupted; nothing would be left to answer from.
+        StoreError: the session could not be closed.
+    """
+    intent = store.pending()
+    if intent is not None and intent.kind == "opening":
+        raise SessionError(
+            "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
+            "give the table, or delete the session file: nothing was ever released from it"
+        )
+    store.seal(None if intent is None else intent.id, closing_outcome(intent))
+
+
+def _ready(known: dict[int, Answer], repeats: dict[int, int], places: range) -> list[Answer]:
+    """Return the answers that are known without a gap; a repeat is known with the earlier place."""
+    ready = []
+    for place in places:
+        if place in repeats:
+            known[place] = known[repeats[place]]
+        if place not in known:
+            break
+        ready.append(known[place])
+    return ready
+
+
+def _require_same(ask: Ask, text: str) -> None:
+    if ask.text != text:
+        raise QueryError(
+            f"request_id {ask.request_id!r} was used for another question; choose a new one",
+            code="bad_request",
+            position="request_id",
+        )
+
+
+def _with_answers(
+    outcome: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer]
+) -> Outcome:
+    rows = [
+        answer_row(answer, text, request)
+        for answer, (text, request) in zip(answers, asked, strict=False)  # answers end at a positive
+    ]
+    return replace(outcome, answers=rows, asked=len(rows))

@@ -1,0 +1,184 @@
+"""Books: a session file that is read while others may be using it, verified, or closed for good.
+
+Reading and verifying take no lock, so they work while the session is in use.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from pmw.data import Table, TableFile, require_table
+from pmw.errors import DataError, SessionError
+from pmw.planning.opening import choose_filter
+from pmw.public.ledger import Ledger
+from pmw.public.state import PublicState
+from pmw.public.status import History, Status
+from pmw.session.encoding import read_charge
+from pmw.session.engine import Engine, abandon
+from pmw.session.journal import (
+    closing_outcome,
+    load_contract,
+    load_history,
+    load_ledger,
+    load_state,
+    load_status,
+)
+from pmw.session.store import IntentRow, SessionStore
+from pmw.session.store.locking import SessionLock
+from pmw.session.table import refuse_given_table, session_table, table_place
+from pmw.session.verification import Anchor, Verification, verify
+
+__all__ = [
+    "is_closed",
+    "read_history",
+    "read_ledger",
+    "read_session",
+    "remembered_table",
+    "seal_session",
+    "verify_session",
+]
+
+
+def read_session(path: str | Path) -> tuple[PublicState, Status]:
+    """Return the public state and status of a session in a file, while others may be using it.
+
+    Raises:
+        SessionCorruptError: the file is no session, or its opening was never finished.
+    """
+    with closing(SessionStore.open(Path(path))) as store, store.reading():
+        state = load_state(store)
+        return state, load_status(store, state)
+
+
+def read_history(path: str | Path) -> History:
+    """Return how the budget of a session in a file was spent, while others may be using it.
+
+    Raises:
+        SessionCorruptError: the file is no session.
+    """
+    with closing(SessionStore.open(Path(path))) as store, store.reading():
+        return load_history(store)
+
+
+def remembered_table(path: str | Path) -> TableFile | None:
+    """Return where a session reads its table, or None for a table in memory."""
+    with closing(SessionStore.open(Path(path))) as store:
+        return table_place(store)
+
+
+def read_ledger(path: str | Path) -> Ledger:
+    """Return every charge of a session in a file, while others may be using it.
+
+    Raises:
+        SessionCorruptError: the file is no session, or a charge cannot be read.
+    """
+    with closing(SessionStore.open(Path(path))) as store, store.reading():
+        return load_ledger(store)
+
+
+def verify_session(path: str | Path, anchor: str | Path | None = None) -> Verification:
+    """Check the books of a session in a file, while others may be using it, and return what holds.
+
+    Args:
+        path: the session file.
+        anchor: a file of public bytes, kept apart from the session, that tells how far it had come; it is
+            made where there is none, and goes on to this state where everything holds.
+
+    Raises:
+        SessionCorruptError: the file is no session.
+        SessionError: the anchor is none.
+        StoreError: the file cannot be read, or the anchor cannot be written.
+    """
+    with closing(SessionStore.open(Path(path))) as store:
+        return verify(store, None if anchor is None else Anchor(Path(anchor)))
+
+
+def is_closed(path: str | Path) -> bool:
+    """Tell whether a session in a file was closed for good.
+
+    Raises:
+        SessionCorruptError: the file is no session.
+    """
+    with closing(SessionStore.open(Path(path))) as store:
+        return store.meta("closed") is not None
+
+
+def seal_session(
+    path: str | Path, data: Table | None = None, *, wait: float = 0, abandon: bool = False
+) -> Status:
+    """Close a session in a file for good, and return where it stands.
+
+    As ``Session.seal``, which finishes an interrupted batch first. Where the table differs
+    or cannot be read, nothing is changed, unless the batch may be abandoned: then its whole reservation is
+    charged, and nothing is ever released from it. Where the companion file is not the session's, whether a
+    batch waits cannot be known: then too the session is closed only where a batch may be abandoned.
+
+    Args:
+        path: the session file.
+        data: the table, for a session that was opened on one in memory. It is looked at only to finish an
+            interrupted batch.
+        wait: seconds that another process is waited for; 0 refuses at once.
+        abandon: give up a batch that cannot be finished; one that can be is finished all the same.
+
+    Raises:
+        DataError: the session reads its table from a file, and one is given.
+        SessionCorruptError: the file is no session, or damaged, or made by a newer version.
+        SessionLockedError: another process was using it all that time.
+        SessionError: a batch waits that cannot be finished, and may not be abandoned; or it is the session's
+            opening; or the file has several names (hard links).
+        StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
+
+    Privacy: ``data`` is for the custodian alone: whether it is the session's table is told without noise.
+    """
+    require_table(data)
+    target = Path(path)
+    with closing(SessionStore.open(target)) as store:  # says what is wrong before a lock file is made
+        refuse_given_table(store, data)
+    lock = SessionLock(target, wait)
+    try:
+        with closing(SessionStore.open(target)) as store:
+            table = _table_to_finish(store, data, target, may_abandon=abandon)  # before anything is written
+            store.take_over()
+            engine = _engine_to_seal(store, table)
+            engine.seal()
+            return load_status(store, engine.state)
+    finally:
+        lock.release()
+
+
+def _table_to_finish(
+    store: SessionStore, data: Table | None, path: Path, *, may_abandon: bool
+) -> Table | None:
+    """Return the table that a waiting batch is finished with; None where none waits, or it is abandoned."""
+    waiting = store.pending()
+    if waiting is None:
+        if not may_abandon:
+            store.require_companion()  # a batch may wait that it would have told
+        return None
+    try:
+        return session_table(store, data, load_contract(store)[0].domain)
+    except DataError as error:
+        fault = str(error)
+    if waiting.kind != "opening" and not may_abandon:
+        share = _reserved(store, waiting)
+        raise SessionError(
+            f"{path}: a batch that was begun waits to be finished, and cannot be: {fault}. Nothing was "
+            "changed. To give the batch up, close with --abandon: all that was reserved for it "
+            f"({share:.2%} of the budget) is charged, and nothing is ever released from it"
+        )
+    return None
+
+
+def _reserved(store: SessionStore, waiting: IntentRow) -> float:
+    """Return the share of the budget that is charged where a batch is abandoned."""
+    contract, _ = load_contract(store)
+    whole = choose_filter(contract.domain, contract.budget, contract.options)
+    (row,) = closing_outcome(waiting).ledger
+    return float(whole.price(read_charge(row.epsilon, row.rho)) / whole.cap)
+
+
+def _engine_to_seal(store: SessionStore, table: Table | None) -> Engine:
+    if table is None and store.pending() is not None:
+        abandon(store)
+    return Engine(store, table)

@@ -1,0 +1,112 @@
+"""Opening a session over a table, and going on with one from its file."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+
+from pmw.data import Table, as_source, as_table_file, require_table
+from pmw.errors import NoiseError
+from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
+from pmw.privacy.budget import Budget, Number
+from pmw.privacy.random_bits import fresh_seed
+from pmw.public.contract import Contract, Options
+from pmw.session.engine import next_seed
+from pmw.session.journal import first_facts, load_contract
+from pmw.session.session import Session
+from pmw.session.store import SessionStore
+from pmw.session.store.locking import SessionLock
+from pmw.session.table import refuse_given_table
+from queries.domain import Domain
+
+__all__ = [
+    "open_session",
+    "resume_session",
+]
+
+
+def open_session(
+    data: Table,
+    domain: Domain,
+    *,
+    epsilon: Number,
+    delta: Number = 0,
+    path: str | Path | None = None,
+    options: Options | None = None,
+) -> Session:
+    """Open a session over a sensitive table and buy its opening measurements.
+
+    Args:
+        data: a pandas table, or a CSV or Parquet file.
+        domain: the declared attributes; other columns are ignored.
+        epsilon: of the guarantee; positive.
+        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, buys much accuracy.
+        path: the session file to make; None keeps the session in memory.
+        options: further choices.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the domain is too large for the model.
+        DataError: the table cannot be read or lacks a declared column.
+        NoiseError: repeatable noise is asked for in a session file.
+        SessionExistsError: the file exists.
+        StoreError: the file cannot be written.
+
+    Privacy: everything that the session ever releases is (epsilon, delta)-differentially private for the
+        neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
+        ``options.seed`` makes it repeatable, which a session in a file refuses.
+    """
+    budget = Budget.of(epsilon, delta)
+    chosen = options or Options()
+    check_model_size(domain, chosen)
+    check_neighbors(domain, chosen)
+    if chosen.seed is not None and path is not None:
+        raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
+    ledger = choose_filter(domain, budget, chosen)
+    contract = Contract(domain, budget, replace(chosen, composition=ledger.composition))
+    plan = plan_opening(domain, ledger, contract.options)
+    target = None if path is None else Path(path)
+    lock = None if target is None else SessionLock(target)
+    with ExitStack() as undone:
+        if lock is not None and target is not None:
+            undone.callback(lambda: lock.release(forget=not target.exists()))
+        source, file, key = as_source(data, domain), as_table_file(data), fresh_seed()
+        place = None if file is None else file.to_dict()
+        facts = first_facts(contract, plan, (key, source.fingerprint(key)), place)
+        created = SessionStore.create(target, "opening", "{}", next_seed(chosen, 0), facts)
+        session = Session(undone.enter_context(closing(created)), lock, source)
+        undone.pop_all()
+        return session
+
+
+def resume_session(path: str | Path, data: Table | None = None, *, wait: float = 0) -> Session:
+    """Go on with the session in a file, finishing first what a crash interrupted.
+
+    Args:
+        path: the session file.
+        data: the table, for a session that was opened on one in memory; looked at when a test first needs it.
+        wait: seconds that another process, or session, is waited for; 0 refuses at once.
+
+    Raises:
+        SessionCorruptError: the file is no session, or damaged, or made by a newer version.
+        SessionLockedError: another process was using it all that time.
+        SessionError: the file has several names (hard links), or ``wait`` is no number of seconds.
+        DataError: the table is of no kind; the session reads its table from a file, and one is given; or an
+            interrupted batch needs the table, and it cannot be read or differs.
+
+    Privacy: ``data`` is for the custodian alone: whether it is the session's table is told without noise.
+    """
+    require_table(data)
+    target = Path(path)
+    with closing(SessionStore.open(target)) as store:
+        load_contract(store)  # says what is wrong before anything is written
+        refuse_given_table(store, data)
+        store.require_companion()
+    lock = SessionLock(target, wait)
+    with ExitStack() as undone:
+        undone.callback(lock.release)
+        store = undone.enter_context(closing(SessionStore.open(target)))
+        store.take_over()
+        session = Session(store, lock, data)
+        undone.pop_all()
+        return session

@@ -1,0 +1,142 @@
+"""Snapshots: a model as its dual numbers, and back. A cache: measurements give the same model anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.loop import model_of_terms
+from pmw.model import (
+    FIRST_PACE,
+    Coarsening,
+    MarginalTerm,
+    OneWayMeasurement,
+    QueryMeasurement,
+    QueryTerm,
+    SyntheticDistribution,
+    Term,
+)
+from pmw.public.contract import Contract, TestKind
+from pmw.public.state import Bought, PublicState
+
+__all__ = [
+    "duals_of",
+    "read_snapshot",
+    "Snapshot",
+    "SnapshotTerms",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A model that was kept.
+
+    Args:
+        model: the model.
+        pace: of the descent that fitted it.
+        version: how many measurements after opening it has seen.
+        beside: positions, among these, of those that it does not take in.
+    """
+
+    model: SyntheticDistribution
+    pace: float
+    version: int
+    beside: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTerms:
+    """What the dual numbers of a snapshot belong to.
+
+    Args:
+        coarsening: the groups that the model is over.
+        opening: the marginals bought at opening.
+        measured: what was bought since, in order.
+        total: records that the model spreads.
+    """
+
+    coarsening: Coarsening
+    opening: Sequence[OneWayMeasurement]
+    measured: Sequence[Bought]
+    total: float
+
+
+def duals_of(state: PublicState) -> NDArray[np.float64]:
+    """Return the model's dual numbers in the order of its terms, for a snapshot: float64, shape (k,).
+
+    Where whole marginals are bought, the positions of what is kept beside the model follow, their number and
+    the pace of the descent.
+    """
+    parts = [
+        term.duals.reshape(-1) if isinstance(term, MarginalTerm) else np.array([term.dual])
+        for term in state.model.terms
+    ]
+    if state.contract.options.test is TestKind.MARGINAL:
+        parts.append(np.array([*state.beside, len(state.beside), state.pace], dtype=np.float64))
+    return np.concatenate([np.empty(0), *parts])
+
+
+def read_snapshot(
+    version: int, duals: NDArray[np.float64], contract: Contract, terms: SnapshotTerms
+) -> Snapshot | None:
+    """Return the model of dual numbers, or None where they are not those of these measurements.
+
+    Args:
+        version: of the model.
+        duals: float64, shape (k,), as ``duals_of`` gives them.
+        contract: what was fixed at opening.
+        terms: what the duals belong to.
+    """
+    if not 0 <= version <= len(terms.measured):
+        return None
+    pace = FIRST_PACE
+    beside: tuple[int, ...] = ()
+    if contract.options.test is TestKind.MARGINAL:
+        tail = _read_tail(duals, version)
+        if tail is None:
+            return None
+        beside, pace = tail
+        duals = duals[: len(duals) - 2 - len(beside)]
+    fitted = [one for place, one in enumerate(terms.measured[:version]) if place not in beside]
+    found = _terms(terms.coarsening, (*terms.opening, *fitted), duals)
+    if found is None:
+        return None
+    model = model_of_terms(contract, terms.coarsening, terms.total, found)
+    return Snapshot(model, pace, version, beside)
+
+
+def _read_tail(duals: NDArray[np.float64], version: int) -> tuple[tuple[int, ...], float] | None:
+    """Return the positions of what is kept beside the model, and the pace; None where they are none."""
+    if len(duals) < 2 or not 0 <= duals[-2] <= min(version, len(duals) - 2):
+        return None
+    kept, pace = int(duals[-2]), float(duals[-1])
+    places = duals[len(duals) - 2 - kept : -2]
+    if not (0 < pace < math.inf and np.isin(places, np.arange(version)).all()):
+        return None
+    return tuple(int(place) for place in places), pace
+
+
+def _terms(
+    coarsening: Coarsening, fitted: Sequence[OneWayMeasurement | Bought], duals: NDArray[np.float64]
+) -> list[Term] | None:
+    """Return the terms of dual numbers, or None where there are too few or too many."""
+    terms: list[Term] = []
+    for one in fitted:
+        if isinstance(one, QueryMeasurement):
+            if len(duals) < 1:
+                return None
+            query = one.query if coarsening.is_identity else coarsening.inner(one.query)
+            terms.append(QueryTerm(query, float(duals[0])))
+            duals = duals[1:]
+            continue
+        shape = coarsening.coarse.scope_shape(one.scope)
+        size = math.prod(shape)
+        if len(duals) < size:
+            return None
+        terms.append(MarginalTerm(one.scope, duals[:size].reshape(shape)))
+        duals = duals[size:]
+    return None if len(duals) else terms

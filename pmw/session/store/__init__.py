@@ -1,0 +1,20 @@
+"""The session file: everything that a session must not forget, in one SQLite database."""
+
+from __future__ import annotations
+
+from pmw.session.store.answer_rows import query_key
+from pmw.session.store.rows import CertificateRow, IntentRow, LedgerRow, MeasurementRow, Outcome, StoredAnswer
+from pmw.session.store.schema import FORMAT_VERSION
+from pmw.session.store.session_store import SessionStore
+
+__all__ = [
+    "CertificateRow",
+    "FORMAT_VERSION",
+    "IntentRow",
+    "LedgerRow",
+    "MeasurementRow",
+    "Outcome",
+    "query_key",
+    "SessionStore",
+    "StoredAnswer",
+]

@@ -1,0 +1,46 @@
+"""Answers as rows of their table, and back."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from pmw.session.store.rows import StoredAnswer
+
+__all__ = [
+    "answer_of_row",
+    "mark_of",
+    "query_key",
+    "row_of_answer",
+    "SHARES",
+]
+
+# Looks up every so manyth row by its number, from the last one down, so that a long table is not read.
+SHARES = (
+    "WITH RECURSIVE steps(place) AS (SELECT ? UNION ALL SELECT place - ? FROM steps WHERE place > ?)"
+    " SELECT sequence, share FROM steps JOIN answers ON sequence = place ORDER BY sequence"
+)
+
+
+def query_key(text: str) -> bytes:
+    """Return the 32 bytes under which the answers to a query's canonical text are found."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def mark_of(request_id: str) -> str:
+    """Return the name of the fact that a request was given an answer stored for another, with its number."""
+    return f"request {request_id}"
+
+
+def row_of_answer(answer: StoredAnswer) -> tuple[Any, ...]:
+    """Return the columns of an answer, without its checksum."""
+    low, high = (None, None) if answer.interval is None else map(float, answer.interval)
+    head = (answer.request_id, answer.query_key, answer.query, float(answer.count), low, high)
+    return (*head, float(answer.confidence), answer.source, answer.version, float(answer.share))
+
+
+def answer_of_row(row: Any) -> StoredAnswer:
+    """Return the answer of a row's columns."""
+    request_id, key, query, count, low, high, confidence, source, version, share = row
+    interval = None if low is None else (low, high)
+    return StoredAnswer(request_id, key, query, count, interval, confidence, source, version, share)

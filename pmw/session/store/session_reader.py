@@ -1,0 +1,199 @@
+"""Reading a session file: every row is compared with its checksum as it is read."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.session.store.answer_rows import SHARES, answer_of_row, mark_of
+from pmw.session.store.checksums import require_all, require_checksum, require_count
+from pmw.session.store.connection import own_error
+from pmw.session.store.rows import CertificateRow, LedgerRow, MeasurementRow, StoredAnswer
+from pmw.session.store.schema import COLUMNS
+
+__all__ = [
+    "SessionReader",
+    "snapshot_checksum",
+]
+
+
+class SessionReader:
+    """What can be read from a session file, or from a database in memory.
+
+    Args:
+        connection: to the file.
+        name: what messages call the session.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    def meta(self, key: str) -> str | None:
+        """Return a public fact, as JSON text."""
+        row = self._one(f"SELECT {self._columns('meta')} FROM meta WHERE key = ?", key)
+        return None if row is None else str(self._checked("meta", row)[1])
+
+    def secret(self, key: str) -> bytes | None:
+        """Return a secret fact."""
+        row = self._one(f"SELECT {self._columns('secrets')} FROM secrets WHERE key = ?", key)
+        return None if row is None else bytes(self._checked("secrets", row)[1])
+
+    def ledger(self) -> list[LedgerRow]:
+        """Return all charges, in order."""
+        return [LedgerRow(*row[1:]) for row in self._all("ledger")]
+
+    def measurements(self) -> list[MeasurementRow]:
+        """Return all released measurements, in order."""
+        return [MeasurementRow(*row[1:]) for row in self._all("measurements")]
+
+    def certificates(self) -> list[CertificateRow]:
+        """Return the newest certificate of each marginal, in the order of their tests."""
+        return [CertificateRow(*row) for row in self._all("certificates")]
+
+    def ledger_intents(self) -> list[int]:
+        """Return the number of the intent that each charge belongs to, in order."""
+        return [int(row[0]) for row in self._all("ledger")]
+
+    def measurement_intents(self) -> list[int]:
+        """Return the number of the intent that each measurement belongs to, in order."""
+        return [int(row[0]) for row in self._all("measurements")]
+
+    def charge_count(self) -> int:
+        """Return how many charges there are."""
+        with self._guarded():
+            return self._charges()
+
+    def last_intent(self) -> int:
+        """Return the number of the last batch that has its outcome; 0 before the opening has."""
+        return int(self.meta("intent") or 0)
+
+    def secret_names(self) -> set[str]:
+        """Return which secret facts there are, without their values."""
+        with self._guarded():
+            return {str(row[0]) for row in self._connection.execute("SELECT key FROM secrets")}
+
+    def asked(self) -> int:
+        """Return how many questions were answered, repeated ones included."""
+        return int(self.meta("asked") or 0)
+
+    def answer_count(self) -> int:
+        """Return how many answers are stored: one for each question, repeated ones left out."""
+        return int(self._one("SELECT count(*) FROM answers")[0])
+
+    def answer_to_request(self, request_id: str) -> StoredAnswer | None:
+        """Return the answer that a request was given, or None."""
+        number = self.meta(mark_of(request_id))
+        if number is None:
+            row = self._answer("WHERE request_id = ?", request_id)
+        else:
+            row = self._answer("WHERE sequence = ?", int(number))
+        return None if row is None else row[1]
+
+    def newest_answer(self, query_key: bytes) -> StoredAnswer | None:
+        """Return the newest answer to a query, or None."""
+        found = self._newest(query_key)
+        return None if found is None else found[1]
+
+    def answers(self) -> Iterator[StoredAnswer]:
+        """Yield all released answers, in order."""
+        with self._guarded():
+            statement = f"SELECT {self._columns('answers')}, sequence FROM answers ORDER BY sequence"
+            for row in self._connection.execute(statement):
+                yield self._numbered(row)[1]
+
+    def shares(self, most: int) -> list[tuple[int, float]]:
+        """Return the share spent after n answers, as (n, share), evenly thinned to ``most`` pairs."""
+        (last,) = self._one("SELECT coalesce(max(sequence), 0) FROM answers")
+        step = max(1, -(-last // most))
+        with self._guarded():
+            return self._connection.execute(SHARES, (last, step, step)).fetchall()
+
+    def snapshot(self) -> tuple[int, NDArray[np.float64]] | None:
+        """Return the newest snapshot whose checksum holds: its version and dual numbers, or None."""
+        row = self._one("SELECT version, duals, checksum FROM snapshots ORDER BY version DESC LIMIT 1")
+        if row is None or snapshot_checksum(row[0], row[1]) != row[2]:
+            return None
+        return int(row[0]), np.frombuffer(row[1], dtype="<f8").astype(np.float64)
+
+    def has_snapshot(self) -> bool:
+        """Tell whether there is a snapshot, damaged or not."""
+        return self._one("SELECT 1 FROM snapshots") is not None
+
+    def is_whole(self) -> bool:
+        """Tell whether the file's own structure holds together, and no row was altered or is gone.
+
+        Raises:
+            SessionCorruptError: a row was altered or is gone.
+        """
+        if self._one("PRAGMA integrity_check(1)")[0] != "ok":
+            return False
+        with self._guarded():
+            require_all(self._connection, self._name)
+        return True
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """See one state of the file throughout, whatever is written meanwhile; nothing may be written."""
+        with self._guarded():
+            self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the connection."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+
+    def _charges(self) -> int:
+        return int(self._connection.execute("SELECT coalesce(max(sequence), 0) FROM ledger").fetchone()[0])
+
+    def _one(self, statement: str, *values: Any) -> Any:
+        with self._guarded():
+            return self._connection.execute(statement, values).fetchone()
+
+    def _all(self, table: str) -> list[Any]:
+        """Return all rows of a table, each as it was written."""
+        statement = f"SELECT {self._columns(table)} FROM {table} ORDER BY sequence"
+        with self._guarded(), contextlib.nullcontext() if self._connection.in_transaction else self.reading():
+            rows = [self._checked(table, row) for row in self._connection.execute(statement)]
+            require_count(self._connection, table, len(rows), self._name)
+            return rows
+
+    def _answer(self, condition: str, value: object) -> tuple[int, StoredAnswer] | None:
+        row = self._one(f"SELECT {self._columns('answers')}, sequence FROM answers {condition}", value)
+        return None if row is None else self._numbered(row)
+
+    def _numbered(self, row: Any) -> tuple[int, StoredAnswer]:
+        return int(row[-1]), answer_of_row(self._checked("answers", row[:-1]))
+
+    def _newest(self, key: bytes) -> tuple[int, StoredAnswer] | None:
+        """Return the newest answer to a query, with its number, or None."""
+        return self._answer("WHERE query_key = ? ORDER BY sequence DESC LIMIT 1", key)
+
+    def _columns(self, table: str) -> str:
+        return ", ".join((*COLUMNS[table], "checksum"))
+
+    def _checked(self, table: str, row: Any) -> tuple[Any, ...]:
+        return require_checksum(table, row, self._name)
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise own_error(error, self._name) from None
+
+
+def snapshot_checksum(version: int, raw: bytes) -> bytes:
+    """Return the checksum of a snapshot."""
+    return hashlib.sha256(version.to_bytes(8, "little") + raw).digest()

@@ -1,0 +1,136 @@
+"""The table of a session: where it is, and whether it is the one that the session was opened on.
+
+Privacy: whoever may choose what is compared with a session's table learns, without noise, whether the two are
+    equal. So an analyst never names a table: it is read from where the session remembers it, and to give a
+    table, or to move it, is the custodian's alone.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from contextlib import closing
+from pathlib import Path
+
+from pmw.data import MemorySource, Table, TableFile, as_source
+from pmw.errors import DataError, SessionError
+from pmw.session.encoding import dumps
+from pmw.session.journal import load_contract
+from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.locking import SessionLock
+from queries.domain import Domain
+from queries.plain_values import type_name
+
+__all__ = [
+    "move_session",
+    "refuse_given_table",
+    "session_table",
+    "table_place",
+]
+
+
+def move_session(path: str | Path, data: TableFile | Path | str, *, wait: float = 0) -> None:
+    """Tell a session where its table is now, in one durable commit.
+
+    Nothing is drawn, charged or released. A batch that waits goes on waiting: the next question finishes it,
+    with the noise that it was begun with. A session that was opened on a table in memory reads it from the
+    file from now on.
+
+    Args:
+        path: the session file.
+        data: the table's new place. A file that is given without a dialect is read as the session remembers.
+        wait: seconds that another process is waited for; 0 refuses at once.
+
+    Raises:
+        DataError: the table cannot be read, lacks a declared column, or differs from the session's.
+        SessionCorruptError: the file is no session, or damaged, or its companion file is not its own.
+        SessionLockedError: another process was using it all that time.
+        SessionError: the session was closed, or the file has several names (hard links).
+        StoreError: the place could not be made durable.
+
+    Privacy: for the custodian alone: whether a table is the session's is told without noise.
+    """
+    if not issubclass(type(data), TableFile | Path | str):  # not what the thing says of itself
+        raise DataError(f"expected the name of a CSV or Parquet file, got a {type_name(data)}")
+    target = Path(path)
+    with closing(SessionStore.open(target)) as store:  # says what is wrong before a lock file is made
+        _require_open(store, target)
+    lock = SessionLock(target, wait)
+    try:
+        with closing(SessionStore.open(target)) as store:
+            _require_open(store, target)  # it may have been closed meanwhile
+            file = _with_dialect(store, data)
+            session_table(store, file, load_contract(store)[0].domain)  # refused before anything is written
+            store.take_over()
+            store.finish(None, Outcome(meta={"data": dumps(file.to_dict())}))
+    finally:
+        lock.release()
+
+
+def _require_open(store: SessionStore, path: Path) -> None:
+    if store.meta("closed") is not None:
+        raise SessionError(
+            f"{path} was closed, and the key that tells its table from others is wiped; it needs no table "
+            "any more"
+        )
+    store.require_companion()
+
+
+def _with_dialect(store: SessionStore, data: TableFile | Path | str) -> TableFile:
+    if isinstance(data, TableFile):
+        return data
+    before, plain = table_place(store), TableFile(Path(data))
+    return plain if before is None or plain.is_parquet else TableFile(Path(data), before.dialect)
+
+
+def table_place(store: SessionStore) -> TableFile | None:
+    """Return where a session reads its table, or None for a table in memory."""
+    form = json.loads(store.meta("data") or "null")
+    return None if form is None else TableFile.from_dict(form)
+
+
+def refuse_given_table(store: SessionStore, data: Table | None) -> None:
+    """Refuse a table for a session that reads its own from a file.
+
+    Raises:
+        DataError: there is one.
+    """
+    if data is not None and table_place(store) is not None:
+        raise DataError(
+            "the session reads its table from a file, so none is given to it; where the file was moved, name "
+            "its new place with pmw move"
+        )
+
+
+def session_table(store: SessionStore, data: Table | None, domain: Domain) -> MemorySource:
+    """Return a session's table, compared with the one that it was opened on.
+
+    Args:
+        store: an open session.
+        data: the table; None to read it from where the session remembers it.
+        domain: the declared attributes.
+
+    Raises:
+        DataError: the table cannot be read, or differs; the text tells nothing of how.
+
+    Privacy: true data. Where ``data`` is given, whether this succeeds is a noise-free test of equality.
+    """
+    if data is not None:
+        return _same(store, as_source(data, domain))
+    file = table_place(store)
+    if file is None:
+        raise DataError(
+            "the session was opened on a table in memory; give that table to resume it, or write it to a "
+            "file and name that with pmw move"
+        )
+    try:
+        return _same(store, as_source(file, domain))
+    except DataError as error:
+        raise DataError(f"{error}; where the table was moved, name its new place with pmw move") from None
+
+
+def _same(store: SessionStore, source: MemorySource) -> MemorySource:
+    key, expected = store.secret("fingerprint_key"), store.secret("fingerprint")
+    if key is None or expected is None or not hmac.compare_digest(source.fingerprint(key), expected):
+        raise DataError("the table differs from the one that the session was opened on")
+    return source

@@ -1,0 +1,20 @@
+"""Verification: what a session's file holds, checked against its contract, its plans and itself.
+
+Every charge follows from its event and the contract, and every model from the measurements. Answers are
+compared with both, and their values are not computed again. Only public numbers are shown; of secrets,
+whether they are there.
+"""
+
+from __future__ import annotations
+
+from pmw.session.verification.anchor import Anchor
+from pmw.session.verification.checks import verify
+from pmw.session.verification.report import NOT_PROVED, Check, Verification
+
+__all__ = [
+    "Anchor",
+    "Check",
+    "NOT_PROVED",
+    "Verification",
+    "verify",
+]

@@ -1,0 +1,118 @@
+"""The stored answers, against the ledger, the contract and the measurements; no value is computed again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+
+from pmw.markup import counted
+from pmw.model import QueryMeasurement
+from pmw.public.answer import Source
+from pmw.public.contract import TestKind
+from pmw.session.store import SessionStore, StoredAnswer, query_key
+from pmw.session.verification.books import Books
+from pmw.session.verification.report import FAULTS, Check, require, same, words
+from queries.linear import UNITS, LinearQuery
+
+__all__ = [
+    "answer_checks",
+]
+
+_MEASURED = "measured answers are the stored measurements"
+_FORM = "every answer has the form that its source promises"
+_ORDER = "the share in answers never falls and never exceeds 1"
+
+
+def answer_checks(books: Books, store: SessionStore) -> Iterator[Check]:
+    """Yield what holds of the stored answers."""
+    try:
+        transcript = _Transcript(books)
+        for row in store.answers():
+            transcript.read(row)
+    except FAULTS as error:
+        yield Check("measurements and answers can be read", False, words(error))
+        return
+    yield from transcript.checks(store.asked())
+
+
+class _Transcript:
+    """The stored answers, read in order."""
+
+    def __init__(self, books: Books) -> None:
+        options, domain = books.contract.options, books.contract.domain
+        self._shares = {line.running_share for line in books.ledger.lines} | {0.0}
+        self._confidence, self._domain = options.confidence, domain
+        self._bought = [one for _, one in books.bought()]
+        self._marginal = options.test is TestKind.MARGINAL
+        self._newest = 0  # version of the newest answer marked measured
+        self._last = (0.0, 0)  # share and version of the answer before
+        self._counts = {_MEASURED: 0, _FORM: 0, _ORDER: 0}
+        self._faults: dict[str, str] = {}
+
+    def read(self, row: StoredAnswer) -> None:
+        """Take the next answer, and keep the first fault of each kind."""
+        looks = {_FORM: self._form, _ORDER: self._order}
+        if row.source == Source.MEASURED.value:
+            looks[_MEASURED] = self._measured
+        for name, look in looks.items():
+            self._counts[name] += 1
+            try:
+                look(row)
+            except FAULTS as error:
+                self._faults.setdefault(name, f"answer {self._counts[_FORM]}: {words(error)}")
+
+    def checks(self, asked: int) -> Iterator[Check]:
+        """Yield what came of it, given the number of questions that were answered."""
+        total, measured, bought = self._counts[_ORDER], self._counts[_MEASURED], len(self._bought)
+        questions = sum(isinstance(one, QueryMeasurement) for one in self._bought)
+        if not (questions if self._marginal else bought) <= measured <= bought:
+            fault = f"expected {bought} answers marked measured, one for each measurement, found {measured}"
+            self._faults.setdefault(_MEASURED, fault)
+        if asked < total:
+            fault = f"{asked} questions were counted, but {total} answers are stored"
+            self._faults.setdefault(_ORDER, fault)
+        for name, count in self._counts.items():
+            yield Check(name, name not in self._faults, self._faults.get(name, counted(count, "answer")))
+
+    def _measured(self, row: StoredAnswer) -> None:
+        """Check that a measured answer is the measurement of its version."""
+        version, before, self._newest = row.version, self._newest, row.version
+        if self._marginal:  # a marginal that was measured for a question need not contain the question
+            require(version > before, f"model version {version} is not a new one")
+        else:
+            same("model version", self._counts[_MEASURED], version)
+        require(0 < version <= len(self._bought), f"there is no measurement {version}")
+        measurement = self._bought[version - 1]
+        if isinstance(measurement, QueryMeasurement):
+            asked = row.query == measurement.query.to_json()
+            require(asked, f"measurement {version} is of another question")
+            same("count", max(0.0, measurement.units / UNITS), row.count)
+        else:
+            scope = LinearQuery.from_dict(self._domain, json.loads(row.query)).scope
+            inside = set(scope) <= set(measurement.scope)
+            require(inside, f"measurement {version} does not contain its question")
+
+    def _form(self, row: StoredAnswer) -> None:
+        """Check the key, the confidence and the interval of an answer."""
+        require(query_key(row.query) == row.query_key, "its question is found under another key")
+        require(math.isfinite(row.count) and row.count >= 0, f"the count {row.count} is no number of records")
+        same("confidence", self._confidence, row.confidence)
+        held = Source(row.source) in (Source.SYNTHETIC, Source.MEASURED)
+        fault = "it has an interval where none is promised, or lacks one that is"
+        require((row.interval is not None) == held, fault)
+        if row.interval is not None:
+            low, high = row.interval
+            require(
+                0 <= low <= row.count <= high < math.inf, f"the interval {low} to {high} does not hold it"
+            )
+
+    def _order(self, row: StoredAnswer) -> None:
+        """Check that share and version go on from those of the answer before."""
+        share, version = self._last
+        self._last = (row.share, row.version)
+        require(row.share <= 1, f"the share {row.share:g} exceeds 1")
+        require(row.share >= share, f"the share falls from {share:g} to {row.share:g}")
+        require(row.version >= version, f"the model version falls from {version} to {row.version}")
+        require(row.version <= len(self._bought), f"there is no model version {row.version}")
+        require(row.share in self._shares, f"the share {row.share:g} is none that the ledger ever had")

@@ -1,0 +1,116 @@
+"""The books of a session: its contract, plans, charges, measurements and batches, as its file holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pmw.loop import choose_groups
+from pmw.model import Coarsening
+from pmw.planning.opening import choose_filter
+from pmw.privacy.filter import PrivacyFilter
+from pmw.public.charges import LedgerEntry, opening_entries
+from pmw.public.contract import Contract
+from pmw.public.ledger import Ledger, ledger_of
+from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.state import Bought
+from pmw.session.journal import load_contract, load_plan, read_entries, read_measured, read_opening
+from pmw.session.store import IntentRow, MeasurementRow, SessionStore
+from pmw.session.verification.plans import VectorBooks, vectors_of
+
+__all__ = [
+    "Books",
+    "read_books",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What a session file holds besides answers and snapshots.
+
+    Args:
+        contract: what was fixed at opening.
+        opening: the noise of the opening measurements.
+        test: the tests; None where nothing was left for any.
+        cap: the session's filter with nothing spent.
+        entries: the charges, in order.
+        intents: the batch that each charge belongs to.
+        rows: the measurements, in order.
+        row_intents: the batch that each measurement belongs to.
+        pending: the batch that waits to be finished, or None.
+        closed: the session was closed for good.
+    """
+
+    contract: Contract
+    opening: OpeningPlan
+    test: TestPlan | None
+    cap: PrivacyFilter
+    entries: tuple[LedgerEntry, ...]
+    intents: tuple[int, ...]
+    rows: tuple[MeasurementRow, ...]
+    row_intents: tuple[int, ...]
+    pending: IntentRow | None
+    closed: bool
+
+    @property
+    def unborn(self) -> bool:
+        """Whether the opening was never finished."""
+        return self.pending is not None and self.pending.kind == "opening"
+
+    @property
+    def vectors(self) -> tuple[VectorBooks, ...]:
+        """The sparse vectors that were planned."""
+        contract = self.contract
+        return vectors_of(self.test, contract.domain, contract.options, self.cap.composition)
+
+    @property
+    def opening_charges(self) -> tuple[LedgerEntry, ...]:
+        """What opening charges."""
+        return opening_entries(self.opening, self.contract.options)
+
+    @property
+    def later(self) -> tuple[LedgerEntry, ...]:
+        """The charges after those of opening."""
+        return self.entries[len(self.opening_charges) :]
+
+    @property
+    def ledger(self) -> Ledger:
+        """The charges with their shares of the cap, whether or not they fit under it."""
+        return ledger_of(self.contract.budget, self.cap, self.entries)
+
+    @property
+    def coarsening(self) -> Coarsening:
+        """The groups that marginals are tested and bought on, from what opening released."""
+        return choose_groups(self.contract, self.opening, read_opening(self.contract, self.rows))
+
+    def bought(self) -> list[tuple[int, Bought]]:
+        """Return what was bought since opening, each with its intent."""
+        coarsening = self.coarsening
+        return [
+            (intent, read_measured(coarsening, row))
+            for intent, row in zip(self.row_intents, self.rows, strict=True)
+            if row.kind in ("query", "bought")
+        ]
+
+
+def read_books(store: SessionStore) -> Books:
+    """Return the books of a session file.
+
+    Raises:
+        SessionCorruptError: a part of them is not there.
+        ValueError: a part of them cannot be read; KeyError, TypeError and the like too.
+    """
+    contract, opening = load_contract(store)
+    pending = store.pending()
+    unborn = pending is not None and pending.kind == "opening"
+    return Books(
+        contract=contract,
+        opening=opening,
+        test=None if unborn else load_plan(store),
+        cap=choose_filter(contract.domain, contract.budget, contract.options),
+        entries=tuple(read_entries(store)),
+        intents=tuple(store.ledger_intents()),
+        rows=tuple(store.measurements()),
+        row_intents=tuple(store.measurement_intents()),
+        pending=pending,
+        closed=store.meta("closed") is not None,
+    )

@@ -1,0 +1,212 @@
+"""Verification: every check, in order; those of charges, of what waits and of secrets are made here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from pmw.markup import counted
+from pmw.model import QueryMeasurement
+from pmw.public.charges import LedgerEntry, abandoned_entry
+from pmw.public.contract import TestKind
+from pmw.public.state import Bought
+from pmw.session.encoding import read_charge
+from pmw.session.store import SessionStore
+from pmw.session.verification.anchor import Anchor
+from pmw.session.verification.answers import answer_checks
+from pmw.session.verification.books import Books, read_books
+from pmw.session.verification.measurements import measurements_fit, models_follow
+from pmw.session.verification.plans import VectorBooks, plans_fit
+from pmw.session.verification.report import FAULTS, Check, Verification, check, require, same, words
+
+__all__ = [
+    "verify",
+]
+
+
+def verify(store: SessionStore, anchor: Anchor | None = None) -> Verification:
+    """Check a session's books against each other and return what holds.
+
+    It reads one state of the file and writes nothing to it. An anchor is compared with it too, and goes on to
+    that state where everything holds.
+
+    Raises:
+        StoreError: the file cannot be read, or the anchor cannot be written.
+    """
+    with store.reading():
+        checks = tuple(_checks(store))
+        if anchor is not None:
+            checks = (*checks, check("the session goes on from its anchor", lambda: anchor.compare(store)))
+        closed = store.meta("closed") is not None
+        found = Verification(checks, store.pending() is not None, closed, anchor is not None)
+    if anchor is not None and found.holds:
+        anchor.update()
+    return found
+
+
+def _checks(store: SessionStore) -> Iterator[Check]:
+    yield check("the file is whole", lambda: _whole(store))
+    try:
+        books = read_books(store)
+    except FAULTS as error:
+        yield Check("contract, plans and charges can be read", False, words(error))
+        return
+    yield check("the plans fit the contract", lambda: plans_fit(books.contract, books.opening, books.test))
+    if books.unborn:
+        yield check("an opening that waits has bought nothing", lambda: _nothing_bought(books, store))
+        return
+    yield check("every charge is what its event costs", lambda: _charges(books))
+    yield check("rounds and positives follow one another", lambda: _rounds(books))
+    yield check("every measurement was paid for, and every payment bought one", lambda: _payments(books))
+    yield check("the charges stay under the cap", lambda: _under_cap(books))
+    yield check("the measurements are the planned ones", lambda: measurements_fit(books))
+    yield check("the charge of a batch that waits is reserved", lambda: _pending(books, store))
+    yield check("secrets are kept while they are needed, and no longer", lambda: _secrets(books, store))
+    marginal = books.contract.options.test is TestKind.MARGINAL
+    followers = "the models, the snapshot and the certificates" if marginal else "the models and the snapshot"
+    yield check(f"{followers} follow from the measurements", lambda: models_follow(books, store))
+    yield from answer_checks(books, store)
+
+
+def _whole(store: SessionStore) -> str:
+    require(store.is_whole(), "the database is damaged")
+    return "its tables and indexes hold together"
+
+
+def _nothing_bought(books: Books, store: SessionStore) -> str:
+    require(not books.entries and not books.rows, "there are charges or measurements")
+    require(next(store.answers(), None) is None, "there are answers")
+    return "no charge, no measurement, no answer"
+
+
+def _charges(books: Books) -> str:
+    expected, vectors = books.opening_charges, books.vectors
+    require(len(books.entries) >= len(expected), "a charge of the opening is not there")
+    for number, entry in enumerate(books.entries, start=1):
+        if number <= len(expected):
+            _same_entry(number, expected[number - 1], entry)
+        elif not _is_abandoned(entry):  # which has a price of its own
+            _same_entry(number, _planned_entry(vectors, number, entry), entry)
+    return f"{counted(len(books.entries), 'charge')}, each recomputed as an exact fraction"
+
+
+def _planned_entry(vectors: Sequence[VectorBooks], number: int, found: LedgerEntry) -> LedgerEntry:
+    """Return what the tests charge for an event."""
+    require(bool(vectors), f"charge {number} ({found.event}) is for a test, but none was planned")
+    for vector in vectors:
+        if vector.buys(found):
+            return replace(vector.positive, label=found.label)
+        if vector.draws(found):
+            return vector.threshold
+    return vectors[0].threshold
+
+
+def _same_entry(number: int, expected: LedgerEntry, found: LedgerEntry) -> None:
+    what = f"charge {number} ({found.event})"
+    same(what, f"{expected.event}, {expected.label}", f"{found.event}, {found.label}")
+    same(f"epsilon of {what}", expected.charge.epsilon, found.charge.epsilon)
+    same(f"rho of {what}", expected.charge.rho, found.charge.rho)
+
+
+def _rounds(books: Books) -> str:
+    """Follow the sparse vectors through their charges; return how many positives they had."""
+    last, start, vectors = 0, len(books.opening_charges), books.vectors
+    rounds, positives = [0] * len(vectors), [0] * len(vectors)
+    for place, entry in enumerate(books.later, start=start):
+        what, intent = f"charge {place + 1} ({entry.event})", books.intents[place]
+        require(intent >= last, f"{what} belongs to an earlier batch than the one before it")
+        last = intent
+        is_open = [vector.is_open(*of) for vector, *of in zip(vectors, rounds, positives, strict=True)]
+        for number, vector in enumerate(vectors):
+            draws, buys = vector.draws(entry), vector.buys(entry)
+            require(is_open[number] or not buys, f"{what} has no open round")
+            require(not (is_open[number] and draws), f"{what} opens a round while one is open")
+            rounds[number] += draws
+            positives[number] += buys
+        if _is_abandoned(entry):
+            require(books.closed and place + 1 == len(books.entries), f"{what} is not the last of all")
+            prices = [vector.reserved(is_open=one) for vector, one in zip(vectors, is_open, strict=True)]
+            require(bool(prices), f"{what} is for a test, but none was planned")
+            wanted = entry.charge if entry.charge in prices else prices[0]
+            _same_entry(place + 1, abandoned_entry(wanted), entry)
+    counts = []
+    for vector, count in zip(vectors, positives, strict=True):
+        limit = vector.sparse.update_limit
+        of = (
+            ""
+            if len(vectors) == 1
+            else f" of {'marginals' if vector.kind is TestKind.MARGINAL else 'questions'}"
+        )
+        counts.append(f"{count} of {counted(limit, 'positive')}{of}")
+    return ", ".join(counts) or "no positives"
+
+
+def _payments(books: Books) -> str:
+    opening, vectors = len(books.opening_charges), books.vectors
+    paid = [
+        (intent, entry.event, entry.label)
+        for intent, entry in zip(books.intents[opening:], books.later, strict=True)
+        if any(vector.buys(entry) for vector in vectors)
+    ]
+    bought = [(intent, *_bought_words(one)) for intent, one in books.bought()]
+    for intent, event, label in bought:
+        require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
+    for intent, event, label in paid:
+        fault = f"the charge for {label!r} (batch {intent}) has no measurement"
+        require((intent, event, label) in bought, fault)
+    require(paid == bought, "charges and measurements are not in the same order, or one is there twice")
+    require(len({intent for intent, _, _ in paid}) == len(paid), "a batch has two measurements")
+    return f"{counted(len(bought), 'measurement')} since opening"
+
+
+def _bought_words(measurement: Bought) -> tuple[str, str]:
+    """Return event and label of the charge that pays for a measurement."""
+    if isinstance(measurement, QueryMeasurement):
+        return "measurement", measurement.query.describe()
+    return "marginal", ", ".join(measurement.scope)
+
+
+def _under_cap(books: Books) -> str:
+    ledger = books.ledger
+    require(all(line.price >= 0 for line in ledger.lines), "a charge is negative")
+    require(ledger.spent <= ledger.cap, f"{ledger.share:.1%} of the cap was charged")
+    return f"{ledger.share:.1%} of the cap"
+
+
+def _pending(books: Books, store: SessionStore) -> str:
+    if books.pending is None:
+        return "none waits"
+    require(not books.closed, "a batch waits in a session that was closed")
+    form = json.loads(books.pending.proposal)
+    reserved = read_charge(*form["reserved"])
+    found = [vector for vector in books.vectors if vector.kind.value == form["kind"]]
+    require(bool(found), "a batch waits, but there was no plan to test what it tests")
+    (vector,) = found
+    rounds, positives = vector.paid(books.later)
+    is_open = vector.is_open(rounds, positives)
+    wanted = vector.reserved(is_open=is_open)
+    same("reserved charge", (wanted.epsilon, wanted.rho), (reserved.epsilon, reserved.rho))
+    same("whether the batch opens a round", not is_open, form["opens_round"])
+    same("positives before the batch", positives, form["positives"])
+    require(
+        books.ledger.spent + books.cap.price(reserved) <= books.cap.cap,
+        "the reserved charge is not under the cap",
+    )
+    return "one waits; its charge fits under the cap"
+
+
+def _secrets(books: Books, store: SessionStore) -> str:
+    found = store.secret_names()
+    if books.closed:
+        require(not found, "a closed session still holds secrets")
+        return "closed: none is left"
+    wanted = {"fingerprint_key", "fingerprint"}
+    wanted |= {vector.secret for vector in books.vectors if vector.is_open(*vector.paid(books.later))}
+    same("secrets kept", sorted(wanted), sorted(found))
+    return "as many as the open session needs"
+
+
+def _is_abandoned(entry: LedgerEntry) -> bool:
+    """Tell whether a charge is that of a batch that was never finished."""
+    return entry.event == abandoned_entry(entry.charge).event

@@ -1,0 +1,172 @@
+"""Measurements against the plans, and models against the measurements: each version is fitted again, free."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.loop import correct, marginal_units, settle_opening
+from pmw.markup import counted
+from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement
+from pmw.public.contract import TestKind
+from pmw.public.plans import MarginalTestPlan, TestPlan
+from pmw.public.state import Bought, Certificate, PublicState
+from pmw.session.encoding import dumps, noise_form
+from pmw.session.journal import read_certificate, read_opening, tree_text
+from pmw.session.snapshots import duals_of
+from pmw.session.store import SessionStore
+from pmw.session.verification.books import Books
+from pmw.session.verification.report import require, same
+from queries.linear import UNITS
+
+__all__ = [
+    "measurements_fit",
+    "models_follow",
+]
+
+# A model that went through a snapshot differs in the last digits from one that never stopped. Its numbers are
+# compared to within this part of them.
+_CLOSE = 1e-6
+
+
+def measurements_fit(books: Books) -> str:
+    """Check noise and cells of the measurements, and return how many there are.
+
+    Raises:
+        SessionCorruptError: one is not as planned.
+    """
+    draws, plan = read_opening(books.contract, books.rows), books.opening
+    wanted = {"[]": plan.total_noise}
+    for name, noise in plan.marginal_noise.items():
+        wanted[tree_text(name, plan.trees[name]) if name in plan.trees else dumps([name])] = noise
+    scopes: list[tuple[str, ...]] = [(name,) for name in plan.marginal_noise]
+    if plan.table_noise is not None:
+        scopes.append(books.contract.domain.names)
+        wanted[dumps(list(books.contract.domain.names))] = plan.table_noise
+    kinds = {row.kind for row in books.rows}
+    known = kinds <= {"total", "marginal", "range tree", "query", "bought"}
+    require(known, "there is a measurement of an unknown kind")
+    found = {row.what: row.noise for row in books.rows if row.kind not in ("query", "bought")}
+    same("noise of the opening", {what: _noise_text(noise) for what, noise in wanted.items()}, found)
+    same("marginals of the opening", scopes, [marginal.scope for marginal in draws.marginals])
+    later = [row for row in books.rows if row.kind in ("query", "bought")]
+    for number, row in enumerate(later, start=1):
+        same(f"noise of measurement {number}", _planned_noise(books.test, row.kind), row.noise)
+    _scopes(books)
+    return f"the number of records and {counted(len(scopes), 'marginal')} at opening, {len(later)} since"
+
+
+def _noise_text(noise: NoiseLaw | None) -> str:
+    return dumps(None if noise is None else noise_form(noise))
+
+
+def _planned_noise(plan: TestPlan | None, kind: str) -> str | None:
+    """Return the form of the noise of what a kind of test buys; None where there is no such test."""
+    if kind == "bought":
+        return _noise_text(plan.noise) if isinstance(plan, MarginalTestPlan) else None
+    queries = plan.queries if isinstance(plan, MarginalTestPlan) else plan
+    return None if queries is None else _noise_text(queries.vector.value_noise)
+
+
+def _scopes(books: Books) -> None:
+    """Check that what was bought is over attributes in their order, and no wider than planned."""
+    if not isinstance(books.test, MarginalTestPlan):
+        return
+    plan, domain, coarse = books.test, books.contract.domain, books.coarsening.coarse
+    most = max(plan.most_cells, plan.free_cells)
+    for number, (_, one) in enumerate(books.bought(), start=1):
+        if not isinstance(one, QueryMeasurement):
+            same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
+            grid = domain if plan.is_fine(domain, one.scope) else coarse
+            same(f"cells of measurement {number}", grid.scope_shape(one.scope), one.units.shape)
+            cells = one.units.size
+            require(cells <= most, f"measurement {number} has {cells:,} cells; at most {most:,} were planned")
+
+
+def models_follow(books: Books, store: SessionStore) -> str:
+    """Check what the file holds of the models, and return how many versions there are.
+
+    Raises:
+        SessionCorruptError: the snapshot, a certificate or a correction is not of the model of its version.
+    """
+    measured = [one for _, one in books.bought()]
+    certificates = [read_certificate(books.coarsening, row) for row in store.certificates()]
+    versions = [one.version for one in certificates]
+    require(
+        versions == sorted(versions) and set(versions) <= set(range(len(measured) + 1)),
+        "there are certificates of versions that do not follow one another",
+    )
+    snapshot = _snapshot(store, len(measured))
+    draws = read_opening(books.contract, books.rows)
+    state = settle_opening(books.contract, books.opening, draws, books.cap, books.test)
+    for version in range(len(measured) + 1):
+        if version:
+            state = _corrected(state, measured[version - 1])
+        if snapshot is not None and snapshot[0] == version:
+            _check_snapshot(state, snapshot[1])
+        for certificate in certificates:
+            if certificate.version == version:
+                _check_certificate(state, certificate, books, store.answer_count())
+    words = counted(len(measured) + 1, "version")
+    return f"{words}, {counted(len(certificates), 'certificate')}" if certificates else words
+
+
+def _snapshot(store: SessionStore, newest: int) -> tuple[int, NDArray[np.float64]] | None:
+    found = store.snapshot()
+    if found is None:
+        require(not store.has_snapshot(), "the checksum of the snapshot does not hold")
+    else:
+        fault = f"there is a snapshot of version {found[0]}, but no such version"
+        require(0 <= found[0] <= newest, fault)
+    return found
+
+
+def _corrected(state: PublicState, measurement: Bought) -> PublicState:
+    """Return the state of the next version."""
+    if isinstance(measurement, QueryMeasurement):
+        expected = round(state.model.answer(measurement.query) * UNITS)
+        require(
+            abs(expected - measurement.model_units) <= 4 + _CLOSE * abs(measurement.model_units),
+            f"measurement {state.version + 1} corrects an answer that the model did not give",
+        )
+    return correct(state, measurement)
+
+
+def _check_snapshot(state: PublicState, found: NDArray[np.float64]) -> None:
+    expected = duals_of(state)
+    require(
+        expected.shape == found.shape and np.allclose(found, expected, rtol=_CLOSE, atol=_CLOSE),
+        f"the snapshot of version {state.version} is not the model of its measurements",
+    )
+
+
+def _check_certificate(state: PublicState, certificate: Certificate, books: Books, answers: int) -> None:
+    """Check that a certificate is of its version's model, against a threshold of the plan."""
+    plan, what = state.plan, f"the certificate of {', '.join(certificate.scope)}"
+    require(isinstance(plan, MarginalTestPlan), f"{what} stands in a session that tests no marginals")
+    if not isinstance(plan, MarginalTestPlan):
+        return
+    grid, cells = state.grid(certificate.scope), certificate.units.size
+    require(grid.scope(certificate.scope) == certificate.scope, f"{what} is not over attributes in order")
+    planned = certificate.units.shape == grid.scope_shape(certificate.scope)
+    require(planned, f"{what} is not on the cells that are tested")
+    require(cells <= plan.most_cells, f"{what} has more cells than are tested")
+    require(_was_tested(state, books), f"{what} was tested in a round that was not paid for")
+    expected = marginal_units(state, certificate.scope)
+    off = np.abs(certificate.units - expected).max(initial=0)
+    require(
+        bool(off <= 4 + _CLOSE * np.abs(expected).max(initial=0)),
+        f"{what} is not of the model of version {certificate.version}",
+    )
+    # Thresholds fall with the number of answers, and the file does not say how many stood before a test.
+    require(
+        plan.threshold(cells, answers) <= certificate.threshold <= plan.threshold(cells, 0),
+        f"{what} has a threshold that was never planned",
+    )
+
+
+def _was_tested(state: PublicState, books: Books) -> bool:
+    """Tell whether a round was paid for in which a marginal's test could be negative at this version."""
+    (vector,) = (vector for vector in books.vectors if vector.kind is TestKind.MARGINAL)
+    positives = sum(isinstance(one, MarginalMeasurement) for one in state.measured)
+    return vector.paid(books.later)[0] > (positives if vector.sparse.redraw else 0)

@@ -1,0 +1,159 @@
+"""The plans of a session: against its contract, and what their sparse vectors charge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pmw.privacy.budget import Charge, Composition, NeighboringRelation
+from pmw.public.charges import (
+    LedgerEntry,
+    bought_entry,
+    marginal_threshold_entry,
+    measurement_entry,
+    threshold_entry,
+)
+from pmw.public.contract import Contract, Opening, Options, TestKind
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
+from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
+from pmw.session.verification.report import require, same
+from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
+from queries.domain import Domain
+from queries.linear import LinearQuery
+
+__all__ = [
+    "plans_fit",
+    "VectorBooks",
+    "vectors_of",
+]
+
+
+def plans_fit(contract: Contract, opening: OpeningPlan, test: TestPlan | None) -> str:
+    """Check that plans are such as the contract asks for, and return its guarantee.
+
+    Raises:
+        SessionCorruptError: they are not.
+    """
+    options = contract.options
+    _opening_fits(contract, opening)
+    if test is not None:
+        marginal = isinstance(test, MarginalTestPlan)
+        same("what is tested", options.test, TestKind.MARGINAL if marginal else TestKind.QUERY)
+        if options.update_limit is not None:
+            same("positives", options.update_limit, test.update_limit)
+    if isinstance(test, MarginalTestPlan):
+        _tests_fit(test.sparse, options, l1_sensitivity(options), Sides.ONE_SIDED)
+        require(not test.sparse.test.monotone, "distances of marginals move both ways between neighbours")
+    queries = test.queries if isinstance(test, MarginalTestPlan) else test
+    if queries is not None:
+        _tests_fit(queries.vector.sparse, options, query_sensitivity(options), options.chosen_sides)
+        require(
+            not queries.vector.sparse.test.monotone or options.signs_agree,
+            "tests count on all counts moving the same way",
+        )
+    return f"epsilon {float(contract.budget.epsilon):g}, delta {float(contract.budget.delta):g}"
+
+
+def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
+    options = contract.options
+    bought = list(contract.domain.names) if options.opening is Opening.ONE_WAY else []
+    if opening.table_noise is not None:
+        require(
+            bool(bought) and options.test is TestKind.MARGINAL,
+            "the whole table is bought only where one-way marginals would be, and marginals are tested",
+        )
+        bought = []
+    same("marginals planned", bought, list(opening.marginal_noise))
+    for name, tree in opening.trees.items():
+        attribute = contract.domain[name]
+        same(f"cells of the tree of {name}", (attribute.base_size, attribute.size), (tree.cells, tree.size))
+    public_total = options.neighboring_relation is NeighboringRelation.REPLACE_ONE
+    require(
+        (opening.total_noise is None) == public_total,
+        "the number of records is public under replace-one, and only there",
+    )
+
+
+def _tests_fit(sparse: Sparse, options: Options, sensitivity: int, sides: Sides) -> None:
+    test, kind = sparse.test, options.chosen_sparse_vector(options.composition or Composition.PURE)
+    same("sensitivity of tests", sensitivity, test.sensitivity)
+    same("sides of tests", sides, test.sides)
+    same("whether tests are of sech^2", kind.is_sech2, isinstance(test, Sech2Test))
+    same("whether their noise is Laplace noise", kind.is_laplace, test.noise is NoiseKind.LAPLACE)
+    same("rounds of tests", kind.redraw, sparse.redraw)
+
+
+# --- sparse vectors ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class VectorBooks:
+    """What one sparse vector charges.
+
+    Args:
+        kind: what it tests.
+        threshold: what drawing threshold noise charges.
+        positive: what a positive charges with what it buys; its label is that of any.
+        secret: the name under which its threshold noise is kept.
+        sparse: its tests.
+    """
+
+    kind: TestKind
+    threshold: LedgerEntry
+    positive: LedgerEntry
+    secret: str
+    sparse: Sparse
+
+    def draws(self, entry: LedgerEntry) -> bool:
+        """Tell whether a charge is for threshold noise of this vector."""
+        return (entry.event, entry.label) == (self.threshold.event, self.threshold.label)
+
+    def buys(self, entry: LedgerEntry) -> bool:
+        """Tell whether a charge is for a positive of this vector."""
+        return entry.event == self.positive.event
+
+    def paid(self, entries: Iterable[LedgerEntry]) -> tuple[int, int]:
+        """Return how often threshold noise was paid for, and how many positives were."""
+        charged = tuple(entries)
+        return sum(map(self.draws, charged)), sum(map(self.buys, charged))
+
+    def is_open(self, rounds: int, positives: int) -> bool:
+        """Tell whether so many rounds and positives leave a round open."""
+        return rounds > (positives if self.sparse.redraw else 0) and positives < self.sparse.update_limit
+
+    def reserved(self, *, is_open: bool) -> Charge:
+        """Return the most that a batch of its tests can charge."""
+        return self.positive.charge if is_open else self.threshold.charge + self.positive.charge
+
+
+def vectors_of(
+    plan: TestPlan | None, domain: Domain, options: Options, composition: Composition
+) -> tuple[VectorBooks, ...]:
+    """Return the sparse vectors of a plan: one, or one of marginals and one of single questions."""
+    if plan is None:
+        return ()
+    if isinstance(plan, QueryTestPlan):
+        return (_query_vector(plan, domain, composition, second=False),)
+    marginals = VectorBooks(
+        TestKind.MARGINAL,
+        marginal_threshold_entry(plan, composition),
+        bought_entry(plan, options, composition, ()),
+        "threshold",
+        plan.sparse,
+    )
+    if plan.queries is None:
+        return (marginals,)
+    return marginals, _query_vector(plan.queries, domain, composition, second=True)
+
+
+def _query_vector(
+    plan: QueryTestPlan, domain: Domain, composition: Composition, *, second: bool
+) -> VectorBooks:
+    everything = LinearQuery.everything(domain)  # any: the price is the same
+    return VectorBooks(
+        TestKind.QUERY,
+        threshold_entry(plan.vector, composition, second=second),
+        measurement_entry(plan.vector, composition, everything),
+        "query_threshold" if second else "threshold",
+        plan.vector.sparse,
+    )

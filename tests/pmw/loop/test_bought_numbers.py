@@ -1,0 +1,286 @@
+"""What a positive buys: every number has noise of its own, of the scale that is charged.
+
+The draws of a batch are expanded from its bytes in one order: threshold noise where a round opens, then the
+noise of its tests, then that of what is bought.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+import pmw
+import pmw.loop
+import pmw.public.charges
+from pmw.data import MemorySource
+from pmw.errors import BudgetError
+from pmw.loop import BatchDraws, MarginalRequest, Proposal, QueryRequest, draw_tests, propose, settle
+from pmw.loop.marginals import may_test_marginals
+from pmw.loop.questions import may_test_queries
+from pmw.loop.secret import SecretState
+from pmw.model import MarginalMeasurement, QueryMeasurement
+from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.privacy.random_bits import BitSource
+from pmw.public.plans import MarginalTestPlan
+from pmw.public.state import Bought, PublicState
+from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides
+from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
+
+DOMAIN = Domain(
+    tuple(CategoricalAttribute(name, tuple("stuvwx"), missing=True, other=True) for name in "abcde")
+)
+FRAME = pd.DataFrame(np.array(list("stuvwx"))[np.random.default_rng(1).integers(0, 6, (4000, 5))])
+FRAME.columns = list("abcde")
+SOURCE = MemorySource.from_frame(FRAME, DOMAIN)
+TWO, FIVE = ("a", "b"), tuple("abcde")
+OTHER = NoisyThreshold(5), NoisyThreshold(5, 6)
+
+
+def boxed(*names: str) -> LinearQuery:
+    return LinearQuery.cells(DOMAIN, dict.fromkeys(names, (0, 3)))
+
+
+def opened(composition: Composition = Composition.ZCDP, **choices: Any) -> PublicState:
+    """Return a session's state in which pairs of attributes are tested as marginals, and five not at all."""
+    options = pmw.Options(seed=1, composition=composition, update_limit=4, **choices)
+    with pmw.open_session(FRAME, DOMAIN, epsilon=4, delta=1e-9, options=options) as session:
+        state = session.state
+    return replace(state, plan=replace(plan_of(state), decay=(0, 1), most_cells=512, free_cells=64))
+
+
+def plan_of(state: PublicState) -> MarginalTestPlan:
+    assert isinstance(state.plan, MarginalTestPlan)
+    return state.plan
+
+
+def vector_of(state: PublicState) -> NumericSparse:
+    assert state.query_plan is not None
+    return state.query_plan.vector
+
+
+def positive(state: PublicState, query: LinearQuery) -> Proposal:
+    """Return a batch that surely ends in a positive at its first test."""
+    proposal = propose(state, [query])
+    requests: list[Any] = [replace(request, threshold=-(10**14)) for request in proposal.requests]
+    return replace(proposal, requests=tuple(requests))
+
+
+def draw(state: PublicState, proposal: Proposal, bits: BitSource) -> tuple[BatchDraws, SecretState]:
+    return draw_tests(proposal, plan_of(state), SecretState(None), SOURCE, bits)
+
+
+def p_value(draws: NDArray[np.float64], pure: bool) -> float:
+    continuous = stats.laplace if pure else stats.norm
+    return float(stats.kstest(draws, continuous.cdf).pvalue)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("composition", list(Composition))
+def test_every_cell_of_a_bought_marginal_has_noise_of_its_own_of_the_scale_that_is_charged(
+    composition: Composition,
+    relation: NeighboringRelation,
+    require_independent: Callable[[NDArray[np.int64]], None],
+) -> None:
+    state = opened(composition, neighboring_relation=relation, records_per_person=3)
+    proposal, pure = positive(state, boxed(*TWO)), composition is Composition.PURE
+    (request,) = proposal.requests
+    assert isinstance(request, MarginalRequest)
+    assert request.bought == TWO
+    drawn = []
+    for seed in range(60):
+        released = draw(state, proposal, BitSource.from_integer(seed))[0].released
+        assert isinstance(released, np.ndarray)
+        drawn.append((released - SOURCE.counts(TWO).counts * UNITS).ravel())
+    moves, noise = 1 if relation is NeighboringRelation.ADD_REMOVE else 2, plan_of(state).noise
+    charge = pmw.public.charges.marginal_charge(noise, state.contract.options)
+    scale = 3 * math.sqrt(moves / (2 * float(charge.rho)))
+    if pure:
+        assert charge.epsilon is not None
+        scale = float(3 * moves / charge.epsilon)
+    assert p_value(np.concatenate(drawn) / UNITS / scale, pure) > 1e-4
+    for wrong in (1 / 1.3, 1.3):
+        assert p_value(np.concatenate(drawn) / UNITS / (scale * wrong), pure) < 1e-5
+    require_independent(np.stack(drawn))
+
+
+@pytest.mark.parametrize("opens", [False, True])
+@pytest.mark.parametrize("names", [TWO, FIVE])
+def test_the_noise_of_a_batch_is_expanded_in_one_order(names: tuple[str, ...], opens: bool) -> None:
+    state = opened()
+    state = replace(state, round_open=not opens, queries_open=not opens)
+    queries = [boxed(*names), boxed(*names[:-1], "d"), boxed(*names)]
+    proposal = propose(state, queries)
+    requests: list[Any] = [replace(one, threshold=2 * 10**14) for one in proposal.requests]
+    requests[-1] = replace(requests[-1], threshold=-(10**14))  # the last one is positive, those before not
+    proposal = replace(proposal, requests=tuple(requests))
+    questions = isinstance(requests[0], QueryRequest)
+    assert proposal.opens_round is opens
+    bits, again = (BitSource.from_integer(9) for _ in range(2))
+    held = SecretState(None) if opens else SecretState(*OTHER)
+    draws, _ = draw_tests(proposal, plan_of(state), held, SOURCE, bits)
+    test = vector_of(state).sparse.test if questions else plan_of(state).sparse.test
+    two = test.sides is Sides.TWO_THRESHOLDS
+    assert two is questions
+    for _ in range((1 + two) * opens):
+        test.threshold_noise.sample(again)
+    test.query_noise.sample_array(again, (1 + two) * len(requests))
+    if questions:
+        query = requests[-1].query
+        true = query.answer(SOURCE.counts(query.scope))
+        assert draws.released == true + vector_of(state).value_noise.sample(again)
+    else:
+        counts = SOURCE.counts(requests[-1].bought).counts
+        noise = plan_of(state).noise.sample_array(again, counts.size)
+        assert np.array_equal(draws.released, counts * UNITS + noise.reshape(counts.shape))  # type: ignore[arg-type]
+    assert bits.take(8) == again.take(8)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("names", [TWO, FIVE])
+def test_threshold_noise_has_the_scale_that_a_round_is_charged_for(names: tuple[str, ...]) -> None:
+    state = opened(Composition.PURE, records_per_person=3, sparse_vector=pmw.SparseVectorKind.EXPONENTIAL)
+    proposal = propose(state, [boxed(*names)])
+    requests: list[Any] = [replace(one, threshold=10**14) for one in proposal.requests]
+    proposal, found = replace(proposal, requests=tuple(requests)), []
+    for seed in range(1000):
+        _, secret = draw(state, proposal, BitSource.from_integer(seed))
+        noisy = secret.noisy if names is TWO else secret.queries
+        assert noisy is not None
+        found.append([noisy.upper, noisy.upper if noisy.lower is None else noisy.lower])
+    (entry,) = pmw.loop.batch_entries(proposal, BatchDraws((0,), None), state)
+    assert entry.charge.epsilon is not None
+    scale = float(3 * UNITS / entry.charge.epsilon)  # one person moves three records
+    drawn = np.array(found)
+    for column in drawn.T:
+        assert stats.kstest(column / scale, stats.expon.cdf).pvalue > 1e-4
+        for wrong in (1 / 1.3, 1.3):
+            assert stats.kstest(column / (scale * wrong), stats.expon.cdf).pvalue < 1e-5
+    if names is FIVE:  # two thresholds, drawn apart
+        assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.15
+        assert (drawn[:, 0] != drawn[:, 1]).all()
+
+
+@pytest.mark.statistical
+def test_the_tests_of_a_batch_have_noise_of_their_own() -> None:
+    # Two questions at their threshold: one passing must say nothing of the other, but for the threshold.
+    state = opened()
+    query = boxed(*FIVE)
+    request = QueryRequest(query, query.answer(SOURCE.counts(FIVE)), 0)
+    proposal = replace(propose(state, [query]), requests=(request,) * 40, opens_round=False)
+    held = SecretState(None, NoisyThreshold(*[int(vector_of(state).sparse.test.query_scale)] * 2))
+    lengths, sides = [], []
+    for seed in range(200):
+        draws, _ = draw_tests(proposal, plan_of(state), held, SOURCE, BitSource.from_integer(seed))
+        lengths.append(len(draws.outcomes))
+        sides.append(draws.outcomes[-1])
+    passes = 1 - (1 - math.exp(-1)) ** 2  # of two noises, each at least its scale with probability 1/e
+    assert max(lengths) > 3
+    assert np.mean(lengths) == pytest.approx(1 / passes, rel=0.2)
+    assert np.mean(np.array(sides) == 1) == pytest.approx(math.exp(-1) / passes, abs=0.1)
+
+
+# --- the limit of positives, and the threshold noise of both tiers ----------------------------------------
+
+
+def after_positives(state: PublicState, marginals: int, questions: int) -> PublicState:
+    """Return the state after so many positives, as if nothing had been charged for them."""
+    plan, vector = plan_of(state), vector_of(state)
+    bought = MarginalMeasurement(TWO, np.zeros((8, 8), dtype=np.int64), plan.noise)
+    asked = QueryMeasurement(boxed(*FIVE), 0, vector.value_noise)
+    measured: tuple[Bought, ...] = (*[bought] * marginals, *[asked] * questions)
+    return replace(state, measured=measured, ledger=replace(state.ledger, spent=Fraction(0)))
+
+
+def test_marginals_are_tested_up_to_their_limit_of_positives_and_not_beyond() -> None:
+    state = opened()
+    limit = plan_of(state).update_limit
+    assert may_test_marginals(after_positives(state, limit - 1, 5))
+    assert not may_test_marginals(after_positives(state, limit, 0))
+    assert not may_test_marginals(after_positives(state, limit + 1, 0))
+    assert not may_test_marginals(replace(after_positives(state, 0, 0), closed=True))
+
+
+def test_single_questions_are_tested_up_to_their_limit_of_positives_and_not_beyond() -> None:
+    state = opened()
+    limit = vector_of(state).sparse.update_limit
+    for used in (limit - 1, limit, limit + 1):
+        after = after_positives(state, 0, used)
+        assert after.query_positives == used
+        for open_ in (False, True):
+            assert may_test_queries(after, used, round_open=open_) is (used < limit)
+        (request, *_) = propose(after, [boxed(*FIVE)]).requests or (None,)
+        assert isinstance(request, QueryRequest) is (used < limit)
+    assert not may_test_queries(replace(state, closed=True), 0, round_open=False)
+
+
+@pytest.mark.parametrize("opens", [False, True])
+@pytest.mark.parametrize("names", [TWO, FIVE])
+def test_either_tier_draws_threshold_noise_when_it_is_charged_and_only_then(
+    names: tuple[str, ...], opens: bool
+) -> None:
+    state = opened()
+    state = replace(state, round_open=not opens, queries_open=not opens)
+    proposal = propose(state, [boxed(*names)])
+    assert proposal.opens_round is opens
+    first, second = OTHER
+    for held in (
+        SecretState(None),
+        SecretState(first),
+        SecretState(None, second),
+        SecretState(first, second),
+    ):
+        own = held.noisy if names is TWO else held.queries
+        bits = BitSource.from_integer(1)
+        if (own is None) is opens:  # whatever the other tier holds
+            draw_tests(proposal, plan_of(state), held, SOURCE, bits)
+            assert bits.take(8) != BitSource.from_integer(1).take(8)
+            continue
+        with pytest.raises(BudgetError, match="the threshold noise is not as the batch was recorded"):
+            draw_tests(proposal, plan_of(state), held, SOURCE, bits)
+        assert bits.take(8) == BitSource.from_integer(1).take(8)  # nothing was drawn
+
+
+def test_the_noise_that_is_kept_is_the_noise_that_is_used() -> None:
+    state = opened()
+    for names in (TWO, FIVE):
+        proposal = propose(replace(state, round_open=True, queries_open=True), [boxed(*names)])
+        requests: list[Any] = [replace(one, threshold=10**14) for one in proposal.requests]
+        proposal, held = replace(proposal, requests=tuple(requests)), SecretState(*OTHER)
+        draws, kept = draw_tests(proposal, plan_of(state), held, SOURCE, BitSource.from_integer(1))
+        assert (draws.outcomes, kept) == ((0,), held)
+        high = NoisyThreshold(10**15), NoisyThreshold(10**15, 10**15)
+        draws, kept = draw_tests(
+            positive(replace(state, round_open=True, queries_open=True), boxed(*names)),
+            plan_of(state), SecretState(*high), SOURCE, BitSource.from_integer(1),
+        )  # fmt: skip
+        assert draws.outcomes == (0,)  # no test passes a threshold that noise lifts so far
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("kind", [None, pmw.SparseVectorKind.EXPONENTIAL])
+@pytest.mark.parametrize("names", [("c", "d"), FIVE])
+def test_a_round_is_open_as_long_as_its_threshold_noise_is_kept(
+    names: tuple[str, ...], kind: pmw.SparseVectorKind | None, last: bool
+) -> None:
+    state, questions = opened(sparse_vector=kind), names is FIVE
+    limit = (vector_of(state).sparse if questions else plan_of(state)).update_limit
+    used = (limit - 1) * last
+    state = after_positives(state, 0 if questions else used, used if questions else 0)
+    proposal, held = positive(state, boxed(*names)), SecretState(None)
+    if last:
+        held = SecretState(None, OTHER[1]) if questions else SecretState(OTHER[0])
+        proposal = replace(proposal, opens_round=False)
+    draws, secret = draw_tests(proposal, plan_of(state), held, SOURCE, BitSource.from_integer(1))
+    after = settle(state, proposal, draws, state.ledger).state
+    open_, kept = (after.queries_open, secret.queries) if questions else (after.round_open, secret.noisy)
+    assert open_ == (kept is not None) == (kind is not None and not last)

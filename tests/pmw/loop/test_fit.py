@@ -1,0 +1,102 @@
+"""Fit: what the model of groups aims at, and what it takes in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.loop import correct
+from pmw.loop.fit import coarse_model, coarse_target, model_holds
+from pmw.model import Coarsening, MarginalMeasurement, RangeTree, RangeTreeMeasurement
+from pmw.privacy.noise import DiscreteGaussian
+from pmw.public.state import PublicState
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
+
+NOISE = DiscreteGaussian(Fraction(5 * UNITS))
+FINE = Domain((IntegerAttribute("x", 0, 5), CategoricalAttribute("y", ("a", "b"))))
+COARSE = Domain((IntegerAttribute("x", 0, 2), CategoricalAttribute("y", ("a", "b"))))
+GROUPS = np.array([0, 0, 0, 1, 1, 2])
+SHARES = np.array([0.5, 0.25, 0.25, 0.5, 0.5, 1.0])
+COARSENING = Coarsening(FINE, COARSE, (GROUPS, None), (SHARES, None))
+
+
+def test_a_marginal_of_declared_cells_is_aimed_at_in_sums_whose_variances_add() -> None:
+    counts = np.array([[1, 10], [2, 20], [3, 30], [4, 40], [5, 50], [6, 60]])
+    target = coarse_target(COARSENING, MarginalMeasurement(("x", "y"), counts * UNITS, NOISE), 231.0)
+    assert target.values.tolist() == [[6, 60], [9, 90], [6, 60]]
+    assert target.variance.tolist() == [[75, 75], [50, 50], [25, 25]]
+
+
+def test_a_marginal_of_groups_is_aimed_at_as_it_is() -> None:
+    counts = np.array([[6, 60], [9, 90], [6, 60]])
+    target = coarse_target(COARSENING, MarginalMeasurement(("x", "y"), counts * UNITS, NOISE), 231.0)
+    assert target.values.tolist() == counts.tolist()
+    assert target.variance.tolist() == [[25, 25]] * 3
+
+
+def test_a_tree_of_ranges_is_aimed_at_with_the_variance_of_its_own_sums() -> None:
+    tree = RangeTree(6, 0, 2, 3)
+    measurement = RangeTreeMeasurement(("x",), tree, np.full(tree.nodes, 7 * UNITS), NOISE)
+    target = coarse_target(COARSENING, measurement, 42.0)
+    assert target.values.sum() == pytest.approx(42)
+    for group in range(3):
+        inside = np.where(group == GROUPS, 1.0, 0.0)
+        assert target.variance[group] == pytest.approx(measurement.weighted_variance(inside))
+
+
+def opened(**choices: object) -> PublicState:
+    generator = np.random.default_rng(2)
+    frame = pd.DataFrame({name: generator.choice(list("stuvwxyz"), 3000) for name in "abcdef"})
+    frame["b"] = frame["a"]
+    domain = Domain(tuple(CategoricalAttribute(name, tuple("stuvwxyz")) for name in "abcdef"))
+    options = pmw.Options(seed=1, update_limit=3, **choices)  # type: ignore[arg-type]
+    with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, options=options) as session:
+        return session.state
+
+
+def bought(state: PublicState, *scope: str) -> MarginalMeasurement:
+    counts = np.zeros((8,) * len(scope), dtype=np.int64)
+    np.fill_diagonal(counts, 375)
+    return MarginalMeasurement(scope, counts * UNITS, NOISE)
+
+
+def test_a_dense_model_holds_every_scope_and_a_tree_those_within_its_bound() -> None:
+    dense = opened(model=pmw.ModelKind.DENSE)
+    assert model_holds(dense, dense.domain.names)
+    small = opened(model=pmw.ModelKind.GRAPHICAL, max_cells=600)
+    assert model_holds(small, ("a", "b", "c"))
+    assert not model_holds(small, ("a", "b", "c", "d"))
+    chained = correct(correct(small, bought(small, "a", "b")), bought(small, "b", "c"))
+    assert chained.beside == ()
+    # With a third side the three attributes would need one clique of 512 cells beside those of d, e and f.
+    assert model_holds(chained, ("a", "c"))
+    assert not model_holds(replace_cells(chained, 500), ("a", "c"))
+
+
+def replace_cells(state: PublicState, cells: int) -> PublicState:
+    options = replace(state.contract.options, max_cells=cells)
+    return replace(state, contract=replace(state.contract, options=options))
+
+
+def test_a_correction_is_a_new_version_that_is_nearer_to_what_was_bought() -> None:
+    state = opened(model=pmw.ModelKind.GRAPHICAL)
+    measurement = bought(state, "a", "b")
+    after = correct(state, measurement)
+    assert after.version == state.version + 1
+    before, now = (
+        np.abs(coarse_model(one).marginal(("a", "b")) - measurement.values).sum() for one in (state, after)
+    )
+    assert now < before / 20
+    assert after.model.total == state.model.total
+
+
+def test_what_the_tree_cannot_hold_is_kept_beside_the_model() -> None:
+    state = opened(model=pmw.ModelKind.GRAPHICAL, max_cells=60)
+    after = correct(state, bought(state, "a", "b"))
+    assert after.beside == (0,)
+    assert after.model is state.model

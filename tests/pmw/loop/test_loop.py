@@ -1,0 +1,219 @@
+"""The loop over batches: which questions belong together, what is answered at once, and that it goes on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import MemorySource
+from pmw.loop import (
+    BatchDraws,
+    MarginalRequest,
+    QueryRequest,
+    batch_entries,
+    correct,
+    draw_tests,
+    propose,
+    settle,
+)
+from pmw.loop.secret import SecretState
+from pmw.model import MarginalMeasurement, QueryMeasurement
+from pmw.privacy.random_bits import BitSource
+from pmw.public.answer import Source
+from pmw.public.contract import ModelKind, TestKind
+from pmw.public.plans import MarginalTestPlan
+from pmw.public.state import PublicState
+from pmw.session.encoding import proposal_form, read_proposal
+from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
+
+DOMAIN = Domain(tuple(CategoricalAttribute(name, tuple("stuvwxyz")) for name in "abcde"))
+
+
+def people() -> pd.DataFrame:
+    generator = np.random.default_rng(1)
+    cells = generator.integers(0, 8, (5000, 5))
+    cells[:, 1] = cells[:, 0]
+    return pd.DataFrame(np.array(list("stuvwxyz"))[cells], columns=list("abcde"))
+
+
+FRAME = people()
+SOURCE = MemorySource.from_frame(FRAME, DOMAIN)
+
+
+def boxed(*names: str, high: int = 3) -> LinearQuery:
+    return LinearQuery.cells(DOMAIN, dict.fromkeys(names, (0, high)))
+
+
+def opened(**choices: Any) -> PublicState:
+    options = pmw.Options(
+        test=TestKind.MARGINAL, seed=1, composition=pmw.Composition.ZCDP, update_limit=4, **choices
+    )
+    with pmw.open_session(FRAME, DOMAIN, epsilon=4, delta=1e-9, options=options) as session:
+        state = session.state
+    assert isinstance(state.plan, MarginalTestPlan)
+    return replace(state, plan=replace(state.plan, decay=(0, 1), most_cells=512))
+
+
+def answered(state: PublicState, queries: list[LinearQuery]) -> tuple[PublicState, list[pmw.Answer], int]:
+    """Answer questions as the engine does; return how many batches it took."""
+    secret, answers, batches = SecretState(None), list[pmw.Answer](), 0
+    while len(answers) < len(queries):
+        proposal = propose(state, queries[len(answers) :])
+        draws = BatchDraws((), None)
+        if proposal.requests and state.plan is not None:
+            bits = BitSource.from_integer(batches)
+            draws, secret = draw_tests(proposal, state.plan, secret, SOURCE, bits)
+        ledger = state.ledger
+        for entry in batch_entries(proposal, draws, state):
+            ledger = ledger.charge(entry.charge)
+        settled = settle(state, proposal, draws, ledger)
+        assert settled.answers or draws.released is not None, "a batch answered nothing and bought nothing"
+        state, batches = settled.state, batches + 1
+        answers += settled.answers
+        assert batches <= len(queries) + 10
+    return state, answers, batches
+
+
+def test_a_batch_tests_marginals_or_single_questions_never_both() -> None:
+    state = opened()
+    pair, five = boxed("a", "b"), boxed("a", "b", "c", "d", "e")
+    assert propose(state, [pair, five]).kind is TestKind.MARGINAL
+    held = replace(state, plan=replace(plan_of(state), most_cells=2))
+    proposal = propose(held, [five, pair])
+    assert proposal.kind is TestKind.QUERY
+    assert all(isinstance(request, QueryRequest) for request in proposal.requests)
+    small = replace(state, plan=replace(plan_of(state), most_cells=64))
+    after, _, _ = answered(replace(small, plan=replace(plan_of(small), margin=10**13)), [pair])
+    proposal = propose(after, [pair, boxed("c", "d"), five])
+    assert [type(request) for request in proposal.requests] == [MarginalRequest] * len(proposal.requests)
+    assert proposal.queries[0] == pair  # known, so it needs no test
+    assert proposal.needs[0] == 0
+
+
+def plan_of(state: PublicState) -> MarginalTestPlan:
+    assert isinstance(state.plan, MarginalTestPlan)
+    return state.plan
+
+
+def test_answers_come_in_order_and_every_batch_gets_on() -> None:
+    state = opened(model=ModelKind.GRAPHICAL)
+    queries = [
+        boxed("c", "d"), boxed("a"), boxed("a", "b"), boxed("a", "b", "c"), LinearQuery.everything(DOMAIN),
+        boxed("a", "b", "c", "d", "e"), boxed("d", "e"), boxed("b", "e"), boxed("a", "c", "d", "e"),
+        boxed("a", "b", high=1),
+    ]  # fmt: skip
+    after, answers, _ = answered(state, queries)
+    truth = [query.answer(SOURCE.counts(query.scope)) / UNITS for query in queries]
+    for answer, count in zip(answers, truth, strict=True):
+        assert answer.interval is None or answer.interval[0] - 50 <= count <= answer.interval[1] + 50
+    versions = [answer.version for answer in answers]
+    assert versions == sorted(versions)
+    assert after.positives_used >= 1
+    assert Source.MEASURED in {answer.source for answer in answers}
+    assert after.asked == len(queries)
+    _, twice, batches = answered(state, queries + queries)  # afresh: most of it is known by then
+    assert twice[: len(queries)] == answers
+    assert batches <= 2 * len(queries) + 2
+
+
+def test_a_question_whose_pairs_are_bought_first_is_answered_after_its_own_test() -> None:
+    state = opened()
+    (settled,) = [settle_one(state, boxed("a", "b", "c"))]
+    # A positive of the pair (a, b) does not contain the question: it is asked anew against the new model.
+    newest = settled.state.measured[-1]
+    assert isinstance(newest, MarginalMeasurement)
+    inside = {"a", "b", "c"} <= set(newest.scope)
+    assert len(settled.answers) == (1 if inside else 0)
+    _, (answer,), batches = answered(state, [boxed("a", "b", "c")])
+    assert answer.interval is not None
+    assert batches >= 1 + (not inside)
+
+
+def settle_one(state: PublicState, query: LinearQuery) -> Any:
+    proposal = propose(state, [query])
+    draws, _ = draw_tests(proposal, plan_of(state), SecretState(None), SOURCE, BitSource.from_integer(0))
+    assert draws.released is not None
+    ledger = state.ledger
+    for entry in batch_entries(proposal, draws, state):
+        ledger = ledger.charge(entry.charge)
+    return settle(state, proposal, draws, ledger)
+
+
+@pytest.mark.parametrize("model", [ModelKind.DENSE, ModelKind.GRAPHICAL])
+def test_a_correction_moves_the_model_to_what_was_bought(model: ModelKind) -> None:
+    state = opened(model=model)
+    plan = plan_of(state)
+    counts = SOURCE.counts(("a", "b")).counts
+    bought = MarginalMeasurement(("a", "b"), counts * UNITS, plan.noise)
+    after = correct(state, bought)
+    assert after.version == 1
+    assert after.beside == ()
+    before = np.abs(state.model.marginal(("a", "b")) - counts).sum()
+    assert np.abs(after.model.marginal(("a", "b")) - counts).sum() < before / 10
+    assert after.model.marginal(()).item() == pytest.approx(state.total.value)
+
+
+def test_what_would_make_the_tree_too_large_is_kept_beside_the_model() -> None:
+    state = opened(model=ModelKind.GRAPHICAL, max_cells=100)
+    plan = plan_of(state)
+    first = MarginalMeasurement(("a", "b"), SOURCE.counts(("a", "b")).counts * UNITS, plan.noise)
+    second = MarginalMeasurement(("a", "b", "c"), SOURCE.counts(("a", "b", "c")).counts * UNITS, plan.noise)
+    after = correct(correct(state, first), second)
+    assert after.beside == (1,)
+    assert after.fitted == (first,)
+    assert after.version == 2
+    questions = plan.queries
+    assert questions is not None
+    asked = QueryMeasurement(boxed("d", "e"), 1200 * UNITS, questions.vector.value_noise, 0)
+    last = correct(after, asked)
+    assert last.fitted == (first, asked) if last.beside == (1,) else last.beside == (1, 2)
+
+
+def test_a_question_with_too_many_cells_to_count_is_answered_untested_and_the_session_goes_on() -> None:
+    names = tuple(f"a{place}" for place in range(20))
+    domain = Domain(tuple(CategoricalAttribute(name, tuple("wxyz")) for name in names))
+    frame = pd.DataFrame({name: list("wxyz") * 50 for name in names})
+    options = pmw.Options(seed=1, update_limit=1)
+    with pmw.open_session(frame, domain, epsilon=100, delta=1e-9, options=options) as session:
+        wide = LinearQuery.cells(domain, dict.fromkeys(names, (1, 3)))
+        asked = [wide, LinearQuery.cells(domain, {"a0": (1, 3), "a1": (1, 3)})]
+        assert session.state.query_plan is not None
+        first, second = session.ask_all(asked)
+        assert first.source in (Source.UNVERIFIED, Source.EXHAUSTED)
+        assert first.interval is None
+        assert second.interval is not None
+        assert session.state.query_positives == 0
+        assert session.verify().holds
+
+
+def test_a_recorded_batch_draws_again_what_it_would_have_drawn_the_wider_marginal_included() -> None:
+    state = opened(model=ModelKind.DENSE)
+    plan = replace(plan_of(state), free_cells=512)
+    state = replace(state, plan=plan)
+    first = propose(state, [boxed("a", "b")])
+    (request,) = first.requests
+    assert isinstance(request, MarginalRequest)
+    assert set(request.bought) > set(request.scope)
+    recorded = read_proposal(state.coarsening, proposal_form(first, [first_text(first)]))
+    (read,) = recorded.requests
+    assert isinstance(read, MarginalRequest)
+    assert (read.scope, read.bought, read.threshold) == (request.scope, request.bought, request.threshold)
+    assert np.array_equal(read.model_units, request.model_units)
+    for seed in (bytes([number]) * 32 for number in range(40)):
+        one, kept = draw_tests(first, plan, SecretState(None), SOURCE, BitSource(seed))
+        again, kept_again = draw_tests(recorded, plan, SecretState(None), SOURCE, BitSource(seed))
+        assert one.outcomes == again.outcomes
+        assert kept == kept_again
+        assert np.array_equal(one.released, again.released)  # type: ignore[arg-type]
+        assert batch_entries(first, one, state) == batch_entries(recorded, again, state)
+    assert one.released is not None
+
+
+def first_text(proposal: Any) -> str:
+    return json.dumps(proposal.queries[0].to_dict())

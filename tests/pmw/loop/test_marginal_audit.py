@@ -1,0 +1,487 @@
+"""Exact audits of the marginal test: the L1 distance of a marginal, tested, and the marginal bought.
+
+Small tables are enumerated with all their neighbours. A stream is adaptive: the next marginal, the model and
+the threshold are functions of the outputs so far. Counts and models live on a grid of 2 units per record, so
+that models fall between counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pmw.data import MemorySource
+from pmw.errors import BudgetError
+from pmw.loop import MarginalRequest, l1_distance
+from pmw.loop.marginals import draw_marginals
+from pmw.privacy.budget import NeighboringRelation, gaussian_charge
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
+from pmw.privacy.random_bits import BitSource
+from pmw.public.plans import MarginalTestPlan
+from pmw.research.audit import (
+    OutputLaw,
+    adaptive_law,
+    output_law_of,
+    renyi_divergence,
+    tables_of,
+    worst_log_ratio,
+)
+from pmw.sparse_vector import NoiseKind, Sides, Sparse, SparseState, ThresholdTest
+from queries import UNITS as RECORD
+from queries import CategoricalAttribute, CodedRecords, Domain
+
+UNITS = 2  # of the grid, per record
+RELATIONS = list(NeighboringRelation)
+L1 = {NeighboringRelation.ADD_REMOVE: 1, NeighboringRelation.REPLACE_ONE: 2}
+
+Outputs: TypeAlias = tuple[int, ...]
+Table: TypeAlias = tuple[int, ...]  # records in each cell, row by row
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A test: the marginal over some axes, the model's cells and the threshold in units."""
+
+    axes: tuple[int, ...]
+    model: Table
+    threshold: int
+
+
+Stream: TypeAlias = Callable[[Outputs], Asked | None]
+
+
+def tables(cells: int, records: int) -> list[Table]:
+    return [t for t in itertools.product(range(records + 1), repeat=cells) if sum(t) <= records]
+
+
+def neighbors(found: Sequence[Table], relation: NeighboringRelation) -> Iterator[tuple[Table, Table]]:
+    """Yield the pairs that differ by a record added, or moved from one cell to another."""
+    known = set(found)
+    for table in found:
+        for cell in range(len(table)):
+            added = tuple(count + (place == cell) for place, count in enumerate(table))
+            if relation is NeighboringRelation.ADD_REMOVE:
+                if added in known:
+                    yield table, added
+                continue
+            for other in range(cell):
+                if table[other]:
+                    yield table, tuple(count - (place == other) for place, count in enumerate(added))
+
+
+def distance(table: Table, shape: tuple[int, ...], asked: Asked) -> int:
+    """Return the sum over the marginal's cells of |count(D) - count(A)|, in units of this grid."""
+    dropped = tuple(axis for axis in range(len(shape)) if axis not in asked.axes)
+    counts = np.array(table).reshape(shape).sum(axis=dropped)
+    model = np.array(asked.model).reshape(shape).sum(axis=dropped)
+    finer = RECORD // UNITS  # of the session's grid, per unit of this one
+    found = l1_distance(counts, model * finer)
+    assert found % finer == 0
+    return found // finer
+
+
+def vector(
+    relation: NeighboringRelation,
+    limit: int,
+    *,
+    redraw: bool = False,
+    noise: NoiseKind = NoiseKind.EXPONENTIAL,
+) -> Sparse:
+    sensitivity = UNITS * L1[relation]
+    test = ThresholdTest(noise, Sides.ONE_SIDED, sensitivity, False, Fraction(6), Fraction(8))
+    return Sparse(test, limit, redraw)
+
+
+def law_of(sparse: Sparse, table: Table, shape: tuple[int, ...], stream: Stream) -> OutputLaw:
+    compared = tables_of(sparse.test, 0)
+
+    def ask(outputs: Outputs) -> int | None:
+        asked = stream(outputs)
+        return None if asked is None else distance(table, shape, asked) - asked.threshold
+
+    return adaptive_law(compared, ask, sparse.update_limit, redraw=sparse.redraw)
+
+
+def worst(laws: Callable[[Table], OutputLaw], found: Sequence[Table], relation: NeighboringRelation) -> float:
+    known = {table: laws(table) for table in found}
+    return max(worst_log_ratio(known[one], known[other]) for one, other in neighbors(found, relation))
+
+
+def wandering(shape: tuple[int, ...], seed: int, tests: int, *, only_at_positives: bool) -> Stream:
+    """A stream whose marginals, thresholds and models change at random with the outputs.
+
+    The model changes with every output or, as in the loop, at positives only.
+    """
+    scopes = [
+        axes for size in range(len(shape) + 1) for axes in itertools.combinations(range(len(shape)), size)
+    ]
+
+    def ask(outputs: Outputs) -> Asked | None:
+        if len(outputs) == tests:
+            return None
+        generator = np.random.default_rng([seed, 1, *outputs])
+        since = max((place + 1 for place, output in enumerate(outputs) if output), default=0)
+        seen = outputs[:since] if only_at_positives else outputs
+        model = np.random.default_rng([seed, 2, *seen]).integers(0, 4 * UNITS, math.prod(shape))
+        axes = scopes[int(generator.integers(len(scopes)))]
+        return Asked(axes, tuple(int(cell) for cell in model), int(generator.integers(0, 6 * UNITS)))
+
+    return ask
+
+
+def opposed(negatives: int, threshold: int, *, cells: int = 2) -> Stream:
+    """Negatives against a model without the first cell, each with a positive against one with nothing else.
+
+    A record added to the first cell raises the first distance and lowers the second: the case that a price
+    for values that all move the same way leaves out.
+    """
+    without = (0, 8, *[0] * (cells - 2))
+    only = (8, 0, *[0] * (cells - 2))
+
+    def ask(outputs: Outputs) -> Asked | None:
+        if len(outputs) == 2 * (negatives + 1):
+            return None
+        place = len(outputs) % (negatives + 1)
+        return Asked((0,), without if place < negatives else only, threshold)
+
+    return ask
+
+
+SHAPES = [((2,), 4), ((4,), 3), ((2, 2), 4), ((2, 3), 4)]
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("shape", "records"), SHAPES)
+@pytest.mark.parametrize(("limit", "redraw"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize("noise", list(NoiseKind))
+def test_every_adaptive_stream_stays_within_its_claim(
+    relation: NeighboringRelation,
+    shape: tuple[int, ...],
+    records: int,
+    limit: int,
+    redraw: bool,
+    noise: NoiseKind,
+) -> None:
+    sparse = vector(relation, limit, redraw=redraw, noise=noise)
+    found = tables(math.prod(shape), records)
+    for seed in range(4):
+        stream = wandering(shape, seed, 4, only_at_positives=bool(seed % 2))
+        assert worst(lambda t, ask=stream: law_of(sparse, t, shape, ask), found, relation) <= (  # type: ignore[misc]
+            float(sparse.total_epsilon) + 1e-9
+        )
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("limit", "redraw"), [(1, False), (2, False), (2, True)])
+def test_the_claim_is_attained(relation: NeighboringRelation, limit: int, redraw: bool) -> None:
+    # No cheaper price is sound: exponential noise meets the bound where distances lie at their thresholds.
+    sparse = vector(relation, limit, redraw=redraw)
+    found = tables(2, 4)
+    ratios = [
+        worst(lambda t, at=at: law_of(sparse, t, (2,), opposed(1, at)), found, relation)  # type: ignore[misc]
+        for at in range(14)
+    ]
+    assert max(ratios) == pytest.approx(float(sparse.total_epsilon), abs=1e-9)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("noise", list(NoiseKind))
+def test_the_price_of_monotone_values_is_caught(relation: NeighboringRelation, noise: NoiseKind) -> None:
+    # The same noise at Delta/b for a positive: one table and its neighbour tell otherwise.
+    sparse = vector(relation, 1, noise=noise)
+    monotone = float(sparse.test.threshold_price + sparse.test.positive_price / 2)
+    ratio = worst(lambda t: law_of(sparse, t, (2,), opposed(4, 4)), tables(2, 4), relation)
+    assert ratio > monotone + 0.1
+    assert ratio <= float(sparse.total_epsilon) + 1e-9
+
+
+def test_the_counterexample_by_hand() -> None:
+    # Three records in the first cell, then four. Against (0, 4) records the distance rises from 7 to 8,
+    # against (4, 0) it falls from 1 to 0; thresholds of 7 and 1 records, scales of 3 and 4 records.
+    # A negative needs rho > s - T: from 1 unit on for three records, from 3 units on for four.
+    sparse = vector(NeighboringRelation.ADD_REMOVE, 1)
+    stream = [Asked((0,), (0, 8), 14), Asked((0,), (8, 0), 2)]
+
+    def ask(outputs: Outputs) -> Asked | None:
+        return stream[len(outputs)] if len(outputs) < 2 else None
+
+    first, second = (law_of(sparse, table, (2,), ask) for table in ((3, 0), (4, 0)))
+    ratio = math.log(first[0, 1] / second[0, 1])
+    assert ratio > 1 / 3 + 1 / 4 + 0.1  # what one threshold and one monotone positive would cost
+    assert ratio == pytest.approx(1 / 3 + 2 / 4, abs=1e-9)
+
+
+def test_the_sensitivity_of_one_record_added_is_caught_under_replace_one() -> None:
+    sparse = vector(NeighboringRelation.ADD_REMOVE, 1)
+    ratio = worst(
+        lambda t: law_of(sparse, t, (2,), opposed(1, 16)), tables(2, 4), NeighboringRelation.REPLACE_ONE
+    )
+    assert ratio > float(sparse.total_epsilon) + 0.1
+
+
+def test_half_the_noise_at_the_full_price_is_caught() -> None:
+    # The bound that a certificate gives is half a distance; the noise of the distance itself must stay whole.
+    sparse = vector(NeighboringRelation.ADD_REMOVE, 1)
+    halved = Sparse(
+        ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, UNITS, False, Fraction(3), Fraction(4)),
+        1,
+        False,
+    )
+    ratio = worst(
+        lambda t: law_of(halved, t, (2,), opposed(1, 8)), tables(2, 4), NeighboringRelation.ADD_REMOVE
+    )
+    assert ratio > float(sparse.total_epsilon) + 0.1
+
+
+@pytest.mark.parametrize(("units", "caught"), [(1, True), (2, False)])
+def test_half_distances_need_a_grid_on_which_half_a_record_is_whole(units: int, caught: bool) -> None:
+    # Rounded down, half the distance moves by at most Delta/2 where Delta is even, else by up to 1.
+    noise = (Fraction(3 * units, 2), Fraction(2 * units))
+    test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, 1, False, *noise)
+    claimed = units / 2 / float(noise[0]) + 2 * units / 2 / float(noise[1])
+
+    def law(table: Table, threshold: int) -> OutputLaw:
+        def ask(outputs: Outputs) -> int | None:
+            if len(outputs) == 2:
+                return None
+            model = ((0, 4 * units), (4 * units, 0))[len(outputs)]
+            found = sum(abs(units * count - cell) for count, cell in zip(table, model, strict=True))
+            return found // 2 - threshold
+
+        return adaptive_law(tables_of(test, 0), ask, 1, redraw=False)
+
+    ratios = [
+        worst(lambda t, at=at: law(t, at), tables(2, 4), NeighboringRelation.ADD_REMOVE)  # type: ignore[misc]
+        for at in range(6)
+    ]
+    assert (max(ratios) > claimed + 0.1) if caught else (max(ratios) <= claimed + 1e-9)
+
+
+# --- the marginal that a positive buys --------------------------------------------------------------------
+
+LOW, HIGH = -1, 3  # noisy counts outside are shown as these, which is free: the ends collect the tails
+
+
+def clipped(noise: DiscreteLaplace, count: int) -> NDArray[np.float64]:
+    """Return the law of one noisy count, clipped to LOW..HIGH."""
+    shown = np.arange(LOW, HIGH + 1)
+    law = noise.pmf(shown - count)
+    law[0] = 1 - noise.survival(np.array([LOW + 1 - count]))[0]
+    law[-1] = noise.survival(np.array([HIGH - count]))[0]
+    return law
+
+
+def bought(noise: DiscreteLaplace, table: Table) -> NDArray[np.float64]:
+    """Return the law of a noisy marginal of two cells, cell by cell: the product."""
+    return np.outer(*(clipped(noise, count) for count in table)).ravel()
+
+
+def shown(output: int) -> tuple[int, int]:
+    """Return the two noisy counts of a positive's output."""
+    first, second = divmod(output - 1, HIGH - LOW + 1)
+    return first + LOW, second + LOW
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_marginal_under_laplace_noise_costs_the_l1_sensitivity(relation: NeighboringRelation) -> None:
+    noise = DiscreteLaplace(Fraction(3))
+    found = tables(2, 3)
+    laws = {table: bought(noise, table) for table in found}
+    assert all(law.sum() == pytest.approx(1, abs=1e-12) for law in laws.values())
+    ratios = [float(np.abs(np.log(laws[a] / laws[b])).max()) for a, b in neighbors(found, relation)]
+    assert max(ratios) == pytest.approx(L1[relation] / 3, abs=1e-9)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_marginal_under_gaussian_noise_costs_the_squared_l2_sensitivity(
+    relation: NeighboringRelation,
+) -> None:
+    # Squared: 1 where a record is added, 2 where one moves. The square of the L1 sensitivity would be 4.
+    noise = DiscreteGaussian(Fraction(3))
+    support = np.arange(-45, 50)
+    squared = Fraction(L1[relation])
+    rho = gaussian_charge(squared, noise.sigma).rho
+    for one, other in neighbors(tables(2, 2), relation):
+        laws: list[OutputLaw] = [
+            {
+                (place,): share
+                for place, share in enumerate(
+                    np.outer(*(noise.pmf(support - count) for count in table)).ravel().tolist()
+                )
+            }
+            for table in (one, other)
+        ]
+        for alpha in (1.5, 2.0, 8.0):
+            assert renyi_divergence(laws[0], laws[1], alpha) == pytest.approx(
+                alpha * float(squared) / 18, rel=1e-9
+            )
+            assert renyi_divergence(laws[0], laws[1], alpha) <= alpha * float(rho) + 1e-12
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("redraw", [False, True])
+def test_the_whole_loop_stays_within_its_claim(relation: NeighboringRelation, redraw: bool) -> None:
+    # Test, buy the marginal, fit the model to the noisy counts, test again; at most two are bought. All
+    # outcomes and noisy counts are outputs, and the next test is a function of them.
+    noise = DiscreteLaplace(Fraction(4))
+    sensitivity = L1[relation]
+    test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, sensitivity, False, Fraction(3), Fraction(4))
+    sparse = Sparse(test, 2, redraw)
+    claimed = float(sparse.total_epsilon + 2 * sensitivity / noise.scale)
+
+    def law(table: Table, thresholds: tuple[int, ...]) -> OutputLaw:
+        def ask(outputs: Outputs) -> int | None:
+            if len(outputs) == len(thresholds):
+                return None
+            model: Table = (0, 3)
+            for output in outputs:
+                # Bought: the noisy counts. Certified: the opposite, the worst that a next model may be.
+                model = tuple(max(0, count) for count in shown(output)) if output else model[::-1]
+            found = sum(abs(count - cell) for count, cell in zip(table, model, strict=True))
+            return found - thresholds[len(outputs)]
+
+        release = bought(noise, table).tolist()
+        return adaptive_law(tables_of(test, 0), ask, 2, redraw=redraw, release=lambda _: release)
+
+    ratios = [
+        worst(lambda t, at=thresholds: law(t, at), tables(2, 2), relation)  # type: ignore[misc]
+        for thresholds in itertools.product((1, 2), repeat=4)
+    ]
+    assert max(ratios) <= claimed + 1e-9
+    assert max(ratios) > claimed - 0.35
+
+
+def test_a_loop_that_forgets_the_price_of_what_it_bought_is_caught() -> None:
+    noise = DiscreteLaplace(Fraction(2))
+    sparse = vector(NeighboringRelation.ADD_REMOVE, 1)
+
+    def law(table: Table) -> OutputLaw:
+        def ask(outputs: Outputs) -> int | None:
+            asked = opposed(1, 4)(outputs)
+            return None if asked is None else distance(table, (2,), asked) - asked.threshold
+
+        release = bought(noise, table).tolist()
+        return adaptive_law(tables_of(sparse.test, 0), ask, 1, redraw=False, release=lambda _: release)
+
+    ratio = worst(law, tables(2, 4), NeighboringRelation.ADD_REMOVE)
+    assert float(sparse.total_epsilon) + 0.1 < ratio <= float(sparse.total_epsilon) + 1 / 2 + 1e-9
+
+
+# --- what a negative promises -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beta", [0.5, 0.05, 0.001])
+def test_a_negative_bounds_every_distance_of_its_round(beta: float) -> None:
+    # nu >= 0: a negative has s < T + rho, so all negatives of a round hold where rho - 1 <= b1 ln(1/beta).
+    test = vector(NeighboringRelation.ADD_REMOVE, 1).test
+    margin = test.negative_margin(1 - beta)
+    outside = math.floor(margin) + 1  # the smallest excess s - T that the bound excludes
+    assert float(test.threshold_noise.survival(np.array([outside + 1]))[0]) <= beta
+    compared = tables_of(test, 0)
+    certified = 1 - compared.above(outside)
+    for retests in (1, 10, 1000):  # asked again and again while negative
+        assert float(np.sum(compared.weights * certified**retests)) <= beta
+    assert (
+        float(test.threshold_noise.survival(np.array([outside - 1]))[0]) >= beta
+    )  # wide by one unit at most
+
+
+def test_an_impossible_stream_is_refused() -> None:
+    monotone = ThresholdTest(NoiseKind.LAPLACE, Sides.TWO_THRESHOLDS, 1, True, Fraction(3), Fraction(4))
+    with pytest.raises(BudgetError, match="one threshold and an update limit"):
+        adaptive_law(tables_of(monotone, 1), lambda _: None, 1, redraw=False)
+    one_sided = vector(NeighboringRelation.ADD_REMOVE, 1).test
+    with pytest.raises(BudgetError, match="one threshold and an update limit"):
+        adaptive_law(tables_of(one_sided, 1), lambda _: None, 0, redraw=False)
+
+
+@pytest.mark.parametrize("redraw", [False, True])
+def test_a_fixed_stream_has_the_law_of_its_values(redraw: bool) -> None:
+    sparse = vector(NeighboringRelation.ADD_REMOVE, 2, redraw=redraw)
+    values = (3, 1, 4, 1)
+    found = adaptive_law(
+        tables_of(sparse.test, 2),
+        lambda outputs: values[len(outputs)] if len(outputs) < 4 else None,
+        2,
+        redraw=redraw,
+    )
+    assert found == pytest.approx(output_law_of(sparse, 2, values), abs=1e-12)
+
+
+# --- the session's own draws, over all of their noise -----------------------------------------------------
+
+
+class Tape(BitSource):
+    """Noise in place of bits: what the next draws give, in records."""
+
+    def __init__(self, noise: Sequence[int]) -> None:
+        super().__init__(bytes(32))
+        self.left = list(noise)
+
+
+@pytest.fixture
+def taped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every law read its noise from the tape."""
+
+    def sample_array(self: object, bits: Tape, count: int) -> NDArray[np.int64]:
+        taken, bits.left = bits.left[:count], bits.left[count:]
+        assert len(taken) == count
+        return np.array(taken, dtype=np.int64) * RECORD
+
+    for law in (DiscreteLaplace, Geometric):
+        monkeypatch.setattr(law, "sample_array", sample_array)
+        monkeypatch.setattr(law, "sample", lambda self, bits: int(sample_array(self, bits, 1)[0]))
+
+
+ONE = Domain((CategoricalAttribute("a", ("p", "q")),))
+
+
+@pytest.mark.usefixtures("taped")
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_sessions_draws_have_the_audited_law_and_release_the_marginal_they_tested(
+    relation: NeighboringRelation,
+) -> None:
+    # Scales of whole records: noise of 0, 1, 2, ... records, so that all of it can be enumerated.
+    scales = (Fraction(1), Fraction(2))
+    records = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, L1[relation], False, *scales)
+    units = replace(
+        records,
+        sensitivity=L1[relation] * RECORD,
+        threshold_scale=scales[0] * RECORD,
+        query_scale=scales[1] * RECORD,
+    )
+    plan = MarginalTestPlan(
+        Sparse(units, 1, redraw=True), DiscreteLaplace(Fraction(3 * RECORD)), 1.0, 0, (0, 1), 2, 2, 2, None
+    )
+    request = MarginalRequest(("a",), np.array([2 * RECORD, 0]), RECORD, ("a",))
+    shares = [scale_law.pmf(np.arange(60)) for scale_law in (records.threshold_noise, records.query_noise)]
+    laws: dict[Table, OutputLaw] = {}
+    for table in tables(2, 2):
+        cells = np.repeat(np.arange(2), table).astype(np.uint8)
+        source = MemorySource(CodedRecords(ONE, (cells,)))
+        positive = 0.0
+        for first, second in itertools.product(range(60), repeat=2):
+            tape = Tape((first, second, 5, -7))
+            draws, kept = draw_marginals([request], SparseState(None, 0), plan, source, tape)
+            assert kept is None if draws.outcomes[0] else kept is not None
+            if draws.outcomes[0]:
+                positive += shares[0][first] * shares[1][second]
+                assert isinstance(draws.released, np.ndarray)
+                assert draws.released.tolist() == [(table[0] + 5) * RECORD, (table[1] - 7) * RECORD]
+            else:
+                assert draws.released is None
+            assert len(tape.left) == (0 if draws.outcomes[0] else 2)  # cells draw at a positive only
+        laws[table] = {(0,): 1 - positive, (1,): positive}
+        audited = output_law_of(Sparse(records, 1, redraw=True), 1, (abs(table[0] - 2) + table[1],))
+        assert laws[table][1,] == pytest.approx(audited[1,], abs=1e-9)
+    claimed = float(Sparse(records, 1, redraw=True).total_epsilon)
+    found = max(worst_log_ratio(laws[a], laws[b]) for a, b in neighbors(list(laws), relation))
+    assert found <= claimed + 1e-6

@@ -1,0 +1,493 @@
+"""The loop's three phases: what is tested, what is drawn, what it costs and what is released."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from pmw import loop
+from pmw.data import MemorySource
+from pmw.errors import BudgetError
+from pmw.loop import (
+    BatchDraws,
+    QueryRequest,
+    batch_entries,
+    draw_opening,
+    draw_tests,
+    propose,
+    released_total,
+    settle,
+    settle_opening,
+)
+from pmw.loop.secret import SecretState
+from pmw.model import DenseDistribution
+from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.questions import plan_query_test
+from pmw.privacy.budget import Budget, Composition, NeighboringRelation
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.random_bits import BitSource
+from pmw.public.answer import Source
+from pmw.public.charges import opening_entries
+from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
+from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
+from pmw.public.state import PublicState
+from pmw.research.audit import output_law_of
+from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides, Sparse, SparseVectorKind, ThresholdTest
+from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, Factor, IntegerAttribute, LinearQuery
+
+DOMAIN = Domain(
+    (IntegerAttribute("a", 0, 5), CategoricalAttribute("b", ("x", "y", "z")), IntegerAttribute("c", 0, 2))
+)
+BUDGET = Budget.of(1, 1e-9)
+QUERY = LinearQuery.cells(DOMAIN, {"a": (1, 3), "b": (0, 1)})
+
+ROUNDS_OR_NOT = [SparseVectorKind.EXPONENTIAL_ROUNDS, SparseVectorKind.EXPONENTIAL]
+
+
+def table(rows: NDArray[np.int64]) -> MemorySource:
+    columns = rows.reshape(-1, 3).astype(np.uint8)
+    return MemorySource(CodedRecords(DOMAIN, tuple(columns[:, place] for place in range(3))))
+
+
+def random_rows(count: int, seed: int = 0) -> NDArray[np.int64]:
+    generator = np.random.default_rng(seed)
+    return np.stack([generator.integers(0, size, count) for size in DOMAIN.shape], axis=1)
+
+
+def opened(rows: NDArray[np.int64], seed: int = 1, budget: Budget = BUDGET, **choices: Any) -> PublicState:
+    options = Options(**{"test": TestKind.QUERY, **choices})
+    ledger = choose_filter(DOMAIN, budget, options)
+    contract = Contract(DOMAIN, budget, replace(options, composition=ledger.composition))
+    plan = plan_opening(DOMAIN, ledger, contract.options)
+    draws = draw_opening(plan, table(rows), BitSource.from_integer(seed))
+    for entry in opening_entries(plan, contract.options):
+        ledger = ledger.charge(entry.charge)
+    test = plan_query_test(DOMAIN, ledger, released_total(plan, draws).value, contract.options)
+    return settle_opening(contract, plan, draws, ledger, test)
+
+
+def run(
+    state: PublicState, rows: NDArray[np.int64], queries: list[LinearQuery], seed: int = 2
+) -> PublicState:
+    """Run queries through the loop, one batch at a time, as the engine does."""
+    source, secret, bits = table(rows), SecretState(None), BitSource.from_integer(seed)
+    while queries:
+        proposal = propose(state, queries)
+        draws = BatchDraws((), None)
+        if proposal.requests and state.query_plan is not None:
+            draws, secret = draw_tests(proposal, state.query_plan, secret, source, bits)
+        ledger = state.ledger
+        for entry in batch_entries(proposal, draws, state):
+            ledger = ledger.charge(entry.charge)
+        settled = settle(state, proposal, draws, ledger)
+        state, queries = settled.state, queries[len(settled.answers) :]
+    return state
+
+
+@pytest.mark.parametrize("update", list(UpdateRule))
+def test_settling_leaves_the_state_that_it_is_given_as_it_was(update: UpdateRule) -> None:
+    rows = random_rows(3000)
+    rows[:, 2] = rows[:, 1]  # no uniform model is right
+    state = opened(rows, update=update, opening=Opening.NONE, threshold=20.0)
+    query = LinearQuery.cells(DOMAIN, {"b": (0, 0), "c": (0, 0)})
+    proposal = propose(state, [query])
+    assert state.query_plan is not None
+    draws, _ = draw_tests(
+        proposal, state.query_plan, SecretState(None), table(rows), BitSource.from_integer(3)
+    )
+    assert draws.outcomes == (True,)
+    assert isinstance(state.model, DenseDistribution)
+    held, before = state.model._held().values, state.model.values
+    first, second = (settle(state, proposal, draws, state.ledger) for _ in range(2))
+    assert state.model._held().values is held
+    assert np.array_equal(state.model.values, before)
+    one, other = (settled.state.model.marginal(DOMAIN.names) for settled in (first, second))
+    assert np.array_equal(one, other)
+    assert not np.array_equal(one, before)
+    assert first.answers == second.answers
+
+
+# --- sensitivity: what one person can change --------------------------------------------------------------
+
+record = st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 2))
+tables = st.lists(record, max_size=8)
+
+
+@st.composite
+def random_query(draw: st.DrawFn) -> LinearQuery:
+    scope = DOMAIN.scope(draw(st.lists(st.sampled_from(DOMAIN.names), unique=True)))
+    factors = []
+    for number, name in enumerate(scope):
+        size = DOMAIN[name].size
+        weights = st.integers(0, UNITS) if number == 0 else st.sampled_from([0, UNITS])
+        factors.append(Factor((name,), np.array(draw(st.lists(weights, min_size=size, max_size=size)))))
+    return LinearQuery(DOMAIN, tuple(factors))
+
+
+@given(
+    tables,
+    st.lists(record, max_size=3),
+    random_query(),
+)
+@settings(deadline=None)
+def test_added_records_raise_an_answer_by_at_most_its_sensitivity(
+    rows: list[tuple[int, ...]], added: list[tuple[int, ...]], query: LinearQuery
+) -> None:
+    here = table(np.array(rows, dtype=np.int64))
+    there = table(np.array(rows + added, dtype=np.int64))
+    change = query.answer(there.counts(query.scope)) - query.answer(here.counts(query.scope))
+    assert 0 <= change <= len(added) * UNITS  # never negative: signed tests may charge the monotone rate
+    if added:
+        assert change <= query_sensitivity(Options(test=TestKind.QUERY, records_per_person=len(added)))
+
+
+@given(
+    tables.filter(bool),
+    record,
+    random_query(),
+)
+@settings(deadline=None)
+def test_a_replaced_record_moves_an_answer_by_at_most_its_sensitivity_either_way(
+    rows: list[tuple[int, ...]], other: tuple[int, ...], query: LinearQuery
+) -> None:
+    here, there = table(np.array(rows)), table(np.array([other, *rows[1:]]))
+    change = query.answer(there.counts(query.scope)) - query.answer(here.counts(query.scope))
+    assert abs(change) <= query_sensitivity(
+        Options(test=TestKind.QUERY, neighboring_relation=NeighboringRelation.REPLACE_ONE)
+    )
+
+
+@given(
+    tables,
+    st.lists(record, min_size=1, max_size=3),
+)
+@settings(deadline=None)
+def test_marginals_move_by_at_most_their_sensitivities(
+    rows: list[tuple[int, ...]], added: list[tuple[int, ...]]
+) -> None:
+    options = Options(test=TestKind.QUERY, records_per_person=len(added))
+    swap = replace(options, neighboring_relation=NeighboringRelation.REPLACE_ONE)
+    base = np.array(rows + added[::-1], dtype=np.int64)
+    for name in DOMAIN.names:
+        before = table(np.array(rows, dtype=np.int64)).counts((name,)).counts * UNITS
+        grown = table(np.array(rows + added, dtype=np.int64)).counts((name,)).counts * UNITS
+        assert np.abs(grown - before).sum() <= l1_sensitivity(options)
+        assert int(((grown - before) ** 2).sum()) <= l2_squared_sensitivity(options)
+        swapped = table(np.array(rows + [(0, 0, 0)] * len(added))).counts((name,)).counts * UNITS
+        original = table(base).counts((name,)).counts * UNITS
+        assert np.abs(swapped - original).sum() <= l1_sensitivity(swap)
+        assert int(((swapped - original) ** 2).sum()) <= l2_squared_sensitivity(swap)
+
+
+# --- noise: what is drawn has the scale that is charged ---------------------------------------------------
+
+
+def p_value(draws: NDArray[np.float64], law: str) -> float:
+    continuous = {"laplace": stats.laplace, "norm": stats.norm, "expon": stats.expon}[law]
+    return float(stats.kstest(draws, continuous.cdf).pvalue)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("budget", "law"), [(Budget.of(1, 1e-9), "norm"), (Budget.of(1), "laplace")])
+def test_opening_noise_has_the_scale_that_is_charged(budget: Budget, law: str) -> None:
+    options = Options(test=TestKind.QUERY)
+    ledger = choose_filter(DOMAIN, budget, options)
+    plan = plan_opening(DOMAIN, ledger, options)
+    source = table(random_rows(500))
+    totals, cells = [], []
+    for seed in range(2000 if law == "norm" else 4000):  # enough to tell a scale 30 % off
+        draws = draw_opening(plan, source, BitSource.from_integer(seed))
+        totals.append(draws.total_units / UNITS - 500)
+        cells.append((draws.marginals[1].values - source.counts(("b",)).counts)[2])
+    entries = {entry.label: entry for entry in opening_entries(plan, options)}
+    for label, found in (("number of records", totals), ("b", cells)):
+        entry = entries[label]
+        if law == "norm":
+            charged = math.sqrt(1 / (2 * float(entry.charge.rho)))  # sigma of a sensitivity-1 Gaussian
+        else:
+            assert entry.charge.epsilon is not None
+            charged = float(1 / entry.charge.epsilon)
+        assert p_value(np.array(found) / charged, law) > 1e-4
+        for wrong in (1 / 1.3, 1.3):
+            assert p_value(np.array(found) / (charged * wrong), law) < 1e-5
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("budget", "law"), [(Budget.of(1, 1e-9), "norm"), (Budget.of(1), "laplace")])
+def test_measured_values_have_the_scale_that_is_charged(budget: Budget, law: str) -> None:
+    rows = np.tile(np.array([[2, 0, 0]]), (50_000, 1))
+    state = opened(rows, budget=budget, opening=Opening.NONE, update_limit=20, composition=None)
+    assert state.query_plan is not None
+    proposal = propose(state, [QUERY])
+    source = table(rows)
+    found = []
+    for seed in range(4000):
+        draws, _ = draw_tests(
+            proposal, state.query_plan, SecretState(None), source, BitSource.from_integer(seed)
+        )
+        assert draws.outcomes == (1,)
+        assert draws.released is not None
+        found.append(draws.released / UNITS - 50_000)
+    charge = state.query_plan.vector.value_charge
+    if law == "norm":
+        charged = math.sqrt(1 / (2 * float(charge.rho)))
+    else:
+        assert charge.epsilon is not None
+        charged = float(1 / charge.epsilon)
+    assert p_value(np.array(found) / charged, law) > 1e-4
+    for wrong in (1 / 1.3, 1.3):
+        assert p_value(np.array(found) / (charged * wrong), law) < 1e-5
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("off", [Fraction(1), Fraction(10, 13), Fraction(13, 10)])
+def test_tests_pass_as_often_as_the_audited_law_says(off: Fraction) -> None:
+    # On the session's own grid, with the session's own scales divided by 2^20 for the table.
+    rows = random_rows(2000)
+    state = opened(rows, opening=Opening.NONE, update_limit=20)
+    assert state.query_plan is not None
+    test = state.query_plan.vector.sparse.test
+    source = table(rows)
+    truth = QUERY.answer(source.counts(QUERY.scope))
+    error = 40  # records between the true answer and the model's
+    threshold = 60
+    proposal = propose(state, [QUERY])
+    request = proposal.requests[0]
+    assert isinstance(request, QueryRequest)
+    request = replace(request, model_units=truth - error * UNITS, threshold=threshold * UNITS)
+    proposal = replace(proposal, requests=(request,))
+    runs = 4000
+    found = [
+        draw_tests(proposal, state.query_plan, SecretState(None), source, BitSource.from_integer(seed))[
+            0
+        ].outcomes[0]
+        for seed in range(runs)
+    ]
+    assert isinstance(test, ThresholdTest)
+    coarse = replace(
+        test,
+        sensitivity=1,
+        threshold_scale=(test.threshold_scale * off / UNITS).limit_denominator(1000),
+        query_scale=(test.query_scale * off / UNITS).limit_denominator(1000),
+    )
+    law = output_law_of(Sparse(coarse, 1, redraw=True), threshold, (error,))
+    expected = np.array([law[outcome,] for outcome in (-1, 0, 1)]) * runs
+    statistic = float(((np.bincount(np.array(found) + 1, minlength=3) - expected) ** 2 / expected).sum())
+    agrees = stats.chi2.sf(statistic, 2) > 1e-4
+    assert agrees == (off == 1)
+
+
+# --- what is tested, and what it costs --------------------------------------------------------------------
+
+
+def test_the_only_phase_that_sees_the_table_is_draw() -> None:
+    holders = {
+        name
+        for name, function in inspect.getmembers(loop, inspect.isfunction)
+        if function.__module__.startswith(loop.__name__) and "CountSource" in str(inspect.signature(function))
+    }
+    assert holders == {"draw_opening", "draw_tests"}
+
+
+def test_a_draw_is_a_function_of_proposal_table_and_bytes() -> None:
+    rows = random_rows(3000)
+    state = opened(rows, threshold=1.0)
+    assert state.query_plan is not None
+    queries = [LinearQuery.cells(DOMAIN, {"a": (low, low + 1), "b": (0, 0)}) for low in range(5)]
+    proposal = propose(state, queries)
+    one, two = (
+        draw_tests(proposal, state.query_plan, SecretState(None), table(rows), BitSource(b"\x05" * 32))
+        for _ in range(2)
+    )
+    assert (one[0].outcomes, one[0].released, one[1]) == (two[0].outcomes, two[0].released, two[1])
+
+
+def test_covered_questions_are_not_tested() -> None:
+    state = opened(random_rows(1000))
+    covered = [LinearQuery.everything(DOMAIN), LinearQuery.cells(DOMAIN, {"a": (0, 2)})]
+    assert propose(state, covered).requests == ()
+    assert propose(opened(random_rows(1000), opening=Opening.NONE), covered).needs == (0, 1)
+
+
+def test_a_batch_ends_at_its_first_positive() -> None:
+    rows = np.tile(np.array([[2, 0, 0]]), (20_000, 1))
+    state = opened(rows, opening=Opening.NONE)
+    assert state.query_plan is not None
+    proposal = propose(state, [QUERY] * 5)
+    draws, _ = draw_tests(
+        proposal, state.query_plan, SecretState(None), table(rows), BitSource.from_integer(1)
+    )
+    assert draws.outcomes == (1,)
+    assert [answer.source for answer in settle(state, proposal, draws, state.ledger).answers] == [
+        Source.MEASURED
+    ]
+
+
+@pytest.mark.parametrize("kind", ROUNDS_OR_NOT)
+@pytest.mark.parametrize("budget", [BUDGET, Budget.of(1)])
+def test_exactly_c_positives_are_answered_and_the_cap_holds(budget: Budget, kind: SparseVectorKind) -> None:
+    rows = random_rows(30_000)
+    state = opened(
+        rows, budget=budget, threshold=0.001, update_limit=4, sparse_vector=kind, opening=Opening.NONE
+    )
+    queries = [
+        LinearQuery.cells(DOMAIN, {"a": (low, high), "b": (value, value)})
+        for low in range(6)
+        for high in range(low, 6)
+        for value in range(3)
+    ]
+    after = run(state, rows, queries)
+    assert after.positives_used == 4
+    assert after.ledger.spent <= after.ledger.cap
+    assert after.ledger.share > 0.999
+    assert propose(after, queries).requests == ()
+
+
+def test_a_run_without_positives_pays_for_one_round() -> None:
+    rows = random_rows(1000)
+    state = opened(rows, threshold=1e9)
+    queries = [LinearQuery.cells(DOMAIN, {"a": (low, low), "c": (0, 1)}) for low in range(6)]
+    after = run(state, rows, queries * 5)
+    assert state.query_plan is not None
+    opening, _ = state.query_plan.vector.charges(Composition.ZCDP)
+    assert after.ledger.spent == state.ledger.spent + opening.rho
+    assert after.positives_used == 0
+    assert after.round_open
+
+
+def test_a_test_runs_only_if_its_positive_is_reserved() -> None:
+    state = opened(random_rows(1000))
+    almost = replace(state.ledger, spent=state.ledger.cap * Fraction(9999, 10_000))
+    assert propose(replace(state, ledger=almost), [QUERY]).requests == ()
+    assert propose(state, [QUERY]).reserved is not None
+
+
+@pytest.mark.parametrize("kind", ROUNDS_OR_NOT)
+def test_the_reservation_holds_the_threshold_noise_and_the_positive_with_its_value(
+    kind: SparseVectorKind,
+) -> None:
+    state = opened(random_rows(1000), budget=Budget.of(1), sparse_vector=kind, update_limit=3)
+    assert state.query_plan is not None
+    assert state.ledger.composition is Composition.PURE
+    opening, positive = (
+        state.ledger.price(charge) for charge in state.query_plan.vector.charges(Composition.PURE)
+    )
+    assert opening > 0
+    assert positive > 0
+    least = Fraction(1, 10**12)
+    for round_open, needed in ((False, opening + positive), (True, positive)):
+        for left, runs in (
+            (needed, 1),
+            (needed - least, 0),
+            (needed - positive / 2, 0),
+            (opening, opening >= needed),
+        ):
+            ledger = replace(state.ledger, spent=state.ledger.cap - left)
+            proposal = propose(replace(state, ledger=ledger, round_open=round_open), [QUERY])
+            assert len(proposal.requests) == runs, (round_open, left)
+
+
+def test_the_threshold_noise_goes_when_its_round_closes() -> None:
+    rows = np.tile(np.array([[2, 0, 0]]), (20_000, 1))
+    for kind, limit in zip(ROUNDS_OR_NOT, (3, 1), strict=True):
+        state = opened(rows, opening=Opening.NONE, sparse_vector=kind, update_limit=limit)
+        assert state.query_plan is not None
+        _, secret = draw_tests(
+            propose(state, [QUERY]),
+            state.query_plan,
+            SecretState(None),
+            table(rows),
+            BitSource.from_integer(1),
+        )
+        assert secret.noisy is None
+    kept = opened(rows, opening=Opening.NONE, sparse_vector=SparseVectorKind.EXPONENTIAL, update_limit=2)
+    assert kept.query_plan is not None
+    _, secret = draw_tests(
+        propose(kept, [QUERY]), kept.query_plan, SecretState(None), table(rows), BitSource.from_integer(1)
+    )
+    assert secret.noisy is not None
+
+
+@pytest.mark.parametrize("kind", ROUNDS_OR_NOT)
+def test_threshold_noise_is_drawn_when_it_is_charged_and_only_then(kind: SparseVectorKind) -> None:
+    rows, secret = random_rows(100), SecretState(NoisyThreshold(7, 8))
+    state = opened(rows, sparse_vector=kind, update_limit=3)
+    assert state.query_plan is not None
+    for opens, held in ((False, SecretState(None)), (True, secret)):
+        proposal = propose(replace(state, round_open=not opens), [QUERY])
+        assert proposal.opens_round is opens
+        bits = BitSource.from_integer(1)
+        with pytest.raises(BudgetError, match="the threshold noise is not as the batch was recorded"):
+            draw_tests(proposal, state.query_plan, held, table(rows), bits)
+        assert bits.take(8) == BitSource.from_integer(1).take(8)  # nothing was drawn
+
+
+def test_the_ledger_names_what_was_bought() -> None:
+    rows = np.tile(np.array([[2, 0, 0]]), (20_000, 1))
+    state = opened(rows, opening=Opening.NONE)
+    entries = batch_entries(propose(state, [QUERY]), BatchDraws((1,), 5), state)
+    assert [(entry.event, entry.label) for entry in entries] == [
+        ("sparse vector round", "threshold noise drawn"),
+        ("measurement", "a 1 to 3 and b x to y"),
+    ]
+
+
+def test_the_textbook_step_and_the_refit_both_correct_the_model() -> None:
+    rows = np.tile(np.array([[2, 0, 0]]), (20_000, 1))
+    for update in UpdateRule:
+        state = opened(rows, opening=Opening.NONE, update=update)
+        after = run(state, rows, [QUERY])
+        assert after.version == 1
+        assert after.model.answer(QUERY) > state.model.answer(QUERY)
+        if update is UpdateRule.REFIT:
+            assert after.model.answer(QUERY) == pytest.approx(20_000, rel=0.02)
+
+
+def test_the_total_combines_all_that_was_released() -> None:
+    rows = random_rows(5000)
+    state = opened(rows)
+    alone = opened(rows, opening=Opening.NONE)
+    assert state.total.deviation < alone.total.deviation
+    assert abs(state.total.value - 5000) < 5 * state.total.deviation
+
+
+def test_an_empty_table_opens_and_answers() -> None:
+    state = opened(np.empty((0, 3), dtype=np.int64))
+    assert state.total.value >= 1
+    after = run(state, np.empty((0, 3), dtype=np.int64), [QUERY, LinearQuery.cells(DOMAIN, {"c": (0, 1)})])
+    assert np.isfinite(after.model.answer(QUERY))
+
+
+def test_one_record_and_one_cell_work() -> None:
+    state = opened(np.array([[0, 0, 0]]))
+    assert isinstance(state.model, DenseDistribution)
+    assert run(state, np.array([[0, 0, 0]]), [QUERY]).total.value >= 1
+
+
+def test_value_noise_follows_the_composition() -> None:
+    assert isinstance(vector(BUDGET).value_noise, DiscreteGaussian)
+    assert isinstance(vector(Budget.of(1)).value_noise, DiscreteLaplace)
+
+
+def vector(budget: Budget) -> NumericSparse:
+    plan = opened(random_rows(100), budget=budget).query_plan
+    assert plan is not None
+    return plan.vector
+
+
+def test_signed_tests_charge_the_monotone_rate_only_under_add_remove() -> None:
+    test = vector(BUDGET).sparse.test
+    assert (test.sides, test.monotone) == (Sides.TWO_THRESHOLDS, True)
+    swap = opened(random_rows(100), neighboring_relation=NeighboringRelation.REPLACE_ONE).query_plan
+    assert swap is not None
+    assert (swap.vector.sparse.test.sides, swap.vector.sparse.test.monotone) == (Sides.TWO_SIDED, False)

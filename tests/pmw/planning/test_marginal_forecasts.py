@@ -1,0 +1,211 @@
+"""Forecasts of sessions that test whole marginals: what is foretold is what they then do."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.model import DEFAULT_MAX_CELLS
+from pmw.planning.accuracy import plan_accuracy
+from pmw.planning.marginal_forecasts import bought_width, forecast_table
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.tail_bounds import sum_half_width
+from pmw.public.answer import Answer, Source
+from pmw.public.intervals import Confidences
+from pmw.public.plans import MarginalTestPlan
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
+
+NAMES = tuple("abcdef")
+
+
+@pytest.fixture
+def wide() -> Domain:
+    """Six short attributes: more cells than their pairs, so that no table is bought; none is grouped."""
+    return Domain(
+        tuple(IntegerAttribute(name, 0, 3, missing=True, other=True) for name in NAMES), name="wide"
+    )
+
+
+@pytest.fixture
+def records() -> pd.DataFrame:
+    """20,000 records of dependent attributes, the same in every run."""
+    generator = np.random.default_rng(5)
+    first = generator.integers(0, 4, 20_000)
+    return pd.DataFrame({name: (first + generator.integers(0, 3, 20_000)) % 4 for name in NAMES})
+
+
+def half_width(answer: Answer) -> float:
+    assert answer.interval is not None
+    return (answer.interval[1] - answer.interval[0]) / 2
+
+
+@pytest.mark.parametrize("delta", [0, 1e-9])
+@pytest.mark.parametrize("relation", list(pmw.NeighboringRelation))
+def test_a_plan_makes_the_choices_of_the_session(
+    records: pd.DataFrame, wide: Domain, relation: pmw.NeighboringRelation, delta: float
+) -> None:
+    options = pmw.Options(neighboring_relation=relation, seed=3, update_limit=6)
+    plan = pmw.plan_session(wide, records=len(records), epsilon=2, delta=delta, options=options)
+    with pmw.open_session(records, wide, epsilon=2, delta=delta, options=options) as session:
+        state = session.state
+    assert isinstance(state.plan, MarginalTestPlan)
+    assert plan.vector is None
+    assert plan.marginals is not None
+    assert plan.opening_share == state.ledger.share
+    assert plan.total_deviation == pytest.approx(state.total.deviation)
+    assert plan.coarse == state.coarsening.coarse
+    assert plan.marginals.update_limit == state.plan.update_limit == 6
+    assert plan.marginals.query_scale == state.plan.sparse.test.query_scale / UNITS
+    assert plan.marginals.redrawn == state.plan.sparse.redraw
+    assert plan.marginals.single is not None
+    assert state.query_plan is not None
+    assert plan.marginals.single.threshold == state.query_plan.threshold / UNITS
+
+
+@pytest.mark.parametrize("relation", list(pmw.NeighboringRelation))
+def test_a_certified_answer_carries_the_bound_that_was_planned(
+    records: pd.DataFrame, wide: Domain, relation: pmw.NeighboringRelation
+) -> None:
+    # The head start of thresholds is that after the expected number of questions: one.
+    options = pmw.Options(neighboring_relation=relation, seed=4, expected_queries=1, update_limit=6)
+    plan = pmw.plan_session(wide, records=len(records), epsilon=2, delta=1e-9, options=options)
+    assert plan.marginals is not None
+    bounds = {one.order: one.largest_bound for one in plan.marginals.certificates}
+    with pmw.open_session(records, wide, epsilon=2, delta=1e-9, options=options) as session:
+        session.ask("")
+        # Most of the records: no end of the interval is cut at 0.
+        answer = session.ask("a <= 2 AND b <= 2")
+    assert answer.source is Source.SYNTHETIC
+    assert half_width(answer) == pytest.approx(bounds[2], rel=0.02)
+
+
+def test_scopes_are_counted_up_to_the_largest_that_is_tested(wide: Domain) -> None:
+    uneven = Domain((*wide, CategoricalAttribute("long", tuple(range(500)))))
+    plan = pmw.plan_session(uneven, records=20_000, epsilon=1, delta=1e-9)
+    assert plan.marginals is not None
+    pairs, triples = plan.marginals.certificates
+    assert (pairs.order, pairs.marginals) == (2, 21)
+    most = plan.marginals.most_cells
+    assert 216 < most < 3000  # triples of the short attributes
+    assert plan.coarse["long"].size > 16  # values that Zipf's law puts above the noise, and the others
+    # On the values that are assumed a pair with the long one is tested; no value may be rare, so that the
+    # largest pair, and triple, that may be tested has as many cells as any that is.
+    assert (pairs.tested, pairs.typical_cells, pairs.largest_cells) == (21, 36, most)
+    assert (triples.tested, triples.marginals, triples.largest_cells) == (20, 35, most)
+    assert pairs.largest_bound is not None
+    assert triples.largest_bound is not None
+    assert plan.marginals.single is not None
+    # What is too large is tested as a single question, whose bound may be the wider one.
+    single = max(plan.marginals.single.bound, plan.marginals.single.value_bound)
+    assert plan.orders[2].bound == max(pairs.largest_bound, plan.marginals.widest_bound, single)
+    assert 6**4 > most >= 6**3
+    # Four attributes have too many cells, unless the long one is left with few.
+    assert plan.orders[4].bound == plan.orders[3].bound
+    assert plan.orders[7].bound == single
+    assert plan.orders[2].cut_bound == 2 * max(pairs.largest_bound, plan.marginals.widest_bound) + 10_000
+    assert plan.orders[1].cut_bound is plan.orders[7].cut_bound is None
+
+
+def test_without_an_opening_attributes_are_tested_too_and_none_is_grouped() -> None:
+    domain = Domain(
+        (IntegerAttribute("income", 0, 999), IntegerAttribute("age", 0, 99), IntegerAttribute("kids", 0, 5))
+    )
+    grouped = pmw.plan_session(domain, records=10**6, epsilon=1, delta=1e-9)
+    assert grouped.coarse.shape == (16, 16, 6)
+    assert grouped.contract.domain.shape == (1000, 100, 6)
+    plain = pmw.plan_session(
+        domain, records=10**6, epsilon=1, delta=1e-9, options=pmw.Options(opening=pmw.Opening.NONE)
+    )
+    assert plain.coarse == domain
+    assert plain.marginals is not None
+    assert [one.order for one in plain.marginals.certificates] == [1, 2, 3]
+    assert plain.orders[1].promise == "tested"
+
+
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_a_small_table_is_bought_whole_and_covers_everything(delta: float) -> None:
+    domain = Domain((IntegerAttribute("a", 0, 2), IntegerAttribute("b", 0, 1), IntegerAttribute("c", 0, 1)))
+    frame = pd.DataFrame({"a": [0, 1, 2, 2] * 500, "b": [0, 1] * 1000, "c": [1] * 2000})
+    options = pmw.Options(seed=6)
+    plan = pmw.plan_session(domain, records=2000, epsilon=1, delta=delta, options=options)
+    assert plan.table_bought
+    assert [order.promise for order in plan.orders] == ["covered"] * 4
+    assert [order.cells for order in plan.orders] == [1, 7, 16, 12]
+    with pmw.open_session(frame, domain, epsilon=1, delta=delta, options=options) as session:
+        answer = session.ask(LinearQuery.cells(domain, {"c": (1, 1)}))
+        assert session.state.total.deviation == pytest.approx(plan.total_deviation)
+        (table,) = session.state.opening
+    attribute = plan.attributes[2]
+    assert attribute.name == "c"
+    assert half_width(answer) >= attribute.cell_bound * (1 - 1e-6)  # it holds the model's answer too
+    assert half_width(answer) == pytest.approx(attribute.cell_bound, rel=0.3)
+    assert attribute.cell_deviation == pytest.approx(math.sqrt(6 * table.variance))
+    # Of the marginals over so many attributes, the smallest sums the most cells.
+    assert plan.orders[1].bound == attribute.cell_bound
+    assert plan.orders[3].bound == pytest.approx(sum_half_width(table.noise, 1.0, 0.95))
+
+
+@pytest.mark.parametrize(
+    "noise", [DiscreteLaplace(Fraction(20 * UNITS)), DiscreteGaussian(Fraction(20 * UNITS))]
+)
+def test_intervals_for_all_questions_at_once_are_wider(noise: DiscreteLaplace | DiscreteGaussian) -> None:
+    widths = []
+    for options in (pmw.Options(), pmw.Options(simultaneous=True)):
+        confidences = Confidences.of(options, 9, None, private_total=True)  # ten noises, the total among them
+        widths.append(bought_width(options, confidences))
+    one, every = widths
+    for cells in (1, 16, 400):
+        assert every(noise, 1.0, cells) > 1.2 * one(noise, 1.0, cells)
+        assert every(noise, 1.0, cells) == every(noise, 9.0, cells)
+    domain = Domain((IntegerAttribute("a", 0, 1), IntegerAttribute("b", 0, 1)))
+    attributes, orders = forecast_table(domain, 100, noise, one)
+    assert [round(attribute.cell_bound, 6) for attribute in attributes] == [round(one(noise, 2.0, 4), 6)] * 2
+    assert orders[1].bound == one(noise, 1.0, 4)
+
+
+def test_the_first_bounds_are_wider_than_the_later(wide: Domain) -> None:
+    def planned(queries: int) -> tuple[float, float]:
+        options = pmw.Options(expected_queries=queries, update_limit=6)
+        plan = pmw.plan_session(wide, records=50_000, epsilon=1, delta=1e-9, options=options)
+        assert plan.marginals is not None
+        assert plan.marginals.typical_bound is not None
+        return plan.marginals.typical_bound, plan.marginals.head_start
+
+    (early, little), (late, all_of_it) = planned(1), planned(10**6)
+    assert early >= late
+    assert early - late == pytest.approx((all_of_it - little) / 2, rel=1e-6)
+
+
+def test_a_large_domain_is_planned_on_a_tree_and_a_dense_model_refused() -> None:
+    domain = Domain(tuple(IntegerAttribute(f"a{number}", 0, 9) for number in range(12)))
+    plan = pmw.plan_session(domain, records=10**5, epsilon=1, delta=1e-9)
+    assert not plan.dense
+    assert plan.model_cells == DEFAULT_MAX_CELLS
+    small = pmw.plan_session(
+        domain, records=10**5, epsilon=1, delta=1e-9, options=pmw.Options(max_cells=5000)
+    )
+    assert small.model_bytes == 40_000
+    form = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
+    assert (form["test"], form["model"], form["cells"]) == ("marginal", "graphical", 10**12)
+    for choices in ({"test": pmw.TestKind.QUERY}, {"model": pmw.ModelKind.DENSE}):
+        with pytest.raises(pmw.BudgetError, match="a dense model holds at most 16,777,216: test whole"):
+            pmw.plan_session(domain, records=10**5, epsilon=1, options=pmw.Options(**choices))
+
+
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_the_smallest_epsilon_for_an_accuracy_keeps_it(wide: Domain, delta: float) -> None:
+    plan = plan_accuracy(wide, records=50_000, accuracy=0.02, delta=delta)
+    assert plan is not None
+    assert plan.bound is not None
+    assert plan.bound <= 1000
+    less = pmw.plan_session(
+        wide, records=50_000, epsilon=plan.contract.budget.epsilon * 97 / 100, delta=delta
+    )
+    assert less.bound is not None
+    assert less.bound > 1000

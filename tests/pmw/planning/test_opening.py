@@ -1,0 +1,297 @@
+"""Planning: noise that costs what was planned, and no more; choices that follow from public numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pmw.errors import BudgetError
+from pmw.model import NoiseLaw
+from pmw.planning.opening import (
+    LARGEST_OPENING_SHARE,
+    OPENING_SHARE,
+    TOTAL_SHARE,
+    TREE_SHARE,
+    choose_filter,
+    choose_tree,
+    opening_share,
+    plan_opening,
+)
+from pmw.planning.questions import plan_query_test
+from pmw.privacy.budget import Budget, Composition, NeighboringRelation
+from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.public.charges import opening_entries
+from pmw.public.contract import Opening, Options, TestKind, UpdateRule
+from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
+from pmw.sparse_vector import Sides, SparseVectorKind
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
+
+DOMAIN = Domain((IntegerAttribute("age", 0, 52), CategoricalAttribute("sex", ("Female", "Male"))))
+REPLACE = NeighboringRelation.REPLACE_ONE
+
+
+def opened(budget: Budget, options: Options) -> tuple[PrivacyFilter, PrivacyFilter]:
+    """Return the filter before and after the opening that is planned for it."""
+    ledger = choose_filter(DOMAIN, budget, options)
+    after = ledger
+    for entry in opening_entries(plan_opening(DOMAIN, ledger, options), options):
+        after = after.charge(entry.charge)
+    return ledger, after
+
+
+def test_sensitivities_under_each_neighbouring_relation() -> None:
+    # A record is in one cell of a marginal: adding one changes one cell by 1, replacing one changes two.
+    add = Options(test=TestKind.QUERY, records_per_person=3)
+    swap = Options(test=TestKind.QUERY, records_per_person=3, neighboring_relation=REPLACE)
+    assert query_sensitivity(add) == query_sensitivity(swap) == 3 * UNITS
+    assert l1_sensitivity(add) == 3 * UNITS
+    assert l1_sensitivity(swap) == 6 * UNITS
+    assert l2_squared_sensitivity(add) == (3 * UNITS) ** 2
+    assert l2_squared_sensitivity(swap) == 2 * (3 * UNITS) ** 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(test=TestKind.QUERY),
+        Options(test=TestKind.QUERY, neighboring_relation=REPLACE),
+        Options(test=TestKind.QUERY, records_per_person=4),
+    ],
+)
+@pytest.mark.parametrize("budget", [Budget.of(1, 1e-9), Budget.of(1), Budget.of("0.05", 1e-6), Budget.of(8)])
+def test_opening_costs_its_share_and_nothing_is_wasted(budget: Budget, options: Options) -> None:
+    ledger, after = opened(budget, options)
+    trees = 1 if ledger.composition is Composition.ZCDP else 0
+    share = OPENING_SHARE + trees * TREE_SHARE + (TOTAL_SHARE if options.signs_agree else 0)
+    assert after.spent <= share * ledger.cap
+    assert after.spent >= share * ledger.cap * Fraction(999, 1000)
+
+
+def test_the_total_is_public_under_replace_one() -> None:
+    options = Options(test=TestKind.QUERY, neighboring_relation=REPLACE)
+    ledger = choose_filter(DOMAIN, Budget.of(1), options)
+    assert plan_opening(DOMAIN, ledger, options).total_noise is None
+    assert plan_opening(DOMAIN, ledger, Options(test=TestKind.QUERY)).total_noise is not None
+
+
+def test_no_opening_buys_the_total_alone() -> None:
+    options = Options(test=TestKind.QUERY, opening=Opening.NONE)
+    plan = plan_opening(DOMAIN, choose_filter(DOMAIN, Budget.of(1), options), options)
+    assert plan.marginal_noise == {}
+    assert plan.total_noise is not None
+
+
+def scale_of(noise: NoiseLaw) -> Fraction:
+    return noise.scale if isinstance(noise, DiscreteLaplace) else noise.sigma
+
+
+def test_longer_attributes_get_a_larger_share() -> None:
+    plan = plan_opening(
+        DOMAIN,
+        choose_filter(DOMAIN, Budget.of(1, 1e-9), Options(test=TestKind.QUERY)),
+        Options(test=TestKind.QUERY),
+    )
+    assert scale_of(plan.marginal_noise["age"]) < scale_of(plan.marginal_noise["sex"])
+
+
+@pytest.mark.parametrize(
+    ("cells", "composition", "sizes"),
+    [
+        (17, Composition.ZCDP, None),
+        (24, Composition.ZCDP, None),
+        (25, Composition.ZCDP, (7, 25)),
+        (100, Composition.ZCDP, (7, 25, 100)),
+        (1000, Composition.ZCDP, (16, 63, 250, 1000)),
+        (64, Composition.PURE, None),
+        (100, Composition.PURE, (13, 100)),
+    ],
+)
+def test_long_ordered_attributes_are_bought_as_trees(
+    cells: int, composition: Composition, sizes: tuple[int, ...] | None
+) -> None:
+    tree = choose_tree(IntegerAttribute("x", 1, cells), composition)
+    assert (None if tree is None else tree.sizes) == sizes
+    assert choose_tree(CategoricalAttribute("x", tuple(range(cells))), composition) is None
+
+
+def test_special_cells_hang_beside_the_tree() -> None:
+    tree = choose_tree(IntegerAttribute("x", 1, 40, missing=True, other=True), Composition.ZCDP)
+    assert tree is not None
+    assert (tree.cells, tree.special, tree.sizes) == (40, 2, (12, 42))
+
+
+def test_the_share_of_opening_grows_with_its_trees_up_to_a_limit() -> None:
+    assert opening_share(0) == OPENING_SHARE
+    assert opening_share(2, Fraction(6, 100)) == Fraction(14, 100)
+    assert opening_share(9) == LARGEST_OPENING_SHARE
+
+
+def test_a_long_attribute_gets_a_larger_share_but_less_than_its_cells_would() -> None:
+    long = Domain((IntegerAttribute("x", 1, 100), CategoricalAttribute("y", tuple(range(100)))))
+    ledger = choose_filter(long, Budget.of(1, 1e-9), Options(test=TestKind.QUERY))
+    plan = plan_opening(long, ledger, Options(test=TestKind.QUERY))
+    rho = {entry.label: entry.charge.rho for entry in opening_entries(plan, Options(test=TestKind.QUERY))}
+    assert 0.6 * rho["y"] < rho["x"] < 0.8 * rho["y"]  # cube root of about 0.35
+
+
+VECTORS = [
+    {},
+    {"neighboring_relation": REPLACE},
+    {"sides": Sides.TWO_SIDED},
+    {"sparse_vector": SparseVectorKind.LAPLACE_ROUNDS},
+    {"sparse_vector": SparseVectorKind.SECH2},
+    {"sparse_vector": SparseVectorKind.SECH2, "composition": Composition.PURE},
+    {"sparse_vector": SparseVectorKind.EXPONENTIAL_ROUNDS},
+    {"sparse_vector": SparseVectorKind.EXPONENTIAL},
+    {"records_per_person": 5},
+    {"composition": Composition.PURE, "sparse_vector": SparseVectorKind.EXPONENTIAL_ROUNDS},
+]
+
+
+@pytest.mark.parametrize("choices", VECTORS)
+@pytest.mark.parametrize("budget", [Budget.of(1, 1e-9), Budget.of("0.3", "1e-7"), Budget.of(2)])
+@pytest.mark.parametrize("limit", [1, 7, 60])
+def test_a_full_run_of_the_sparse_vector_fits_what_is_left_and_uses_it(
+    budget: Budget, choices: dict[str, object], limit: int
+) -> None:
+    options = replace(Options(test=TestKind.QUERY, update_limit=limit), **choices)  # type: ignore[arg-type]
+    _, ledger = opened(budget, options)
+    plan = plan_query_test(DOMAIN, ledger, 10_000.0, options)
+    assert plan is not None
+    opening, positive = plan.vector.charges(ledger.composition)
+    rounds = limit if plan.vector.sparse.redraw else 1
+    spent = rounds * ledger.price(opening) + limit * ledger.price(positive)
+    assert spent <= ledger.remaining
+    assert spent >= ledger.remaining * Fraction(999, 1000)
+
+
+@given(
+    st.fractions(min_value="1/100", max_value=20),
+    st.sampled_from([Fraction(0), Fraction(1, 10**5), Fraction(1, 10**9)]),
+    st.integers(1, 500),
+    st.sampled_from(VECTORS),
+)
+@settings(deadline=None, max_examples=80)
+def test_no_plan_ever_overspends(
+    epsilon: Fraction, delta: Fraction, limit: int, choices: dict[str, object]
+) -> None:
+    options = replace(Options(test=TestKind.QUERY, update_limit=limit), **choices)  # type: ignore[arg-type]
+    _, ledger = opened(Budget(epsilon, delta), options)
+    plan = plan_query_test(DOMAIN, ledger, 1000.0, options)
+    assert plan is not None
+    opening, positive = plan.vector.charges(ledger.composition)
+    rounds = limit if plan.vector.sparse.redraw else 1
+    assert rounds * ledger.price(opening) + limit * ledger.price(positive) <= ledger.remaining
+
+
+def test_the_calibration_of_one_value_by_hand() -> None:
+    # epsilon = 1, delta = 0: opening takes 11 %, values 15 % of the rest, shared by c = 10.
+    options = Options(test=TestKind.QUERY, update_limit=10)
+    _, ledger = opened(Budget.of(1), options)
+    plan = plan_query_test(DOMAIN, ledger, 1000.0, options)
+    assert plan is not None
+    assert isinstance(plan.vector.value_noise, DiscreteLaplace)
+    assert float(plan.vector.value_noise.scale) / UNITS == pytest.approx(10 / (0.15 * 0.89), rel=1e-4)
+    test = plan.vector.sparse.test
+    assert not plan.vector.sparse.redraw
+    assert float(test.threshold_price + 10 * test.positive_price) == pytest.approx(0.85 * 0.89, rel=1e-4)
+
+
+def test_the_calibration_of_one_round_by_hand() -> None:
+    # rho = 0.0149731: opening takes 15 % (with a tree), values 15 % of the rest; a round costs epsilon0^2/2.
+    options = Options(test=TestKind.QUERY, update_limit=10)
+    _, ledger = opened(Budget.of(1, 1e-9), options)
+    plan = plan_query_test(DOMAIN, ledger, 1000.0, options)
+    assert plan is not None
+    left = 0.85 * 0.01497305767
+    assert isinstance(plan.vector.value_noise, DiscreteGaussian)
+    assert float(plan.vector.value_noise.sigma) / UNITS == pytest.approx(
+        math.sqrt(1 / (2 * 0.15 * left / 10)), rel=1e-4
+    )
+    assert plan.vector.sparse.redraw
+    assert float(plan.vector.sparse.round_epsilon) == pytest.approx(math.sqrt(2 * 0.85 * left / 10), rel=1e-4)
+
+
+def test_signed_tests_are_narrower_and_only_used_where_signs_agree() -> None:
+    _, ledger = opened(Budget.of(1, 1e-9), Options(test=TestKind.QUERY, update_limit=10))
+    signed = plan_query_test(DOMAIN, ledger, 1000.0, Options(test=TestKind.QUERY, update_limit=10))
+    absolute = plan_query_test(
+        DOMAIN, ledger, 1000.0, Options(test=TestKind.QUERY, update_limit=10, sides=Sides.TWO_SIDED)
+    )
+    replaced = plan_query_test(
+        DOMAIN, ledger, 1000.0, Options(test=TestKind.QUERY, update_limit=10, neighboring_relation=REPLACE)
+    )
+    assert signed is not None
+    assert absolute is not None
+    assert replaced is not None
+    assert signed.vector.sparse.test.sides is Sides.TWO_THRESHOLDS
+    assert absolute.vector.sparse.test.sides is replaced.vector.sparse.test.sides is Sides.TWO_SIDED
+    assert signed.vector.sparse.test.query_scale < absolute.vector.sparse.test.query_scale
+    with pytest.raises(BudgetError, match="two thresholds need add-remove"):
+        Options(test=TestKind.QUERY, sides=Sides.TWO_THRESHOLDS, neighboring_relation=REPLACE)
+
+
+def test_given_numbers_are_used_as_they_are() -> None:
+    step = UpdateRule.STEP
+    options = Options(test=TestKind.QUERY, update=step, update_limit=3, threshold=123.5, learning_rate=0.25)
+    _, ledger = opened(Budget.of(1), options)
+    plan = plan_query_test(DOMAIN, ledger, 1000.0, options)
+    assert plan is not None
+    assert plan.update_limit == 3
+    assert plan.threshold == round(123.5 * UNITS)
+    assert plan.learning_rate == 0.25
+
+
+def test_more_records_buy_more_updates() -> None:
+    limits = []
+    for records in (100.0, 10_000.0, 1_000_000.0):
+        _, ledger = opened(Budget.of(1, 1e-9), Options(test=TestKind.QUERY))
+        plan = plan_query_test(DOMAIN, ledger, records, Options(test=TestKind.QUERY))
+        assert plan is not None
+        limits.append(plan.update_limit)
+    assert limits == sorted(limits)
+    assert limits[0] < limits[-1]
+
+
+def test_few_paid_numbers_are_held_to_plain_sums_and_many_to_zcdp() -> None:
+    budget = Budget.of(1, 1e-9)
+    few = Options(test=TestKind.QUERY, opening=Opening.NONE, update_limit=5)
+    assert choose_filter(DOMAIN, budget, few).composition is Composition.PURE
+    assert (
+        choose_filter(DOMAIN, budget, Options(test=TestKind.QUERY, update_limit=40)).composition
+        is Composition.ZCDP
+    )
+    assert choose_filter(DOMAIN, Budget.of(1), Options(test=TestKind.QUERY)).composition is Composition.PURE
+    forced = Options(test=TestKind.QUERY, update_limit=40, composition=Composition.PURE)
+    assert choose_filter(DOMAIN, budget, forced).composition is Composition.PURE
+    with pytest.raises(BudgetError, match="expected delta > 0"):
+        choose_filter(DOMAIN, Budget.of(1), Options(test=TestKind.QUERY, composition=Composition.ZCDP))
+
+
+def test_a_budget_too_small_to_measure_anything_is_refused() -> None:
+    tiny = Budget.of("1e-12")
+    ledger = choose_filter(DOMAIN, tiny, Options(test=TestKind.QUERY))
+    with pytest.raises(BudgetError, match="too small to measure anything"):
+        plan_opening(DOMAIN, ledger, Options(test=TestKind.QUERY))
+
+
+def test_a_spent_budget_plans_no_tests() -> None:
+    spent = PrivacyFilter(Composition.PURE, Fraction(1), Fraction(1))
+    assert plan_query_test(DOMAIN, spent, 1000.0, Options(test=TestKind.QUERY)) is None
+
+
+@pytest.mark.parametrize("budget", [Budget.of(1), Budget.of(1, 1e-9)])
+@pytest.mark.parametrize("cells", [2, 100])
+def test_the_only_attribute_of_a_table_gets_all_of_the_budget(budget: Budget, cells: int) -> None:
+    domain = Domain((IntegerAttribute("age", 0, cells - 1),))
+    options = Options()
+    ledger = choose_filter(domain, budget, options)
+    for entry in opening_entries(plan_opening(domain, ledger, options), options):
+        ledger = ledger.charge(entry.charge)
+    assert ledger.share > 0.999

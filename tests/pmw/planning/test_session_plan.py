@@ -1,0 +1,377 @@
+"""Plans of sessions: what is foretold is what a session then does."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.errors import BudgetError
+from pmw.planning.accuracy import plan_accuracy
+from pmw.privacy.tail_bounds import sum_half_width
+from pmw.public.answer import Answer, Source
+from queries import (
+    UNITS,
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    all_marginals,
+    random_conjunctions,
+)
+from queries.records import encode_records
+
+TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
+
+REPLACE = pmw.NeighboringRelation.REPLACE_ONE
+
+
+def complete(domain: Domain) -> Domain:
+    """Return the domain with a cell for every empty or undeclared value, as replace-one needs."""
+    return Domain(tuple(replace(a, missing=True, other=True) for a in domain), name=domain.name)
+
+
+def half_width(answer: Answer) -> float | None:
+    """Return half of an interval that was not cut at 0."""
+    if answer.interval is None or answer.interval[0] == 0:
+        return None
+    return (answer.interval[1] - answer.interval[0]) / 2
+
+
+CHOICES: list[dict[str, Any]] = [
+    {},
+    {"sparse_vector": pmw.SparseVectorKind.LAPLACE_ROUNDS},
+    {"sparse_vector": pmw.SparseVectorKind.EXPONENTIAL},
+    {"records_per_person": 2},
+    {"opening": pmw.Opening.NONE},
+    {"confidence": 0.8},
+    {"threshold": 40.0},
+]
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_a_plan_makes_the_choices_of_the_session_that_knows_its_total(
+    frame: pd.DataFrame, domain: Domain, delta: float, choices: dict[str, Any]
+) -> None:
+    # Under replace-one the total is public, so that nothing differs.
+    whole = complete(domain)
+    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=REPLACE, seed=1, **choices)
+    plan = pmw.plan_session(whole, records=len(frame), epsilon=1, delta=delta, options=options)
+    with pmw.open_session(frame, whole, epsilon=1, delta=delta, options=options) as session:
+        state = session.state
+    assert plan.opening_share == state.ledger.share
+    assert plan.total_deviation == state.total.deviation == 0
+    assert state.query_plan is not None
+    assert plan.vector is not None
+    assert plan.vector.update_limit == state.query_plan.update_limit
+    assert plan.vector.threshold == state.query_plan.threshold / UNITS
+    assert plan.vector.learning_rate == state.query_plan.learning_rate
+    assert plan.vector.query_scale == state.query_plan.vector.sparse.test.query_scale / UNITS
+    assert plan.vector.redrawn == state.query_plan.vector.sparse.redraw
+    assert plan.contract.options.composition is state.ledger.composition
+    assert len(plan.attributes) == len(state.opening)
+    for attribute, marginal in zip(plan.attributes, state.opening, strict=True):
+        assert (attribute.name,) == marginal.scope
+        assert attribute.cell_deviation == pytest.approx(math.sqrt(marginal.variance))
+
+
+@pytest.mark.parametrize(
+    "choices", [{}, {"sparse_vector": pmw.SparseVectorKind.LAPLACE_ROUNDS}, {"confidence": 0.8}]
+)
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_planned_bounds_are_the_intervals_of_the_session(
+    frame: pd.DataFrame, domain: Domain, delta: float, choices: dict[str, Any]
+) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, update_limit=12, threshold=30.0, seed=3, **choices)
+    plan = pmw.plan_session(domain, records=len(frame), epsilon=4, delta=delta, options=options)
+    assert plan.vector is not None
+    with pmw.open_session(frame, domain, epsilon=4, delta=delta, options=options) as session:
+        everybody = half_width(session.ask(""))
+        tested = session.ask_all(
+            query for query in random_conjunctions(domain, 300, seed=6) if len(query.scope) > 1
+        )
+        total = session.state.total
+    assert total.deviation == pytest.approx(plan.total_deviation)
+    assert everybody == pytest.approx(plan.orders[0].bound)
+    expected = {
+        Source.SYNTHETIC: plan.vector.bound,
+        Source.MEASURED: plan.vector.value_bound,
+        Source.EXHAUSTED: None,
+    }
+    seen = set()
+    for answer in tested:
+        width = half_width(answer)
+        if width is not None or answer.interval is None:
+            seen.add(answer.source)
+            bound = expected[answer.source]
+            assert (width is None) == (bound is None)
+            assert bound is None or width == pytest.approx(bound, rel=1e-9)
+    assert {Source.SYNTHETIC, Source.MEASURED} <= seen
+    assert {order.bound for order in plan.orders[2:]} == {plan.vector.bound}
+
+
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_a_covered_answer_carries_the_planned_bound_and_how_far_the_model_is_from_the_counts(
+    frame: pd.DataFrame, domain: Domain, delta: float
+) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=4)
+    plan = pmw.plan_session(domain, records=len(frame), epsilon=4, delta=delta, options=options)
+    with pmw.open_session(frame, domain, epsilon=4, delta=delta, options=options) as session:
+        answers = session.ask_all(all_marginals(domain, 1))
+        released = [value for marginal in session.state.opening for value in marginal.values]
+    bounds = [attribute.cell_bound for attribute in plan.attributes for _ in range(attribute.cells)]
+    checked = 0
+    for answer, value, bound in zip(answers, released, bounds, strict=True):
+        width = half_width(answer)
+        if width is not None:
+            assert width == pytest.approx(bound + abs(answer.count - value), rel=1e-6)
+            checked += 1
+    assert checked > 8
+    assert plan.orders[1].bound == max(bounds)
+
+
+def true_counts(frame: pd.DataFrame, domain: Domain, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    column = encode_records(frame, domain).columns[domain.index(name)]
+    return np.bincount(column, minlength=domain[name].size)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_expected_errors_of_covered_counts_are_the_errors_that_occur(
+    frame: pd.DataFrame, domain: Domain, delta: float
+) -> None:
+    plan = pmw.plan_session(domain, records=len(frame), epsilon=4, delta=delta, options=TEXTBOOK)
+    age = plan.attributes[0]
+    assert age.name == "age"
+    true = true_counts(frame, domain, "age")
+    cells, answered, ranges, totals = [], [], [], []
+    whole = LinearQuery.cells(domain, {"age": (0, age.cells // 2 - 1)})
+    for seed in range(120):
+        options = pmw.Options(test=pmw.TestKind.QUERY, seed=seed)
+        with pmw.open_session(frame, domain, epsilon=4, delta=delta, options=options) as session:
+            noise = session.state.opening[0].values - true
+            cells += list(np.abs(noise))
+            ranges.append(abs(noise[: age.cells // 2].sum()))
+            totals.append(abs(session.state.total.estimate - true.sum()))
+            answers = session.ask_all(LinearQuery.cells(domain, {"age": (i, i)}) for i in range(age.cells))
+            answered += [abs(answer.count - exact) for answer, exact in zip(answers, true, strict=True)]
+            assert session.ask(whole).source is Source.SYNTHETIC
+
+    def agrees(found: list[float], expected: float, factor: float = 1.0) -> bool:
+        error = 4 * float(np.std(found)) / math.sqrt(len(found))
+        return bool(abs(np.mean(found) - factor * expected) <= error)
+
+    assert agrees(cells, age.cell_error)
+    assert agrees(ranges, age.range_error)
+    for wrong in (0.7, 1.3):
+        assert not agrees(cells, age.cell_error, wrong)
+    assert 0.75 * age.cell_error < np.mean(answered) < 1.1 * age.cell_error  # the fit helps a little
+    bound = plan.orders[0].expected_error
+    assert bound is not None
+    assert 0.8 * bound < np.mean(totals) < 1.15 * bound
+
+
+def test_orders_count_the_cells_of_all_their_marginals(domain: Domain) -> None:
+    plan = pmw.plan_session(domain, records=2400, epsilon=1, options=TEXTBOOK)
+    assert [order.order for order in plan.orders] == [0, 1, 2, 3, 4]
+    for order in plan.orders[1:]:
+        assert order.cells == all_marginals(domain, order.order).size
+    assert [order.marginals for order in plan.orders] == [1, 4, 6, 4, 1]
+    assert plan.orders[4].mean_count == 2400 / domain.size
+    assert [order.promise for order in plan.orders] == ["covered", "covered", "tested", "tested", "tested"]
+    assert [order.expected_error is None for order in plan.orders] == [False, False, True, True, True]
+
+
+def test_the_expected_error_of_laplace_sums_by_hand(domain: Domain) -> None:
+    # E|x| = b, of two 3b/2; E|x| of normals sigma sqrt(2/pi).
+    plan = pmw.plan_session(domain, records=1000, epsilon=1, options=TEXTBOOK)
+    region = next(attribute for attribute in plan.attributes if attribute.name == "region")
+    sex = next(attribute for attribute in plan.attributes if attribute.name == "sex")
+    assert sex.cell_error == pytest.approx(sex.cell_deviation / math.sqrt(2))
+    assert sex.range_error == pytest.approx(sex.cell_error)
+    assert region.cells == 6
+    assert region.range_error == pytest.approx(region.cell_error * 15 / 8)  # of three
+    gaussian = pmw.plan_session(
+        domain,
+        records=1000,
+        epsilon=1,
+        delta=1e-9,
+        options=pmw.Options(test=pmw.TestKind.QUERY, update_limit=60),
+    )
+    cell = gaussian.attributes[0]
+    assert cell.cell_error == pytest.approx(cell.cell_deviation * math.sqrt(2 / math.pi))
+    assert cell.range_error == pytest.approx(cell.cell_error * math.sqrt(5))
+
+
+def test_a_plan_shows_what_delta_does_to_each_bound(domain: Domain) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, update_limit=60)
+    with_delta = pmw.plan_session(domain, records=10**5, epsilon=1, delta=1e-9, options=options)
+    without = pmw.plan_session(domain, records=10**5, epsilon=1, options=options)
+    ours, theirs = with_delta.other_delta, without.other_delta
+    assert ours is not None
+    assert theirs is not None
+    assert with_delta.vector is not None
+    assert without.vector is not None
+    assert (ours.delta, theirs.delta) == (0, 1e-9)
+    assert ours.tested_bound == without.vector.bound
+    assert theirs.tested_bound == with_delta.vector.bound
+    assert ours.cell_bound == without.orders[1].bound
+    assert ours.tested_ratio == theirs.tested_ratio == without.vector.bound / with_delta.vector.bound
+    assert ours.value_ratio is not None
+    assert ours.value_ratio == theirs.value_ratio
+    assert ours.value_ratio > 2  # delta makes bought answers narrower
+    assert ours.cell_ratio == theirs.cell_ratio
+    assert ours.cell_ratio is not None
+    assert ours.cell_ratio > 1.5
+
+
+def test_a_forced_composition_can_still_be_compared(domain: Domain) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, composition=pmw.Composition.ZCDP)
+    plan = pmw.plan_session(domain, records=1000, epsilon=1, delta=1e-9, options=options)
+    assert plan.other_delta is not None
+
+
+def test_a_budget_that_leaves_nothing_for_tests_promises_nothing_for_them(domain: Domain) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, update_limit=1000, opening=pmw.Opening.NONE)
+    plan = pmw.plan_session(domain, records=1000, epsilon="1e-7", options=options)
+    assert plan.vector is None
+    assert plan.bound is None
+    assert plan.other_delta is None
+    assert plan.textbook.numeric_sparse_error is None
+    assert [order.promise for order in plan.orders] == ["covered", "none", "none", "none", "none"]
+    assert json.loads(json.dumps(plan.to_dict()))["vector"] is None
+
+
+def test_a_plan_as_a_dictionary_is_ready_for_json(domain: Domain) -> None:
+    plan = pmw.plan_session(domain, records=5000, epsilon="0.5", delta="1e-6", options=TEXTBOOK)
+    form = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
+    assert form["model_cells"] == domain.size == 240
+    assert form["model_bytes"] == 1920
+    assert (form["epsilon"], form["delta"], form["records"]) == (0.5, 1e-6, 5000)
+    assert form["bound"] == pytest.approx(plan.bound, rel=1e-5)
+    assert form["bound_fraction"] == pytest.approx(form["bound"] / 5000, rel=1e-5)
+    assert form["opening"]["share"] == pytest.approx(0.11, rel=1e-3)
+    assert [entry["name"] for entry in form["opening"]["marginals"]] == list(domain.names)
+    assert form["guarantee"].startswith("differential privacy with epsilon = 0.5")
+    assert form["textbook"]["online_pmw_error"] > form["vector"]["bound"]
+
+
+def test_more_records_per_person_widen_the_textbook_as_they_widen_the_session(domain: Domain) -> None:
+    one, five = (
+        pmw.plan_session(
+            domain,
+            records=10**6,
+            epsilon=1,
+            options=pmw.Options(test=pmw.TestKind.QUERY, records_per_person=k, update_limit=9),
+        )
+        for k in (1, 5)
+    )
+    assert one.textbook.numeric_sparse_error is not None
+    assert five.textbook.numeric_sparse_error == pytest.approx(5 * one.textbook.numeric_sparse_error)
+    assert one.vector is not None
+    assert five.vector is not None
+    assert five.vector.value_bound == pytest.approx(5 * one.vector.value_bound, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"records": 0}, "expected records from 1 to 1,000,000,000,000, got records=0"),
+        ({"records": 2.5}, "got records=2.5"),
+        ({"records": True}, "got records=True"),
+        ({"epsilon": 0}, "expected epsilon > 0"),
+        ({"delta": 1}, "expected 0 <= delta < 1"),
+        ({"epsilon": "1e-12"}, "too small to measure anything"),
+        (
+            {"options": pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=REPLACE)},
+            "under replace-one no record may be dropped",
+        ),
+    ],
+)
+def test_bad_input_is_refused_as_opening_refuses_it(
+    domain: Domain, choices: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BudgetError, match=message):
+        pmw.plan_session(**{"domain": domain, "records": 1000, "epsilon": 1, **choices})
+
+
+def test_a_domain_beyond_the_model_is_refused() -> None:
+    large = Domain(tuple(IntegerAttribute(f"a{number}", 0, 999) for number in range(3)))
+    with pytest.raises(BudgetError, match="a dense model holds at most"):
+        pmw.plan_session(large, records=10, epsilon=1, options=TEXTBOOK)
+
+
+def test_a_domain_of_one_cell_can_be_planned() -> None:
+    plan = pmw.plan_session(Domain((CategoricalAttribute("only", ("one",)),)), records=10, epsilon=1)
+    assert [order.cells for order in plan.orders] == [1, 1]
+
+
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_the_smallest_epsilon_for_an_accuracy_keeps_it_and_a_smaller_one_does_not(
+    domain: Domain, delta: float
+) -> None:
+    plan = plan_accuracy(domain, records=50_000, accuracy=0.02, delta=delta)
+    assert plan is not None
+    assert plan.bound is not None
+    assert plan.bound <= 0.02 * 50_000
+    epsilon = plan.contract.budget.epsilon
+    assert float(f"{float(epsilon):.3g}") == float(epsilon)
+    # Where the planned number of positives steps up, the bound steps back by up to two percent.
+    less = pmw.plan_session(domain, records=50_000, epsilon=epsilon * 95 / 100, delta=delta)
+    assert less.bound is not None
+    assert less.bound > 0.02 * 50_000
+
+
+def test_an_accuracy_may_be_out_of_reach(domain: Domain) -> None:
+    assert plan_accuracy(domain, records=5, accuracy=1e-9) is None
+    for accuracy in (0, 1, math.nan, -0.1):
+        with pytest.raises(BudgetError, match="expected an accuracy strictly between 0 and 1"):
+            plan_accuracy(domain, records=5, accuracy=accuracy)
+    with pytest.raises(BudgetError, match="expected records"):
+        plan_accuracy(domain, records=0, accuracy=0.1)
+
+
+@pytest.mark.parametrize(("delta", "levels"), [(0, 2), (1e-9, 3)])
+def test_a_tree_of_ranges_is_forecast_by_its_least_squares(
+    long_frame: pd.DataFrame, long_domain: Domain, delta: float, levels: int
+) -> None:
+    composition = pmw.Composition.ZCDP if delta else None
+    options = pmw.Options(
+        test=pmw.TestKind.QUERY, neighboring_relation=REPLACE, seed=1, composition=composition
+    )
+    whole = complete(long_domain)
+    plan = pmw.plan_session(whole, records=3000, epsilon=2, delta=delta, options=options)
+    with pmw.open_session(long_frame, whole, epsilon=2, delta=delta, options=options) as session:
+        state = session.state
+    tree, _ = plan.attributes
+    assert tree.levels == levels
+    assert plan.opening_share == state.ledger.share
+    measured = state.opening[0]
+    assert tree.cell_deviation == pytest.approx(math.sqrt(measured.cell_variances.max()))
+    half = (np.arange(tree.cells) < tree.cells // 2).astype(np.float64)
+
+    def width(weights: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+        squares = measured.weighted_variance(weights) / measured.variance
+        return sum_half_width(measured.noise, squares, 0.95, peak=1.0)
+
+    assert tree.range_bound == pytest.approx(width(half), rel=1e-9)
+    added = pmw.plan_session(
+        long_domain,
+        records=3000,
+        epsilon=2,
+        delta=delta,
+        options=replace(options, neighboring_relation=pmw.NeighboringRelation.ADD_REMOVE),
+    )
+    with pmw.open_session(
+        long_frame, long_domain, epsilon=2, delta=delta, options=added.contract.options
+    ) as session:
+        assert session.state.total.deviation == pytest.approx(added.total_deviation)
+    every_other = (np.arange(tree.cells) % 2).astype(np.float64)
+    assert tree.widest_bound > width(every_other)

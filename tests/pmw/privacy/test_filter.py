@@ -1,0 +1,63 @@
+"""The privacy filter."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmw.errors import BudgetError, BudgetExhaustedError
+from pmw.privacy.budget import Budget, Charge, Composition, gaussian_charge, pure_charge, zcdp_rho
+from pmw.privacy.filter import PrivacyFilter, open_filter
+
+
+def test_a_pure_filter_adds_epsilons_exactly() -> None:
+    ledger = open_filter(Budget.of(1), Composition.PURE)
+    for _ in range(10):
+        ledger = ledger.charge(pure_charge(Fraction(1, 10)))
+    assert ledger.spent == ledger.cap == 1
+    assert ledger.share == 1.0
+    with pytest.raises(BudgetExhaustedError, match="expected a charge of at most 0"):
+        ledger.charge(pure_charge(Fraction(1, 10**30)))
+
+
+def test_a_zcdp_filter_adds_rhos_under_the_tight_cap() -> None:
+    budget = Budget.of(1, 1e-9)
+    ledger = open_filter(budget, Composition.ZCDP)
+    assert ledger.cap == zcdp_rho(budget)
+    charged = ledger.charge(pure_charge(Fraction(1, 100))).charge(gaussian_charge(Fraction(1), Fraction(50)))
+    assert charged.spent == pure_charge(Fraction(1, 100)).rho + gaussian_charge(Fraction(1), Fraction(50)).rho
+
+
+def test_a_budget_with_delta_may_hold_itself_to_the_pure_rule() -> None:
+    assert open_filter(Budget.of(2, 1e-9), Composition.PURE).cap == 2
+
+
+def test_gaussian_noise_is_no_pure_event() -> None:
+    ledger = open_filter(Budget.of(1), Composition.PURE)
+    with pytest.raises(BudgetError, match="expected a pure event"):
+        ledger.allows(gaussian_charge(Fraction(1), Fraction(5)))
+
+
+@given(st.lists(st.fractions(min_value=0, max_value=1), max_size=30))
+def test_no_sequence_of_charges_exceeds_the_cap(prices: list[Fraction]) -> None:
+    ledger = PrivacyFilter(Composition.PURE, Fraction(1))
+    granted = Fraction(0)
+    for price in prices:
+        charge = Charge(price, Fraction(0))
+        if ledger.allows(charge):
+            ledger = ledger.charge(charge)
+            granted += price
+        else:
+            assert granted + price > 1
+            with pytest.raises(BudgetExhaustedError):
+                ledger.charge(charge)
+    assert ledger.spent == granted <= 1
+    assert ledger.remaining == 1 - granted
+
+
+def test_a_filter_that_starts_overdrawn_is_refused() -> None:
+    with pytest.raises(BudgetError, match="expected 0 <= spent <= cap"):
+        PrivacyFilter(Composition.PURE, Fraction(1), Fraction(2))

@@ -1,0 +1,194 @@
+"""The samplers against their exact tables, and against opendp.
+
+Each distribution test fixes its seed and also shows that a scale 30 % too small and 30 % too large is
+rejected, so that a wrong scale could not pass unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from pmw.errors import NoiseError
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric, uniform_below
+from pmw.privacy.random_bits import BitSource
+
+dp.enable_features("contrib")
+
+LAWS: list[Callable[[Fraction], Distribution]] = [Geometric, DiscreteLaplace, DiscreteGaussian]
+SCALES = [Fraction(7, 3), Fraction(5), Fraction(1, 2), Fraction(41, 2)]
+WRONG = [Fraction(10, 13), Fraction(13, 10)]
+
+
+def p_value(draws: NDArray[np.int64], law: Distribution) -> float:
+    """Return the chi-square p-value of draws against a law's table, in about 60 cells."""
+    low, high = int(np.quantile(draws, 0.001)), int(np.quantile(draws, 0.999)) + 1
+    edges = np.unique(np.linspace(low, high, 60).astype(np.int64))
+    above = law.survival(edges)
+    expected = np.concatenate([[1 - above[0]], above[:-1] - above[1:], [above[-1]]]) * len(draws)
+    found = np.bincount(np.searchsorted(edges, draws, side="right"), minlength=len(edges) + 1)
+    kept = expected >= 5
+    expected, found = (
+        np.append(expected[kept], expected[~kept].sum()),
+        np.append(found[kept], found[~kept].sum()),
+    )
+    statistic = float(np.sum((found - expected) ** 2 / np.maximum(expected, 1e-9)))
+    return float(stats.chi2.sf(statistic, len(expected) - 1))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("make", LAWS)
+def test_many_draws_follow_the_table(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
+    draws = make(scale).sample_array(BitSource.from_integer(11), 60_000)
+    assert p_value(draws, make(scale)) > 1e-4
+    for wrong in WRONG:
+        assert p_value(draws, make(scale * wrong)) < 1e-9
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("scale", [Fraction(7, 3), Fraction(5)])
+@pytest.mark.parametrize("make", LAWS)
+def test_single_draws_follow_the_table(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
+    bits = BitSource.from_integer(12)
+    draws = np.array([make(scale).sample(bits) for _ in range(20_000)])
+    assert p_value(draws, make(scale)) > 1e-4
+    for wrong in WRONG:
+        assert p_value(draws, make(scale * wrong)) < 1e-9
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("make", LAWS)
+def test_scales_of_the_size_that_sessions_use(make: Callable[[Fraction], Distribution], single: bool) -> None:
+    scale = Fraction(35 * 2**20)  # 35 records on the grid: compare with the continuous law
+    count = 10_000 if single else 100_000
+    bits = BitSource.from_integer(13)
+    law = make(scale)
+    draws = np.array([law.sample(bits) for _ in range(count)]) if single else law.sample_array(bits, count)
+    continuous = {Geometric: stats.expon, DiscreteLaplace: stats.laplace, DiscreteGaussian: stats.norm}[
+        type(law)
+    ]
+    assert stats.kstest(draws / float(scale), continuous.cdf).pvalue > 1e-4
+    for wrong in WRONG:
+        assert stats.kstest(draws / float(scale * wrong), continuous.cdf).pvalue < 1e-9
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("make", LAWS)
+def test_no_draw_says_anything_of_another(
+    make: Callable[[Fraction], Distribution],
+    single: bool,
+    require_independent: Callable[[NDArray[np.int64]], None],
+) -> None:
+    law, bits = make(Fraction(35 * 2**20)), BitSource.from_integer(14)
+    if single:
+        require_independent(np.array([law.sample(bits) for _ in range(1200)]).reshape(-1, 8))
+    else:
+        require_independent(np.stack([law.sample_array(bits, 24) for _ in range(150)]))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("make", LAWS)
+def test_tables_are_laws(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
+    law = make(scale)
+    support = np.arange(-2000, 2001)
+    pmf = law.pmf(support)
+    assert pmf.sum() == pytest.approx(1, abs=1e-12)
+    assert law.survival(support)[:-1] - law.survival(support)[1:] == pytest.approx(pmf[:-1], abs=1e-14)
+    assert law.survival(np.array([-3000]))[0] == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_neighbouring_value_changes_a_density_by_the_claimed_factor(scale: Fraction) -> None:
+    # The definition of pure differential privacy at sensitivity 1, cell by cell.
+    support = np.arange(-300, 300)
+    claimed = np.exp(1 / float(scale))
+    laplace = DiscreteLaplace(scale).pmf(support)
+    usable = laplace > 1e-300
+    ratios = laplace[1:][usable[1:] & usable[:-1]] / laplace[:-1][usable[1:] & usable[:-1]]
+    assert max(ratios.max(), (1 / ratios).max()) == pytest.approx(claimed, rel=1e-9)
+    geometric = Geometric(scale).pmf(np.arange(0, 200))
+    assert geometric[:-1] / geometric[1:] == pytest.approx(claimed, rel=1e-9)
+
+
+@pytest.mark.parametrize("sigma", [Fraction(2), Fraction(7, 3), Fraction(9)])
+def test_a_neighbouring_value_costs_gaussian_noise_at_most_the_claimed_renyi_divergence(
+    sigma: Fraction,
+) -> None:
+    support = np.arange(-60 * int(sigma) - 60, 60 * int(sigma) + 60)
+    here, there = DiscreteGaussian(sigma).pmf(support), DiscreteGaussian(sigma).pmf(support - 1)
+    usable = (here > 1e-290) & (there > 1e-290)
+    for alpha in (1.5, 2.0, 4.0, 8.0):
+        logs = alpha * np.log(here[usable]) - (alpha - 1) * np.log(there[usable])
+        divergence = np.log(np.exp(logs).sum()) / (alpha - 1)
+        assert divergence <= alpha / (2 * float(sigma) ** 2) * (1 + 1e-9)
+        assert divergence > 0.9 * alpha / (2 * float(sigma) ** 2)
+
+
+@pytest.mark.statistical
+def test_opendp_draws_the_same_discrete_laplace() -> None:
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
+    scale = Fraction(5)
+    theirs = dp.m.make_laplace(*space, scale=float(scale))
+    draws = np.array(theirs([0] * 40_000))
+    assert p_value(draws, DiscreteLaplace(scale)) > 1e-7  # opendp cannot be seeded
+    assert p_value(draws, DiscreteLaplace(scale * WRONG[0])) < 1e-9
+    assert theirs.map(1) == pytest.approx(float(1 / scale))
+
+
+@pytest.mark.statistical
+def test_opendp_draws_the_same_discrete_gaussian() -> None:
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
+    sigma = Fraction(7, 2)
+    theirs = dp.m.make_gaussian(*space, scale=float(sigma))
+    draws = np.array(theirs([0] * 40_000))
+    assert p_value(draws, DiscreteGaussian(sigma)) > 1e-7  # opendp cannot be seeded
+    assert p_value(draws, DiscreteGaussian(sigma * WRONG[1])) < 1e-9
+    assert theirs.map(1.0) == pytest.approx(float(1 / (2 * sigma**2)))
+
+
+def test_the_same_bytes_give_the_same_noise() -> None:
+    for make in LAWS:
+        law = make(Fraction(9, 4))
+        one, two = BitSource.from_integer(3), BitSource.from_integer(3)
+        assert np.array_equal(law.sample_array(one, 50), law.sample_array(two, 50))
+        assert [law.sample(one) for _ in range(20)] == [law.sample(two) for _ in range(20)]
+
+
+def test_exponential_noise_is_never_negative() -> None:
+    draws = Geometric(Fraction(3)).sample_array(BitSource.from_integer(8), 10_000)
+    assert draws.min() == 0
+    assert draws.dtype == np.int64
+
+
+def test_no_draws_are_no_draws() -> None:
+    for make in LAWS:
+        assert make(Fraction(2)).sample_array(BitSource.from_integer(1), 0).shape == (0,)
+
+
+@pytest.mark.statistical
+def test_uniform_draws_are_uniform() -> None:
+    bits = BitSource.from_integer(21)
+    counts = np.bincount([uniform_below(6, bits) for _ in range(60_000)], minlength=6)
+    assert stats.chisquare(counts).pvalue > 1e-4
+    assert uniform_below(1, bits) == 0
+
+
+@pytest.mark.parametrize("scale", [Fraction(0), Fraction(-1), Fraction(2**51), Fraction(1, 2**51), 0.5])
+@pytest.mark.parametrize("make", LAWS)
+def test_a_scale_that_cannot_be_is_refused(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
+    with pytest.raises(NoiseError, match="expected"):
+        make(scale)
+
+
+def test_a_table_that_would_be_too_long_is_refused() -> None:
+    with pytest.raises(NoiseError, match=r"expected sigma up to 2\^16"):
+        DiscreteGaussian(Fraction(2**17)).survival(np.array([0]))

@@ -1,0 +1,137 @@
+"""The exponential mechanism: its law, and what it costs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from pmw.errors import NoiseError
+from pmw.privacy.random_bits import BitSource
+from pmw.privacy.selection import ExponentialMechanism
+from pmw.research.audit import OutputLaw, renyi_divergence
+
+EPSILON = Fraction(3, 2)
+QUALITIES = np.array([0, 3, 4, 7, -2, 4])
+WRONG = [Fraction(10, 13), Fraction(13, 10)]
+# Where one candidate hardly counts, its own change moves the constant no more: there the bound is attained.
+BASES = [(0, 0, 0, 0), (5, 0, 3, 1), (0, -200, -200, 1), (-300, 0, 0, 0)]
+
+
+def worst_ratio(mechanism: ExponentialMechanism, sensitivity: int, *, monotone: bool) -> float:
+    """Return the largest log-ratio of any choice between any base point and its neighbours."""
+    moves = (0, sensitivity) if monotone else (-sensitivity, 0, sensitivity)
+    found = 0.0
+    for base, move in itertools.product(BASES, itertools.product(moves, repeat=4)):
+        ratio = np.log(mechanism.probabilities(np.array(base)))
+        ratio -= np.log(mechanism.probabilities(np.array(base) + np.array(move)))
+        found = max(found, float(np.abs(ratio).max()))
+    return found
+
+
+def draws_of(mechanism: ExponentialMechanism, qualities: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    bits = BitSource.from_integer(31)
+    places = [mechanism.select(qualities, bits) for _ in range(count)]
+    return np.bincount(places, minlength=len(qualities))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("monotone", [False, True])
+@pytest.mark.parametrize("sensitivity", [1, 4])
+def test_choices_follow_the_law_and_no_other_scale(sensitivity: int, monotone: bool) -> None:
+    mechanism = ExponentialMechanism(sensitivity, EPSILON, monotone)
+    found = draws_of(mechanism, QUALITIES, 40_000)
+
+    def p_value(epsilon: Fraction) -> float:
+        law = ExponentialMechanism(sensitivity, epsilon, monotone).probabilities(QUALITIES)
+        return float(stats.chisquare(found, law * found.sum()).pvalue)
+
+    assert p_value(EPSILON) > 1e-4
+    for wrong in WRONG:
+        assert p_value(EPSILON * wrong) < 1e-9
+
+
+@pytest.mark.statistical
+def test_choices_follow_the_law_on_the_grid_of_a_session() -> None:
+    # Qualities of millions of units and an epsilon with 60 binary digits, as a release draws them.
+    units = 2**20
+    epsilon = Fraction(math.isqrt(2 * 2**120 // 1000), 2**60)
+    mechanism = ExponentialMechanism(2 * units, epsilon)
+    qualities = np.array([900, 880, 850, -(10**6)]) * units + 17
+    found = draws_of(mechanism, qualities, 20_000)
+    law = mechanism.probabilities(qualities)
+    assert found[3] == 0
+    assert stats.chisquare(found[:3], law[:3] / law[:3].sum() * found.sum()).pvalue > 1e-4
+
+
+def test_probabilities_are_the_textbook_formula() -> None:
+    law = ExponentialMechanism(2, Fraction(1)).probabilities(np.array([4, 0]))
+    assert law[0] / law[1] == pytest.approx(math.e)
+    law = ExponentialMechanism(2, Fraction(1), monotone=True).probabilities(np.array([4, 0]))
+    assert law[0] / law[1] == pytest.approx(math.e**2)
+
+
+@pytest.mark.parametrize("sensitivity", [1, 3])
+@pytest.mark.parametrize("monotone", [False, True])
+def test_neighbours_differ_by_epsilon_and_no_less(sensitivity: int, monotone: bool) -> None:
+    mechanism = ExponentialMechanism(sensitivity, EPSILON, monotone)
+    found = worst_ratio(mechanism, sensitivity, monotone=monotone)
+    assert found <= float(EPSILON) + 1e-9
+    assert found == pytest.approx(float(EPSILON), abs=1e-6)  # attained: no cheaper price is sound
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_scale_30_percent_off_shows_in_the_enumeration(wrong: Fraction) -> None:
+    found = worst_ratio(ExponentialMechanism(1, EPSILON * wrong), 1, monotone=False)
+    assert (found > float(EPSILON) + 0.05) if wrong > 1 else (found < float(EPSILON) - 0.05)
+
+
+def test_the_monotone_scale_is_not_for_qualities_that_move_apart() -> None:
+    found = worst_ratio(ExponentialMechanism(1, EPSILON, monotone=True), 1, monotone=False)
+    assert found > float(EPSILON) + 0.5
+
+
+@pytest.mark.parametrize("alpha", [1.01, 2.0, 8.0, 64.0])
+def test_the_renyi_divergence_stays_below_the_charge_and_comes_near_it(alpha: float) -> None:
+    mechanism = ExponentialMechanism(1, Fraction(1, 2))
+    rho = float(mechanism.charge().rho)
+    found = 0.0
+    for gap, move in itertools.product(range(-8, 9), itertools.product((-1, 0, 1), repeat=2)):
+        here, there = np.array([gap, 0]), np.array([gap + move[0], move[1]])
+        laws: list[OutputLaw] = [
+            {(place,): float(p) for place, p in enumerate(mechanism.probabilities(values))}
+            for values in (here, there)
+        ]
+        found = max(found, renyi_divergence(laws[0], laws[1], alpha))
+    assert found <= alpha * rho * (1 + 1e-9)
+    if alpha < 3:
+        assert found > 0.95 * alpha * rho
+
+
+def test_a_choice_charges_epsilon_and_an_eighth_of_its_square() -> None:
+    charge = ExponentialMechanism(5, Fraction(2)).charge()
+    assert charge.epsilon == 2
+    assert charge.rho == Fraction(1, 2)
+
+
+def test_one_candidate_is_always_chosen() -> None:
+    assert ExponentialMechanism(1, Fraction(1)).select(np.array([-7]), BitSource.from_integer(1)) == 0
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "epsilon"), [(0, Fraction(1)), (-1, Fraction(1)), (1, Fraction(0)), (1, 0.5), (1.5, 1)]
+)
+def test_a_mechanism_that_cannot_be_is_refused(sensitivity: int, epsilon: Fraction) -> None:
+    with pytest.raises(NoiseError, match="expected"):
+        ExponentialMechanism(sensitivity, epsilon)
+
+
+@pytest.mark.parametrize("qualities", [np.array([], dtype=np.int64), np.array([0.5]), np.zeros((2, 2), int)])
+def test_qualities_that_cannot_be_are_refused(qualities: NDArray[np.int64]) -> None:
+    with pytest.raises(NoiseError, match="expected whole qualities"):
+        ExponentialMechanism(1, Fraction(1)).select(qualities, BitSource.from_integer(1))

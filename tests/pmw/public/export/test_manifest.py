@@ -1,0 +1,57 @@
+"""Manifests: what stands beside an export."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import pmw
+from pmw.public.contract import guarantee
+from pmw.public.export import RowPlan
+from pmw.public.export.manifest import measurements_manifest, table_manifest
+from queries import Domain, parse_schema
+
+
+def test_a_manifest_says_what_it_is_and_what_it_guarantees(session: pmw.Session) -> None:
+    form = table_manifest(session.state, "parquet", RowPlan(rows=10, seed=4), 10)
+    assert list(form) == [
+        "format", "content", "format_version", "program_version", "table", "rows", "method", "row_seed",
+        "model_version", "total", "guarantee", "epsilon_cap", "delta", "neighboring_relation",
+        "records_per_person", "budget_share", "seeded", "test", "schema",
+    ]  # fmt: skip
+    assert (form["format"], form["content"]) == ("parquet", "online-pmw synthetic table")
+    assert parse_schema(form["schema"]) == session.domain
+    assert json.loads(json.dumps(form)) == form
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            pmw.Options(test=pmw.TestKind.QUERY),
+            "adding or removing all of one person's records (at most one record)",
+        ),
+        (pmw.Options(test=pmw.TestKind.QUERY, records_per_person=3), "(at most 3 records)"),
+        (
+            pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE),
+            "replacing all of one person's records (at most one record)",
+        ),
+    ],
+)
+def test_the_guarantee_in_words(domain: Domain, options: pmw.Options, words: str) -> None:
+    from pmw.public.contract import Contract
+
+    text = guarantee(Contract(domain, pmw.Budget.of("0.5", 1e-9), options))
+    assert text.startswith("differential privacy with epsilon = 0.5, delta = 1e-09, for ")
+    assert words in text
+    assert "delta" not in guarantee(Contract(domain, pmw.Budget.of(1), options))
+
+
+def test_a_manifest_of_measurements_has_no_rows(session: pmw.Session) -> None:
+    form = measurements_manifest(session.state, "measurements")
+    assert (form["format"], form["content"]) == ("measurements", "online-pmw measurements")
+    assert form["measurements"] == 4
+    assert not {"rows", "method", "row_seed"} & set(form)
+    assert form["guarantee"] == guarantee(session.state.contract)
+    assert json.loads(json.dumps(form)) == form

@@ -1,0 +1,160 @@
+"""Answer tables: lists of answers, group-by tables, pandas and notebooks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.public.answer import SEEDED_WARNING
+from pmw.public.answers import Answers
+from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, all_marginals, parse_line
+
+SEEDED = pmw.Options(test=pmw.TestKind.QUERY, seed=11)
+
+
+@pytest.fixture
+def session(frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]:
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED) as session:
+        yield session
+
+
+def test_groups_have_a_row_for_every_declared_value(session: pmw.Session) -> None:
+    table = session.sql("SELECT region, COUNT(*) AS n FROM people WHERE sex = 'Female' GROUP BY region")
+    frame = table.to_pandas()
+    assert list(frame.columns) == [
+        "region", "n", "low", "high", "fraction", "source", "aligned", "version",
+    ]  # fmt: skip
+    assert frame["region"].fillna("empty").tolist() == ["north", "east", "south", "west", "empty", "(other)"]
+    assert frame.attrs == {"confidence": 0.95, "seeded": True}
+    assert (frame["low"] <= frame["n"]).all()
+    assert (frame["n"] <= frame["high"]).all()
+
+
+def test_each_group_is_a_question_of_its_own(session: pmw.Session) -> None:
+    table = session.sql("SELECT sex, member, COUNT(*) FROM people WHERE age >= 40 GROUP BY sex, member")
+    assert [answer.count for answer in table] == [
+        session.ask(f"age >= 40 AND sex = '{sex}' AND member = {member}").count
+        for sex in ("Female", "Male")
+        for member in ("TRUE", "FALSE")
+    ]
+    assert session.group_by(["sex", "member"], "age >= 40") == table
+    assert session.group_by("sex", {"age": {"ge": 40}}).labels() == (("Female",), ("Male",))
+
+
+def test_a_statement_without_groups_is_a_table_of_one(session: pmw.Session) -> None:
+    table = session.sql("SELECT COUNT(*) FROM people WHERE age >= 40")
+    assert table == [session.ask("age >= 40")]
+    assert (table.columns, table.labels()) == ((), ((),))
+    assert table.to_pandas()["count"].tolist() == [table[0].count]
+
+
+def test_the_answer_format_of_groups(session: pmw.Session) -> None:
+    table = session.sql("SELECT member AS m, COUNT(*) FROM people GROUP BY member")
+    form = json.loads(json.dumps(table.to_dict()))
+    assert list(form) == ["groups", "confidence", "spent", "seeded"]
+    assert [list(group) for group in form["groups"]] == [
+        ["m", "count", "fraction", "interval", "source", "aligned", "version"]
+    ] * 2
+    assert [group["m"] for group in form["groups"]] == [True, False]
+    assert form["groups"][0]["count"] == round(table[0].count, 3)
+
+
+def test_a_workload_is_a_table_of_questions(session: pmw.Session) -> None:
+    table = session.ask_all(all_marginals(session.domain, 1))
+    assert isinstance(table, Answers)
+    assert len(table) == len(list(table)) == 20
+    assert table.columns == ("question",)
+    assert table.to_pandas()["question"].tolist()[:2] == ["age 20..23", "age 24..27"]
+    assert isinstance(table[0], pmw.Answer)
+    assert table[:2] == table.answers[:2]
+    assert table == list(table) == session.ask_all(all_marginals(session.domain, 1))
+    assert table != list(table)[:-1]
+    assert hash(table) == hash(session.ask_all(all_marginals(session.domain, 1)))
+
+
+def test_no_questions_make_an_empty_table(session: pmw.Session) -> None:
+    table = session.ask_all([])
+    assert (len(table), repr(table)) == (0, "no answers")
+    assert table.to_pandas().empty
+    assert table.to_pandas()["count"].dtype == np.float64
+
+
+def test_answers_without_a_promise_have_no_interval(frame: pd.DataFrame, domain: Domain) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=3, update_limit=1, threshold=0.5)
+    with pmw.open_session(frame, domain, epsilon=1, options=options) as session:
+        session.ask_all(all_marginals(domain, 2))
+        table = session.group_by(["age", "region", "sex"])
+    shown = table.to_pandas()
+    assert {"exhausted"} == set(shown["source"])
+    assert shown["low"].isna().all()
+    assert shown["high"].isna().all()
+    assert "  -  " in table.to_text()
+
+
+def test_tables_are_shown_in_terminals_and_notebooks(session: pmw.Session) -> None:
+    table = session.ask_all(all_marginals(session.domain, 2))
+    text = repr(table)
+    assert text.splitlines()[0].split() == ["question", "count", "low", "high", "source"]
+    assert text.splitlines()[-2:] == [f"… {len(table) - 20} more", SEEDED_WARNING]
+    assert len(table.to_text().splitlines()) == len(table) + 2
+    page = table._repr_html_()
+    assert page.count("<tr>") == 21
+    assert f"{len(table)} answers, 95% intervals, the first 20 shown. {SEEDED_WARNING}" in page
+
+
+def test_names_are_escaped_in_notebooks() -> None:
+    domain = Domain((CategoricalAttribute("<b>x</b>", ("<script>", "a&b")), IntegerAttribute("n", 0, 1)))
+    frame = pd.DataFrame({"<b>x</b>": ["<script>"] * 9, "n": [0] * 9})
+    with pmw.open_session(frame, domain, epsilon=1, options=SEEDED) as session:
+        pages = [
+            session.group_by("<b>x</b>")._repr_html_(),
+            session.ask({"<b>x</b>": {"eq": "<script>"}})._repr_html_(),
+            session._repr_html_(),
+            session.status()._repr_html_(),
+        ]
+    for page in pages:
+        assert "<script>" not in page
+        assert "<b>" not in page
+    assert "&lt;script&gt;" in pages[0]
+    assert SEEDED_WARNING in pages[0]
+    assert SEEDED_WARNING in pages[1]
+
+
+def test_notebooks_show_a_session_and_that_it_is_closed(frame: pd.DataFrame, domain: Domain) -> None:
+    session = pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED)
+    assert "<td>budget spent</td><td>11.0%</td>" in session._repr_html_()
+    assert "<td>budget_share</td>" in session.status()._repr_html_()
+    session.close()
+    assert "<td>open</td><td>no</td>" in session._repr_html_()
+
+
+def test_an_answer_has_a_short_repr(session: pmw.Session) -> None:
+    answer = session.ask("age >= 40")
+    low, high = answer.interval or (0.0, 0.0)
+    assert repr(answer) == (
+        f"Answer(count={answer.count:.1f}, interval=({low:.1f}, {high:.1f}), confidence=0.95, "
+        "source='synthetic', version=0, seeded=True)"
+    )
+
+
+def test_a_grouped_question_is_asked_by_its_parts(session: pmw.Session) -> None:
+    question = parse_line('{"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}', session.domain)
+    assert session.ask_all(question.parts()) == session.group_by("sex")
+    for ask in (session.ask, lambda asked: session.ask_all([asked])):
+        with pytest.raises(QueryError, match="ask its parts"):
+            ask(question)
+
+
+def test_a_refused_statement_spends_nothing(session: pmw.Session) -> None:
+    before = session.status()
+    for statement in ("DROP TABLE people", "SELECT height, COUNT(*) FROM people GROUP BY height"):
+        with pytest.raises(QueryError):
+            session.sql(statement)
+    with pytest.raises(QueryError):
+        session.group_by(["sex", "sex"])
+    assert session.status() == before

@@ -1,0 +1,512 @@
+"""Error bars of marginals: what kind of interval an answer has, and that intervals hold the truth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import MemorySource
+from pmw.model import MarginalMeasurement, RangeTreeMeasurement
+from pmw.privacy.noise import DiscreteGaussian
+from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_width, sum_half_width
+from pmw.public.answer import Source, Spent
+from pmw.public.contract import ModelKind, TestKind
+from pmw.public.intervals import Confidences, total_misfit
+from pmw.public.marginal_intervals import MarginalBars, certificate_bound, is_held, marginal_answer
+from pmw.public.plans import MarginalTestPlan
+from pmw.public.state import Certificate, PublicState, Total
+from pmw.sparse_vector import Sparse, ThresholdTest
+from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, parse_where
+from queries.linear import Readings
+
+NOWHERE = Spent(0.0, 0.0, 0.0)
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 59),
+        CategoricalAttribute("sex", ("f", "m")),
+        CategoricalAttribute("grade", tuple("abcdefgh")),
+        CategoricalAttribute("region", tuple("nesw")),  # so that the whole table is not bought at opening
+    )
+)
+
+
+def people(seed: int = 1) -> pd.DataFrame:
+    generator = np.random.default_rng(seed)
+    age = generator.integers(0, 60, 4000)
+    grade = np.array(list("abcdefgh"))[np.minimum(7, age // 8 + generator.integers(0, 2, 4000))]
+    return pd.DataFrame(
+        {
+            "age": age,
+            "sex": generator.choice(["f", "m"], 4000),
+            "grade": grade,
+            "region": generator.choice(list("nesw"), 4000),
+        }
+    )
+
+
+FRAME = people()
+PAIR = LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 3)})
+CUT = LinearQuery.cells(DOMAIN, {"age": (1, 37), "grade": (1, 3)})
+
+
+def opened(seed: int = 1, **choices: Any) -> pmw.Session:
+    options = pmw.Options(
+        test=TestKind.MARGINAL, seed=seed, composition=pmw.Composition.ZCDP, update_limit=2, **choices
+    )
+    return pmw.open_session(FRAME, DOMAIN, epsilon=2, delta=1e-9, options=options)
+
+
+def opening(seed: int = 1, **choices: Any) -> PublicState:
+    """Return the state of a session that was just opened."""
+    with opened(seed, **choices) as session:
+        return session.state
+
+
+def certified(state: PublicState, scope: tuple[str, ...], threshold: int) -> PublicState:
+    model = getattr(state.model, "model", state.model)
+    units = np.rint(model.marginal(scope) * UNITS).astype(np.int64)
+    certificate = Certificate(scope, state.version, threshold, units)
+    return replace(state, certificates={**state.certificates, scope: certificate})
+
+
+def test_a_question_is_held_by_the_opening_by_a_bought_marginal_or_by_a_certificate() -> None:
+    state = opening()
+    assert is_held(state, LinearQuery.everything(DOMAIN))
+    assert is_held(state, LinearQuery.cells(DOMAIN, {"age": (3, 9)}))
+    assert not is_held(state, PAIR)
+    answer = marginal_answer(state, PAIR, NOWHERE)
+    assert (answer.source, answer.interval) == (Source.UNVERIFIED, None)
+    assert marginal_answer(replace(state, closed=True), PAIR, NOWHERE).source is Source.EXHAUSTED
+    held = certified(state, ("sex", "grade"), 50 * UNITS)
+    assert is_held(held, PAIR)
+    assert marginal_answer(held, PAIR, NOWHERE).source is Source.SYNTHETIC
+    wider = certified(state, ("age", "sex", "grade"), 50 * UNITS)
+    assert is_held(wider, PAIR)
+
+
+def test_a_certificate_bounds_by_its_threshold_and_the_tests_own_noise() -> None:
+    state = certified(opening(), ("sex", "grade"), 50 * UNITS)
+    plan = state.plan
+    assert isinstance(plan, MarginalTestPlan)
+    (certificate,) = state.certificates.values()
+    bound = certificate_bound(state, certificate)
+    assert bound > (50 + plan.sparse.test.negative_margin(0.95) / UNITS) / 2
+    answer = marginal_answer(state, PAIR, NOWHERE)
+    assert answer.interval is not None
+    assert answer.interval[1] - answer.count == pytest.approx(bound, abs=1)
+    higher = certified(state, ("sex", "grade"), 90 * UNITS)
+    (certificate,) = higher.certificates.values()
+    assert certificate_bound(higher, certificate) == pytest.approx(bound + 20)
+
+
+def test_a_question_that_cuts_groups_lies_between_its_inner_and_its_outer_one() -> None:
+    state = certified(opening(), ("age", "grade"), 50 * UNITS)
+    coarsening = state.coarsening
+    assert not coarsening.is_aligned(CUT)
+    groups = coarsening.groups[0]
+    assert groups is not None
+    inside = [
+        cell for cell in range(60) if (groups[1:38] == groups[cell]).sum() == (groups == groups[cell]).sum()
+    ]
+    touched = [cell for cell in range(60) if (groups[1:38] == groups[cell]).any()]
+    inner = LinearQuery.cells(DOMAIN, {"age": (min(inside), max(inside)), "grade": (1, 3)})
+    outer = LinearQuery.cells(DOMAIN, {"age": (min(touched), max(touched)), "grade": (1, 3)})
+    found, low, high = (marginal_answer(state, query, NOWHERE) for query in (CUT, inner, outer))
+    assert found.interval is not None
+    assert low.interval is not None
+    assert high.interval is not None
+    assert found.interval == pytest.approx((low.interval[0], high.interval[1]))
+    assert low.count < found.count < high.count
+
+
+def one_round(state: PublicState, part: float | None) -> tuple[PublicState, ThresholdTest]:
+    """Return a state whose vector has one round, and its test.
+
+    Args:
+        state: the state.
+        part: of the threshold noise, that the test noise has; None for that of the plan.
+    """
+    plan = state.plan
+    assert isinstance(plan, MarginalTestPlan)
+    assert isinstance(plan.sparse, Sparse)
+    test = plan.sparse.test
+    assert isinstance(test, ThresholdTest)
+    if part is not None:
+        test = replace(test, query_scale=Fraction(math.ceil(part * test.threshold_scale)))
+    sparse = replace(plan.sparse, test=test, update_limit=1)
+    return replace(state, plan=replace(plan, sparse=sparse)), test
+
+
+def negative_at(test: ThresholdTest, threshold: int, distance: int) -> float:
+    """Return the exact probability that a marginal is not found wrong: distance + nu < T + rho.
+
+    It is the sum over n >= 0 of (1 - r) r^n r1^(m + n), m = distance - T + 1 >= 0.
+    """
+    m = distance - threshold + 1
+    assert m >= 0
+    one, other = 1 / float(test.threshold_scale), 1 / float(test.query_scale)
+    return math.exp(-m * one) * math.expm1(-other) / math.expm1(-other - one)
+
+
+def weighed_on_groups(state: PublicState, query: LinearQuery) -> tuple[LinearQuery, LinearQuery, list[float]]:
+    """Return the inner and the outer question, and the model's answers to them."""
+    inner, outer = state.coarsening.bounds(query)
+    model = getattr(state.model, "model", state.model)
+    return inner, outer, [model.answer(bound) for bound in (inner, outer)]
+
+
+@pytest.mark.parametrize(("confidence", "part"), [(0.99, None), (0.95, 0.1), (0.99, 0.1), (0.8, 0.01)])
+def test_ends_of_a_measurement_and_of_a_certificate_miss_no_more_often_than_stated(
+    confidence: float, part: float | None
+) -> None:
+    # The low end is the narrower where one cell was bought, the high end where a test was negative. Each end
+    # is missed on some table that is as close to it as can be: the two tables are one, for nobody is in the
+    # groups that the question cuts. With a certificate at its full share both ends together miss too often.
+    state, test = one_round(replace(opening(confidence=confidence), total=Total(4000.0, 4000.0, 0.0)), part)
+    threshold = int(test.negative_margin(0.5))
+    state = certified(state, ("age", "grade"), threshold)
+    (certificate,) = state.certificates.values()
+    narrow = certificate_bound(state, certificate)
+    sigma = narrow / 1.5 / NormalDist().inv_cdf((1 + confidence) / 2) * UNITS
+    bought = MarginalMeasurement(
+        ("age", "grade"), certificate.units, DiscreteGaussian(Fraction(round(sigma)))
+    )
+    state = replace(state, measured=(bought,))
+    groups = state.coarsening.groups[0]
+    assert groups is not None
+    ages, grades = np.where(groups == 1, UNITS, 0), np.where(np.arange(8) == 2, UNITS, 0)
+    ages[[int(np.flatnonzero(groups == group)[0]) for group in range(2, 7)]] = UNITS
+    query = LinearQuery(DOMAIN, (Factor(("age",), ages), Factor(("grade",), grades)))
+    inner, outer, (least, most) = weighed_on_groups(state, query)
+    assert (inner.weights().sum(), outer.weights().sum()) == (UNITS, 6 * UNITS)
+    low, high = unclipped(state, query)
+    drawn, gap = least - low, high - most
+    missed = [
+        NormalDist(0, sigma).cdf(-drawn * UNITS),
+        negative_at(test, threshold, 2 * math.ceil(gap * UNITS)),
+    ]
+    old = [(1 - confidence) / 2, negative_at(test, threshold, 2 * math.ceil(narrow * UNITS))]
+    together, before = (1 - (1 - one) * (1 - other) for one, other in (missed, old))
+    assert before > 1 - confidence  # what both ends at their full share would miss
+    assert together <= 1 - confidence
+    assert drawn == pytest.approx(narrow / 1.5, abs=0.01)
+    assert gap == pytest.approx(certificate_bound(state, certificate, one_end=True), abs=0.01)
+
+
+def unclipped(state: PublicState, query: LinearQuery) -> tuple[float, float]:
+    """Return an interval before its ends are kept from lying below nobody."""
+    interval = MarginalBars(state, NOWHERE)._interval(query)
+    assert interval is not None
+    return interval
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
+def test_ends_of_a_certificate_and_of_the_total_are_missed_together(confidence: float) -> None:
+    # Nobody knows of more than everybody: the high end is that of the released total.
+    deviation = 40.0
+    state = replace(opening(confidence=confidence), opening=(), total=Total(4000.0, 4000.0, deviation))
+    state, test = one_round(state, None)
+    state = certified(state, ("age", "grade"), 300 * UNITS)
+    (certificate,) = state.certificates.values()
+    weights = np.full((60, 8), UNITS, dtype=np.int64)
+    weights[7, 0] = 0
+    query = LinearQuery(DOMAIN, (Factor(("age", "grade"), weights),))
+    _, outer, (least, _) = weighed_on_groups(state, query)
+    assert outer.scope == ()
+    low, high = unclipped(state, query)
+    # What the low end's bound (S + |n - the total|)/2 says of either noise, given half of what may fail each.
+    confidences = Confidences.in_state(state)
+    misfit, margin = total_misfit(state, confidences.total), test.negative_margin(confidences.certificate)
+    bound = certificate_half_width(300 + margin / UNITS, misfit, certificate.units.size)
+    assert least - low == pytest.approx(bound)
+    law = NormalDist(0, deviation)
+    above = law.cdf(-misfit)  # the total came out too high for the certificate
+    below = law.cdf(-min(misfit, high - 4000))  # or too low for the certificate, or for the high end
+    threshold_noise = math.exp(-math.floor(margin + 1) / float(test.threshold_scale))
+    assert 1 - (1 - threshold_noise) * (1 - above - below) <= 1 - confidence
+    narrower = law.cdf(-total_misfit(state, confidences.alone))
+    assert 1 - (1 - threshold_noise) * (1 - above - narrower) > 1.1 * (1 - confidence)
+
+
+def test_ends_of_one_event_need_no_share() -> None:
+    state = certified(opening(), ("age", "grade"), 50 * UNITS)
+    (certificate,) = state.certificates.values()
+    bound = certificate_bound(state, certificate)
+    _, _, (least, most) = weighed_on_groups(state, CUT)
+    assert unclipped(state, CUT) == pytest.approx((least - bound, most + bound), abs=0.01)
+    # So it is where the two readings of a question rest on certificates.
+    low = LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 1)})
+    state = certified(opening(), ("sex", "grade"), 50 * UNITS)
+    (certificate,) = state.certificates.values()
+    bound = certificate_bound(state, certificate)
+    ends = state.model.answer(low) - bound, state.model.answer(PAIR) + bound
+    assert unclipped(state, between(low, PAIR)) == pytest.approx(ends, abs=0.01)
+    # Two ends of measured noise are missed by half each.
+    loud, state = DiscreteGaussian(Fraction(20 * UNITS)), opening()
+    shape = state.coarsening.coarse.scope_shape(("age", "grade"))
+    bought = MarginalMeasurement(("age", "grade"), np.zeros(shape, dtype=np.int64), loud)
+    state = replace(state, measured=(bought,))
+    inner, outer, _ = weighed_on_groups(state, CUT)
+    widths = [
+        sum_half_width(loud, float(np.sum((one.weights() / UNITS) ** 2)), 0.95, peak=1.0)
+        for one in (inner, outer)
+    ]
+    assert unclipped(state, CUT) == pytest.approx((-widths[0], widths[1]))
+
+
+def test_intervals_for_all_questions_at_once_share_no_further() -> None:
+    state = certified(opening(simultaneous=True), ("sex", "grade"), 50 * UNITS)
+    (certificate,) = state.certificates.values()
+    one, both = (certificate_bound(state, certificate, one_end=end) for end in (True, False))
+    assert one == both
+
+
+def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cells() -> None:
+    state = opening()
+    assert isinstance(state.plan, MarginalTestPlan)
+    fine = replace(state, plan=replace(state.plan, fine_cells=480))
+    units = np.rint(fine.model.marginal(("age", "grade")) * UNITS).astype(np.int64)
+    assert units.shape == (60, 8) == fine.grid(("age", "grade")).scope_shape(("age", "grade"))
+    certificate = Certificate(("age", "grade"), 0, 50 * UNITS, units)
+    held = replace(fine, certificates={certificate.scope: certificate})
+    answer = marginal_answer(held, CUT, NOWHERE)
+    bound = certificate_bound(held, certificate)
+    assert answer.interval == pytest.approx((answer.count - bound, answer.count + bound), abs=0.01)
+    on_groups = marginal_answer(certified(state, ("age", "grade"), 50 * UNITS), CUT, NOWHERE).interval
+    assert on_groups is not None
+    assert on_groups[1] - on_groups[0] > 2 * bound
+
+
+def test_an_answer_inside_groups_is_moved_to_what_was_bought_of_its_cells() -> None:
+    state = opening()
+    assert isinstance(state.plan, MarginalTestPlan)
+    exact = MemorySource.from_frame(FRAME, DOMAIN).counts(("age", "grade")).counts.astype(np.int64)
+    bought = MarginalMeasurement(("age", "grade"), exact * UNITS, state.plan.noise)
+    after = replace(state, measured=(bought,))
+    noise = math.sqrt(bought.variance * 37 * 3)
+    truth = CUT.evaluate(exact.astype(np.float64))
+    answer = marginal_answer(after, CUT, NOWHERE, bought=True)
+    assert abs(state.model.answer(CUT) - truth) > noise
+    assert abs(answer.count - truth) == pytest.approx(noise)
+    assert answer.source is Source.MEASURED
+    assert answer.interval is not None
+    assert answer.interval[0] < truth < answer.interval[1]
+    aligned = LinearQuery.cells(DOMAIN, {"grade": (1, 3), "age": (0, 59)})
+    assert marginal_answer(after, aligned, NOWHERE).count == state.model.answer(aligned)
+
+
+def between(low: LinearQuery, high: LinearQuery) -> LinearQuery:
+    """Return a question that the cells cannot decide, with the weights of its greater reading."""
+    return LinearQuery(DOMAIN, high.factors, readings=Readings(low, high))
+
+
+def test_a_question_that_cells_cannot_decide_reaches_from_one_reading_to_the_other() -> None:
+    state = opening()
+    for low, high in (
+        (LinearQuery.cells(DOMAIN, {"age": (0, 9)}), LinearQuery.cells(DOMAIN, {"age": (0, 19)})),
+        (LinearQuery.cells(DOMAIN, {"age": (0, 9)}), LinearQuery.everything(DOMAIN)),
+    ):
+        found, least, most = (
+            marginal_answer(state, query, NOWHERE) for query in (between(low, high), low, high)
+        )
+        assert found.interval is not None
+        assert least.interval is not None
+        assert most.interval is not None
+        assert found.interval == (least.interval[0], most.interval[1])
+        assert found.count == pytest.approx(most.count)
+        assert not found.aligned
+
+
+def test_a_reading_is_held_by_certificates_of_the_question_alone() -> None:
+    low = LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 3)})
+    high = LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 3), "region": (0, 1)})
+    query = between(LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 1), "region": (0, 1)}), low)
+    state = opening()
+    assert query.scope == high.scope == ("sex", "grade", "region")
+    for certificate, source in ((low.scope, Source.UNVERIFIED), (query.scope, Source.SYNTHETIC)):
+        assert marginal_answer(certified(state, certificate, 50 * UNITS), query, NOWHERE).source is source
+
+
+def test_a_certificate_that_gives_one_end_has_half_of_what_may_fail() -> None:
+    state = certified(opening(confidence=0.9), ("sex", "grade"), 50 * UNITS)
+    plain = Confidences.in_state(state)
+    half = plain.of_one_end()
+    assert (half.alone, half.certificate, half.total) == pytest.approx((0.9, 0.975, 0.975))
+    assert (plain.certificate, plain.total) == pytest.approx((0.95, 0.95))
+    (certificate,) = state.certificates.values()
+    one, both = (certificate_bound(state, certificate, one_end=end) for end in (True, False))
+    assert one > both
+    low = LinearQuery.cells(DOMAIN, {"sex": (0, 0), "grade": (1, 1)})
+    answer = marginal_answer(state, between(low, LinearQuery.cells(DOMAIN, {"sex": (0, 0)})), NOWHERE)
+    least = marginal_answer(state, low, NOWHERE)
+    assert answer.interval is not None
+    assert answer.interval[0] == pytest.approx(max(0.0, least.count - one), abs=0.01)
+
+
+def test_a_question_without_weights_of_its_own_reaches_from_nobody_to_everybody() -> None:
+    state = opening()
+    pair = between(PAIR, LinearQuery.cells(DOMAIN, {"sex": (0, 1)}))
+    assert not is_held(state, pair)
+    assert pair.factors == ()
+    everybody = marginal_answer(state, LinearQuery.everything(DOMAIN), NOWHERE).interval
+    assert everybody is not None
+    answer = marginal_answer(state, pair, NOWHERE)
+    assert (answer.interval, answer.source) == ((0.0, everybody[1]), Source.SYNTHETIC)
+    nothing = LinearQuery(
+        DOMAIN,
+        (),
+        readings=Readings(parse_where("sex = 'f' AND sex = 'm'", DOMAIN), LinearQuery.everything(DOMAIN)),
+    )
+    assert nothing.scope == ()
+    assert marginal_answer(state, nothing, NOWHERE).interval == (0.0, everybody[1])
+
+
+def test_simultaneous_intervals_are_wider() -> None:
+    questions = ["age >= 30 AND grade = 'g'", "age < 10 AND grade = 'a'"]
+    with opened(seed=3) as single, opened(seed=3, simultaneous=True) as together:
+        one, every = single.ask_all(questions), together.ask_all(questions)
+    for narrow, wide in zip(one, every, strict=True):
+        assert narrow.interval is not None
+        assert wide.interval is not None
+        assert wide.count == narrow.count
+        assert wide.interval[1] - wide.interval[0] > narrow.interval[1] - narrow.interval[0]
+
+
+def test_all_noises_of_a_session_share_the_failure_of_simultaneous_intervals() -> None:
+    state = opening(seed=3, simultaneous=True)
+    plan = state.plan
+    assert isinstance(plan, MarginalTestPlan)
+    assert plan.queries is not None
+    # The total, four attributes, two marginals, five values of single questions, and two sparse vectors.
+    events = 1 + 4 + plan.update_limit + plan.queries.update_limit + 2
+    assert (plan.update_limit, plan.queries.update_limit) == (2, 5)
+    shared = Confidences.in_state(state)
+    assert shared.alone == shared.certificate == shared.total == pytest.approx(1 - 0.05 / events)
+    plain = Confidences.in_state(opening(seed=3))
+    assert (plain.alone, plain.certificate, plain.total) == pytest.approx((0.95, 0.975, 0.975))
+
+
+def test_simultaneous_certificates_and_totals_are_wider() -> None:
+    one, every = opening(seed=3), opening(seed=3, simultaneous=True)
+    scope = ("sex", "grade")
+    bounds = [
+        certificate_bound(state, certified(state, scope, 50 * UNITS).certificates[scope])
+        for state in (one, every)
+    ]
+    assert bounds[1] > bounds[0]
+    widths = []
+    for state in (one, every):
+        answer = marginal_answer(state, LinearQuery.everything(DOMAIN), NOWHERE)
+        assert answer.interval is not None
+        widths.append(answer.interval[1] - answer.interval[0])
+    assert widths[1] > 1.3 * widths[0]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("composition", [pmw.Composition.PURE, pmw.Composition.ZCDP])
+def test_the_total_keeps_to_its_width_where_opening_bought_nothing_else(
+    composition: pmw.Composition,
+) -> None:
+    # At high confidences a Laplace tail is far beyond a Gaussian one of the same variance.
+    options = pmw.Options(composition=composition, opening=pmw.Opening.NONE, confidence=0.9999)
+    with pmw.open_session(FRAME, DOMAIN, epsilon=1, delta=1e-9, options=options) as session:
+        state = session.state
+    answer = marginal_answer(state, LinearQuery.everything(DOMAIN), NOWHERE)
+    assert answer.interval is not None
+    half = (answer.interval[1] - answer.interval[0]) / 2 / state.total.deviation
+    quantile = math.log(1e4) / math.sqrt(2) if composition is pmw.Composition.PURE else 3.8905
+    assert quantile <= half <= 1.06 * quantile
+
+
+def test_a_tree_of_ranges_answers_all_questions_at_once_from_its_cells_alone() -> None:
+    state = opening(seed=3, simultaneous=True)
+    tree = next(one for one in state.opening if isinstance(one, RangeTreeMeasurement))
+    query = LinearQuery.cells(DOMAIN, {"age": (3, 47)})
+    answer = marginal_answer(state, query, NOWHERE)
+    assert answer.interval is not None
+    width = simultaneous_half_width(tree.noise, 60, Confidences.in_state(state).alone)
+    value = float(tree.units[-60:][3:48].sum()) / UNITS
+    assert answer.interval == pytest.approx((max(0.0, value - width), value + width))
+
+
+def streams(seed: int) -> list[LinearQuery]:
+    generator = np.random.default_rng(seed)
+    found = []
+    for _ in range(12):
+        low, high = sorted(generator.integers(0, 60, 2).tolist())
+        grades = sorted(generator.integers(0, 8, 2).tolist())
+        box = {"age": (low, high), "grade": (grades[0], grades[1]), "sex": (0, int(generator.integers(0, 2)))}
+        names = generator.choice(list(box), 2, replace=False)
+        found.append(
+            LinearQuery.cells(DOMAIN, {name: box[name] for name in DOMAIN.names if name in names.tolist()})
+        )
+    return found
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("model", [ModelKind.DENSE, ModelKind.GRAPHICAL])
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_intervals_hold_the_truth_at_least_as_often_as_they_say(model: ModelKind, simultaneous: bool) -> None:
+    source = MemorySource.from_frame(FRAME, DOMAIN)
+    questions = streams(5)
+    truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in questions])
+    runs, held, whole, kinds = 60, 0, 0, set()
+    total = 0
+    for seed in range(runs):
+        with opened(seed, model=model, simultaneous=simultaneous) as session:
+            answers = session.ask_all(questions)
+            kinds |= {answer.source for answer in answers}
+        inside = [
+            answer.interval[0] <= count <= answer.interval[1]
+            for answer, count in zip(answers, truth, strict=True)
+            if answer.interval is not None
+        ]
+        held, total, whole = held + sum(inside), total + len(inside), whole + all(inside)
+    assert {Source.SYNTHETIC, Source.MEASURED} <= kinds
+    assert total > 8 * runs
+    assert held >= 0.93 * total  # 95 %, less three deviations of runs that are not independent
+    if simultaneous:
+        assert whole >= 0.87 * runs  # of all questions at once: 95 %, less three deviations
+
+
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_answers_of_one_state_are_to_the_last_bit_what_each_is_by_itself(*, simultaneous: bool) -> None:
+    state = certified(opening(simultaneous=simultaneous), ("age", "grade"), 50 * UNITS)
+    values = np.random.default_rng(3).integers(0, 400, DOMAIN.scope_shape(("sex", "grade"))) * UNITS
+    noise = state.plan.noise if isinstance(state.plan, MarginalTestPlan) else None
+    assert noise is not None
+    bought = replace(state, measured=(MarginalMeasurement(("sex", "grade"), values, noise),), beside=(0,))
+    texts = (
+        *(f"age BETWEEN {low} AND {low + wide}" for low in range(0, 40, 7) for wide in (0, 6, 19)),
+        "", "sex = 'f'", "grade IN ('a', 'c')", "grade <> 'a' AND sex = 'm'", "grade = 'b' OR sex = 'f'",
+        "age BETWEEN 1 AND 37 AND grade IN ('b', 'c', 'd')",
+        "age >= 13 AND grade = 'h'", "age BETWEEN 1 AND 58 AND grade = 'b'",
+        "age = 3 AND grade = 'a'", "sex = 'f' AND region = 'n'",
+    )  # fmt: skip
+    for held in (state, bought):
+        bars = MarginalBars(held, NOWHERE)
+        for text in (*texts, *texts[::-1]):
+            query = parse_where(text, DOMAIN)
+            assert bars.answer(query) == marginal_answer(held, query, NOWHERE)
+
+
+def test_the_width_of_a_box_is_that_of_its_weights_summed_cell_by_cell() -> None:
+    state = opening()
+    tree_free = [one for one in state.opening if isinstance(one, MarginalMeasurement)]
+    one = next(one for one in tree_free if one.scope == ("grade",))
+    for first, last in ((0, 0), (1, 3), (2, 7)):
+        query = LinearQuery.cells(DOMAIN, {"grade": (first, last)})
+        squares = float(np.sum((query.weights() / UNITS) ** 2))
+        width = sum_half_width(one.noise, squares, Confidences.in_state(state).alone, peak=1.0)
+        value = query.evaluate(one.values)
+        answer = MarginalBars(state, NOWHERE).answer(query)
+        ends = (min(value - width, answer.count), max(value + width, answer.count))
+        assert answer.interval == (max(0.0, ends[0]), max(0.0, ends[1]))

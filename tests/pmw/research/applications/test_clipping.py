@@ -1,0 +1,145 @@
+"""Clipping bounds: exact queries of sensitivity 1, one price for any list, and what the naive way costs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmw.errors import BudgetError
+from pmw.privacy.random_bits import BitSource
+from pmw.research.applications import (
+    clipped_sum,
+    clipping_bound,
+    clipping_queries,
+    firm_threshold,
+    naive_clipping_bound,
+)
+from pmw.research.applications.clipping import sum_noise
+from pmw.sparse_vector import AboveThreshold, NoiseKind, Sides, ThresholdTest
+
+columns = st.lists(st.integers(-(2**62), 2**62), max_size=30)
+bound_lists = st.lists(st.integers(1, 2**62), min_size=1, max_size=20, unique=True).map(sorted)
+LONG = range(1, 150_000, 5)
+
+
+def column(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(values, dtype=np.int64)
+
+
+@given(columns, st.integers(0, 2**62))
+def test_a_clipped_sum_is_exact_beyond_64_bits(values: list[int], bound: int) -> None:
+    assert clipped_sum(column(values), bound) == sum(min(max(value, 0), bound) for value in values)
+
+
+@given(columns, bound_lists)
+def test_a_query_is_the_difference_of_two_clipped_sums(values: list[int], bounds: list[int]) -> None:
+    found = clipping_queries(column(values), bounds).tolist()
+    data = column(values)
+    assert found == [clipped_sum(data, bound) - clipped_sum(data, bound + 1) for bound in bounds]
+
+
+@given(columns, st.integers(-(2**62), 2**62), bound_lists)
+def test_one_record_more_lowers_each_query_by_at_most_one(
+    values: list[int], more: int, bounds: list[int]
+) -> None:
+    moved = clipping_queries(column([*values, more]), bounds) - clipping_queries(column(values), bounds)
+    assert set(moved.tolist()) <= {0, -1}  # all the same way: monotone
+
+
+@pytest.mark.parametrize("bounds", [range(1, 150, 5), range(1, 150), LONG, [2**power for power in range(30)]])
+def test_a_list_of_any_length_gives_a_bound_that_cuts_next_to_nothing(bounds: list[int]) -> None:
+    values = np.arange(50_000, dtype=np.int64) % 91
+    algorithm = AboveThreshold.textbook(epsilon=1)
+    bits = BitSource.from_integer(1)
+    for _ in range(20):
+        found = clipping_bound(values, bounds, algorithm, bits=bits)
+        assert found is not None
+        assert (values > found).sum() <= 600  # 549 values equal 90; the noise has scale 4
+        assert found >= 80
+    assert algorithm.epsilon == 1
+
+
+def test_a_search_in_blocks_starts_from_one_noisy_threshold() -> None:
+    # 9,000 bounds that cannot pass, then one that must: found behind the second block of 4,096.
+    values = np.full(10_000, 9_001, dtype=np.int64)
+    algorithm = AboveThreshold.textbook(epsilon=1)
+    found = clipping_bound(values, range(1, 9_002), algorithm, threshold=-500, bits=BitSource.from_integer(2))
+    assert found == 9_001
+
+
+def test_no_bound_is_told_apart_from_the_last() -> None:
+    values = np.full(1000, 100, dtype=np.int64)
+    algorithm = AboveThreshold.textbook(epsilon=10)
+    assert clipping_bound(values, [5, 99], algorithm, bits=BitSource.from_integer(3)) is None
+
+
+def test_exponential_noise_at_the_monotone_price_will_do() -> None:
+    test = ThresholdTest(
+        NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, 1, True, Fraction(2), Fraction(2)
+    )  # 1/2 + 1/2
+    algorithm = AboveThreshold(test)
+    assert algorithm.epsilon == 1
+    values = np.arange(50_000, dtype=np.int64) % 91
+    found = clipping_bound(values, LONG, algorithm, threshold=-20, bits=BitSource.from_integer(4))
+    assert found in (86, 91, 96)
+
+
+@pytest.mark.statistical
+def test_a_firm_threshold_stops_at_the_first_bound_that_cuts_nothing() -> None:
+    values = np.full(10_000, 100, dtype=np.int64)
+    doubling = [2**power for power in range(40)]
+    algorithm = AboveThreshold.textbook(epsilon=Fraction(1, 3))
+    firm = firm_threshold(algorithm, confidence=0.95)
+    assert firm == -54  # (6 + 12) ln 20 = 53.9
+    with pytest.raises(BudgetError, match="confidence"):
+        firm_threshold(algorithm, confidence=1)
+    bits = BitSource.from_integer(5)
+
+    def overshoots(threshold: int) -> int:
+        found = [
+            clipping_bound(values, doubling, algorithm, threshold=threshold, bits=bits) for _ in range(400)
+        ]
+        return sum(bound != 128 for bound in found)
+
+    assert overshoots(firm) <= 20 + 4 * np.sqrt(400 * 0.05 * 0.95)
+    assert overshoots(0) > 100
+
+
+@pytest.mark.statistical
+def test_the_noise_of_the_naive_way_grows_with_its_list() -> None:
+    values = np.arange(50_000, dtype=np.int64) % 91
+    bits = BitSource.from_integer(6)
+
+    def median(bounds: range) -> float:
+        return float(
+            np.median([naive_clipping_bound(values, bounds, epsilon=1, bits=bits) for _ in range(15)])
+        )
+
+    assert median(range(1, 150, 5)) > 70
+    assert median(LONG) < 60  # lost in noise of 30,000 times the scale
+
+
+WRONG = [[], [0, 1], [3, 2], [2, 2], [1.5], [[1, 2]]]
+
+
+@pytest.mark.parametrize("bounds", WRONG, ids=str)
+def test_bounds_that_make_no_list_are_refused_before_anything_is_drawn(bounds: list[int]) -> None:
+    bits = BitSource.from_integer(7)
+    values = np.arange(10, dtype=np.int64)
+    with pytest.raises(BudgetError, match="expected"):
+        clipping_bound(values, bounds, AboveThreshold.textbook(epsilon=1), bits=bits)
+    with pytest.raises(BudgetError, match="expected"):
+        naive_clipping_bound(values, bounds, epsilon=1, bits=bits)
+    assert bits.bits(64) == BitSource.from_integer(7).bits(64)
+
+
+def test_noise_of_a_sum_is_never_too_narrow() -> None:
+    assert sum_noise(7, Fraction(1, 3)).scale == 21
+    assert 0 <= sum_noise(7, Fraction(3)).scale - Fraction(7, 3) < Fraction(1, 1024)
+    for sensitivity, epsilon in ((1, Fraction(0)), (2**41, Fraction(1))):
+        with pytest.raises(BudgetError, match="expected"):
+            sum_noise(sensitivity, epsilon)

@@ -1,0 +1,127 @@
+"""Statistical audits: bounds that hold as often as stated, and events chosen on runs of their own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from pmw.errors import BudgetError
+from pmw.privacy.random_bits import BitSource
+from pmw.research.audit import FalseAlarm, certify, clopper_pearson
+from pmw.research.audit.statistical import certified_epsilon, choose_event
+
+
+@pytest.mark.parametrize("alpha", [0.025, 1e-8])
+@pytest.mark.parametrize(("count", "runs"), [(1, 100), (37, 100), (99, 100), (500, 100_000)])
+def test_the_bounds_are_those_of_the_binomial_law(count: int, runs: int, alpha: float) -> None:
+    low, up = clopper_pearson(count, runs, alpha)
+    assert stats.binom.sf(count - 1, runs, low) == pytest.approx(alpha, rel=1e-6)
+    assert stats.binom.cdf(count, runs, up) == pytest.approx(alpha, rel=1e-6)
+
+
+def test_the_ends_of_the_range_are_bounds_too() -> None:
+    assert clopper_pearson(0, 100, 0.01)[0] == 0
+    assert clopper_pearson(100, 100, 0.01)[1] == 1
+    assert clopper_pearson(0, 100, 0.01)[1] == pytest.approx(1 - 0.01 ** (1 / 100))
+    assert clopper_pearson(100, 100, 0.01)[0] == pytest.approx(0.01 ** (1 / 100))
+
+
+def test_published_bounds_are_met() -> None:
+    # 10 of 100 at 95 %, two-sided: (0.0490, 0.1762), the example of many textbooks.
+    low, up = clopper_pearson(10, 100, 0.025)
+    assert (round(low, 4), round(up, 4)) == (0.0490, 0.1762)
+
+
+def test_epsilon_is_the_logarithm_of_the_bounds_and_never_negative() -> None:
+    low, up = clopper_pearson(900, 1000, 1e-3)[0], clopper_pearson(100, 1000, 1e-3)[1]
+    assert certified_epsilon(900, 100, 1000, alpha=1e-3) == pytest.approx(math.log(low / up))
+    shifted = certified_epsilon(900, 100, 1000, alpha=1e-3, delta=0.2)
+    assert shifted == pytest.approx(math.log((low - 0.2) / up))
+    assert certified_epsilon(100, 900, 1000, alpha=1e-3) == 0
+
+
+def coins(probability: float, generator: np.random.Generator) -> NDArray[np.int64]:
+    return (generator.random(20_000) < probability).astype(np.int64)
+
+
+def test_the_event_is_the_outputs_that_one_table_favours() -> None:
+    generator = np.random.default_rng(3)
+    first = generator.choice(5, 50_000, p=[0.3, 0.3, 0.2, 0.1, 0.1])
+    second = generator.choice(5, 50_000, p=[0.1, 0.1, 0.2, 0.3, 0.3])
+    event = choose_event(first, second, alpha=1e-6)
+    assert set(event.codes.tolist()) in ({0, 1}, {3, 4})
+    assert event.swapped == (3 in event.codes)
+
+
+@pytest.mark.statistical
+def test_false_alarms_are_as_rare_as_stated() -> None:
+    # Randomised response at epsilon = 1 and a loose rate, so that alarms would be seen: 300 audits.
+    likely = math.e / (1 + math.e)
+    generator = np.random.default_rng(5)
+
+    def draw(probability: float) -> NDArray[np.int64]:
+        return (generator.random(3000) < probability).astype(np.int64).reshape(-1, 1)
+
+    alarms = sum(
+        certify(
+            (lambda _, __: draw(likely), lambda _, __: draw(1 - likely)),
+            2000,
+            FalseAlarm(0.3, 1),
+            BitSource.from_integer(audit),
+        ).epsilon
+        > 1
+        for audit in range(300)
+    )
+    assert alarms <= stats.binom.ppf(0.9999, 300, 0.3)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("claimed", "caught"), [(1.0, False), (0.7, True)])
+def test_randomised_response_is_certified_up_to_its_epsilon(claimed: float, caught: bool) -> None:
+    likely = math.e / (1 + math.e)
+    generator = np.random.default_rng(8)
+
+    def draw(count: int, probability: float) -> NDArray[np.int64]:
+        return (generator.random(count) < probability).astype(np.int64).reshape(-1, 1)
+
+    found = certify(
+        (lambda count, _: draw(count, likely), lambda count, _: draw(count, 1 - likely)),
+        20_000,
+        FalseAlarm(1e-6, 1),
+        BitSource.from_integer(1),
+    )
+    assert (found.epsilon > claimed) == caught
+    assert found.runs == 20_000
+    assert found.occurrences[0] > found.occurrences[1]
+
+
+def test_nothing_is_certified_where_the_event_was_chosen() -> None:
+    # Outputs that never repeat: the runs that choose would tell the tables apart, others cannot.
+    numbers = np.arange(10**6, dtype=np.int64).reshape(-1, 1)
+    found = certify(
+        (lambda count, _: numbers[:count], lambda count, _: numbers[-count:]),
+        1000,
+        FalseAlarm(1e-6, 1),
+        BitSource.from_integer(1),
+    )
+    assert found.epsilon == 0
+
+
+@pytest.mark.parametrize(("rate", "instances"), [(0.0, 1), (1.0, 1), (0.1, 0)])
+def test_an_impossible_rate_is_refused(rate: float, instances: int) -> None:
+    with pytest.raises(BudgetError, match="expected"):
+        FalseAlarm(rate, instances)
+
+
+def test_too_few_runs_are_refused() -> None:
+    with pytest.raises(BudgetError, match="expected at least 100 runs"):
+        certify(
+            (lambda count, _: np.zeros((count, 1), dtype=np.int64),) * 2,
+            99,
+            FalseAlarm(0.1, 1),
+            BitSource.from_integer(1),
+        )

@@ -1,0 +1,171 @@
+"""FreeGap: gaps cost nothing, and never are the value."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from pmw.errors import BudgetError
+from pmw.privacy.budget import Composition
+from pmw.privacy.random_bits import BitSource
+from pmw.research.audit import neighbor_patterns
+from pmw.research.sparse_vectors import FreeGap
+from pmw.sparse_vector import Comparison, NoiseKind, Outcome, Sides, Sparse, SparseState, Split, ThresholdTest
+
+THRESHOLD, GAPS = 2, np.arange(0, 60)
+_SAME = Fraction(1)
+VARIANTS = [
+    (noise, sides, monotone)
+    for noise in NoiseKind
+    for sides, monotone in ((Sides.ONE_SIDED, False), (Sides.ONE_SIDED, True), (Sides.TWO_SIDED, False))
+]
+
+
+def gap_of(
+    noise: NoiseKind,
+    sides: Sides = Sides.ONE_SIDED,
+    monotone: bool = False,
+    *,
+    factor: Fraction = Fraction(1),
+) -> FreeGap:
+    scales = Fraction(4), factor * Fraction(5)
+    return FreeGap(Sparse(ThresholdTest(noise, sides, 1, monotone, *scales), 1, redraw=False))
+
+
+def log_law(free: FreeGap, values: tuple[int, ...]) -> dict[int, NDArray[np.float64]]:
+    """Return ln of the probability that the test at a place is the first to pass, for each of its gaps."""
+    test = free.sparse.test
+    reach = math.ceil(60 * test.threshold_scale)
+    support = np.arange(0 if test.noise is NoiseKind.EXPONENTIAL else -reach, reach + 1)
+    weights, law = test.threshold_noise.pmf(support), {}
+    for place, value in enumerate(values):
+        compared = abs(value) if test.sides is Sides.TWO_SIDED else value
+        noise = GAPS[:, None] + THRESHOLD + support[None, :] - compared
+        law[place] = np.log(test.query_noise.pmf(noise) @ weights)
+        weights = weights * (1 - test.query_noise.survival(THRESHOLD + support - compared))
+    return law
+
+
+def worst(free: FreeGap) -> float:
+    def ratio(values: tuple[int, ...], moved: tuple[int, ...]) -> float:
+        here, there = log_law(free, values), log_law(free, moved)
+        return max(float(np.abs(here[place] - there[place]).max()) for place in here)
+
+    monotone = free.sparse.test.monotone
+    # Many negatives that rise force a large rho, where two-sided noise attains its bound.
+    found = ratio((2,) * 41, (3,) * 40 + (2 if monotone else 1,))
+    for base in ((2, 2, 2), (2, 1, 2), (-9, 30, 2), (2, 2, -40)):
+        for pattern in neighbor_patterns(3, monotone=monotone):
+            found = max(found, ratio(base, tuple(v + d for v, d in zip(base, pattern, strict=True))))
+    return found
+
+
+@pytest.mark.parametrize(("noise", "sides", "monotone"), VARIANTS)
+def test_outcomes_and_gaps_together_stay_within_the_price(
+    noise: NoiseKind, sides: Sides, monotone: bool
+) -> None:
+    free = gap_of(noise, sides, monotone)
+    assert worst(free) <= float(free.epsilon) + 1e-9
+    if sides is Sides.ONE_SIDED:
+        assert worst(free) >= 0.95 * float(free.epsilon)
+
+
+def test_the_price_is_that_of_the_tests() -> None:
+    free = gap_of(NoiseKind.EXPONENTIAL)
+    assert free.epsilon == Fraction(1, 4) + Fraction(2, 5)  # 0.65, which the enumeration attains
+    assert worst(free) == pytest.approx(0.65, abs=1e-9)
+    for composition in Composition:
+        assert free.charges(composition) == free.sparse.charges(composition)
+
+
+@pytest.mark.parametrize("noise", list(NoiseKind))
+@pytest.mark.parametrize("factor", [Fraction(10, 13), Fraction(13, 10)])
+def test_a_scale_30_percent_off_shows_in_the_enumeration(noise: NoiseKind, factor: Fraction) -> None:
+    claimed = float(gap_of(noise).epsilon)
+    assert not 0.95 * claimed <= worst(gap_of(noise, factor=factor)) <= claimed + 1e-9
+
+
+def test_it_says_by_how_much_a_value_passed_and_nothing_of_a_negative() -> None:
+    free, bits = gap_of(NoiseKind.LAPLACE), BitSource.from_integer(2)
+    state = free.open(bits)
+    state, outcome, gap = free.step(state, -500, 100, bits)
+    assert (outcome, gap, state.positives) == (Outcome.BELOW, None, 0)
+    state, outcome, gap = free.step(state, 1100, 100, bits)
+    assert outcome is Outcome.ABOVE
+    assert gap == pytest.approx(1000, abs=80)
+    with pytest.raises(BudgetError, match="it halted after 1 positives"):
+        free.step(state, 0, 0, bits)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("noise", list(NoiseKind))
+def test_gaps_follow_the_law_that_is_audited(noise: NoiseKind) -> None:
+    free, bits, runs = gap_of(noise), BitSource.from_integer(6), 4000
+    drawn = []
+    for _ in range(runs):
+        _, outcomes, gap = free.scan(free.open(bits), np.array([5]), np.array([THRESHOLD]), bits)
+        drawn.append(-1 if gap is None else gap)
+        assert (gap is None) == (outcomes[-1] == 0)
+    counts = np.bincount(np.clip(np.array(drawn) + 1, 0, 25), minlength=26)
+
+    def p_value(factor: Fraction) -> float:
+        passing = np.exp(log_law(gap_of(noise, factor=factor), (5,))[0])
+        law = np.array([1 - passing.sum(), *passing[:24], passing[24:].sum()])
+        return float(stats.chisquare(counts, law / law.sum() * runs).pvalue)
+
+    assert p_value(Fraction(1)) > 1e-4
+    for wrong in (Fraction(10, 13), Fraction(13, 10)):
+        assert p_value(wrong) < 1e-6
+
+
+def test_a_redrawn_round_ends_with_its_gap() -> None:
+    sparse = Sparse(Comparison().priced(Split(Fraction(1), Fraction(1)), 1), 2, redraw=True)
+    bits = BitSource.from_integer(6)
+    free = FreeGap(sparse)
+    state, outcomes, gap = free.scan(free.open(bits), np.array([0, 900, 900]), np.full(3, 400), bits)
+    assert (outcomes.tolist(), state) == ([0, 1], SparseState(None, 1))
+    assert gap == pytest.approx(500, abs=50)
+
+
+def test_a_kept_threshold_that_is_lost_is_refused() -> None:
+    sparse = Sparse(gap_of(NoiseKind.LAPLACE).sparse.test, 2, redraw=False)
+    with pytest.raises(BudgetError, match="drawn once, but it is lost"):
+        FreeGap(sparse).step(SparseState(None, 1), 0, 0, BitSource.from_integer(1))
+
+
+def test_two_thresholds_and_other_than_integers_are_refused() -> None:
+    two = Comparison(sides=Sides.TWO_THRESHOLDS, monotone=True).priced(Split(Fraction(1), Fraction(1)), 1)
+    with pytest.raises(BudgetError, match="expected one threshold for a free gap"):
+        FreeGap(Sparse(two, 1, redraw=False))
+    free, bits = gap_of(NoiseKind.LAPLACE), BitSource.from_integer(1)
+    with pytest.raises(BudgetError, match="expected integer values"):
+        free.scan(free.open(bits), np.array([0.5]), np.array([1]), bits)
+    with pytest.raises(BudgetError, match="expected one threshold, got two"):
+        two.excess(two.draw_threshold(bits), np.array([1]), np.array([1]), bits)
+
+
+def test_the_noisy_value_itself_would_break_the_price() -> None:
+    # The gap is free, value + nu is not: knowing it, the noisy threshold has an upper end (Algorithm 3).
+    test = gap_of(NoiseKind.LAPLACE).sparse.test
+    support = np.arange(-400, 1)  # a released T shows rho <= 0
+
+    def log_probability(negative: int, positive: int) -> float:
+        below = 1 - test.query_noise.survival(support - negative)
+        density = float(test.query_noise.pmf(np.array([-positive]))[0])
+        return float(np.log(np.sum(test.threshold_noise.pmf(support) * below**12)) + np.log(density))
+
+    assert log_probability(0, 1) - log_probability(1, 0) > 2 * float(gap_of(NoiseKind.LAPLACE).epsilon)
+
+
+def test_places_are_compared_in_order() -> None:
+    free, bits = gap_of(NoiseKind.EXPONENTIAL), BitSource.from_integer(8)
+    for at in itertools.islice(itertools.count(), 4):
+        values = np.where(np.arange(4) == at, 9000, -9000)
+        _, outcomes, _ = free.scan(free.open(bits), values, np.zeros(4, dtype=int), bits)
+        assert len(outcomes) == at + 1

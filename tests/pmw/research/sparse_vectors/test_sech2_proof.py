@@ -1,0 +1,405 @@
+"""The proof of docs/proofs/zcdp-sparse-vector.md, step by step, and whole mechanisms by enumeration.
+
+Polynomial identities are checked in exact fractions on more points than their degrees, which proves them;
+derivatives and signs at 100 digits on random points.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeAlias
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pmw.research.audit import adaptive_law, tables_of
+from pmw.research.sparse_vectors import renyi_charge
+from pmw.research.sparse_vectors.sech2_charges import threshold_renyi
+from pmw.sparse_vector import Sech2Test, SechSquared, Sides, ThresholdNoise
+
+Number: TypeAlias = mpmath.mpf
+
+# --- the lemma ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Point:
+    """Everything the lemma names, at shift s, for fixed u and alpha."""
+
+    u: Number
+    beta: Number
+
+    def w(self, s: Number) -> Number:
+        t = mpmath.tanh(s / 2)
+        return (self.u + t) / (1 + self.u * t)
+
+    def m(self, s: Number) -> Number:
+        return 1 / (1 + (self.beta + 1) * mpmath.expm1(s))
+
+    def one_minus_w(self, s: Number) -> Number:
+        t = mpmath.tanh(s / 2)
+        return (1 - self.u) * (1 - t) / (1 + self.u * t)
+
+    def growth(self, s: Number) -> Number:
+        return self.m(s) * mpmath.exp((self.beta + 1) * s)
+
+    def passed(self, s: Number) -> Number:
+        passing = self.one_minus_w(s) * (1 + self.w(s))
+        return (1 - self.u**2) ** (self.beta + 1) * passing**-self.beta
+
+    def failed(self, s: Number) -> Number:
+        return self.u**2 * (self.u / self.w(s)) ** (2 * self.beta)
+
+    def excess(self, s: Number) -> Number:
+        """H = growth (1 - failed) - passed."""
+        return self.growth(s) * (1 - self.failed(s)) - self.passed(s)
+
+    def floor(self, s: Number) -> Number:
+        """phi = w (w - l)/(1 - l w)."""
+        w, left = self.w(s), 1 - self.m(s)
+        return w * (w - left) / (1 - left * w)
+
+    def log_gap(self, s: Number) -> Number:
+        """K = ln failed - ln phi, where w > l."""
+        return mpmath.log(self.failed(s)) - mpmath.log(self.floor(s))
+
+
+def points(count: int, seed: int) -> Iterator[tuple[Point, Number]]:
+    draws = random.Random(seed)
+    for _ in range(count):
+        u = 1 - mpmath.mpf(10) ** draws.uniform(-12, -0.001)
+        beta = mpmath.mpf(10) ** draws.uniform(-6, 5)
+        yield Point(u, beta), mpmath.mpf(10) ** draws.uniform(-5, 1)
+
+
+def tame_points(count: int, seed: int) -> Iterator[tuple[Point, Number]]:
+    """Points at which a numerical derivative keeps its digits."""
+    draws = random.Random(seed)
+    for _ in range(count):
+        yield (
+            Point(mpmath.mpf(draws.uniform(0.05, 0.95)), mpmath.mpf(draws.uniform(0.05, 20))),
+            mpmath.mpf(draws.uniform(0.05, 2)),
+        )
+
+
+def close(first: Number, second: Number) -> bool:
+    return bool(abs(first - second) <= mpmath.mpf(10) ** -40 * (1 + abs(first) + abs(second)))
+
+
+def test_the_derivatives_are_as_stated() -> None:
+    with mpmath.workdps(100):
+        for point, s in tame_points(25, 1):
+            w, m, beta = point.w(s), point.m(s), point.beta
+            left = 1 - m
+            assert close(mpmath.diff(point.w, s), (1 - w**2) / 2)
+            assert close(mpmath.diff(point.m, s), -m * (1 + beta * m))
+            assert close(mpmath.diff(point.growth, s), beta * left * point.growth(s))
+            assert close(mpmath.diff(point.passed, s), beta * w * point.passed(s))
+            assert close(mpmath.diff(point.failed, s), -beta * (1 - w**2) * point.failed(s) / w)
+
+
+def test_the_excess_follows_its_flow() -> None:
+    with mpmath.workdps(100):
+        for point, s in tame_points(25, 2):
+            w, left, beta, failed = point.w(s), 1 - point.m(s), point.beta, point.failed(s)
+            bracket = failed * (1 / w - left) - (w - left)
+            flow = beta * w * point.excess(s) + beta * point.growth(s) * bracket
+            assert close(mpmath.diff(point.excess, s), flow)
+
+
+def test_the_gap_grows() -> None:
+    seen = 0
+    with mpmath.workdps(100):
+        for point, s in tame_points(60, 3):
+            w, left = point.w(s), 1 - point.m(s)
+            if w <= left + mpmath.mpf("0.01"):
+                continue
+            seen += 1
+            slope = (1 - w**2) * (point.beta + mpmath.mpf(1) / 2) * left * (1 - w) ** 2
+            assert close(mpmath.diff(point.log_gap, s), slope / (w * (w - left) * (1 - left * w)))
+            assert slope >= 0
+    assert seen >= 10
+
+
+def test_the_polynomial_identities_hold_exactly() -> None:
+    values = [Fraction(number, 7) for number in range(1, 7)]  # more points than any degree below
+    for w, left, beta in itertools.product(values, repeat=3):
+        m = 1 - left
+        assert w * m**2 - (w - left) * (1 - left * w) == left * (1 - w) ** 2
+        assert 1 - left**2 == m * (2 - m)
+        if w != left:
+            product = (w - left) * (1 - left * w)
+            assert 1 / (w - left) + left / (1 - left * w) == (1 - left**2) / product
+            assert 1 / (w - left) - w / (1 - left * w) == (1 - w**2) / product
+        slope = (1 - w**2) / 2 * (1 - left**2) - m * (1 + beta * m) * (1 - w**2)
+        assert slope == -(1 - w**2) * (beta + Fraction(1, 2)) * m**2
+
+
+def test_the_lemma_holds_at_100_digits() -> None:
+    gaps = 0
+    with mpmath.workdps(100):
+        for point, s in points(700, 4):
+            assert point.excess(s) > 0
+            if point.w(s) > 1 - point.m(s):
+                gaps += 1
+                assert point.log_gap(s) > 0
+    assert gaps >= 100
+
+
+def test_the_price_is_met_as_values_fall_far_below_their_threshold() -> None:
+    with mpmath.workdps(100):
+        point, s = Point(1 - mpmath.mpf(10) ** -20, mpmath.mpf(3)), mpmath.mpf("0.4")
+        assert point.passed(s) / (1 - point.failed(s)) / point.growth(s) > 1 - mpmath.mpf(10) ** -15
+
+
+def test_a_smaller_shift_costs_less_than_the_full_one() -> None:
+    # F + lambda E is convex in p', and at most lambda at p' = p: every shift up to the full one is covered.
+    with mpmath.workdps(60):
+        for point, s in tame_points(30, 5):
+            price = point.growth(s)
+            sums = [point.passed(s * k / 8) + price * point.failed(s * k / 8) for k in range(9)]
+            assert all(total <= price * (1 + mpmath.mpf(10) ** -50) for total in sums)
+            falls = [1 - point.w(s * k / 8) ** 2 for k in range(9)]
+            slopes = [
+                (sums[k + 1] - sums[k]) / (falls[k + 1] - falls[k]) for k in range(8)
+            ]  # falls decrease: slopes of a convex function do too
+            assert all(later <= earlier for earlier, later in itertools.pairwise(slopes))
+
+
+def test_a_sure_positive_is_covered() -> None:
+    # y <= 0: p = 1, E = 0, and F = p'^-beta is at most the price.
+    with mpmath.workdps(60):
+        for point, s in tame_points(30, 6):
+            after = 1 - mpmath.tanh(s / 2) ** 2
+            assert after**-point.beta <= point.growth(s)
+
+
+# --- whole mechanisms ---------------------------------------------------------------------------------------
+
+BASE, LIMIT, TESTS, WIDE = 3, 2, 5, 4
+ORDERS = (1.2, 1.6, 2.5, 5.0, 15.0, 60.0, 300.0, 2000.0)
+History: TypeAlias = tuple[int, ...]
+Pair: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def make(noise: ThresholdNoise, sides: Sides, *, monotone: bool) -> Sech2Test:
+    return Sech2Test(noise, sides, 1, monotone, Fraction(BASE), Fraction(WIDE))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A test of a tree: the threshold minus the value, and how a neighbour's value moves."""
+
+    distance: int
+    move: int
+    scale: int
+
+
+class Tree:
+    """An adaptive analyst: what it asks depends on the outputs so far, drawn once for each."""
+
+    def __init__(self, seed: int, moves: Sequence[int], scales: Sequence[int] = (WIDE,)) -> None:
+        self._draws = random.Random(seed)
+        self._moves, self._scales = moves, scales
+        self._hostile = self._draws.random() < 0.5
+        self._nodes: dict[History, Node] = {}
+
+    def __call__(self, history: History) -> Node:
+        if history not in self._nodes:
+            near = not history if self._hostile else self._draws.random() < 0.5
+            distance = self._draws.choice([0, 0, -1, 1, 3]) if near else self._draws.choice([12, 25, 40])
+            extreme = max(self._moves) if near else min(self._moves)
+            move = extreme if self._hostile else self._draws.choice(self._moves)
+            self._nodes[history] = Node(distance, move, self._draws.choice(self._scales))
+        return self._nodes[history]
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Tables of a mechanism, of which a part may be broken on purpose."""
+
+    weights: NDArray[np.float64]
+    support: NDArray[np.int64]
+    two: bool = False
+    shared: bool = False
+    factor: float = 1.0
+
+    def passing(self, distance: int, scale: int) -> NDArray[np.float64]:
+        return SechSquared(Fraction(scale) * Fraction(str(self.factor))).survival(self.support + distance)
+
+    def after(self, node: Node, moved: bool, states: Pair) -> dict[int, Pair]:
+        """Return the weights of both thresholds' noises after each outcome."""
+        value = node.move if moved else 0
+        first, second = states
+        above = self.passing(node.distance - value, node.scale)
+        if not self.two:
+            return {0: (first * (1 - above), second), 1: (first * above, second)}
+        # -value has the threshold T as well: its distance is 2 T - distance, T = 6 here
+        negated = self.passing(12 - node.distance + value, node.scale)
+        below = first * (1 - above)
+        if self.shared:
+            return {
+                0: (below * (1 - negated), second),
+                1: (first * above, second),
+                -1: (below * negated, second),
+            }
+        return {0: (below, second * (1 - negated)), 1: (first * above, second), -1: (below, second * negated)}
+
+    def laws(self, tree: Tree, ended: Callable[[History], bool]) -> NDArray[np.float64]:
+        """Return the probability of every transcript for a table and its neighbour: shape (2, n)."""
+        start = (self.weights, self.weights)
+        found: list[list[float]] = []
+        waiting: list[tuple[History, tuple[Pair, Pair]]] = [((), (start, start))]
+        while waiting:
+            history, both = waiting.pop()
+            if ended(history):
+                found.append([float(first.sum()) * float(second.sum()) for first, second in both])
+                continue
+            node = tree(history)
+            nexts = [self.after(node, bool(k), both[k]) for k in (0, 1)]
+            waiting.extend(((*history, out), (nexts[0][out], nexts[1][out])) for out in nexts[0])
+        return np.array(found).T
+
+
+def mechanism(test: Sech2Test) -> Mechanism:
+    support = np.arange(0 if test.noise is ThresholdNoise.EXPONENTIAL else -60 * BASE, 60 * BASE)
+    return Mechanism(test.threshold_noise.pmf(support), support, test.sides is Sides.TWO_THRESHOLDS)
+
+
+def counted(history: History) -> bool:
+    return len(history) >= TESTS or sum(map(abs, history)) >= LIMIT
+
+
+def divergence(laws: NDArray[np.float64], alpha: float) -> float:
+    first, second = laws
+    kept = first > 0
+    if (second[kept] <= 0).any():
+        return math.inf
+    terms = alpha * np.log(first[kept]) - (alpha - 1) * np.log(second[kept])
+    top = float(terms.max())
+    return (top + math.log(float(np.exp(terms - top).sum()))) / (alpha - 1)
+
+
+def bound(test: Sech2Test, alpha: float) -> float:
+    return threshold_renyi(test, alpha) + LIMIT * renyi_charge(alpha, float(test.positive_price))
+
+
+def worst(
+    test: Sech2Test, moves: Sequence[int], trees: int = 100, *, broken: Mechanism | None = None
+) -> float:
+    """Return the largest divergence over its bound, of many trees, in both orders of the neighbours."""
+    audited = mechanism(test) if broken is None else broken
+    found = 0.0
+    for seed in range(trees):
+        laws = audited.laws(Tree(seed, moves), counted)
+        for alpha in ORDERS:
+            for ordered in (laws, laws[::-1]):
+                found = max(found, divergence(ordered, alpha) / bound(test, alpha))
+    return found
+
+
+SETTINGS = {
+    "general": (Sides.ONE_SIDED, False, (-1, 0, 1)),
+    "monotone": (Sides.ONE_SIDED, True, (0, 1)),
+    "two thresholds": (Sides.TWO_THRESHOLDS, True, (0, 1)),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("noise", list(ThresholdNoise))
+def test_no_analyst_exceeds_the_bound(noise: ThresholdNoise, setting: str) -> None:
+    sides, monotone, moves = SETTINGS[setting]
+    found = worst(make(noise, sides, monotone=monotone), moves)
+    assert found <= 1 + 1e-9
+    if noise is ThresholdNoise.EXPONENTIAL:
+        assert found >= 0.95
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+def test_a_query_scale_that_is_off_by_30_percent_is_noticed(factor: float) -> None:
+    test = make(ThresholdNoise.EXPONENTIAL, Sides.ONE_SIDED, monotone=False)
+    found = worst(test, (-1, 0, 1), 40, broken=replace(mechanism(test), factor=factor))
+    assert found > 1.1 if factor < 1 else found < 0.95
+
+
+@pytest.mark.parametrize("factor", [Fraction(7, 10), Fraction(13, 10)])
+def test_a_threshold_scale_that_is_off_by_30_percent_is_noticed(factor: Fraction) -> None:
+    test = make(ThresholdNoise.EXPONENTIAL, Sides.ONE_SIDED, monotone=True)
+    drawn = mechanism(replace(test, threshold_scale=test.threshold_scale * factor))
+    found = worst(test, (0, 1), 40, broken=drawn)
+    assert found > 1.05 if factor < 1 else found < 0.95
+
+
+def test_the_order_in_which_values_rise_pays_for_no_threshold() -> None:
+    test = make(ThresholdNoise.EXPONENTIAL, Sides.ONE_SIDED, monotone=True)
+    for seed in range(60):
+        laws = mechanism(test).laws(Tree(seed, (0, 1)), counted)
+        for alpha in ORDERS:
+            price = LIMIT * renyi_charge(alpha, float(test.positive_price))
+            assert divergence(laws[::-1], alpha) <= price + 1e-9
+
+
+def test_two_signs_on_one_threshold_break_the_bound() -> None:
+    test = make(ThresholdNoise.EXPONENTIAL, Sides.TWO_THRESHOLDS, monotone=True)
+    assert worst(test, (0, 1), broken=replace(mechanism(test), shared=True)) > 1.1
+
+
+def test_values_that_move_either_way_break_the_monotone_price() -> None:
+    assert worst(make(ThresholdNoise.EXPONENTIAL, Sides.ONE_SIDED, monotone=True), (-1, 0, 1)) > 1.1
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_no_threshold_noise_has_no_bound(setting: str) -> None:
+    sides, monotone, moves = SETTINGS[setting]
+    test = make(ThresholdNoise.EXPONENTIAL, sides, monotone=monotone)
+    none = replace(mechanism(test), weights=np.ones(1), support=np.zeros(1, dtype=np.int64))
+    assert worst(test, moves, 20, broken=none) == math.inf
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_exponential_noise_taken_off_the_threshold_has_no_bound(setting: str) -> None:
+    sides, monotone, moves = SETTINGS[setting]
+    test = make(ThresholdNoise.EXPONENTIAL, sides, monotone=monotone)
+    right = mechanism(test)
+    assert worst(test, moves, 20, broken=replace(right, support=-right.support)) == math.inf
+
+
+def test_scales_may_follow_the_outputs_under_a_filter() -> None:
+    test, cap_share = make(ThresholdNoise.EXPONENTIAL, Sides.ONE_SIDED, monotone=False), 2.0
+    highest = 0.0
+    for seed, alpha in itertools.product(range(60), (1.6, 5.0, 60.0, 2000.0)):
+        tree = Tree(seed, (-1, 0, 1), (WIDE, 2 * WIDE, 3 * WIDE))
+        cap = cap_share * renyi_charge(alpha, 2 / WIDE)
+
+        def ended(history: History, tree: Tree = tree, alpha: float = alpha, cap: float = cap) -> bool:
+            spent = sum(
+                renyi_charge(alpha, 2 / tree(history[:place]).scale)
+                for place, output in enumerate(history)
+                if output
+            )
+            # a test that could exceed the cap is refused, and this analyst stops there
+            return len(history) >= TESTS or spent + renyi_charge(alpha, 2 / tree(history).scale) > cap + 1e-12
+
+        laws = mechanism(test).laws(tree, ended)
+        for ordered in (laws, laws[::-1]):
+            highest = max(highest, divergence(ordered, alpha) / (threshold_renyi(test, alpha) + cap))
+    assert 0.8 < highest <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("noise", list(ThresholdNoise))
+def test_the_audit_enumerates_the_same_law(noise: ThresholdNoise) -> None:
+    test, tree = make(noise, Sides.ONE_SIDED, monotone=False), Tree(3, (0,))
+
+    def ask(outputs: tuple[int, ...]) -> int | None:
+        return None if len(outputs) >= TESTS else -tree(outputs).distance
+
+    law = adaptive_law(tables_of(test, 0), ask, LIMIT, redraw=False)
+    mine = mechanism(test).laws(tree, counted)[0]
+    assert sorted(law.values()) == pytest.approx(sorted(mine), abs=1e-12)

@@ -1,0 +1,437 @@
+"""The companion: a batch is durable in it before anything is drawn, and a lost log is missed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pmw
+import pmw.session.engine
+from pmw.session.maintenance import is_closed, read_ledger, read_session
+from pmw.session.store import IntentRow, LedgerRow, Outcome, SessionStore
+from pmw.session.store.companion import Companion
+from pmw.session.store.connection import Transaction
+from queries import Domain
+
+SEED, SESSION = bytes(range(32)), b"0123456789abcdef"
+FIRST = IntentRow(1, "opening", "{}", SEED, 0)
+SECOND = IntentRow(2, "tests", '{"queries":["größe"]}', bytes(reversed(SEED)), 3)
+ROW = LedgerRow("marginal", "age", None, "1/100")
+OPTIONS = pmw.Options(test=pmw.TestKind.QUERY, threshold=1000.0)
+QUESTION = "age >= 40 AND sex = 'Male'"
+
+
+def create(path: Path | None) -> SessionStore:
+    return SessionStore.create(path, "opening", "{}", SEED, Outcome())
+
+
+def companion_of(path: Path) -> Path:
+    return path.with_name(path.name + "-companion")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Companion:
+    companion = Companion(tmp_path / "s.pmw", "s.pmw")
+    companion.create(SESSION, FIRST)
+    return companion
+
+
+# --- the file -----------------------------------------------------------------------------------------------
+
+
+def test_the_newest_batch_is_read_back_until_its_seed_is_overwritten(made: Companion, tmp_path: Path) -> None:
+    file = companion_of(tmp_path / "s.pmw")
+    assert made.read(SESSION) == FIRST
+    made.wipe(1)
+    made.begin(SESSION, SECOND)
+    assert Companion(tmp_path / "s.pmw", "s.pmw").read(SESSION) == SECOND
+    assert FIRST.seed not in file.read_bytes()
+    made.wipe(1)
+    assert made.read(SESSION) == SECOND
+    made.wipe(2)
+    assert made.read(SESSION) == IntentRow(2, "", "", b"", 3)
+    assert SECOND.seed not in file.read_bytes()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_batch_is_synchronised_before_it_counts_as_begun(
+    made: Companion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bytes] = []
+
+    def noting(descriptor: int) -> None:
+        synced.append(os.pread(descriptor, 1 << 20, 0))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", noting)
+        made.begin(SESSION, SECOND)
+        assert len(synced) == 1
+        assert synced[0] == companion_of(tmp_path / "s.pmw").read_bytes()
+        assert SECOND.seed in synced[0]
+        made.wipe(2)
+    assert len(synced) == 1  # overwriting waits for no disk
+
+
+def test_the_file_lasts_under_its_name_before_a_session_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+
+    def noting(descriptor: int) -> None:
+        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        synced.append("folder" if folder and companion_of(tmp_path / "s.pmw").exists() else "file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", noting)
+        Companion(tmp_path / "s.pmw", "s.pmw").create(SESSION, FIRST)
+    assert synced == ["file", "folder"]
+
+
+@given(data=st.data())
+def test_a_beginning_that_is_cut_short_leaves_the_batch_before(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("torn") / "s.pmw"
+    made, file = Companion(path, "s.pmw"), companion_of(path)
+    made.create(SESSION, FIRST)
+    made.wipe(1)
+    before = file.read_bytes()
+    writes: list[tuple[bytes, int]] = []
+
+    def note(_: int, content: bytes, place: int) -> int:
+        writes.append((bytes(content), place))
+        return len(content)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", note)
+        made.begin(SESSION, SECOND)
+    whole = True
+    with file.open("r+b") as stream:
+        stream.write(before)
+        for content, place in writes:  # each is kept, or lost, or cut
+            kept = data.draw(st.sampled_from([0, len(content)]) | st.integers(0, len(content)))
+            whole &= kept == len(content)
+            stream.seek(place)
+            stream.write(content[:kept])
+    finished = replace(FIRST, kind="", proposal="", seed=b"")
+    assert made.read(SESSION) == (SECOND if whole else finished)
+
+
+@given(kept=st.integers(0, 47))
+def test_a_seed_that_is_overwritten_in_part_is_read_no_more(
+    tmp_path_factory: pytest.TempPathFactory, kept: int
+) -> None:
+    path = tmp_path_factory.mktemp("torn") / "s.pmw"
+    made = Companion(path, "s.pmw")
+    made.create(SESSION, FIRST)
+    pwrite = os.pwrite
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda file, content, place: pwrite(file, content[: kept + 1], place))
+        made.wipe(1)  # goes on until all of it is written
+        assert made.read(SESSION).seed == b""
+        made.begin(SESSION, SECOND)
+        assert made.read(SESSION) == SECOND
+
+        def cut(file: int, content: bytes, place: int) -> int:
+            pwrite(file, content[: kept + 1], place)
+            raise OSError(errno.EIO, "broken disk")
+
+        patch.setattr(os, "pwrite", cut)
+        made.wipe(2)
+    assert made.read(SESSION) == IntentRow(2, "", "", b"", 3)
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (lambda file: file.unlink(), "is not beside it: the session was moved or copied alone"),
+        (lambda file: file.write_bytes(b""), "is damaged"),
+        (lambda file: file.write_bytes(bytes(9000)), "is damaged"),
+        (lambda file: file.write_bytes(b"my thesis" * 1000), "is damaged"),
+        (lambda file: (file.unlink(), file.mkdir()), "cannot be read: Is a directory"),
+    ],
+)
+def test_a_file_that_is_of_no_use_is_told_so(
+    made: Companion, tmp_path: Path, damage: Callable[[Path], object], fault: str
+) -> None:
+    damage(companion_of(tmp_path / "s.pmw"))
+    with pytest.raises(pmw.SessionCorruptError, match=fault):
+        made.read(SESSION)
+    made.wipe(1)
+    if fault.startswith(("is not", "cannot")):
+        with pytest.raises(pmw.StoreError, match="nothing was drawn"):
+            made.begin(SESSION, SECOND)
+
+
+def test_a_file_of_another_session_is_told_from_the_sessions_own(made: Companion) -> None:
+    with pytest.raises(pmw.SessionCorruptError, match="is another session's"):
+        made.read(SESSION[::-1])
+
+
+def test_removing_it_overwrites_it_durably_but_never_the_file_that_a_link_leads_to(
+    made: Companion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = companion_of(tmp_path / "s.pmw"), tmp_path / "other"
+    file.with_name(f"{file.name}.part").write_bytes(b"as a kill left it")
+    synced: list[bytes] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: synced.append(file.read_bytes()))
+        made.remove()
+    assert [SEED in content for content in synced] == [False]
+    assert list(tmp_path.iterdir()) == []
+    made.remove()
+    other.write_bytes(b"of somebody else")
+    file.symlink_to(other)
+    made.wipe(1)
+    with pytest.raises(pmw.StoreError, match="nothing was drawn"):
+        made.begin(SESSION, SECOND)
+    made.remove()
+    assert not file.is_symlink()
+    assert other.read_bytes() == b"of somebody else"
+
+
+# --- with its session ---------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_cannot_be_written_down_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, fsync = tmp_path / "s.pmw", os.fsync
+
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(pmw.StoreError, match="the companion file cannot be made"):
+            create(path)
+    with closing(create(path)) as store:
+        store.finish(1, Outcome(ledger=[ROW]))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", full)
+            with pytest.raises(pmw.StoreError, match="nothing was drawn"):
+                store.begin("tests", "{}", SEED)
+        assert store.pending() is None
+        assert store.begin("tests", "{}", SEED) == 2
+        waiting = store.pending()
+        assert waiting is not None
+        assert (waiting.id, waiting.seed, waiting.charges) == (2, SEED, 1)
+    assert os.fsync is fsync
+
+
+def test_a_batch_that_was_read_is_synchronised_again_before_it_is_drawn_again(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, events = tmp_path / "s.pmw", list[str]()
+    interrupted(frame, domain, path, monkeypatch)
+    begin_again, draw = SessionStore.begin_again, vars(pmw.session.engine)["draw_tests"]
+
+    def recorded(store: SessionStore, intent: IntentRow) -> None:
+        begin_again(store, intent)
+        events.append("recorded")
+
+    def drawn(*given: object) -> object:
+        events.append("drawn")
+        return draw(*given)
+
+    monkeypatch.setattr(SessionStore, "begin_again", recorded)
+    monkeypatch.setattr("pmw.session.engine.draw_tests", drawn)
+    pmw.resume_session(path, frame).close()
+    assert events == ["recorded", "drawn"]
+
+
+def test_the_seed_is_there_until_the_outcome_is_durable_and_never_in_the_session_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(transaction: Transaction, *_: object) -> None:
+        transaction._connection.execute("ROLLBACK")
+        raise pmw.StoreError("the commit failed")
+
+    path = tmp_path / "s.pmw"
+    with closing(create(path)) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(Transaction, "__exit__", failing)
+            with pytest.raises(pmw.StoreError, match="the commit failed"):
+                store.finish(1, Outcome())
+        assert store.pending() == FIRST
+        held = [file.name for file in tmp_path.iterdir() if SEED in file.read_bytes()]
+        assert held == ["s.pmw-companion"]
+        store.finish(1, Outcome())
+        assert [file.name for file in tmp_path.iterdir() if SEED in file.read_bytes()] == []
+
+
+def test_who_takes_over_overwrites_the_seeds_of_finished_batches_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    with closing(create(path)) as store:
+        store._companion.wipe = lambda *_: None  # type: ignore[method-assign]  # as undone by a power cut
+        store.finish(1, Outcome())
+        assert store.begin("tests", "{}", SECOND.seed) == 2
+        with closing(SessionStore.open(path)) as other:
+            other.take_over()
+            waiting = other.pending()
+            assert waiting is not None
+            assert waiting.seed == SECOND.seed
+            assert SEED not in companion_of(path).read_bytes()
+
+
+def test_a_companion_that_a_killed_opening_left_is_replaced(tmp_path: Path) -> None:
+    Companion(tmp_path / "s.pmw", "s.pmw").create(SESSION, SECOND)
+    with closing(create(tmp_path / "s.pmw")) as store:
+        assert store.pending() == FIRST
+
+
+def test_a_session_in_memory_keeps_its_batch_and_forgets_the_seed(tmp_path: Path) -> None:
+    with closing(create(None)) as store:
+        assert store.pending() == FIRST
+        store.finish(1, Outcome())
+        assert store._companion.read(b"") == replace(FIRST, seed=b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+def interrupted(frame: pd.DataFrame, domain: Domain, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave a session whose batch was recorded and has no outcome."""
+
+    def full(*_: object) -> None:
+        raise pmw.StoreError("full")
+
+    with (
+        pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS) as session,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(SessionStore, "finish", full)
+        with pytest.raises(pmw.StoreError):
+            session.ask(QUESTION)
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "random", "another session's", "an older copy"])
+def test_a_companion_that_is_not_the_sessions_own_lets_it_spend_nothing_and_be_read_and_closed(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    path = tmp_path / "s.pmw"
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS) as session:
+        older = companion_of(path).read_bytes()
+        session.ask(QUESTION)
+        answered = session.status().queries_answered
+    interrupted(frame, domain, tmp_path / "t.pmw", monkeypatch)
+    contents = {
+        "empty": b"",
+        "random": os.urandom(9000),
+        "another session's": companion_of(tmp_path / "t.pmw").read_bytes(),
+        "an older copy": older,
+    }
+    whole = companion_of(path).read_bytes()
+    companion_of(path).unlink()
+    if damage in contents:
+        companion_of(path).write_bytes(contents[damage])
+    before = path.read_bytes()
+    for use in (lambda: pmw.resume_session(path, frame), lambda: pmw.seal_session(path)):
+        with pytest.raises(pmw.SessionCorruptError, match="companion file"):
+            use()
+    assert path.read_bytes() == before
+    assert read_session(path)[1].queries_answered == answered
+    assert not is_closed(path)
+    shutil.copy(path, tmp_path / "u.pmw")
+    if damage in contents:
+        companion_of(tmp_path / "u.pmw").write_bytes(contents[damage])
+    pmw.seal_session(tmp_path / "u.pmw", abandon=True)
+    assert is_closed(tmp_path / "u.pmw")
+    companion_of(path).write_bytes(whole)
+    with pmw.resume_session(path, frame) as session:
+        session.ask("age >= 30 AND sex = 'Female'")
+        assert session.verify().holds
+
+
+def test_a_batch_that_waits_is_finished_charged_where_it_is_abandoned_and_refused_without_its_seed(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, copy = tmp_path / "s.pmw", tmp_path / "copy.pmw"
+    interrupted(frame, domain, path, monkeypatch)
+    for end in ("", "-companion"):
+        shutil.copy(path.with_name(path.name + end), copy.with_name(copy.name + end))
+    raw = bytearray(companion_of(copy).read_bytes())
+    place = raw.index(_waiting(copy).seed)
+    raw[place : place + 32] = bytes(32)
+    companion_of(copy).write_bytes(raw)
+    with pytest.raises(pmw.SessionCorruptError, match=r"its log .* was lost or damaged"):
+        pmw.resume_session(copy, frame)
+    with pmw.resume_session(path, frame) as session:
+        assert session.ask(QUESTION, fresh=False).version == session.state.version
+        assert session.verify().holds
+        spent = session.ledger().spent
+    interrupted(frame, domain, tmp_path / "t.pmw", monkeypatch)
+    pmw.seal_session(tmp_path / "t.pmw", abandon=True)
+    closed = read_ledger(tmp_path / "t.pmw")
+    assert closed.lines[-1].event == "abandoned batch"
+    assert closed.spent > spent
+
+
+def _waiting(path: Path) -> IntentRow:
+    with closing(SessionStore.open(path)) as store:
+        waiting = store.pending()
+    assert waiting is not None
+    return waiting
+
+
+def test_a_log_that_is_lost_with_charges_is_missed(tmp_path: Path) -> None:
+    path, lost = tmp_path / "s.pmw", tmp_path / "lost.pmw"
+    with closing(create(path)) as store:
+        store.finish(1, Outcome(ledger=[ROW], secrets={"threshold": b"1"}))  # the log was emptied
+        store.finish(store.begin("tests", "{}", SEED), Outcome(ledger=[ROW]))
+        shutil.copy(path, lost)
+        shutil.copy(companion_of(path), companion_of(lost))
+    with pytest.raises(pmw.SessionCorruptError, match=r"it had 2 batches .* and holds 1 .*its log"):
+        SessionStore.open(lost)
+    with closing(SessionStore.open(path)) as store:
+        assert store.charge_count() == 2
+
+
+def test_a_session_that_was_moved_alone_is_refused_and_a_closed_one_needs_no_companion(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path, copy = tmp_path / "s.pmw", tmp_path / "elsewhere" / "s.pmw"
+    copy.parent.mkdir()
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS) as session:
+        session.ask("age >= 40")
+    shutil.copy(path, copy)
+    with pytest.raises(pmw.SessionCorruptError, match="was moved or copied alone"):
+        pmw.resume_session(copy, frame)
+    with pytest.raises(pmw.SessionCorruptError, match="was moved or copied alone"):
+        pmw.move_session(copy, tmp_path / "people.csv")
+    assert read_session(copy)[1].queries_answered == 1
+    pmw.seal_session(copy, abandon=True)
+    assert not companion_of(copy).exists()
+    pmw.resume_session(copy).close()
+    with pmw.resume_session(path, frame) as session:
+        session.ask("age >= 30")
+
+
+def test_closing_removes_the_companion_even_without_room_to_write_the_file_anew(tmp_path: Path) -> None:
+    with closing(create(tmp_path / "s.pmw")) as store:
+        store.seal(1, Outcome())
+        store._connection.execute("BEGIN")  # as good as a full disk: nothing is written anew
+        with pytest.raises(pmw.StoreError, match="could not be written anew"):
+            store.scrub()
+        assert not companion_of(tmp_path / "s.pmw").exists()
+
+
+def test_a_log_without_its_session_is_not_thrown_away(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path, log = tmp_path / "s.pmw", tmp_path / "s.pmw-wal"
+    log.write_bytes(b"charges, perhaps")
+    with pytest.raises(pmw.SessionExistsError, match="what was left of another session"):
+        pmw.open_session(frame, domain, epsilon=1, path=path)
+    assert log.read_bytes() == b"charges, perhaps"
+    assert not path.exists()

@@ -1,0 +1,259 @@
+"""One budget is spent once: whatever name a session file is reached by, and whatever becomes of its lock."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.session.maintenance import read_ledger, read_session, seal_session, verify_session
+from pmw.session.store import LedgerRow, Outcome, SessionStore
+from pmw.session.store.checksums import reseal
+from pmw.session.store.locking import SessionLock
+from queries import Domain, random_conjunctions
+
+CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7")])
+
+
+@pytest.fixture
+def study(tmp_path: Path, frame: pd.DataFrame, domain: Domain, repeatable: None) -> Path:
+    """Open a session with three positives to spend, close it and return its path."""
+    path = tmp_path / "s.pmw"
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=3)
+    pmw.open_session(frame, domain, epsilon=1, path=path, options=options).close()
+    return path
+
+
+def rows_of(study: Path) -> list[str]:
+    with closing(sqlite3.connect(study)) as connection:
+        return list(connection.iterdump())
+
+
+def test_a_session_is_locked_by_whatever_link_it_is_reached(
+    study: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "l.pmw"
+    link.symlink_to(study)
+    for first, second in itertools.permutations([study, link]):
+        with pmw.resume_session(first, frame), pytest.raises(pmw.SessionLockedError):
+            pmw.resume_session(second, frame)
+    assert list(link.parent.iterdir()) == [link]
+
+
+def test_another_process_is_locked_out_behind_a_link(
+    study: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    link = tmp_path / "l.pmw"
+    link.symlink_to(study)
+    with pmw.resume_session(study, frame):
+        result = subprocess.run(
+            [sys.executable, "-m", "pmw", "ask", str(link), "sex = 'Male'", "--wait", "0"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 5
+    assert "another process is using the session" in result.stderr
+
+
+def test_a_session_is_made_where_a_link_points(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+    link = tmp_path / "l.pmw"
+    link.symlink_to(tmp_path / "s.pmw")
+    with pmw.open_session(frame, domain, epsilon=1, path=link) as session:
+        with pytest.raises(pmw.SessionLockedError):
+            pmw.resume_session(tmp_path / "s.pmw", frame)
+        session.ask("sex = 'Male'")
+    assert read_session(tmp_path / "s.pmw")[1].queries_answered == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda path: pmw.resume_session(path).close(), seal_session, read_session, read_ledger, verify_session],
+)
+def test_a_session_file_with_two_names_is_refused(
+    study: Path, tmp_path: Path, use: Callable[[Path], object]
+) -> None:
+    (tmp_path / "h.pmw").hardlink_to(study)
+    before = rows_of(study)
+    for name in ("s.pmw", "h.pmw"):
+        with pytest.raises(pmw.SessionError, match="one name, found 2 hard links to it; remove the others"):
+            use(tmp_path / name)
+    assert rows_of(study) == before
+    (tmp_path / "h.pmw").unlink()
+    use(study)
+
+
+def test_without_its_lock_file_a_session_that_was_taken_over_writes_nothing(
+    study: Path, frame: pd.DataFrame, domain: Domain
+) -> None:
+    first = pmw.resume_session(study, frame)
+    first.ask("age >= 40 AND sex = 'Male'", fresh=True)
+    study.with_name("s.pmw-lock").unlink()
+    with pmw.resume_session(study, frame) as second:
+        for query in random_conjunctions(domain, 40, seed=4):
+            second.ask(query, fresh=True)
+        before = rows_of(study)
+        for query in random_conjunctions(domain, 10, seed=3):
+            with pytest.raises(pmw.SessionLockedError, match="another process has taken over this session"):
+                first.ask(query, fresh=True)
+        with pytest.raises(pmw.SessionLockedError):
+            first.seal()
+        assert rows_of(study) == before
+        first.close()
+        assert rows_of(study) == before
+        second.ask("age >= 40 AND sex = 'Female'", fresh=True)
+        assert second.state.positives_used == 3
+    state, _ = read_session(study)
+    assert state.ledger.spent <= state.ledger.cap
+    assert verify_session(study).holds
+
+
+def test_two_sessions_that_take_turns_over_one_file_never_spend_its_budget_twice(
+    study: Path, frame: pd.DataFrame, domain: Domain
+) -> None:
+    sessions = []
+    for _ in range(2):
+        sessions.append(pmw.resume_session(study, frame))
+        study.with_name("s.pmw-lock").unlink()
+    answered = [0, 0]
+    for query in random_conjunctions(domain, 60, seed=4):
+        for number, session in enumerate(sessions):
+            try:
+                session.ask(query, fresh=True)
+                answered[number] += 1
+            except pmw.SessionLockedError:
+                pass
+    assert answered == [0, 60]
+    with closing(SessionStore.open(study)) as store:
+        assert sum(Fraction(row.epsilon or 0) for row in store.ledger()) <= 1
+    for session in sessions:
+        session.close()
+
+
+def test_a_file_that_is_moved_linked_or_deleted_under_a_session_is_not_written_to(
+    study: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved.pmw"
+    with pmw.resume_session(study, frame) as session:
+        study.rename(moved)
+        for _ in range(2):
+            with pytest.raises(pmw.SessionLockedError, match="moved, replaced or linked while in use"):
+                session.ask("age >= 40 AND sex = 'Male'")
+            study.write_bytes(moved.read_bytes())  # a copy in its place is another file
+        study.unlink()
+        moved.rename(study)
+        moved.hardlink_to(study)
+        with pytest.raises(pmw.SessionLockedError, match="moved, replaced or linked while in use"):
+            session.ask("age >= 40 AND sex = 'Male'")
+        moved.unlink()
+        session.ask("age >= 40 AND sex = 'Male'")
+    assert read_session(study)[1].queries_answered == 1
+
+
+def test_every_write_of_a_store_that_was_taken_over_is_refused(study: Path) -> None:
+    with closing(SessionStore.open(study)) as first, closing(SessionStore.open(study)) as second:
+        first.take_over()
+        intent = first.begin("tests", "{}", b"t" * 32)
+        second.take_over()
+        before = rows_of(study)
+        writes: list[Callable[[], object]] = [
+            lambda: first.begin("tests", "{}", b"u" * 32),
+            lambda: first.finish(intent, CHARGE),
+            lambda: first.finish(None, Outcome(asked=1)),
+            lambda: first.save_snapshot(1, np.array([1.0])),
+            lambda: first.seal(None, Outcome(meta={"closed": "true"})),
+        ]
+        for write in writes:
+            with pytest.raises(pmw.SessionLockedError, match="another process has taken over this session"):
+                write()
+            assert rows_of(study) == before
+        second.finish(intent, CHARGE)
+
+
+def test_a_store_that_was_opened_for_reading_writes_nothing(study: Path) -> None:
+    before = rows_of(study)
+    with closing(SessionStore.open(study)) as reader:
+        with pytest.raises(pmw.SessionError, match="opened for reading; resume it to write"):
+            reader.finish(None, CHARGE)
+        with pytest.raises(pmw.SessionError, match="opened for reading; resume it to write"):
+            reader.begin("tests", "{}", b"t" * 32)
+    assert rows_of(study) == before
+
+
+def test_readers_take_nothing_over_and_leave_every_row_as_it_is(
+    study: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    with pmw.resume_session(study, frame) as session:
+        session.ask("age >= 40 AND sex = 'Male'")
+        before = rows_of(study)
+        names = sorted(tmp_path.iterdir())
+        read_session(study)
+        read_ledger(study)
+        assert verify_session(study).holds
+        assert rows_of(study) == before
+        assert sorted(tmp_path.iterdir()) == names
+        session.ask("age >= 40 AND sex = 'Female'")
+
+
+def test_one_intent_at_a_time_is_without_an_outcome_and_it_gets_one_only(study: Path) -> None:
+    with closing(SessionStore.open(study)) as store:
+        store.take_over()
+        intent = store.begin("tests", "{}", b"t" * 32)
+        with pytest.raises(pmw.SessionLockedError, match="resume it again"):
+            store.begin("tests", "{}", b"u" * 32)
+        assert store.pending() is not None
+        store.finish(intent, Outcome())
+        before = rows_of(study)
+        with pytest.raises(pmw.SessionLockedError, match="resume it again"):
+            store.finish(intent, CHARGE)
+        assert rows_of(study) == before
+
+
+def test_a_sum_is_added_to_only_by_who_has_seen_all_of_it(study: Path, frame: pd.DataFrame) -> None:
+    # As if every other defence had failed: a charge is there that the session did not write.
+    with pmw.resume_session(study, frame) as session:
+        with closing(sqlite3.connect(study)) as connection:
+            connection.execute(
+                "INSERT INTO ledger (intent, event, label, rho, checksum)"
+                " VALUES (9, 'measurement', 'q', '1', x'')"
+            )
+            reseal(connection)
+            connection.commit()
+        for question in ("sex = 'Male'", "age >= 40 AND sex = 'Male'"):  # one needs no test, the other does
+            with pytest.raises(pmw.SessionLockedError, match="another process has taken over"):
+                session.ask(question)
+            assert session.status().queries_answered == 0
+    with closing(SessionStore.open(study)) as store:
+        assert store.ledger()[-1].rho == "1"
+        assert len(store.measurements()) == len(session.state.opening) + 1
+
+
+def test_an_opening_that_is_refused_removes_the_lock_file_that_it_made_and_no_other(
+    study: Path, frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    def refused(name: str, table: pd.DataFrame, error: type[pmw.PMWError]) -> bool:
+        """Open where that is refused, and tell whether there is a lock file then."""
+        with pytest.raises(error):
+            pmw.open_session(table, domain, epsilon=1, delta=1e-9, path=tmp_path / name)
+        return (tmp_path / f"{name}-lock").exists()
+
+    assert not refused("new.pmw", frame[["age"]], pmw.DataError)
+    (tmp_path / "new.pmw-lock").touch()
+    assert refused("new.pmw", frame[["age"]], pmw.DataError)  # it was there before
+    study.with_name(f"{study.name}-lock").unlink(missing_ok=True)
+    assert refused(study.name, frame, pmw.SessionExistsError)  # it belongs to a session
+    held = SessionLock(tmp_path / "held.pmw")
+    assert refused("held.pmw", frame, pmw.SessionLockedError)  # another holds it
+    held.release(forget=True)
+    assert not (tmp_path / "held.pmw-lock").exists()

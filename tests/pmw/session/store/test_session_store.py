@@ -1,0 +1,455 @@
+"""The session file: durable rows, wiped secrets, own words for every failure."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
+from pmw.session.store import FORMAT_VERSION, LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
+from pmw.session.store.locking import SessionLock
+
+ANSWER = StoredAnswer("r1", b"k" * 32, "{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
+FULL = Outcome(
+    ledger=[LedgerRow("total", "records", "1/100", "1/20000"), LedgerRow("value", "q", None, "1/7")],
+    measurements=[MeasurementRow("total", "[]", b"\x01" * 8, "{}")],
+    answers=[ANSWER],
+    asked=4,
+    meta={"contract": '"c"'},
+    secrets={"threshold": b"[1,2]"},
+)
+
+
+def create(path: Path | None) -> SessionStore:
+    return SessionStore.create(path, "opening", "{}", b"s" * 32, Outcome(meta={"contract": '"a"'}))
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionStore]:
+    with closing(create(None if request.param == "memory" else tmp_path / "s.pmw")) as store:
+        yield store
+
+
+def test_a_session_begins_with_its_opening_intent(store: SessionStore) -> None:
+    pending = store.pending()
+    assert pending is not None
+    assert (pending.kind, pending.proposal, pending.seed) == ("opening", "{}", b"s" * 32)
+    assert store.meta("contract") == '"a"'
+    assert store.asked() == 0
+
+
+def test_an_outcome_is_read_back_as_it_was_written(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    assert store.pending() is None
+    assert store.ledger() == FULL.ledger
+    assert store.measurements() == FULL.measurements
+    assert store.answer_to_request("r1") == ANSWER
+    assert store.newest_answer(b"k" * 32) == ANSWER
+    assert store.asked() == 4
+    assert store.secret("threshold") == b"[1,2]"
+    assert [store.meta("absent"), store.secret("absent"), store.answer_to_request("r2")] == [None] * 3
+
+
+def test_the_newest_answer_to_a_question_is_given(store: SessionStore) -> None:
+    newer = StoredAnswer(None, b"k" * 32, "{}", 13.0, None, 0.95, "exhausted", 4, 0.5)
+    store.finish(1, FULL)
+    store.finish(None, Outcome(answers=[newer]))
+    assert store.newest_answer(b"k" * 32) == newer
+
+
+def test_shares_are_read_in_order_and_thinned_evenly_with_the_last_one_kept(store: SessionStore) -> None:
+    assert store.shares(10) == []
+    store.finish(1, Outcome(answers=[answer_number(number) for number in range(1, 24)]))
+    assert store.shares(100) == [(number, number / 100) for number in range(1, 24)]
+    assert store.shares(23) == store.shares(100)
+    assert store.shares(10) == [(number, number / 100) for number in (2, 5, 8, 11, 14, 17, 20, 23)]
+    assert store.shares(1) == [(23, 0.23)]
+
+
+def answer_number(number: int) -> StoredAnswer:
+    return StoredAnswer(None, b"k" * 32, "{}", 1.0, None, 0.95, "synthetic", 0, number / 100)
+
+
+def test_a_long_history_is_looked_up_and_not_read(store: SessionStore) -> None:
+    store.finish(1, Outcome(answers=[answer_number(number) for number in range(1, 20_001)]))
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    store._connection.set_progress_handler(count, 1)  # called at every step of the database's machine
+    assert len(store.shares(10)) == 10
+    assert steps < 1000
+
+
+def test_a_secret_is_wiped(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    store.finish(None, Outcome(secrets={"threshold": None}))
+    assert store.secret("threshold") is None
+
+
+def test_an_outcome_is_written_whole_or_not_at_all(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    intent = store.begin("tests", "{}", b"t" * 32)
+    twice = Outcome(ledger=FULL.ledger, answers=[ANSWER], asked=1, secrets={"threshold": None})
+    with pytest.raises(StoreError, match="nothing was released"):
+        store.finish(intent, twice)  # the request's mark is taken
+    assert len(store.ledger()) == 2
+    assert store.asked() == 4
+    assert store.secret("threshold") == b"[1,2]"
+    pending = store.pending()
+    assert pending is not None
+    assert pending.seed == b"t" * 32
+
+
+def test_a_snapshot_is_kept_and_checked(store: SessionStore) -> None:
+    assert store.snapshot() is None
+    store.save_snapshot(3, np.array([1.5, -2.25]))
+    store.save_snapshot(5, np.array([0.5]))
+    found = store.snapshot()
+    assert found is not None
+    assert (found[0], found[1].tolist()) == (5, [0.5])
+
+
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_a_damaged_snapshot_is_ignored(store: SessionStore, tmp_path: Path) -> None:
+    store.save_snapshot(3, np.array([1.5]))
+    with sqlite3.connect(tmp_path / "s.pmw") as connection:
+        connection.execute("UPDATE snapshots SET version = 4")
+    connection.close()
+    assert store.snapshot() is None
+
+
+def test_the_bytes_of_an_intent_are_gone_from_the_file_after_its_outcome(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    store = create(path)
+    store.finish(1, Outcome())
+    seed = os.urandom(32)
+    intent = store.begin("tests", "{}", seed)
+    with closing(SessionStore.open(path)) as reader:
+        pending = reader.pending()
+    assert pending is not None
+    assert pending.seed == seed
+    store.finish(intent, Outcome())
+    store.close()
+    assert not (tmp_path / "s.pmw-wal").exists()
+    assert seed not in path.read_bytes()
+
+
+def test_the_bytes_of_an_intent_that_charged_nothing_are_gone_from_the_log_too(tmp_path: Path) -> None:
+    path, seed = tmp_path / "s.pmw", bytes(range(32, 64))
+    with closing(SessionStore.create(path, "opening", "{}", bytes(32), Outcome())) as store:
+        store.finish(1, Outcome())  # the log was emptied, and tells nothing
+        intent = store.begin("batch", "{}", seed)
+        store.finish(intent, Outcome())  # a test below the threshold, in a round that stays open
+        for file in tmp_path.iterdir():
+            assert seed not in file.read_bytes(), file.name
+
+
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+@pytest.mark.usefixtures("store")
+def test_a_session_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    SessionLock(tmp_path / "s.pmw").release()
+    for path in tmp_path.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
+
+
+def test_a_session_takes_over_empty_files_for_its_owner_alone(tmp_path: Path) -> None:
+    names = ["e.pmw", "e.pmw-wal", "e.pmw-shm", "e.pmw-lock", "e.pmw-companion"]
+    for name in names:
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(0o644)
+    lock = SessionLock(tmp_path / "e.pmw")
+    store = create(tmp_path / "e.pmw")
+    store.finish(1, FULL)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(names, 0o600)
+    store.close()
+    lock.release()
+
+
+def test_an_empty_file_of_another_user_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "e.pmw"
+    path.touch()
+    path.chmod(0o644)
+    monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(StoreError, match=r"e\.pmw: the file belongs to another user; choose another name"):
+        create(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_the_file_is_made_durable_at_every_commit(store: SessionStore) -> None:
+    settings = {
+        name: store._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "secure_delete")
+    }
+    assert settings == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1}
+
+
+def test_opening_over_a_session_is_refused(tmp_path: Path) -> None:
+    create(tmp_path / "s.pmw").close()
+    with pytest.raises(SessionExistsError, match="exists; choose another name"):
+        create(tmp_path / "s.pmw")
+
+
+def test_opening_over_any_other_file_is_refused_and_leaves_it_alone(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    path.write_text("my thesis")
+    with pytest.raises(SessionExistsError):
+        create(path)
+    assert path.read_text() == "my thesis"
+
+
+def test_an_opening_that_was_killed_before_its_first_commit_can_be_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    path.touch()
+    create(path).close()
+    with closing(SessionStore.open(path)) as store:
+        assert store.pending() is not None
+
+
+def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    with pytest.raises(SessionError, match="expected a session file, found none"):
+        SessionStore.open(path)
+    path.write_bytes(b"not a database, by any means" * 100)
+    with pytest.raises(SessionCorruptError, match="no session file, or it is damaged"):
+        SessionStore.open(path)
+    path.unlink()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    with pytest.raises(SessionCorruptError, match="another kind of file"):
+        SessionStore.open(path)
+
+
+def test_another_format_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    create(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+    connection.close()
+    with pytest.raises(SessionCorruptError, match="a session of format 5; this program reads format 4 alone"):
+        SessionStore.open(path)
+
+
+def test_a_folder_that_is_not_there_is_told_in_our_words(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="the session file cannot be made: No such file or directory"):
+        create(tmp_path / "absent" / "s.pmw")
+    with pytest.raises(StoreError, match="the lock file cannot be made"):
+        SessionLock(tmp_path / "absent" / "s.pmw")
+
+
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_a_full_disk_is_told_in_our_words_and_loses_nothing(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    big = Outcome(meta={"x": "y" * 1_000_000}, ledger=FULL.ledger)
+    with pytest.raises(StoreError, match="cannot be read or written; nothing was released") as caught:
+        store.finish(None, big)
+    assert "database or disk" not in str(caught.value)
+    store._connection.execute("PRAGMA max_page_count = 1000000")
+    assert len(store.ledger()) == 2
+    store.finish(None, big)
+    assert len(store.ledger()) == 4
+
+
+def test_one_process_at_a_time_holds_a_session(tmp_path: Path) -> None:
+    lock = SessionLock(tmp_path / "s.pmw")
+    with pytest.raises(SessionLockedError, match="another process is using the session"):
+        SessionLock(tmp_path / "s.pmw")
+    lock.release()
+    lock.release()
+    SessionLock(tmp_path / "s.pmw").release()
+
+
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_readers_do_not_wait_for_a_writer(store: SessionStore, tmp_path: Path) -> None:
+    store.finish(1, FULL)
+    store._connection.execute("BEGIN IMMEDIATE")
+    reader = SessionStore.open(tmp_path / "s.pmw")
+    assert reader.ledger() == FULL.ledger
+    reader.close()
+    store._connection.execute("ROLLBACK")
+
+
+def test_books_are_read_with_the_batches_that_they_belong_to(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    intent = store.begin("tests", "{}", b"t" * 32)
+    assert store.pending() is not None
+    store.finish(intent, Outcome(ledger=FULL.ledger[:1], measurements=FULL.measurements))
+    assert store.ledger_intents() == [1, 1, 2]
+    assert store.measurement_intents() == [1, 2]
+    assert list(store.answers()) == [ANSWER]
+    assert store.secret_names() == {"threshold"}
+    assert store.pending() is None
+    assert not store.has_snapshot()
+    store.save_snapshot(1, np.array([1.0]))
+    assert store.has_snapshot()
+    assert store.is_whole()
+
+
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_a_reader_sees_one_state_of_the_file_throughout(store: SessionStore, tmp_path: Path) -> None:
+    store.finish(1, FULL)
+    reader = SessionStore.open(tmp_path / "s.pmw")
+    with reader.reading():
+        assert len(reader.ledger()) == 2
+        store.finish(None, Outcome(ledger=FULL.ledger))
+        assert len(reader.ledger()) == 2
+    assert len(reader.ledger()) == 4
+    reader.close()
+
+
+def test_sealing_wipes_every_secret_and_every_intent_at_once(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    intent = store.begin("tests", "{}", b"t" * 32)
+    store.seal(intent, Outcome(ledger=FULL.ledger[:1], meta={"closed": "true"}))
+    assert store.pending() is None
+    assert store.secret_names() == set()
+    assert store.meta("closed") == "true"
+    assert store.ledger_intents() == [1, 1, intent]
+    store.scrub()
+    assert list(store.answers()) == [ANSWER]
+
+
+def test_a_sealing_that_fails_changes_nothing(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    store.begin("tests", "{}", b"t" * 32)
+    store._connection.execute(
+        "CREATE TRIGGER held BEFORE DELETE ON secrets BEGIN SELECT RAISE(ABORT, 'no'); END"
+    )
+    with pytest.raises(StoreError, match="nothing was released"):
+        store.seal(None, Outcome(ledger=FULL.ledger, meta={"closed": "true"}))
+    assert store.pending() is not None
+    assert store.secret_names() == {"threshold"}
+    assert store.meta("closed") is None
+    assert len(store.ledger()) == 2
+
+
+def test_no_trace_of_a_wiped_secret_is_left_after_scrubbing(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    store = create(path)
+    secrets = {f"s{number}": os.urandom(32) for number in range(200)}  # enough for pages to split
+    store.finish(1, Outcome(secrets=dict(secrets)))
+    store.begin("tests", "{}", secrets["s7"])
+    files = [path, tmp_path / "s.pmw-wal"]
+    assert all(any(secret in file.read_bytes() for file in files) for secret in secrets.values())
+    store.seal(None, Outcome())
+    store.scrub()
+    assert (tmp_path / "s.pmw-wal").stat().st_size == 0
+    assert not (tmp_path / "s.pmw-companion").exists()
+    assert not any(secret in file.read_bytes() for secret in secrets.values() for file in files)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    store.close()
+    with closing(SessionStore.open(path)) as reader:
+        assert reader.meta("contract") == '"a"'
+
+
+@pytest.mark.parametrize("store", ["file"], indirect=True)
+def test_a_reader_that_holds_old_pages_is_told_of_and_scrubbing_can_be_repeated(
+    store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pmw.session.store.session_store._PATIENCE", 10)
+    reader = SessionStore.open(tmp_path / "s.pmw")
+    store.finish(1, FULL)
+    with reader.reading():
+        assert len(reader.ledger()) == 2
+        store.seal(None, Outcome())
+        with pytest.raises(StoreError, match="the session is closed, but its file could not be written anew"):
+            store.scrub()
+    store.scrub()
+    reader.close()
+
+
+class Broken(sqlite3.Connection):
+    """A connection that fails, once something is committed, at every statement."""
+
+    committed = False
+
+    def execute(self, *values: Any) -> Any:
+        if self.committed:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        done = super().execute(*values)
+        type(self).committed = values[0] == "COMMIT" and Broken.armed
+        return done
+
+    armed = False
+
+
+def test_what_fails_after_the_commit_takes_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", Broken)
+        patch.setattr(Broken, "committed", False)
+        broken = create(tmp_path / "s.pmw")
+        patch.setattr(Broken, "armed", True)
+        with closing(broken):
+            broken.finish(1, FULL)
+            with pytest.raises(StoreError, match="cannot be read or written"):
+                broken.pending()
+    store = SessionStore.open(tmp_path / "s.pmw")
+    assert store.pending() is None
+    assert store.ledger() == list(FULL.ledger)
+    store.close()
+
+
+def test_a_mark_is_tied_to_the_newest_answer_of_its_time(store: SessionStore) -> None:
+    store.finish(1, FULL)
+    store.finish(None, Outcome(marks={"another": ANSWER.query_key}))
+    newer = replace(ANSWER, request_id="r2", count=99.0)
+    store.finish(None, Outcome(answers=[newer]))
+    assert store.answer_to_request("another") == ANSWER
+    assert store.newest_answer(ANSWER.query_key) == newer
+    with pytest.raises(StoreError):
+        store.finish(None, Outcome(marks={"third": b"no such query"}))
+    assert store.answer_to_request("third") is None
+
+
+def test_a_batch_is_begun_only_where_none_waits_and_ends_once(store: SessionStore) -> None:
+    waiting = store.pending()
+    with pytest.raises(SessionLockedError):
+        store.begin("tests", "{}", bytes(32))
+    assert store.pending() == waiting
+    store.finish(1, Outcome(asked=1))
+    with pytest.raises(SessionLockedError):
+        store.finish(1, Outcome(asked=1))
+    assert store.asked() == 1
+
+
+def test_an_outcome_that_goes_on_from_other_charges_is_refused(store: SessionStore) -> None:
+    charge = LedgerRow("test", "a test", None, "1/8")
+    store.finish(1, Outcome(ledger=[charge], charged_before=0))
+    with pytest.raises(SessionLockedError):
+        store.finish(None, Outcome(ledger=[charge], charged_before=0))
+    assert store.charge_count() == 1
+    store.finish(None, Outcome(ledger=[charge], charged_before=1))
+    assert store.charge_count() == 2
+
+
+def test_a_secret_that_is_wiped_without_a_charge_leaves_the_log_too(tmp_path: Path) -> None:
+    path, old = tmp_path / "s.pmw", b"the threshold noise of a round"
+    with closing(SessionStore.create(path, "opening", "{}", bytes(32), Outcome())) as store:
+        store.finish(1, Outcome(secrets={"threshold": old}))
+        store.finish(None, Outcome(asked=1))
+        store.finish(None, Outcome(secrets={"threshold": None}))
+        assert all(old not in file.read_bytes() for file in tmp_path.iterdir())

@@ -1,0 +1,172 @@
+"""Wiping: of what drew noise nothing is left in a session's files, while it lives and after it was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.session.store import IntentRow, Outcome, SessionStore, companion
+from queries import Domain, random_conjunctions, save_schema
+
+# Notes every seed and every threshold that reaches a session file, asks, and is killed between two answers.
+KILLED_BETWEEN_ANSWERS = """
+import itertools, os, signal
+import pmw, pmw.session.engine, pmw.session.store.companion
+from pmw.privacy.random_bits import repeatable_seed
+from pmw.session.store import SessionStore
+from queries import load_schema, random_conjunctions
+
+numbers = itertools.count()
+pmw.session.engine.fresh_seed = lambda: repeatable_seed(20, next(numbers))
+notes = open("notes.txt", "w")
+kept = set()
+put, finish = pmw.session.store.companion._put, SessionStore.finish
+
+def noting_put(descriptor, session, intent):
+    print(intent.seed.hex(), file=notes, flush=True)
+    put(descriptor, session, intent)
+
+def noting_finish(self, intent, outcome):
+    for value in outcome.secrets.values():
+        if value is not None:
+            print(value.hex(), file=notes, flush=True)
+            kept.add(value)
+    finish(self, intent, outcome)
+
+pmw.session.store.companion._put, SessionStore.finish = noting_put, noting_finish
+domain = load_schema("people.toml")
+options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)
+session = pmw.open_session("people.csv", domain, epsilon=1, delta=1e-9, path="s.pmw", options=options)
+for query in random_conjunctions(domain, 500, seed=5):
+    session.ask(query, fresh=True)
+    if len(kept) >= 3 and not session.state.round_open:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+class Notes:
+    """Notes the seeds and thresholds that a store was given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seeds: list[bytes] = []
+        self.thresholds: list[bytes] = []
+        put, finish = companion._put, SessionStore.finish
+
+        def noting_put(descriptor: int, session: bytes, intent: IntentRow) -> None:
+            self.seeds.append(intent.seed)
+            put(descriptor, session, intent)
+
+        def noting_finish(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
+            threshold = outcome.secrets.get("threshold")
+            if threshold is not None and threshold not in self.thresholds:
+                self.thresholds.append(threshold)
+            finish(store, intent, outcome)
+
+        monkeypatch.setattr(companion, "_put", noting_put)
+        monkeypatch.setattr(SessionStore, "finish", noting_finish)
+
+    def left_in(self, path: Path, *, open_round: bool) -> list[bytes]:
+        """Return what is left in a session's files of what was to be wiped."""
+        past = self.thresholds[:-1] if open_round else self.thresholds
+        return [secret for secret in (*self.seeds, *past) if is_left_in(path, secret)]
+
+
+def content_of(path: Path) -> bytes:
+    files = [path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-companion")]
+    return b"|".join(file.read_bytes() for file in files if file.exists())
+
+
+def is_left_in(path: Path, secret: bytes) -> bool:
+    return secret in content_of(path)
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_a_live_session_leaves_no_trace_of_a_finished_batch(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, path = Notes(monkeypatch), tmp_path / "s.pmw"
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session:
+        assert len(notes.seeds) == 1
+        left = notes.left_in(path, open_round=False)
+
+        def look(_: Sequence[pmw.Answer]) -> None:
+            # Before an answer is given, and whatever is done with the model afterwards.
+            held = bool(notes.thresholds) and is_left_in(path, notes.thresholds[-1])
+            left.extend(notes.left_in(path, open_round=held))
+
+        for query in random_conjunctions(domain, 400, seed=5):
+            session.ask_all([query], fresh=True, deliver=look)
+            left += notes.left_in(path, open_round=session.state.round_open)
+            assert left == []
+            if len(notes.thresholds) > 3:
+                break
+        assert len(notes.thresholds) > 3
+        assert len(notes.seeds) > 4
+    assert notes.left_in(path, open_round=session.state.round_open) == []
+
+
+def test_a_killed_session_leaves_no_trace_of_a_finished_batch(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    save_schema(domain, tmp_path / "people.toml")
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_BETWEEN_ANSWERS], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert (tmp_path / "s.pmw-wal").exists()
+    notes = [bytes.fromhex(line) for line in (tmp_path / "notes.txt").read_text().split()]
+    assert len({note for note in notes if note.startswith(b"[")}) >= 3
+    assert len({note for note in notes if len(note) == 32}) >= 7
+    assert [note for note in notes if is_left_in(tmp_path / "s.pmw", note)] == []
+
+
+def test_a_reader_makes_no_answer_fail_or_wait_and_the_next_commit_wipes(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, path = Notes(monkeypatch), tmp_path / "s.pmw"
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)
+    queries = random_conjunctions(domain, 400, seed=5)
+    with (
+        pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session,
+        closing(SessionStore.open(path)) as reader,
+    ):
+        begun = time.monotonic()
+        with reader.reading():
+            charges = len(reader.ledger())
+            for query in queries:
+                session.ask(query, fresh=True)
+                if notes.thresholds and not session.state.round_open:  # a round was opened, and closed
+                    break
+            assert notes.left_in(path, open_round=False) == notes.thresholds  # the reader's pages are kept
+            assert len(reader.ledger()) == charges
+        assert time.monotonic() - begun < 5  # no lock is waited for: that would take longer
+        session.ask("sex = 'Male'")  # needs no test, but it is a commit
+        assert notes.left_in(path, open_round=False) == []
+        session.ask("age >= 40 AND sex = 'Female'")
+
+
+def test_what_a_killed_session_left_in_its_files_is_wiped_when_it_is_resumed(tmp_path: Path) -> None:
+    path, seed, threshold = tmp_path / "s.pmw", os.urandom(32), os.urandom(32)
+    opening = Outcome(secrets={"threshold": threshold})
+    with closing(SessionStore.create(path, "opening", "{}", seed, opening)) as store:
+        store._quiet_log = lambda: None  # type: ignore[method-assign]  # as killed before it was emptied
+        store._companion.wipe = lambda *_: None  # type: ignore[method-assign]
+        store.finish(1, Outcome(secrets={"threshold": None}))
+        assert is_left_in(path, seed)
+        assert is_left_in(path, threshold)
+        with closing(SessionStore.open(path)) as other:
+            other.take_over()
+            assert not is_left_in(path, seed)
+            assert not is_left_in(path, threshold)

@@ -1,0 +1,314 @@
+"""Charges against noise: what a session charged, recomputed from the noise that it was seen to draw.
+
+Sessions of random schemas, budgets and options are watched from below: every draw of noise is noted with its
+law. The prices are worked out here from the scales alone, with formulas of their own, so that neither a plan
+nor the ledger is believed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import pmw
+from pmw.data import CountSource
+from pmw.errors import BudgetError
+from pmw.loop import Proposal, draw_tests
+from pmw.model import Measurement, QueryMeasurement, RangeTreeMeasurement
+from pmw.privacy.budget import Composition, NeighboringRelation, zcdp_epsilon
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
+from pmw.public.contract import ModelKind, Opening, TestKind
+from pmw.public.state import PublicState
+from pmw.sparse_vector import SechSquared, SparseVectorKind
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
+from queries.domain import Attribute
+
+GRID = Fraction(1, 2**60)  # that a charge in rho is rounded up to
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """One call for noise: its law, its scale in units, what it drew, and whether that was one by itself."""
+
+    law: type
+    scale: Fraction
+    values: NDArray[np.int64]
+    single: bool
+
+    @property
+    def count(self) -> int:
+        return self.values.size
+
+
+@dataclass(slots=True)
+class Watch:
+    """Every draw, in the batch that it was drawn in; the first batch is the opening."""
+
+    batches: list[tuple[Proposal | None, list[Drawn]]] = field(default_factory=lambda: [(None, [])])
+    depth: int = 0
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    seen = Watch()
+
+    def note(law: type, name: str) -> None:
+        original: Callable[..., Any] = getattr(law, name)
+
+        def noted(self: Any, bits: Any, *count: int) -> Any:
+            seen.depth += 1
+            try:
+                drawn = original(self, bits, *count)
+            finally:
+                seen.depth -= 1
+            if not seen.depth:  # laws draw from each other
+                scale = self.sigma if isinstance(self, DiscreteGaussian) else self.scale
+                numbers = np.array(drawn, dtype=np.int64).ravel()
+                assert numbers.size == (count[0] if count else 1)
+                seen.batches[-1][1].append(Drawn(law, scale, numbers, not count))
+            return drawn
+
+        monkeypatch.setattr(law, name, noted)
+
+    for law in (DiscreteGaussian, DiscreteLaplace, Geometric, SechSquared):
+        note(law, "sample")
+        note(law, "sample_array")
+
+    def opened(proposal: Proposal, *rest: Any) -> Any:
+        seen.batches.append((proposal, []))
+        return draw_tests(proposal, *rest)
+
+    monkeypatch.setattr("pmw.session.engine.draw_tests", opened)
+    return seen
+
+
+def split(drawn: list[Drawn]) -> tuple[list[Drawn], Drawn, list[Drawn]]:
+    """Return what a batch drew for its thresholds, its tests, and what it bought."""
+    kept = list(itertools.takewhile(lambda one: one.single, drawn))
+    tests, *bought = drawn[len(kept) :]
+    return kept, tests, bought
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What noise costs, from the definition of neighbours alone."""
+
+    zcdp: bool
+    people: int  # records of one person
+    moves: int  # cells of a marginal that one record changes
+
+    def released(self, drawn: Drawn, *, marginal: bool, levels: int = 1) -> Fraction:
+        """Return the price of a marginal, a tree of so many levels, or one answer, under fresh noise."""
+        moved = self.people * UNITS
+        moves = self.moves if marginal else 1
+        if drawn.law is DiscreteLaplace:
+            return self.pure(levels * moves * moved / drawn.scale)
+        assert self.zcdp, "Gaussian noise has no pure price"
+        return levels * moves * moved**2 / (2 * drawn.scale**2)
+
+    def pure(self, epsilon: Fraction) -> Fraction:
+        return epsilon**2 / 2 if self.zcdp else epsilon
+
+    def batch(self, proposal: Proposal, drawn: list[Drawn], state: PublicState) -> tuple[Fraction, bool]:
+        """Return the price of what a batch drew, and whether it was a positive."""
+        marginal = proposal.kind is TestKind.MARGINAL
+        plan = state.plan if marginal else state.query_plan
+        assert plan is not None
+        sparse = plan.sparse if hasattr(plan, "sparse") else plan.vector.sparse
+        kept, tests, bought = split(drawn)
+        moved = self.people * UNITS * (self.moves if marginal else 1)
+        two_thresholds = tests.count == 2 * len(proposal.requests)
+        assert two_thresholds or tests.count == len(proposal.requests)
+        assert len(kept) in (0, 1 + two_thresholds)
+        assert not (two_thresholds and marginal)
+        rate = 1 if two_thresholds else 2  # values of one sign alone move together
+        positive = rate * moved / tests.scale
+        price = Fraction(0)
+        if kept:
+            kept_price = moved / kept[0].scale
+            if tests.law is SechSquared:
+                price += kept_price**2 / 2 if kept[0].law is DiscreteGaussian else kept_price
+                assert (kept[0].law is DiscreteGaussian) == self.zcdp
+            elif sparse.redraw:
+                price += self.pure(kept_price + positive)
+            elif self.zcdp:
+                price += self.pure(kept_price + sparse.update_limit * positive)
+            else:
+                price += kept_price
+        if bought:
+            assert len(bought) == 1
+            if tests.law is SechSquared:
+                price += self.pure(positive)
+            elif not sparse.redraw and not self.zcdp:
+                price += positive
+            price += self.released(bought[0], marginal=marginal)
+        return price, bool(bought)
+
+
+def random_domain(generator: np.random.Generator) -> Domain:
+    attributes: list[Attribute] = []
+    for place in range(int(generator.integers(2, 6))):
+        if generator.random() < 0.3:
+            high = int(generator.choice([29, 79]))
+            attributes.append(IntegerAttribute(f"a{place}", 0, high, missing=True, other=True))
+        else:
+            values = tuple(range(int(generator.integers(1, 12))))
+            attributes.append(CategoricalAttribute(f"a{place}", values, missing=True, other=True))
+    return Domain(tuple(attributes))
+
+
+def random_options(generator: np.random.Generator, delta: float) -> pmw.Options:
+    def one_of(*choices: Any) -> Any:
+        return choices[int(generator.integers(len(choices)))]
+
+    kind = one_of(None, *SparseVectorKind)
+    return pmw.Options(
+        neighboring_relation=one_of(*NeighboringRelation),
+        records_per_person=one_of(1, 1, 3, 100),
+        opening=one_of(Opening.ONE_WAY, Opening.ONE_WAY, Opening.NONE),
+        update_limit=one_of(None, 1, 2, 4, 10**6),
+        sparse_vector=kind,
+        composition=one_of(None, *Composition) if delta else None,
+        model=one_of(ModelKind.AUTO, ModelKind.GRAPHICAL),
+        simultaneous=one_of(False, True) and not (kind and kind.is_laplace),
+        seed=int(generator.integers(10**6)),
+    )
+
+
+def random_question(domain: Domain, generator: np.random.Generator) -> LinearQuery:
+    count = int(generator.integers(1, min(len(domain), 4) + 1))
+    names = generator.choice(domain.names, count, replace=False).tolist()
+    box = {}
+    for name in names:
+        low, high = sorted(int(end) for end in generator.integers(0, domain[name].size, 2))
+        box[name] = (low, high)
+    return LinearQuery.cells(domain, box)
+
+
+def random_table(domain: Domain, generator: np.random.Generator) -> pd.DataFrame:
+    """Return a table whose attributes hang together, so that tests find models wrong."""
+    records = int(generator.choice([0, 4000, 4000, 4000]))
+    common = generator.random(records)
+    return pd.DataFrame(
+        {one.name: np.minimum((common * one.base_size).astype(int), one.base_size - 1) for one in domain}
+    )
+
+
+@pytest.mark.parametrize("case", range(30))
+def test_a_session_charges_exactly_the_noise_that_it_is_seen_to_draw(case: int, watch: Watch) -> None:
+    generator = np.random.default_rng([case, 7])
+    epsilon = float(generator.choice([0.01, 1.0, 8.0, 100.0, 100.0]))
+    delta = float(generator.choice([0.0, 1e-9, 0.01]))
+    options, domain = random_options(generator, delta), random_domain(generator)
+    try:
+        session = pmw.open_session(
+            random_table(domain, generator), domain, epsilon=epsilon, delta=delta, options=options
+        )
+    except BudgetError:
+        assert epsilon == 0.01  # too little to measure anything
+        return
+    with session:
+        for _ in range(12):
+            session.ask_all([random_question(domain, generator) for _ in range(4)], fresh=True)
+        check_charges(session.state, watch)
+        check_noise(session, watch)
+        assert session.verify().holds
+
+
+def check_charges(state: PublicState, watch: Watch) -> None:
+    options, ledger = state.contract.options, state.ledger
+    zcdp = ledger.composition is Composition.ZCDP
+    moves = 2 if options.neighboring_relation is NeighboringRelation.REPLACE_ONE else 1
+    prices = Prices(zcdp, options.records_per_person, moves)
+    (_, opening), *batches = watch.batches
+    spent, events = Fraction(0), len(opening)
+    if moves == 1:
+        total, *opening = opening
+        assert total.single
+        spent += prices.released(total, marginal=False)
+    for one, measurement in zip(opening, state.opening, strict=True):
+        assert one.count == measurement.units.size
+        levels = measurement.tree.height if isinstance(measurement, RangeTreeMeasurement) else 1
+        spent += prices.released(one, marginal=True, levels=levels)
+    positives = 0
+    for proposal, drawn in batches:
+        assert proposal is not None
+        assert proposal.reserved is not None
+        price, positive = prices.batch(proposal, drawn, state)
+        positives += positive
+        events += 3
+        assert price <= ledger.price(proposal.reserved)
+        spent += price
+    assert positives == len(state.measured)
+    assert spent <= ledger.spent <= spent + (events * GRID if zcdp else 0)
+    assert ledger.spent <= ledger.cap
+    budget = state.contract.budget
+    if zcdp:
+        assert zcdp_epsilon(float(ledger.cap), float(budget.delta)) <= float(budget.epsilon) * (1 + 1e-9)
+        assert math.isfinite(float(ledger.cap))
+    else:
+        assert ledger.cap == budget.epsilon
+
+
+def check_noise(session: pmw.Session, watch: Watch) -> None:
+    """Require that each released number is the true one and a draw of its own, made for nothing else."""
+    state = session.state
+    source = session._engine._table(state.contract)
+    (_, opening), *batches = watch.batches
+    total = opening[:1] if state.contract.options.signs_agree else []
+    bought = [one for _, drawn in batches for one in split(drawn)[2]]
+    drawn = [one.values.tolist() for one in (*opening[len(total) :], *bought)]
+    assert drawn == [noise_on(one, state, source).tolist() for one in state.measurements]
+    assert all(one.law is not Geometric for one in (*opening, *bought))
+
+
+def noise_on(measurement: Measurement, state: PublicState, source: CountSource) -> NDArray[np.int64]:
+    """Return the noise on each number of a measurement, in units: int64, flat."""
+    if isinstance(measurement, QueryMeasurement):
+        query = measurement.query
+        return np.array([measurement.units - query.answer(source.counts(query.scope))])
+    scope = measurement.scope
+    if isinstance(measurement, RangeTreeMeasurement):
+        counts = measurement.tree.node_counts(source.counts(scope).counts)
+    else:
+        groups = source.coarsened(state.coarsening.coarse, state.coarsening.groups)
+        fine = measurement.units.shape == state.domain.scope_shape(scope)
+        counts = (source if fine else groups).counts(scope).counts
+    noise: NDArray[np.int64] = measurement.units - counts * UNITS
+    return noise.ravel()
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("composition", list(Composition))
+def test_a_table_that_is_bought_whole_is_charged_exactly_the_noise_that_it_was_seen_to_draw(
+    composition: Composition, relation: NeighboringRelation, watch: Watch
+) -> None:
+    domain = Domain(
+        tuple(CategoricalAttribute(name, tuple(range(6)), missing=True, other=True) for name in "xy")
+    )
+    frame = pd.DataFrame({"x": [0, 1, 2] * 50, "y": [5, 4, 4] * 50})
+    options = pmw.Options(neighboring_relation=relation, records_per_person=3, composition=composition)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
+        session.ask("x = 1 AND y = 4")
+        check_charges(session.state, watch)
+        check_noise(session, watch)
+        (_, drawn), *batches = watch.batches
+        line = session.ledger().lines[-1]
+    assert (line.label, batches) == ("the whole table", [])
+    assert drawn[-1].count == domain.size
+    moved = (1 if options.signs_agree else 2) * 3 * UNITS
+    if composition is Composition.PURE:
+        assert line.price == line.epsilon == moved / drawn[-1].scale
+    else:  # two cells of three records each, or one
+        squared = moved**2 / (1 if options.signs_agree else 2)
+        price = squared / (2 * drawn[-1].scale ** 2)
+        assert price <= line.price < price + GRID

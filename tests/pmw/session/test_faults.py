@@ -1,0 +1,347 @@
+"""Faults: a session that is killed, interrupted or cannot write goes on as if nothing had happened.
+
+Processes are really killed. Some of them are killed, or cannot write, *only when a test was positive and
+before its outcome was durable*: if a retry then drew new noise, an attacker with such a fault would get
+positives for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import pmw
+from pmw.data import MemorySource
+from pmw.loop import draw_tests
+from pmw.model import MarginalMeasurement
+from pmw.privacy.random_bits import BitSource
+from pmw.public.contract import TestKind
+from pmw.public.state import PublicState
+from pmw.session.encoding import read_noise, read_proposal
+from pmw.session.journal import load_secret, load_state
+from pmw.session.maintenance import read_session
+from pmw.session.store import IntentRow, SessionStore
+from queries import Domain, IntegerAttribute, random_conjunctions, save_schema
+
+LINES = 2000  # their answers are several times what a pipe holds
+
+# Dies, without any warning, when a batch with a positive is about to be made durable.
+KILLED_AT_POSITIVES = """
+import os, signal
+from pmw.session.store import SessionStore
+
+finish = SessionStore.finish
+
+def deadly(self, intent, outcome):
+    if outcome.measurements and intent != 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    finish(self, intent, outcome)
+
+SessionStore.finish = deadly
+from pmw.cli import main
+main()
+"""
+
+
+@pytest.fixture(params=["questions", "marginals"])
+def study(request: pytest.FixtureRequest, tmp_path: Path, frame: pd.DataFrame, domain: Domain) -> Path:
+    """Open a session on a file and return its path; questions lie beside it."""
+    if request.param == "marginals":
+        frame["member"] = frame["age"] > 40  # far from any model of single attributes
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    save_schema(domain, tmp_path / "people.toml")
+    options = pmw.Options(test=TestKind.QUERY, threshold=12.0, update_limit=12)
+    if request.param == "marginals":
+        # Single years: their table is too large to be bought at opening.
+        years = IntegerAttribute("age", 20, 59)
+        domain = Domain((years, *domain.attributes[1:]), name=domain.name)
+        options = pmw.Options(test=TestKind.MARGINAL, update_limit=4, composition=pmw.Composition.ZCDP)
+    path = tmp_path / "study.pmw"
+    pmw.open_session(
+        tmp_path / "people.csv", domain, epsilon=1, delta=1e-9, path=path, options=options
+    ).close()
+    with open(tmp_path / "questions.jsonl", "w") as stream:
+        for number, query in enumerate(random_conjunctions(domain, LINES, seed=5)):
+            where = {}
+            for name, cells in zip(query.scope, query.box, strict=True):
+                attribute = domain[name]
+                if name == "age":
+                    ends = [attribute.boundaries[cells.start], attribute.boundaries[cells.stop] - 1]  # type: ignore[union-attr]
+                    where[name] = {"between": ends}
+                else:
+                    where[name] = {"in": [attribute.values[cell] for cell in range(cells.start, cells.stop)]}  # type: ignore[union-attr]
+            stream.write(json.dumps({"id": number, "where": where}) + "\n")
+    return path
+
+
+def stream(study: Path, program: str | None = None) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pmw"] if program is None else [sys.executable, "-c", program]
+    with (study.parent / "questions.jsonl").open("rb") as questions:
+        return subprocess.Popen(
+            [*command, "ask", str(study), "--stream"],
+            stdin=questions,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            # A runner in the background ignores Ctrl-C, and its children would inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        )
+
+
+def output_of(process: subprocess.Popen[bytes], least: int) -> bytes:
+    """Return what a process prints first, of so many bytes at least."""
+    assert process.stdout is not None
+    output = b""
+    while len(output) < least and (more := process.stdout.read(1 << 12)):
+        output += more
+    return output
+
+
+def answers_in(output: bytes) -> dict[int, dict[str, Any]]:
+    lines = output.decode().split("\n")
+    return {form["id"]: form for form in (json.loads(line) for line in lines[:-1])}
+
+
+def ledger_of(study: Path) -> list[tuple[str, str]]:
+    store = SessionStore.open(study)
+    rows = [(row.event, row.rho) for row in store.ledger()]
+    store.close()
+    return rows
+
+
+def pending_of(study: Path) -> IntentRow:
+    store = SessionStore.open(study)
+    pending = store.pending()
+    store.close()
+    assert pending is not None
+    return pending
+
+
+def check_books(study: Path) -> None:
+    """One measurement for each charge of one, one round for each but the last, and all within the cap."""
+    state, _ = read_session(study)
+    events = [event for event, _ in ledger_of(study)]
+    positives = events.count("measurement") + events.count("marginal")
+    positives -= sum(isinstance(one, MarginalMeasurement) for one in state.opening)
+    assert positives == len(state.measured)
+    rounds = events.count("sparse vector round")
+    if state.contract.options.test is TestKind.QUERY:
+        assert len(state.measured) <= rounds <= len(state.measured) + 1
+    assert [check for check in pmw.verify_session(study).checks if not check.holds] == []
+    assert sum(Fraction(rho) for _, rho in ledger_of(study)) == state.ledger.spent <= state.ledger.cap
+
+
+def test_a_stream_that_is_killed_again_and_again_gives_the_answers_of_one_run(study: Path) -> None:
+    generator = random.Random(1)
+    printed: dict[int, dict[str, Any]] = {}
+    kills = 0
+    for least in (0, 1, 1, 1, 60_000, 120_000, 200_000, 300_000):  # bytes of answers before the end
+        process = stream(study)
+        begun = output_of(process, least)
+        time.sleep(generator.random() * 0.4)
+        process.kill()
+        rest, _ = process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+        for number, form in answers_in(begun + rest).items():
+            assert printed.setdefault(number, form) == form
+        check_books(study)
+    assert kills >= 6
+    whole, errors = stream(study).communicate()
+    final = answers_in(whole)
+    assert errors == b""
+    assert len(final) == LINES
+    assert all(final[number] == form for number, form in printed.items())
+    check_books(study)
+    again, _ = stream(study).communicate()
+    assert again == whole
+
+
+def test_a_fault_at_positives_alone_never_draws_twice(study: Path, frame: pd.DataFrame) -> None:
+    before = ledger_of(study)
+    for _ in range(3):  # some batches before the first positive may pass
+        _, errors = (process := stream(study, KILLED_AT_POSITIVES)).communicate()
+        assert process.returncode == -signal.SIGKILL, errors
+    recorded = pending_of(study)
+    books = ledger_of(study)
+    for _ in range(4):
+        process = stream(study, KILLED_AT_POSITIVES)
+        output, _ = process.communicate()
+        assert (process.returncode, output) == (-signal.SIGKILL, b"")
+        again = pending_of(study)
+        assert (again.id, again.proposal, again.seed) == (recorded.id, recorded.proposal, recorded.seed)
+        assert ledger_of(study) == books
+    expected = outcome_of(study, recorded, frame)
+    place = len(read_session(study)[0].measured)
+    whole, _ = stream(study).communicate()
+    state, _ = read_session(study)
+    assert np.array_equal(state.measured[place].units, expected)
+    assert len(answers_in(whole)) == LINES
+    assert len(before) < len(ledger_of(study))
+    check_books(study)
+
+
+def outcome_of(study: Path, intent: IntentRow, frame: pd.DataFrame) -> int | NDArray[np.int64]:
+    """Return what an intent's recorded bytes draw."""
+    store = SessionStore.open(study)
+    state, secret = load_state(store), load_secret(store)
+    store.close()
+    assert state.plan is not None
+    coarsening = state.coarsening
+    assert intent.seed is not None
+    proposal = read_proposal(coarsening, json.loads(intent.proposal))
+    source = MemorySource.from_frame(frame, state.domain)
+    coarse = source.coarsened(coarsening.coarse, coarsening.groups)
+    draws, _ = draw_tests(proposal, state.plan, secret, source, BitSource(intent.seed), coarse)
+    assert draws.released is not None
+    return draws.released
+
+
+def test_a_disk_that_is_full_at_positives_alone_never_draws_twice(study: Path, frame: pd.DataFrame) -> None:
+    with pmw.resume_session(study) as session:
+        question = "age >= 40 AND NOT member = TRUE"
+        block(study)
+        with pytest.raises(pmw.StoreError, match="nothing was released"):
+            session.ask(question)
+        recorded, books = pending_of(study), ledger_of(study)
+        for attempt in range(100):
+            # A retry, another question or another session: all wait for the recorded outcome.
+            with pytest.raises(pmw.StoreError):
+                session.ask(question if attempt % 2 else "age < 30 AND sex = 'Male'")
+        assert pending_of(study).seed == recorded.seed
+        assert ledger_of(study) == books
+        expected = outcome_of(study, recorded, frame)
+        unblock(study)
+        answer = session.ask(question)
+        require_released(session.state, answer, expected)
+        assert session.ask(question) == answer
+        assert len(session.state.measured) == 1
+    check_books(study)
+
+
+def require_released(state: PublicState, answer: pmw.Answer, expected: int | NDArray[np.int64]) -> None:
+    """Require that the first measurement, and the answer, are what was drawn."""
+    assert np.array_equal(state.measured[0].units, expected)
+    assert answer.source is pmw.Source.MEASURED
+    if isinstance(expected, int):
+        assert answer.count == pytest.approx(max(0, expected) / 2**20)
+
+
+def test_a_session_whose_first_answer_failed_can_be_resumed_elsewhere(
+    study: Path, frame: pd.DataFrame
+) -> None:
+    question = "age >= 40 AND NOT member = TRUE"
+    with pmw.resume_session(study) as session:
+        block(study)
+        with pytest.raises(pmw.StoreError):
+            session.ask(question)
+    expected = outcome_of(study, pending_of(study), frame)
+    with pytest.raises(pmw.StoreError):
+        pmw.resume_session(study)
+    unblock(study)
+    state, status = read_session(study)  # readers see the state before the interrupted batch
+    assert status.positives_used == 0
+    with pmw.resume_session(study) as session:
+        require_released(session.state, session.ask(question), expected)
+        assert session.state.ledger.spent > state.ledger.spent
+    check_books(study)
+
+
+def block(study: Path) -> None:
+    """Make every commit fail that would record a measurement, as a disk that is full just then."""
+    connection = sqlite3.connect(study)
+    connection.execute(
+        "CREATE TRIGGER full BEFORE INSERT ON measurements "
+        "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+    )
+    connection.commit()
+    connection.close()
+
+
+def unblock(study: Path) -> None:
+    connection = sqlite3.connect(study)
+    connection.execute("DROP TRIGGER full")
+    connection.commit()
+    connection.close()
+
+
+def test_an_opening_that_was_killed_is_finished_with_its_own_noise(
+    tmp_path: Path, frame: pd.DataFrame, domain: Domain
+) -> None:
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    save_schema(domain, tmp_path / "people.toml")
+    path = tmp_path / "study.pmw"
+    program = KILLED_AT_POSITIVES.replace("intent != 1", "intent == 1")
+    command = [
+        sys.executable, "-c", program, "open", str(path), "--epsilon", "1",
+        "--data", str(tmp_path / "people.csv"), "--schema", str(tmp_path / "people.toml"),
+    ]  # fmt: skip
+    assert subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGKILL
+    recorded = pending_of(path)
+    assert ledger_of(path) == []
+    with pytest.raises(pmw.SessionCorruptError, match="opening is not finished"):
+        read_session(path)
+    with pmw.resume_session(path) as session:
+        estimate = session.state.total.estimate
+    store = SessionStore.open(path)
+    total = store.measurements()[0]
+    store.close()
+    assert recorded.seed is not None
+    drawn = read_noise(json.loads(total.noise)).sample(BitSource(recorded.seed))  # the total is drawn first
+    assert int(np.frombuffer(total.units, dtype="<i8")[0]) == len(frame) * 2**20 + drawn
+    assert estimate != len(frame)
+
+
+def test_ctrl_c_ends_cleanly_with_everything_printed_durable(study: Path) -> None:
+    questions = study.parent / "questions.jsonl"
+    questions.write_text(4 * questions.read_text())  # many times what a pipe holds: it cannot be over
+    process = stream(study)
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=30)
+    if process.returncode == 0:
+        pytest.fail("the stream was over before it could be interrupted")
+    assert process.returncode == 130
+    assert b"interrupted; everything printed so far is durable" in errors
+    assert b"Traceback" not in errors
+    printed = answers_in(first + rest)
+    whole, _ = stream(study).communicate()
+    final = answers_in(whole)
+    assert all(final[number] == form for number, form in printed.items())
+    check_books(study)
+
+
+def test_a_file_size_limit_is_survived(study: Path) -> None:
+    # The operating system refuses every write beyond a few kilobytes more.
+    size = sum(path.stat().st_size for path in study.parent.glob("study.pmw*"))
+    program = (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))\n"
+        "from pmw.cli import main\nmain()\n"
+    )
+    process = stream(study, program)
+    output, errors = process.communicate()
+    assert process.returncode == 1
+    assert errors.decode().startswith("Error: ")
+    assert "nothing was released" in errors.decode()
+    assert b"Traceback" not in errors
+    check_books(study)
+    whole, _ = stream(study).communicate()
+    final = answers_in(whole)
+    assert len(final) == LINES
+    assert all(final[number] == form for number, form in answers_in(output).items())
+    check_books(study)

@@ -1,0 +1,188 @@
+"""The journal: a session that is read back from its file has the bits that it had."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import pmw
+from pmw.loop.secret import SecretState
+from pmw.model import DenseDistribution
+from pmw.public.state import PublicState
+from pmw.session.journal import load_secret, secret_facts
+from pmw.session.maintenance import read_session
+from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.checksums import reseal
+from pmw.sparse_vector import NoisyThreshold
+from queries import Domain, LinearQuery, random_conjunctions
+
+TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
+
+
+def questions(domain: Domain) -> list[LinearQuery]:
+    """Return narrow questions on the last attributes, and others."""
+    last = [
+        LinearQuery.cells(domain, {"region": (cell, cell), "member": (flag, flag)})
+        for cell in range(4)
+        for flag in range(2)
+    ]
+    return [*last, *random_conjunctions(domain, 40, seed=5), *reversed(last)]
+
+
+def cells(state: PublicState) -> NDArray[np.float64]:
+    """Return the model's records per cell."""
+    assert isinstance(state.model, DenseDistribution)
+    return state.model.values
+
+
+def same_bits(first: PublicState, second: PublicState) -> bool:
+    same_answers = all(
+        first.model.answer(query) == second.model.answer(query) for query in questions(first.domain)
+    )
+    same_cells = np.array_equal(cells(first), cells(second))
+    return first.version == second.version and same_answers and same_cells
+
+
+@pytest.fixture(params=pmw.UpdateRule)
+def states(
+    request: pytest.FixtureRequest, frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> list[PublicState]:
+    """Ask until the model was corrected 25 times, and return the state after each question."""
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=30, update=request.param)
+    path = tmp_path / "study.pmw"
+    with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, path=path, options=options) as session:
+        found = [session.state]
+        for query in itertools.islice(itertools.cycle(questions(domain)), 2000):
+            if session.state.version == 25:
+                break
+            session.ask(query, fresh=True)
+            found.append(session.state)
+            if session.state.version % 7 == 0:
+                assert same_bits(read_session(path)[0], session.state)
+    model = session.state.model
+    assert session.state.version == 25
+    assert isinstance(model, DenseDistribution)
+    return found
+
+
+def test_a_resumed_session_has_the_same_model_to_the_last_bit(
+    states: list[PublicState], frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    first = cells(states[-1])  # made again from its terms, should the array be elsewhere
+    with pmw.resume_session(tmp_path / "study.pmw", frame) as session:
+        assert np.array_equal(cells(session.state), first)
+        assert same_bits(session.state, states[-1])
+        for query in questions(domain)[:5]:  # goes on
+            session.ask(query, fresh=True)
+        assert same_bits(read_session(tmp_path / "study.pmw")[0], session.state)
+
+
+def test_without_its_snapshot_a_session_has_the_same_model_to_the_last_bit(
+    states: list[PublicState], tmp_path: Path
+) -> None:
+    with sqlite3.connect(tmp_path / "study.pmw") as connection:
+        assert connection.execute("SELECT count(*) FROM snapshots").fetchone() == (1,)
+        connection.execute("DELETE FROM snapshots")
+    connection.close()
+    assert same_bits(read_session(tmp_path / "study.pmw")[0], states[-1])
+
+
+def test_earlier_states_still_answer_as_they_did(states: list[PublicState]) -> None:
+    query = questions(states[0].domain)[0]
+    answers = [state.model.answer(query) for state in states]
+    assert len(set(answers)) > 20
+    assert [state.model.marginal(()).item() for state in states] == pytest.approx(
+        [state.total.value for state in states]
+    )
+    assert [state.model.answer(query) for state in states] == answers
+
+
+def test_a_session_whose_domain_is_beyond_the_limit_is_refused_before_it_goes_on(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.pmw"
+    pmw.open_session(frame, domain, epsilon=1, path=path, options=TEXTBOOK).close()
+    content = path.read_bytes()
+    monkeypatch.setattr("pmw.model.dense.LARGEST_DENSE_DOMAIN", 239)
+    for go_on in (pmw.resume_session, read_session):
+        with pytest.raises(pmw.BudgetError, match="has 240 cells; a dense model holds at most 239"):
+            go_on(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == content
+    pmw.resume_session(path, frame).close()
+
+
+def test_opening_leaves_a_snapshot_so_that_readers_need_not_fit(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.pmw"
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
+        with closing(SessionStore.open(path)) as store:
+            found = store.snapshot()
+        assert found is not None
+        assert found[0] == 0
+        state, _ = read_session(path)
+        assert np.array_equal(cells(state), cells(session.state))
+
+
+def test_a_ledger_beyond_its_cap_is_a_damaged_file(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.pmw"
+    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=TEXTBOOK).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE ledger SET rho = '1/2' WHERE sequence = 2")
+        reseal(connection)
+    connection.close()
+    with pytest.raises(pmw.SessionCorruptError, match="its charges exceed the cap"):
+        read_session(path)
+
+
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(
+    long_frame: pd.DataFrame, long_domain: Domain, tmp_path: Path, delta: float
+) -> None:
+    path = tmp_path / "study.pmw"
+    composition = pmw.Composition.ZCDP if delta else pmw.Composition.PURE
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=5.0, update_limit=5, composition=composition)
+    with pmw.open_session(
+        long_frame, long_domain, epsilon=2, delta=delta, path=path, options=options
+    ) as session:
+        for low in range(0, 90, 10):
+            session.ask(f"income BETWEEN {low} AND {low + 30} AND sex = 'Male'")
+        state = session.state
+        first = cells(state)
+    assert [type(measurement).__name__ for measurement in state.opening] == [
+        "RangeTreeMeasurement", "MarginalMeasurement",
+    ]  # fmt: skip
+    again = read_session(path)[0]
+    assert np.array_equal(cells(again), first)
+    for kept, made in zip(again.opening, state.opening, strict=True):
+        assert np.array_equal(kept.units, made.units)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM snapshots")
+    connection.close()
+    assert np.array_equal(cells(read_session(path)[0]), first)
+    with pmw.resume_session(path, long_frame) as session:
+        assert session.verify().holds
+
+
+def test_threshold_noise_is_written_where_it_changed_and_wiped_where_its_round_closed() -> None:
+    rounds = (None, NoisyThreshold(3), NoisyThreshold(3, 4), NoisyThreshold(3, 5), NoisyThreshold(-3, 5))
+    states = [SecretState(noisy, queries) for noisy in rounds for queries in rounds]
+    with closing(SessionStore.create(None, "opening", "{}", bytes(32), Outcome())) as store:
+        for before, after in itertools.product(states, states):
+            store.finish(None, Outcome(secrets={"threshold": None, "query_threshold": None}))
+            store.finish(None, Outcome(secrets=secret_facts(before, SecretState(None))))
+            facts = secret_facts(after, before)
+            store.finish(None, Outcome(secrets=facts))
+            assert load_secret(store) == after
+            assert ("threshold" in facts) == (before.noisy != after.noisy)
+            assert ("query_threshold" in facts) == (before.queries != after.queries)

@@ -1,0 +1,325 @@
+"""Sessions that test whole marginals: hard inputs, order, repeats, resuming to the last bit, sealing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.cli.texts import opening_text
+from pmw.model import CoarsenedDistribution, MarginalMeasurement
+from pmw.public.contract import ModelKind, TestKind
+from pmw.public.export import measurements_form
+from pmw.public.plans import MarginalTestPlan
+from pmw.public.state import PublicState
+from pmw.session.maintenance import read_session
+from queries import CategoricalAttribute, Domain, IntegerAttribute, all_marginals, random_conjunctions
+
+KINDS = list(TestKind)
+
+
+@pytest.fixture
+def years() -> Domain:
+    """The people of the other tests by single years: too many cells to buy the whole table."""
+    return Domain(
+        (
+            IntegerAttribute("age", 20, 59),
+            CategoricalAttribute("sex", ("Female", "Male")),
+            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
+            CategoricalAttribute("member", (True, False)),
+        ),
+        name="people",
+    )
+
+
+def marginal(**choices: Any) -> pmw.Options:
+    return pmw.Options(test=TestKind.MARGINAL, **choices)
+
+
+def require_sane(answers: Sequence[pmw.Answer]) -> None:
+    for answer in answers:
+        assert np.isfinite(answer.count)
+        assert answer.count >= 0
+        if answer.interval is None:
+            assert answer.source.value in ("exhausted", "unverified")
+        else:
+            assert 0 <= answer.interval[0] <= answer.count <= answer.interval[1]
+
+
+# --- hard inputs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("delta", [0, 1e-9])
+@pytest.mark.parametrize("records", ["none", "one", "all dropped"])
+def test_tables_with_next_to_nothing_in_them_are_answered(
+    frame: pd.DataFrame, years: Domain, records: str, delta: float, kind: TestKind
+) -> None:
+    table = frame.iloc[: {"none": 0, "one": 1, "all dropped": 50}[records]].copy()
+    if records == "all dropped":
+        table["sex"] = "undeclared"
+    options = pmw.Options(seed=4, test=kind)
+    with pmw.open_session(table, years, epsilon=1, delta=delta, options=options) as session:
+        answers = session.ask_all(list(random_conjunctions(years, 60, seed=1)))
+        require_sane(answers)
+        assert len(answers) == 60
+        assert session.state.total.value >= 1
+        assert session.status().budget_share <= 1
+        assert session.verify().holds
+        assert len(session.synthetic_records(3)) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("delta", [0, 1e-9])
+@pytest.mark.parametrize("sizes", [(1,), (3,), (1, 1), (1, 3), (2, 1, 3)])
+def test_domains_of_one_cell_or_with_attributes_of_one_value_are_answered(
+    sizes: tuple[int, ...], delta: float, kind: TestKind
+) -> None:
+    domain = Domain(
+        tuple(CategoricalAttribute(f"a{place}", tuple("xyz"[:size])) for place, size in enumerate(sizes))
+    )
+    table = pd.DataFrame({f"a{place}": ["x"] * 40 for place in range(len(sizes))})
+    options = pmw.Options(seed=4, test=kind)
+    with pmw.open_session(table, domain, epsilon=1, delta=delta, options=options) as session:
+        answers = session.ask_all(list(all_marginals(domain, order=min(2, len(sizes)))))
+        require_sane(answers)
+        require_sane([session.ask(" AND ".join(f"{name} = 'x'" for name in domain.names))])
+        assert session.verify().holds
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_budget_that_buys_only_noise_leaves_a_distribution(
+    frame: pd.DataFrame, years: Domain, kind: TestKind
+) -> None:
+    # Counts far below zero, totals far from the truth, and measurements that contradict each other.
+    options = pmw.Options(seed=4, test=kind, update_limit=5)
+    with pmw.open_session(frame.iloc[:30], years, epsilon=0.01, delta=0, options=options) as session:
+        require_sane(session.ask_all(list(random_conjunctions(years, 80, seed=2))))
+        values = session.state.model.marginal(("age", "region"))
+        assert np.isfinite(values).all()
+        assert values.sum() == pytest.approx(session.state.total.value)
+        assert session.verify().holds
+
+
+def big_domain() -> Domain:
+    return Domain(tuple(CategoricalAttribute(f"a{place}", tuple("uvwxyz")) for place in range(9)))
+
+
+def big_table() -> pd.DataFrame:
+    generator = np.random.default_rng(3)
+    return pd.DataFrame({f"a{place}": generator.choice(list("uvwxyz"), 400) for place in range(9)})
+
+
+def test_a_scope_that_is_too_large_for_everything_gets_no_promise() -> None:
+    domain = big_domain()
+    where = " AND ".join(f"{name} = 'u'" for name in domain.names)
+    with pmw.open_session(
+        big_table(), domain, epsilon=0.5, delta=1e-9, options=marginal(seed=1, update_limit=1)
+    ) as session:
+        drained = [f"a{one} = 'v' AND a{two} = 'w'" for one in range(9) for two in range(one)]
+        require_sane(session.ask_all(drained))
+        answers = session.ask_all([where, where.replace("'u'", "'v'")])
+        require_sane(answers)
+        state = session.state
+        held = [answer for answer in answers if answer.interval is not None]
+        assert len(held) <= state.query_positives + state.queries_open * len(answers)
+        session.seal()
+        answer = session.ask(where.replace("'u'", "'w'"))
+        assert (answer.source.value, answer.interval) == ("exhausted", None)
+
+
+def dependent(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with one attribute that follows another: far from any model of single ones."""
+    return frame.assign(member=frame["age"] > 40)
+
+
+def test_a_measurement_beside_a_small_model_serves_its_own_scope(frame: pd.DataFrame, years: Domain) -> None:
+    options = marginal(seed=5, model=ModelKind.GRAPHICAL, max_cells=1, update_limit=3)
+    frame = dependent(frame)
+    with pmw.open_session(frame, years, epsilon=4, delta=1e-9, options=options) as session:
+        answer = session.ask("age >= 40 AND member = TRUE")
+        state = session.state
+        assert state.beside
+        place = state.beside[0]
+        assert place < len(state.measured)
+        assert isinstance(state.measured[place], MarginalMeasurement)
+        truth = int(((frame["age"] >= 40) & frame["member"]).sum())
+        assert answer.source is pmw.Source.MEASURED
+        assert answer.interval is not None
+        assert abs(answer.count - truth) < 400
+        assert abs(state.model.answer(session_query(years)) - truth) > 400  # the model alone knows nothing
+        assert session.verify().holds
+
+
+def session_query(domain: Domain) -> Any:
+    from queries import parse_where
+
+    return parse_where("age >= 40 AND member = TRUE", domain)
+
+
+# --- order, repeats, progress -----------------------------------------------------------------------------
+
+
+def test_answers_come_in_the_order_of_the_questions_and_repeats_give_the_same(
+    frame: pd.DataFrame, years: Domain
+) -> None:
+    questions = list(random_conjunctions(years, 80, seed=7))
+    with pmw.open_session(frame, years, epsilon=2, delta=1e-9, options=marginal(seed=2)) as session:
+        delivered: list[pmw.Answer] = list(session.ask_all(questions))
+        spent = session.status().budget_share
+        assert list(session.ask_all(questions)) == delivered
+        assert list(session.ask_all(list(reversed(questions)))) == delivered[::-1]
+        assert session.status().budget_share == spent
+        versions = [answer.version for answer in delivered if answer.source is pmw.Source.MEASURED]
+        assert len(versions) <= len(questions)
+        truth = [query_count(frame, years, query) for query in questions]
+        inside = [
+            answer.interval is None or answer.interval[0] - 1 <= count <= answer.interval[1] + 1
+            for answer, count in zip(delivered, truth, strict=True)
+        ]
+        assert np.mean(inside) > 0.9
+
+
+def query_count(frame: pd.DataFrame, domain: Domain, query: Any) -> float:
+    from pmw.data import MemorySource
+    from queries import UNITS
+
+    source = MemorySource.from_frame(frame, domain)
+    return float(query.answer(source.counts(query.scope))) / UNITS
+
+
+# --- resuming ---------------------------------------------------------------------------------------------
+
+
+def same_bits(one: PublicState, other: PublicState) -> bool:
+    scopes = [("age", "region"), ("age", "member"), ("sex", "region")]
+    same_cells = all(
+        np.array_equal(one.model.marginal(scope), other.model.marginal(scope)) for scope in scopes
+    )
+    return same_cells and facts(one) == facts(other)
+
+
+def facts(state: PublicState) -> tuple[Any, ...]:
+    """Return what else a state holds."""
+    held = {
+        scope: (one.version, one.threshold, one.units.tobytes()) for scope, one in state.certificates.items()
+    }
+    numbers = (state.version, state.beside, state.pace, state.asked)
+    return held, numbers, state.plan, state.ledger, state.total
+
+
+@pytest.mark.parametrize(
+    ("model", "cells"), [(ModelKind.DENSE, None), (ModelKind.GRAPHICAL, None), (ModelKind.GRAPHICAL, 200)]
+)
+def test_a_session_comes_back_to_the_last_bit_with_and_without_its_snapshot(
+    frame: pd.DataFrame, years: Domain, tmp_path: Path, model: ModelKind, cells: int | None
+) -> None:
+    path, frame = tmp_path / "study.pmw", dependent(frame)
+    options = marginal(model=model, max_cells=cells, update_limit=4, composition=pmw.Composition.ZCDP)
+    questions = list(random_conjunctions(years, 60, seed=9))
+    with pmw.open_session(frame, years, epsilon=4, delta=1e-9, path=path, options=options) as session:
+        answers = session.ask_all(questions)
+        state = session.state
+        assert state.measured
+        assert state.certificates
+        assert same_bits(read_session(path)[0], state)
+    for statement in ("", "DELETE FROM snapshots"):
+        with sqlite3.connect(path) as connection:
+            connection.executescript(statement)
+        connection.close()
+        with pmw.resume_session(path, frame) as session:
+            assert same_bits(session.state, state)
+            assert session.ask_all(questions) == answers
+            assert session.verify().holds
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_where_the_budget_pays_for_it_marginals_are_of_declared_cells_and_come_back(
+    frame: pd.DataFrame, years: Domain, tmp_path: Path
+) -> None:
+    path, frame = tmp_path / "study.pmw", dependent(pd.concat([frame] * 20, ignore_index=True))
+    options = marginal(composition=pmw.Composition.ZCDP)
+    where = "age BETWEEN 33 AND 47 AND {}"
+    cut = [where.format("member = TRUE"), where.format("region = 'north' AND sex = 'Male'")]
+    with pmw.open_session(frame, years, epsilon=5, delta=1e-9, path=path, options=options) as session:
+        answers = session.ask_all([*cut, *random_conjunctions(years, 60, seed=9)])
+        state = session.state
+    assert isinstance(state.plan, MarginalTestPlan)
+    assert 80 <= state.plan.fine_cells < 240
+    groups = state.coarsening.coarse["age"].size
+    kinds = {one.units.shape[one.scope.index("age")] for one in state.marginals if "age" in one.scope}
+    kinds |= {
+        one.units.shape[scope.index("age")] for scope, one in state.certificates.items() if "age" in scope
+    }
+    assert kinds == {40, groups}  # few declared cells are looked at themselves, many in groups
+    truth = int((frame["age"].between(33, 47) & frame["member"]).sum())
+    first = answers[0]
+    assert first.interval is not None
+    assert first.interval[0] <= truth <= first.interval[1]
+    assert first.interval[1] - first.interval[0] < 0.02 * len(frame)
+    grouped = [("age" in one["grouped"], one["shape"]) for one in measurements_form(state)["marginals"]]
+    assert all(flag == (groups in shape) for flag, shape in grouped)
+    with pmw.resume_session(path, frame) as session:
+        assert same_bits(session.state, state)
+        assert session.verify().holds
+
+
+def test_a_sealed_session_answers_from_what_it_holds_and_spends_nothing(
+    frame: pd.DataFrame, years: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.pmw"
+    with pmw.open_session(frame, years, epsilon=2, delta=1e-9, path=path, options=marginal()) as session:
+        known = session.ask("age >= 40 AND member = TRUE")
+        session.seal()
+        spent = session.status().budget_share
+    with pmw.resume_session(path) as session:
+        assert session.ask("age >= 40 AND member = TRUE") == known
+        near = session.ask("age >= 50 AND member = TRUE")
+        far = session.ask("age >= 50 AND region = 'north' AND sex = 'Male' AND member = TRUE")
+        assert near.interval is not None  # its marginal was bought, or certified
+        assert far.source is pmw.Source.EXHAUSTED
+        assert session.status().budget_share == spent
+        assert session.verify().holds
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM secrets").fetchone() == (0,)
+    connection.close()
+
+
+# --- what is told -----------------------------------------------------------------------------------------
+
+
+def test_status_and_exports_tell_of_marginals(frame: pd.DataFrame, years: Domain) -> None:
+    options = marginal(seed=2, model=ModelKind.GRAPHICAL, update_limit=3, composition=pmw.Composition.ZCDP)
+    with pmw.open_session(dependent(frame), years, epsilon=4, delta=1e-9, options=options) as session:
+        session.ask_all(["age >= 40 AND member = TRUE", "sex = 'Male' AND region = 'north'"])
+        state, form = session.state, session.status().to_dict()
+    assert form["model_cells"] == state.model.cells < years.size
+    assert form["certified_marginals"] == len(state.certificates) > 0
+    assert (form["positives_used"], form["positives_limit"]) == (len(state.marginals), 3)
+    told = measurements_form(state)
+    assert told["model"]["test"] == told["test"] == "marginal"
+    assert told["model"]["learning_rate"] is None
+    bought = [one for one in told["marginals"] if one["position"] >= len(state.opening)]
+    assert [tuple(one["scope"]) for one in bought] == [one.scope for one in state.marginals]
+    assert bought[0]["grouped"] == ["age"]
+    groups = told["groups"]["age"]
+    assert len(groups["groups"]) == len(groups["shares"]) == 40
+    assert bought[0]["shape"][0] == max(groups["groups"]) + 1
+    assert isinstance(state.model, CoarsenedDistribution)
+    for one in state.marginals:
+        distances = (state.model.model.marginal(one.scope) - one.values) / np.sqrt(one.variance)
+        assert np.sqrt(np.mean(distances**2)) < 3
+    text = opening_text(state, Path("study.pmw"))
+    assert "Tests look for marginals farther from the model than their noise would be" in text
+    assert "up to 3 marginals are bought, each cell with standard deviation" in text
+
+
+def test_status_of_single_questions_says_nothing_of_marginals(frame: pd.DataFrame, years: Domain) -> None:
+    with pmw.open_session(frame, years, epsilon=1, options=pmw.Options(test=TestKind.QUERY)) as session:
+        assert "certified_marginals" not in session.status().to_dict()

@@ -1,0 +1,188 @@
+"""Resumption: a session that is taken up again holds the rounds that it paid for, in both tiers.
+
+And what each batch draws and writes goes on from what was there: bytes of its own, the charges before it.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.loop import draw_tests
+from pmw.loop.secret import SecretState
+from pmw.privacy.random_bits import BitSource
+from pmw.session.journal import load_secret
+from pmw.session.maintenance import read_session
+from pmw.session.store import Outcome, SessionStore
+from queries import CategoricalAttribute, Domain, LinearQuery
+
+DOMAIN = Domain(tuple(CategoricalAttribute(name, tuple("stuvwxyz")) for name in "abcde"))
+SINGLE, MARGINAL = "threshold noise drawn for single questions", "threshold noise drawn"
+
+
+def boxed(*names: str, low: int = 0) -> LinearQuery:
+    return LinearQuery.cells(DOMAIN, dict.fromkeys(names, (low, 5)))
+
+
+def five(low: int) -> LinearQuery:
+    """Return a question about more cells than a marginal is tested on: it is tested by itself."""
+    return boxed(*"abcde", low=low)
+
+
+@pytest.fixture
+def people() -> pd.DataFrame:
+    cells = np.random.default_rng(1).integers(0, 8, (5000, 5))
+    return pd.DataFrame(np.array(list("stuvwxyz"))[cells], columns=list("abcde"))
+
+
+@pytest.fixture
+def path(people: pd.DataFrame, tmp_path: Path, repeatable: None) -> Path:
+    """Open a session on a file; return its path."""
+    people.to_csv(tmp_path / "people.csv", index=False)
+    options = pmw.Options(composition=pmw.Composition.ZCDP, update_limit=4)
+    made, table = tmp_path / "s.pmw", tmp_path / "people.csv"
+    pmw.open_session(table, DOMAIN, epsilon=2, delta=1e-9, path=made, options=options).close()
+    return made
+
+
+def stored(path: Path) -> SecretState:
+    with closing(SessionStore.open(path)) as store:
+        return load_secret(store)
+
+
+def rounds(session: pmw.Session, label: str) -> int:
+    return sum(line.label == label for line in session.ledger().lines)
+
+
+def test_an_open_round_of_single_questions_is_neither_charged_nor_drawn_again_after_a_resumption(
+    path: Path,
+) -> None:
+    with pmw.resume_session(path) as session:
+        session.ask(five(0))
+        assert session.state.queries_open
+        assert not session.state.round_open
+        drawn = session._engine._secret
+    assert drawn.noisy is None
+    assert drawn.queries is not None
+    for low in (1, 2):
+        assert read_session(path)[0].queries_open
+        with pmw.resume_session(path) as session:
+            assert session.state.queries_open
+            assert not session.state.round_open
+            assert session._engine._secret == stored(path) == drawn
+            spent = session.state.ledger.spent
+            session.ask(five(low))
+            assert session.state.query_positives == 0
+            assert session._engine._secret == stored(path) == drawn
+            assert (rounds(session, SINGLE), rounds(session, MARGINAL)) == (1, 0)
+            assert session.state.ledger.spent == spent
+
+
+def test_the_rounds_of_both_tiers_come_back_each_to_its_own(path: Path) -> None:
+    with pmw.resume_session(path) as session:
+        session.ask(five(0))
+        for pair in (("a", "b"), ("c", "d"), ("a", "e"), ("b", "d")):
+            session.ask(boxed(*pair))
+            if session.state.round_open:
+                break
+        assert session.state.round_open
+        drawn = session._engine._secret
+        paid = rounds(session, SINGLE), rounds(session, MARGINAL)
+    assert drawn.noisy is not None
+    assert drawn.queries is not None
+    assert drawn.noisy.lower is None
+    assert drawn.queries.lower is not None
+    with pmw.resume_session(path) as session:
+        assert (session.state.round_open, session.state.queries_open) == (True, True)
+        assert session._engine._secret == stored(path) == drawn
+        session.ask(five(1))
+        assert session._engine._secret == drawn
+        assert (rounds(session, SINGLE), rounds(session, MARGINAL)) == paid
+        assert session.verify().holds
+
+
+def test_tests_after_a_resumption_use_the_threshold_noise_that_was_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pmw.resume_session(path) as session:
+        session.ask(five(0))
+    seen: list[SecretState] = []
+
+    def noting(*given: Any) -> Any:
+        seen.append(given[2])
+        return draw_tests(*given)
+
+    monkeypatch.setattr("pmw.session.engine.draw_tests", noting)
+    with pmw.resume_session(path) as session:
+        session.ask(five(1))
+    assert seen == [stored(path)]
+
+
+@pytest.mark.parametrize("damage", ["gone", "differs"])
+@pytest.mark.parametrize("question", [five(1), boxed("a", "b")])
+def test_a_table_that_cannot_be_read_is_found_out_before_anything_is_recorded(
+    path: Path, people: pd.DataFrame, damage: str, question: LinearQuery
+) -> None:
+    table = path.with_name("people.csv")
+    table.unlink()
+    if damage == "differs":
+        people.iloc[1:].to_csv(table, index=False)
+    companion = path.with_name("s.pmw-companion").read_bytes()
+    with pmw.resume_session(path) as session:
+        before = session.state
+        for _ in range(2):
+            with pytest.raises(pmw.DataError, match=r"differs|no such file"):
+                session.ask(question)
+            with closing(SessionStore.open(path)) as store:
+                assert store.pending() is None
+                assert load_secret(store) == SecretState(None)
+            assert session.state is before
+            assert path.with_name("s.pmw-companion").read_bytes() == companion
+        session.ask(boxed("a"))  # what was bought answers: no table is needed
+        people.to_csv(table, index=False)
+        session.ask(question)
+        assert session.state.ledger.spent > before.ledger.spent
+        assert session.verify().holds
+
+
+def test_each_batch_of_a_session_with_repeatable_noise_has_bytes_of_its_own(
+    people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds, source = list[bytes](), BitSource.__init__
+
+    def noting(bits: BitSource, seed: bytes) -> None:
+        seeds.append(seed)
+        source(bits, seed)
+
+    monkeypatch.setattr(BitSource, "__init__", noting)
+    options = pmw.Options(composition=pmw.Composition.ZCDP, update_limit=4, seed=1)
+    with pmw.open_session(people, DOMAIN, epsilon=2, delta=1e-9, options=options) as session:
+        for low in range(3):
+            session.ask(five(low))
+    assert len(set(seeds)) == len(seeds) == 4  # the opening's too
+
+
+def test_a_batch_is_written_only_after_the_charges_that_its_state_was_made_of(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, told = SessionStore.finish, list[tuple[int | None, int]]()
+
+    def noting(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
+        if intent is not None:
+            told.append((outcome.charged_before, store.charge_count()))
+        finish(store, intent, outcome)
+
+    monkeypatch.setattr(SessionStore, "finish", noting)
+    for low in range(2):
+        with pmw.resume_session(path) as session:
+            session.ask(five(low))
+            session.ask(boxed("a", "b", low=low))
+    assert len(told) >= 3
+    assert all(before == found for before, found in told)
+    assert len({found for _, found in told}) > 1

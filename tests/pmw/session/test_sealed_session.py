@@ -1,0 +1,322 @@
+"""Sessions closed for good: nothing is spent, nothing secret is left, and answers go on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.privacy.random_bits import fresh_seed
+from pmw.public.answer import Source
+from pmw.session.encoding import read_charge
+from pmw.session.maintenance import is_closed, read_ledger, read_session
+from pmw.session.store import Outcome, SessionStore
+from pmw.session.store.locking import SessionLock
+from queries import Domain
+
+COVERED = "age >= 40"
+WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
+OTHER = "region = 'south' AND age < 40 AND sex = 'Male'"
+OPTIONS = pmw.Options(
+    test=pmw.TestKind.QUERY, threshold=20.0, update_limit=8, composition=pmw.Composition.ZCDP
+)
+
+
+@pytest.fixture
+def seeds(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Note the bytes of every intent."""
+    noted: list[bytes] = []
+
+    def note() -> bytes:
+        noted.append(fresh_seed())
+        return noted[-1]
+
+    monkeypatch.setattr("pmw.session.engine.fresh_seed", note)
+    return noted
+
+
+@pytest.fixture
+def study(frame: pd.DataFrame, domain: Domain, tmp_path: Path, seeds: list[bytes]) -> Path:
+    """Open a session over a file, ask it two questions and return its path."""
+    data, path = tmp_path / "people.csv", tmp_path / "study.pmw"
+    frame.to_csv(data, index=False)
+    with pmw.open_session(data, domain, epsilon=2, delta=1e-9, path=path, options=OPTIONS) as session:
+        assert session.ask(WRONG).source is Source.MEASURED
+        session.ask("sex = 'Male' AND region = 'north'")
+        assert len(seeds) >= 2
+    return path
+
+
+def secrets_of(path: Path) -> dict[str, bytes]:
+    store = SessionStore.open(path)
+    found = {name: store.secret(name) or b"" for name in store.secret_names()}
+    store.close()
+    return found
+
+
+def bytes_of(path: Path) -> bytes:
+    return b"".join(part.read_bytes() for part in sorted(path.parent.glob(path.name + "*")))
+
+
+def interrupt(path: Path) -> bytes:
+    """Leave a batch that was recorded and could not be finished; return its bytes."""
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'full'); END")
+    connection.commit()
+    with pmw.resume_session(path) as session, pytest.raises(pmw.StoreError):
+        session.ask(OTHER)
+    connection.execute("DROP TRIGGER full")
+    connection.commit()
+    connection.close()
+    store = SessionStore.open(path)
+    pending = store.pending()
+    store.close()
+    assert pending is not None
+    assert pending.seed is not None
+    return pending.seed
+
+
+def test_a_sealed_session_answers_without_its_table_and_spends_nothing(study: Path) -> None:
+    with pmw.resume_session(study) as session:
+        first = session.ask(WRONG)
+        spent = session.ledger()
+        session.seal()
+        assert session.ask(WRONG) == first
+    (study.parent / "people.csv").unlink()
+    with pmw.resume_session(study) as session:
+        assert session.ask(WRONG) == first
+        covered = session.ask(COVERED)
+        assert (covered.source, covered.interval is None) == (Source.SYNTHETIC, False)
+        other = session.ask(OTHER)
+        assert (other.source, other.interval) == (Source.EXHAUSTED, None)
+        anew = session.ask(WRONG, fresh=True)
+        assert (anew.source, anew.interval) == (Source.EXHAUSTED, None)
+        assert session.ledger() == spent
+        assert session.status().closed
+        assert len(session.synthetic_records(20)) == 20
+        session.export(study.parent / "rows.csv")
+    assert pmw.verify_session(study).holds
+    assert is_closed(study)
+
+
+def test_a_session_in_memory_is_sealed_alike(frame: pd.DataFrame, domain: Domain) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=20.0, update_limit=8)
+    with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, options=options) as session:
+        first = session.ask(WRONG)
+        assert session.status().to_dict()["closed"] is False
+        session.seal()
+        session.seal()
+        assert session.ask(WRONG) == first
+        assert session.ask(OTHER).source is Source.EXHAUSTED
+        assert session.status().to_dict()["closed"] is True
+        assert session.verify().holds
+
+
+def test_nothing_secret_is_left_in_the_file_or_its_log(study: Path, seeds: list[bytes]) -> None:
+    with pmw.resume_session(study) as session:
+        session.ask(OTHER)
+        secrets = secrets_of(study)
+        assert {"fingerprint", "fingerprint_key"} <= set(secrets)
+        before = bytes_of(study)
+        assert secrets["fingerprint"] in before
+        assert secrets["fingerprint_key"] in before
+        assert seeds[-1] not in before  # the bytes of a batch are gone before its answers are given
+        session.seal()
+        while_open = bytes_of(study)
+    for text in (while_open, bytes_of(study)):
+        assert not any(secret in text for secret in (*secrets.values(), *seeds))
+    assert secrets_of(study) == {}
+
+
+def test_a_closed_file_is_written_anew_without_the_pages_that_held_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    large = Outcome(secrets={"threshold": bytes(100_000)})  # many pages, which its deletion frees
+    with closing(SessionStore.create(path, "opening", "{}", fresh_seed(), large)) as store:
+        store.seal(1, Outcome(meta={"closed": "true"}))
+        store.scrub()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
+    assert path.stat().st_size < 100_000
+
+
+def test_the_threshold_noise_of_an_open_round_is_wiped(study: Path) -> None:
+    with pmw.resume_session(study) as session:
+        for number in range(10):
+            if session.state.round_open:
+                break
+            session.ask(f"region = 'west' AND age >= {22 + number}")
+        assert session.state.round_open
+        threshold = secrets_of(study)["threshold"]
+        assert threshold in bytes_of(study)
+        session.seal()
+        assert threshold not in bytes_of(study)
+        assert not session.state.round_open
+
+
+def test_a_batch_that_was_interrupted_is_finished_before_closing(study: Path) -> None:
+    seed = interrupt(study)
+    asked = read_session(study)[1].queries_answered
+    status = pmw.seal_session(study, abandon=True)  # what can be finished is never given up
+    assert status.closed
+    assert status.queries_answered == asked + 1
+    assert not any(line.event == "abandoned batch" for line in read_ledger(study).lines)
+    assert seed not in bytes_of(study)
+    assert pmw.verify_session(study).holds
+
+
+def test_a_live_session_finishes_what_was_interrupted_before_closing(study: Path) -> None:
+    with pmw.resume_session(study) as session:
+        connection = sqlite3.connect(study)
+        connection.execute("CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'x'); END")
+        connection.commit()
+        with pytest.raises(pmw.StoreError):
+            session.ask(OTHER)
+        with pytest.raises(pmw.StoreError):
+            session.seal()
+        assert not is_closed(study)
+        connection.execute("DROP TRIGGER full")
+        connection.commit()
+        connection.close()
+        session.seal()
+        assert session.ask(OTHER).source in (Source.SYNTHETIC, Source.MEASURED)
+    assert pmw.verify_session(study).holds
+
+
+@pytest.mark.parametrize("fault", ["the table is gone", "the table differs"])
+def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
+    study: Path, frame: pd.DataFrame, fault: str
+) -> None:
+    seed = interrupt(study)
+    store = SessionStore.open(study)
+    pending, before = store.pending(), read_ledger(study)
+    answers, measurements = list(store.answers()), store.measurements()
+    store.close()
+    assert pending is not None
+    (study.parent / "people.csv").unlink()
+    if fault == "the table differs":
+        frame.iloc[5:].to_csv(study.parent / "people.csv", index=False)
+    unchanged = bytes_of(study)
+    with pytest.raises(pmw.SessionError, match=r"waits to be finished, and cannot be: .* --abandon"):
+        pmw.seal_session(study)
+    assert (bytes_of(study), is_closed(study)) == (unchanged, False)
+    status = pmw.seal_session(study, abandon=True)
+    ledger = read_ledger(study)
+    assert ledger.lines[:-1] == before.lines
+    last = ledger.lines[-1]
+    with pmw.resume_session(study) as session:
+        state = session.state
+        assert state.query_plan is not None
+        opening, positive = state.query_plan.vector.charges(state.ledger.composition)
+        epsilon, rho = json.loads(pending.proposal)["reserved"]
+        reserved = read_charge(epsilon, rho)
+        assert reserved in (positive, opening + positive)  # the measurement is in it
+        assert (last.event, last.price) == ("abandoned batch", reserved.rho)
+        assert session.ask(OTHER).source is Source.EXHAUSTED
+    store = SessionStore.open(study)
+    assert list(store.answers())[:-1] == answers
+    assert store.measurements() == measurements
+    store.close()
+    assert status.budget_share == ledger.share > before.share
+    assert seed not in bytes_of(study)
+    assert pmw.verify_session(study).holds
+
+
+def test_an_opening_that_cannot_be_finished_leaves_nothing_to_close(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.pmw"
+    with monkeypatch.context() as patch:
+        patch.setattr(SessionStore, "finish", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pmw.open_session(frame, domain, epsilon=1, path=path)
+    with pytest.raises(pmw.SessionError, match="nothing was ever released from it"):
+        pmw.seal_session(path)
+    assert not is_closed(path)
+    assert pmw.seal_session(path, frame).closed
+    assert pmw.verify_session(path).holds
+
+
+def _interrupt(*arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
+# Dies, without any warning, at a place of closing.
+KILLED = """
+import os, signal, sys
+import pmw
+from pmw.session.store import Outcome, SessionStore
+
+place = sys.argv[2]
+step = getattr(SessionStore, place)
+
+def deadly(self, *arguments):
+    if place == "_insert" and "closed" not in arguments[1].meta:
+        return step(self, *arguments)
+    if place == "_insert":
+        step(self, *arguments)
+        self._connection.execute("DELETE FROM secrets")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(SessionStore, place, deadly)
+pmw.seal_session(sys.argv[1], abandon=True)
+"""
+
+
+@pytest.mark.parametrize("table", ["there", "gone"])
+@pytest.mark.parametrize("place", ["_insert", "scrub"])
+def test_a_closing_that_is_killed_happened_whole_or_not_at_all(study: Path, place: str, table: str) -> None:
+    seed = interrupt(study)
+    if table == "gone":
+        (study.parent / "people.csv").rename(study.parent / "away.csv")
+    secrets, before = secrets_of(study), read_ledger(study)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(study), place], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    if place == "_insert":  # inside the transaction
+        assert not is_closed(study)
+        assert {"fingerprint", "fingerprint_key"} <= set(secrets_of(study))
+        assert read_ledger(study) == before or table == "there"
+        # What could be finished was, in a commit of its own.
+        assert pmw.verify_session(study).unfinished == (table == "gone")
+    else:  # after it
+        assert is_closed(study)
+        assert secrets_of(study) == {}
+    assert pmw.verify_session(study).holds
+    assert pmw.seal_session(study, abandon=True).closed
+    assert pmw.verify_session(study).holds
+    events = [line.event for line in read_ledger(study).lines]
+    assert events.count("abandoned batch") == (table == "gone")
+    wiped = [seed, *secrets.values()]
+    assert not any(secret in bytes_of(study) for secret in wiped)
+
+
+def test_a_closing_that_cannot_be_written_changes_nothing(study: Path) -> None:
+    connection = sqlite3.connect(study)
+    connection.execute("CREATE TRIGGER held BEFORE DELETE ON secrets BEGIN SELECT RAISE(ABORT, 'full'); END")
+    connection.commit()
+    with pmw.resume_session(study) as session:
+        with pytest.raises(pmw.StoreError, match="make room"):
+            session.seal()
+        assert not session.status().closed
+        connection.execute("DROP TRIGGER held")
+        connection.commit()
+        connection.close()
+        assert session.ask(OTHER).source in (Source.SYNTHETIC, Source.MEASURED)
+        session.seal()
+        assert session.status().closed
+
+
+def test_a_session_in_use_is_not_closed_by_another(study: Path) -> None:
+    lock = SessionLock(study)
+    with pytest.raises(pmw.SessionLockedError):
+        pmw.seal_session(study)
+    lock.release()
+    assert pmw.seal_session(study).closed
+    assert pmw.seal_session(study).closed

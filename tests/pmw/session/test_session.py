@@ -1,0 +1,448 @@
+"""Sessions: opening, asking, resuming, and what they refuse."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+import pickle
+import threading
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.public.answer import Source
+from pmw.session.maintenance import read_session
+from pmw.session.session import Asked
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    QueryError,
+    all_marginals,
+)
+from queries.parsing import Question
+
+TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
+
+SEEDED = pmw.Options(test=pmw.TestKind.QUERY, seed=7)
+QUESTIONS: list[Asked] = [
+    "age BETWEEN 30 AND 39 AND sex = 'Female'",
+    {"region": {"in": ["north", "east"]}, "member": {"eq": True}},
+    "age >= 40 AND NOT member = TRUE",
+    "",
+]
+
+
+def test_a_session_answers_texts_objects_and_queries(frame: pd.DataFrame, domain: Domain) -> None:
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED) as session:
+        text = session.ask("age >= 40 AND sex = 'Male'")
+        form = session.ask({"age": {"ge": 40}, "sex": {"eq": "Male"}})
+        query = session.ask(LinearQuery.cells(domain, {"age": (5, 9), "sex": (1, 1)}))
+    assert text == form == query
+    exact = ((frame["age"] >= 40) & (frame["sex"] == "Male")).sum()
+    assert text.interval is not None
+    assert text.interval[0] <= exact <= text.interval[1]
+
+
+def test_a_workload_is_answered_in_order(frame: pd.DataFrame, domain: Domain) -> None:
+    workload = all_marginals(domain, 1)
+    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, options=SEEDED) as session:
+        answers = session.ask_all(workload)
+    assert len(answers) == len(workload) == 20
+    assert sum(answer.count for answer in answers[:10]) == pytest.approx(
+        answers[0].count / answers[0].fraction
+    )
+
+
+def test_a_repeated_question_gets_its_stored_answer_unless_asked_afresh(
+    frame: pd.DataFrame, domain: Domain
+) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=1.0)
+    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, options=options) as session:
+        first = session.ask(QUESTIONS[2])
+        assert first.source is Source.MEASURED
+        again = session.ask(QUESTIONS[2])
+        twice = session.ask_all([QUESTIONS[2], QUESTIONS[0], QUESTIONS[0]])
+        assert again == twice[0] == first
+        assert twice[1] == twice[2]
+        fresh = session.ask(QUESTIONS[2], fresh=True)
+        assert fresh != first
+        assert session.ask(QUESTIONS[2]) == fresh
+        assert session.status().queries_answered == 7
+
+
+def test_a_request_that_is_retried_gets_the_same_answer(frame: pd.DataFrame, domain: Domain) -> None:
+    with pmw.open_session(
+        frame, domain, epsilon=1, options=pmw.Options(test=pmw.TestKind.QUERY, seed=7, threshold=1.0)
+    ) as session:
+        first = session.ask(QUESTIONS[0], request_id="one", fresh=True)
+        session.ask(QUESTIONS[0], fresh=True)
+        assert session.ask(QUESTIONS[0], request_id="one", fresh=True) == first
+        spent = session.status().budget_share
+        with pytest.raises(QueryError, match="request_id 'one' was used for another question") as caught:
+            session.ask_all([Question(LinearQuery.everything(domain), None, "one")])
+        assert caught.value.position == "request_id"
+        assert session.status().budget_share == spent
+
+
+def test_a_request_that_was_given_a_stored_answer_keeps_it(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.pmw"
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=1.0)
+    with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, path=path, options=options) as session:
+        first = session.ask(QUESTIONS[2])
+        assert session.ask(QUESTIONS[2], request_id="one") == first
+        assert session.ask(QUESTIONS[2], fresh=True) != first
+        assert session.ask(QUESTIONS[2], request_id="one") == first
+        assert session.ask(QUESTIONS[2], request_id="one", fresh=True) == first
+        with pytest.raises(QueryError, match="request_id 'one' was used for another question"):
+            session.ask(QUESTIONS[0], request_id="one")
+    with pmw.resume_session(path, frame) as session:
+        assert session.ask(QUESTIONS[2], request_id="one") == first
+        assert session.verify().holds
+
+
+def test_a_durable_session_goes_on_where_it_was(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=5.0, update_limit=6)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options) as session:
+        answers = session.ask_all(QUESTIONS)
+        status, model = session.status(), session.state.model.marginal(domain.names)
+    with pmw.resume_session(path, frame) as again:
+        assert again.status() == status
+        assert again.state.model.marginal(domain.names) == pytest.approx(model, rel=1e-9)
+        assert again.ask_all(QUESTIONS) == answers
+        assert again.state.round_open == session.state.round_open
+        more = again.ask("region = 'south' AND age < 40 AND sex = 'Male'")
+        assert more.spent.share >= status.budget_share
+
+
+def test_a_model_without_a_snapshot_is_rebuilt_from_its_measurements(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.pmw"
+    for update in pmw.UpdateRule:
+        path = tmp_path / f"{update.value}.pmw"
+        options = pmw.Options(test=pmw.TestKind.QUERY, threshold=2.0, update=update)
+        session = pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options)
+        for _ in range(50):  # whether a question is bought is a matter of chance
+            session.ask_all([QUESTIONS[0], QUESTIONS[2], "region = 'south' AND age < 40"], fresh=True)
+            if session.state.version:
+                break
+        version, model = session.state.version, session.state.model.marginal(domain.names)
+        assert version > 0
+        session._engine.save_snapshot = lambda: None  # type: ignore[method-assign]  # as after a kill
+        session.close()
+        with pmw.resume_session(path, frame) as again:
+            assert again.state.version == version
+            assert again.state.model.marginal(domain.names) == pytest.approx(model, rel=1e-9)
+
+
+def test_the_status_can_be_read_while_the_session_is_in_use(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.pmw"
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
+        session.ask_all(QUESTIONS)
+        state, status = read_session(path)
+        assert status == session.status()
+        assert state.model.marginal(domain.names) == pytest.approx(
+            session.state.model.marginal(domain.names), rel=1e-6
+        )
+        with pytest.raises(pmw.SessionLockedError):
+            pmw.resume_session(path, frame)
+
+
+def test_a_changed_table_is_refused_in_one_word(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    pmw.open_session(frame, domain, epsilon=1, path=path, options=TEXTBOOK).close()
+    changed = frame.copy()
+    changed.loc[0, "sex"] = "Male" if frame.loc[0, "sex"] == "Female" else "Female"
+    with pmw.resume_session(path, changed) as session:
+        session.ask("sex = 'Male'")  # covered by a released marginal: needs no table
+        with pytest.raises(pmw.DataError, match="the table differs") as caught:
+            session.ask(QUESTIONS[0])
+        assert str(caught.value) == "the table differs from the one that the session was opened on"
+        assert session.status().budget_share == session.state.ledger.share
+        assert session.status().queries_answered == 1
+
+
+def test_a_changed_file_is_refused(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+    data, path = tmp_path / "people.csv", tmp_path / "study.pmw"
+    frame.to_csv(data, index=False)
+    pmw.open_session(data, domain, epsilon=1, delta=1e-9, path=path, options=TEXTBOOK).close()
+    with pmw.resume_session(path) as session:
+        session.ask(QUESTIONS[0])
+    frame.iloc[1:].to_csv(data, index=False)
+    with pmw.resume_session(path) as session, pytest.raises(pmw.DataError, match="differs"):
+        session.ask(QUESTIONS[2])
+    data.unlink()
+    with pmw.resume_session(path) as session, pytest.raises(pmw.DataError, match="no such file"):
+        session.ask(QUESTIONS[2])
+    moved = tmp_path / "moved.csv"
+    frame.to_csv(moved, index=False)
+    with pytest.raises(pmw.DataError, match=r"reads its table from a file.* pmw move"):
+        pmw.resume_session(path, moved)
+    pmw.move_session(path, moved)
+    with pmw.resume_session(path) as session:
+        assert session.ask(QUESTIONS[2]).count > 0
+
+
+def test_a_table_in_memory_must_be_given_again(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+    path = tmp_path / "study.pmw"
+    pmw.open_session(frame, domain, epsilon=1, path=path, options=TEXTBOOK).close()
+    with pmw.resume_session(path) as session, pytest.raises(pmw.DataError, match="give that table"):
+        session.ask(QUESTIONS[0])
+
+
+def test_repeatable_noise_announces_itself_and_is_refused_in_a_file(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    with pytest.raises(pmw.NoiseError, match="never uses repeatable noise"):
+        pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "s.pmw", options=SEEDED)
+    assert list(tmp_path.iterdir()) == []
+    with pmw.open_session(frame, domain, epsilon=1, options=SEEDED) as session:
+        assert session.ask("").to_dict()["seeded"] is True
+        assert session.status().to_dict()["seeded"] is True
+        manifest = session.export(tmp_path / "rows.csv")
+    assert manifest["seeded"] is True
+    assert manifest["guarantee"].startswith("none: the noise of this session is seeded")
+
+
+def test_repeatable_noise_repeats(frame: pd.DataFrame, domain: Domain) -> None:
+    def run(seed: int) -> pmw.Answers:
+        options = pmw.Options(test=pmw.TestKind.QUERY, seed=seed, threshold=5.0)
+        with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
+            return session.ask_all(QUESTIONS)
+
+    assert run(1) == run(1) != run(2)
+
+
+def test_fresh_noise_differs_from_session_to_session(frame: pd.DataFrame, domain: Domain) -> None:
+    totals = set()
+    for _ in range(5):
+        with pmw.open_session(frame, domain, epsilon=1) as session:
+            totals.add(session.state.total.estimate)
+            assert "seeded" not in session.ask("").to_dict()
+    assert len(totals) == 5
+
+
+def test_replace_one_refuses_a_schema_that_could_drop_a_record(frame: pd.DataFrame, domain: Domain) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    with pytest.raises(pmw.BudgetError, match="attribute 'age' drops records"):
+        pmw.open_session(frame, domain, epsilon=1, options=options)
+
+
+@pytest.mark.parametrize(("missing", "other"), [(True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_replace_one_needs_both_cells_of_every_attribute(
+    frame: pd.DataFrame, missing: bool, other: bool, place: int
+) -> None:
+    attributes: list[Attribute] = [
+        IntegerAttribute("age", 20, 59, 4, missing=True, other=True),
+        CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+        CategoricalAttribute("region", ("north", "east"), missing=True, other=True),
+    ]
+    whole = Domain(tuple(attributes))
+    name = attributes[place].name
+    attributes[place] = replace(attributes[place], missing=missing, other=other)
+    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    with pytest.raises(pmw.BudgetError, match=f"attribute '{name}' drops records"):
+        pmw.open_session(frame, Domain(tuple(attributes)), epsilon=1, options=options)
+    with pmw.open_session(frame, whole, epsilon=1, options=options) as session:
+        assert session.state.total.estimate == len(frame)
+
+
+HOSTILE_LINES = [
+    b"",
+    b"\r",
+    b"x",
+    b"1,2,3",
+    b'"open',
+    b"\xff\xfe",
+    b"0" * 2**20,
+    b"30,Male\r31,Male",
+    b'"a""',
+]
+
+
+@pytest.mark.parametrize("line", HOSTILE_LINES, ids=lambda line: repr(line[:9]))
+def test_under_replace_one_no_record_changes_the_public_total(tmp_path: Path, line: bytes) -> None:
+    domain = Domain(
+        (
+            IntegerAttribute("age", 20, 59, 4, missing=True, other=True),
+            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+        )
+    )
+    options = pmw.Options(test=pmw.TestKind.QUERY, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    path = tmp_path / "people.csv"
+    for record in (b"30,Female", line):
+        path.write_bytes(b"age,sex\n" + b"40,Male\n" * 20 + record + b"\n" + b"40,Male\n" * 20)
+        with pmw.open_session(path, domain, epsilon=1, options=options) as session:
+            assert session.state.total.estimate == 41
+
+
+@pytest.mark.parametrize("share", [0, 50, 51, 100])  # percent of the records that are dropped
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
+def test_a_session_opens_whatever_part_of_its_table_is_dropped(
+    tmp_path: Path, domain: Domain, frame: pd.DataFrame, share: int, kind: str
+) -> None:
+    table = frame.head(200).assign(sex=["unknown" if row % 100 < share else "Male" for row in range(200)])
+    path = tmp_path / f"people.{kind}"
+    if kind == "csv":
+        table.to_csv(path, index=False)
+    elif kind == "parquet":
+        duckdb.from_df(table).write_parquet(str(path))
+    with pmw.open_session(
+        table if kind == "frame" else path, domain, epsilon=1000, options=SEEDED
+    ) as session:
+        # With so large an epsilon, the noisy total tells that records were dropped as meant.
+        assert session.state.total.estimate == pytest.approx(200 - 2 * share, abs=9)
+        assert session.ask("sex = 'Male'").count >= 0
+
+
+def test_a_domain_beyond_the_dense_limit_is_refused_before_the_table_is_read(tmp_path: Path) -> None:
+    wide = Domain((IntegerAttribute("a", 0, 24_928), IntegerAttribute("b", 0, 672)))
+    path = tmp_path / "s.pmw"
+    tracemalloc.start()
+    with pytest.raises(pmw.BudgetError, match=r"has 16,777,217 cells; .* at most 16,777,216: test whole"):
+        pmw.open_session(tmp_path / "absent.csv", wide, epsilon=1, path=path, options=TEXTBOOK)
+    assert tracemalloc.get_traced_memory()[1] < 10**6
+    tracemalloc.stop()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "message"),
+    [(0, 0, "expected epsilon > 0"), (1, 1, "expected 0 <= delta < 1"), ("x", 0, "expected a finite number")],
+)
+def test_an_impossible_budget_leaves_no_file(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, epsilon: object, delta: float, message: str
+) -> None:
+    with pytest.raises(pmw.BudgetError, match=message):
+        pmw.open_session(frame, domain, epsilon=epsilon, delta=delta, path=tmp_path / "s.pmw")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_opening_over_a_session_is_refused_and_leaves_it_alone(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.pmw"
+    with pmw.open_session(frame, domain, epsilon=1, path=path) as session:
+        status = session.status()
+    with pytest.raises(pmw.SessionExistsError):
+        pmw.open_session(frame, domain, epsilon=1, path=path)
+    with pmw.resume_session(path, frame) as session:
+        assert session.status() == status
+
+
+def test_a_bad_question_among_good_ones_costs_nothing(frame: pd.DataFrame, domain: Domain) -> None:
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED) as session:
+        before = session.status()
+        with pytest.raises(QueryError, match="unknown attribute 'agee'"):
+            session.ask_all([QUESTIONS[0], "agee > 3"])
+        assert session.status() == before
+        other = Domain((CategoricalAttribute("sex", ("Female",)),))
+        with pytest.raises(QueryError, match="made for another domain"):
+            session.ask(LinearQuery.everything(other))
+
+
+def test_a_session_cannot_be_copied_pickled_or_closed_over(frame: pd.DataFrame, domain: Domain) -> None:
+    session = pmw.open_session(frame, domain, epsilon=1, options=SEEDED)
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(pmw.PMWError, match="cannot be copied"):
+            attempt(session)
+    session.close()
+    session.close()
+    with pytest.raises(pmw.SessionError, match="the session was closed"):
+        session.ask("")
+    with pytest.raises(pmw.SessionError, match="the session was closed"):
+        session.status()
+
+
+def _ask_in_child(session: pmw.Session, results: multiprocessing.SimpleQueue[str]) -> None:
+    try:
+        session.ask("")
+        results.put("answered")
+    except pmw.SessionError as error:
+        results.put(str(error))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_cannot_use_the_session(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    with pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "s.pmw") as session:
+        results = context.SimpleQueue()
+        child = context.Process(target=_ask_in_child, args=(session, results))
+        child.start()
+        child.join()
+        assert results.get() == "a session cannot be used in a forked process; resume it there instead"
+        assert session.ask("").count > 0
+
+
+def test_threads_take_turns(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    errors: list[BaseException] = []
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
+
+        def ask(offset: int) -> None:
+            try:
+                for age in range(20, 40):
+                    session.ask(f"age >= {age} AND age < {age + offset + 1} AND sex = 'Male'")
+            except BaseException as error:  # noqa: BLE001 - whatever a thread meets fails the test
+                errors.append(error)
+
+        threads = [threading.Thread(target=ask, args=(offset,)) for offset in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert session.status().queries_answered == 80
+        assert session.state.ledger.spent <= session.state.ledger.cap
+
+
+def test_reprs_show_public_facts_alone(frame: pd.DataFrame, domain: Domain) -> None:
+    # Seeded, since a released number may hold the digits of a secret one by chance.
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED) as session:
+        session.ask(QUESTIONS[0])
+        text = repr(session)
+        assert text.startswith("Session('people', 240 cells, epsilon=1, delta=1e-09, spent ")
+        secret = session._engine._secret
+        assert secret.noisy is not None
+        for shown in (text, repr(session.state), repr(session.status()), repr(secret), repr(session._engine)):
+            assert str(secret.noisy.upper) not in shown
+            assert str(len(frame)) not in shown
+
+
+def test_synthetic_records_fit_the_schema_and_cost_nothing(frame: pd.DataFrame, domain: Domain) -> None:
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED) as session:
+        before = session.status()
+        rows = session.synthetic_records(seed=3)
+        assert len(rows) == round(session.state.total.value)
+        assert list(rows.columns) == list(domain.names)
+        assert set(rows["sex"]) == {"Female", "Male"}
+        assert rows["age"].between(20, 59).all()
+        assert rows.equals(session.synthetic_records(seed=3))
+        assert len(session.synthetic_records(12)) == 12
+        assert session.status() == before
+
+
+def test_a_table_of_no_records_opens_asks_and_exports(
+    domain: Domain, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    with pmw.open_session(frame.iloc[:0], domain, epsilon=1, delta=1e-9, path=tmp_path / "s.pmw") as session:
+        answers = session.ask_all(QUESTIONS)
+        assert all(np.isfinite(answer.count) for answer in answers)
+        session.export(tmp_path / "rows.csv")
+    assert os.path.exists(tmp_path / "rows.csv")

@@ -1,0 +1,376 @@
+"""The table of a session: moved by the custodian, compared with its fingerprint, and gone."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import CsvDialect
+from pmw.public.answer import Source
+from pmw.session.maintenance import read_ledger, read_session, remembered_table
+from pmw.session.store import IntentRow, SessionStore
+from pmw.session.store.locking import SessionLock
+from queries import Domain
+
+WRONG = "age >= 40 AND NOT member = TRUE"  # the opening's model is far off: a positive
+OTHER = "region = 'south' AND age < 40 AND sex = 'Male'"
+COVERED = "age >= 40"
+OPTIONS = pmw.Options(
+    test=pmw.TestKind.QUERY, threshold=20.0, update_limit=8, composition=pmw.Composition.ZCDP
+)
+DIFFERS = "the table differs from the one that the session was opened on"
+MOVED = "; where the table was moved, name its new place with pmw move"
+
+
+@pytest.fixture
+def study(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> Path:
+    """Open a session over a file, ask it one question and return its path."""
+    data, path = tmp_path / "people.csv", tmp_path / "study.pmw"
+    frame.to_csv(data, index=False)
+    with pmw.open_session(data, domain, epsilon=2, delta=1e-9, path=path, options=OPTIONS) as session:
+        session.ask("sex = 'Male' AND region = 'north'")
+    return path
+
+
+def place_of(path: Path) -> Path | None:
+    file = remembered_table(path)
+    return None if file is None else file.path
+
+
+def books_of(path: Path) -> dict[str, list[object]]:
+    """Return every row of a session but its holder's mark and its table's place."""
+    tables = ("meta", "secrets", "ledger", "measurements", "answers", "certificates")
+    with closing(sqlite3.connect(path)) as connection:
+        rows = {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
+    return {**rows, "meta": [row for row in rows["meta"] if row[0] not in ("holder", "data")]}
+
+
+def bytes_of(path: Path) -> bytes:
+    return b"".join(part.read_bytes() for part in sorted(path.parent.glob(path.name + "*")))
+
+
+def pending_of(path: Path) -> IntentRow | None:
+    with closing(SessionStore.open(path)) as store:
+        return store.pending()
+
+
+def interrupt(path: Path, question: str) -> None:
+    """Leave a batch that was recorded and drawn, and could not be finished."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'x'); END")
+        connection.commit()
+        with pmw.resume_session(path) as session, pytest.raises(pmw.StoreError):
+            session.ask(question)
+        connection.execute("DROP TRIGGER full")
+        connection.commit()
+
+
+def forbid_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(*_: object) -> None:
+        raise AssertionError("noise was drawn")
+
+    for name in ("draw_tests", "draw_opening"):
+        monkeypatch.setattr(f"pmw.session.engine.{name}", drawn)
+
+
+# --- moving -------------------------------------------------------------------------------------------------
+
+
+def test_a_moved_table_is_read_from_its_new_place_and_nothing_else_changes(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (study.parent / "people.csv").rename(study.parent / "moved.csv")
+    before = books_of(study)
+    monkeypatch.chdir(study.parent)
+    with monkeypatch.context() as patch:
+        forbid_draws(patch)
+        pmw.move_session("study.pmw", "moved.csv")
+    assert books_of(study) == before
+    assert place_of(study) == study.parent / "moved.csv"
+    monkeypatch.chdir("/")  # the place is absolute
+    with pmw.resume_session(study) as session:
+        assert session.ask(WRONG).source is Source.MEASURED
+    assert pmw.verify_session(study).holds
+
+
+@pytest.mark.parametrize(
+    "fault", ["a record more", "a record less", "one cell", "another order", "none at all"]
+)
+def test_a_table_that_differs_is_refused_in_the_same_words_whatever_differs(
+    study: Path, frame: pd.DataFrame, fault: str
+) -> None:
+    changed = frame.copy()
+    changed.loc[0, "sex"] = "Male" if frame.loc[0, "sex"] == "Female" else "Female"
+    other = {
+        "a record more": pd.concat([frame, frame.iloc[:1]]),
+        "a record less": frame.iloc[1:],
+        "one cell": changed,
+        "another order": frame.iloc[::-1],
+        "none at all": frame.iloc[:0],
+    }[fault]
+    other.to_csv(study.parent / "other.csv", index=False)
+    before = bytes_of(study)
+    with pytest.raises(pmw.DataError) as refused:
+        pmw.move_session(study, study.parent / "other.csv")
+    assert str(refused.value) == DIFFERS
+    assert bytes_of(study) == before
+
+
+def test_what_is_no_table_is_refused_and_changes_nothing(study: Path, frame: pd.DataFrame) -> None:
+    folder = study.parent
+    (folder / "empty.csv").write_text("")
+    (folder / "lacking.csv").write_text("age,sex\n30,Male\n")
+    shutil.copy(folder / "people.csv", folder / "people.parquet")
+    before = bytes_of(study)
+    for name in ("absent.csv", "", "empty.csv", "lacking.csv", "people.parquet", "study.pmw"):
+        with pytest.raises(pmw.DataError) as refused:
+            pmw.move_session(study, folder / name)
+        assert "differs" not in str(refused.value)
+    with pytest.raises(pmw.DataError, match="expected the name of a CSV or Parquet file, got a pandas"):
+        pmw.move_session(study, frame)  # type: ignore[arg-type]
+    assert bytes_of(study) == before
+    assert place_of(study) == folder / "people.csv"
+
+
+def test_a_place_without_a_dialect_is_read_in_the_one_before(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path, dialect = tmp_path / "study.pmw", CsvDialect(";", missing_texts=("NA",))
+    frame.to_csv(tmp_path / "one.csv", index=False, sep=";")
+    frame.to_csv(tmp_path / "two.csv", index=False)
+    table = pmw.TableFile(tmp_path / "one.csv", dialect)
+    pmw.open_session(table, domain, epsilon=1, delta=1e-9, path=path, options=OPTIONS).close()
+    (tmp_path / "one.csv").rename(tmp_path / "three.csv")
+    pmw.move_session(path, tmp_path / "three.csv")
+    assert remembered_table(path) == pmw.TableFile(tmp_path / "three.csv", dialect)
+    with pytest.raises(pmw.DataError, match="expected one column 'age'"):
+        pmw.move_session(path, tmp_path / "two.csv")
+    pmw.move_session(path, pmw.TableFile(tmp_path / "two.csv"))
+    assert remembered_table(path) == pmw.TableFile(tmp_path / "two.csv")
+
+
+def test_a_session_over_a_table_in_memory_goes_on_from_a_file(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.pmw"
+    pmw.open_session(frame, domain, epsilon=2, delta=1e-9, path=path, options=OPTIONS).close()
+    with (
+        pmw.resume_session(path) as session,
+        pytest.raises(pmw.DataError, match="file and name that with pmw"),
+    ):
+        session.ask(WRONG)
+    with duckdb.connect() as connection:
+        connection.register("people", frame)
+        connection.execute(
+            "COPY people TO $path (FORMAT parquet)", {"path": str(tmp_path / "people.parquet")}
+        )
+    pmw.move_session(path, str(tmp_path / "people.parquet"))
+    with pmw.resume_session(path) as session:
+        assert session.ask(WRONG).source is Source.MEASURED
+    with pytest.raises(pmw.DataError, match="the session reads its table from a file"):
+        pmw.resume_session(path, frame)
+    with pytest.raises(pmw.DataError, match="the session reads its table from a file"):
+        pmw.seal_session(path, frame)
+
+
+def test_a_session_without_a_key_is_not_moved(study: Path) -> None:
+    pmw.backup_session(study, study.parent / "copy.pmw")
+    pmw.seal_session(study)
+    for path in (study, study.parent / "copy.pmw"):
+        before = bytes_of(path)
+        with pytest.raises(
+            pmw.SessionError, match=r"was closed, and the key that tells its table .* is wiped"
+        ):
+            pmw.move_session(path, study.parent / "people.csv")
+        assert bytes_of(path) == before
+
+
+def test_a_session_in_use_is_not_moved(study: Path) -> None:
+    with pmw.resume_session(study), pytest.raises(pmw.SessionLockedError, match="another process is using"):
+        pmw.move_session(study, study.parent / "people.csv")
+    lock = SessionLock(study)
+    with pytest.raises(pmw.SessionLockedError):
+        pmw.move_session(study, study.parent / "people.csv", wait=0.05)
+    lock.release()
+    pmw.move_session(study, study.parent / "people.csv")
+
+
+def test_a_file_that_is_no_session_or_lacks_its_companion_is_not_moved(study: Path, tmp_path: Path) -> None:
+    table = study.parent / "people.csv"
+    with pytest.raises(pmw.SessionCorruptError):
+        pmw.move_session(table, table)
+    with pytest.raises(pmw.SessionError, match="expected a session file, found none"):
+        pmw.move_session(tmp_path / "absent.pmw", table)
+    assert not (tmp_path / "absent.pmw-lock").exists()
+    alone = tmp_path / "alone" / "study.pmw"
+    alone.parent.mkdir()
+    shutil.copy(study, alone)
+    with pytest.raises(pmw.SessionCorruptError, match="moved or copied alone"):
+        pmw.move_session(alone, table)
+
+
+@pytest.mark.parametrize("ended", ["asked", "closed"])
+def test_a_batch_that_waits_goes_on_waiting_and_has_the_outcome_that_was_begun(
+    study: Path, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    interrupt(study, WRONG)
+    waiting, before, status = pending_of(study), books_of(study), read_session(study)[1]
+    assert waiting is not None
+    twin = study.parent / "twin" / study.name
+    twin.parent.mkdir()
+    for file in study.parent.glob("study.pmw*"):
+        shutil.copy(file, twin.parent)
+    with pmw.resume_session(twin) as session:
+        expected, spent = session.ask(WRONG), session.ledger()
+    assert expected.source is Source.MEASURED
+    (study.parent / "people.csv").rename(study.parent / "moved.csv")
+    with monkeypatch.context() as patch:
+        forbid_draws(patch)
+        pmw.move_session(study, study.parent / "moved.csv")
+    assert pending_of(study) == waiting
+    assert books_of(study) == before
+    assert read_session(study)[1] == status
+    if ended == "closed":
+        pmw.seal_session(study)
+    with pmw.resume_session(study) as session:
+        assert session.ask(WRONG) == expected
+        assert session.ledger() == spent
+    assert pmw.verify_session(study).holds
+
+
+def test_an_opening_that_waits_is_finished_at_its_tables_new_place(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    path = tmp_path / "study.pmw"
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SessionStore, "finish", stop)
+        with pytest.raises(KeyboardInterrupt):
+            pmw.open_session(tmp_path / "people.csv", domain, epsilon=1, path=path)
+    (tmp_path / "people.csv").rename(tmp_path / "moved.csv")
+    with pytest.raises(pmw.DataError, match="name its new place with pmw move"):
+        pmw.resume_session(path)
+    waiting = pending_of(path)
+    pmw.move_session(path, tmp_path / "moved.csv")
+    assert pending_of(path) == waiting
+    with pmw.resume_session(path) as session:
+        assert session.verify().holds
+
+
+# Dies, without any warning, before or after the commit that writes the place down.
+KILLED = """
+import os, signal, sys
+import pmw
+from pmw.session.store import SessionStore
+
+path, table, place = sys.argv[1:]
+step = getattr(SessionStore, place)
+
+def deadly(self, *arguments):
+    step(self, *arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(SessionStore, place, deadly)
+pmw.move_session(path, table)
+"""
+
+
+@pytest.mark.parametrize("step", ["take_over", "_insert", "finish"])
+def test_a_move_that_is_killed_happened_whole_or_not_at_all(study: Path, step: str) -> None:
+    interrupt(study, WRONG)
+    waiting, before = pending_of(study), books_of(study)
+    old, new = study.parent / "people.csv", study.parent / "moved.csv"
+    shutil.copy(old, new)
+    command = [sys.executable, "-c", KILLED, str(study), str(new), step]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert place_of(study) == (new if step == "finish" else old)
+    assert (pending_of(study), books_of(study)) == (waiting, before)
+    pmw.move_session(study, new)
+    old.unlink()
+    with pmw.resume_session(study) as session:
+        assert session.ask(WRONG).source is Source.MEASURED
+    assert pmw.verify_session(study).holds
+
+
+def test_a_move_that_cannot_be_written_changes_nothing(study: Path) -> None:
+    shutil.copy(study.parent / "people.csv", study.parent / "moved.csv")
+    before = books_of(study)
+    with closing(sqlite3.connect(study)) as connection:
+        connection.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON meta WHEN NEW.key = 'data' "
+            "BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+        connection.commit()
+        with pytest.raises(pmw.StoreError, match="make room"):
+            pmw.move_session(study, study.parent / "moved.csv")
+        connection.execute("DROP TRIGGER full")
+        connection.commit()
+    assert books_of(study) == before
+    assert place_of(study) == study.parent / "people.csv"
+
+
+# --- a table that is gone -----------------------------------------------------------------------------------
+
+
+def test_a_session_whose_table_is_gone_answers_what_needs_none_and_draws_nothing(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pmw.resume_session(study) as session:
+        known = session.ask(WRONG)
+    table = study.parent / "people.csv"
+    table.unlink()
+    before = read_ledger(study)
+    forbid_draws(monkeypatch)
+    with pmw.resume_session(study) as session:
+        assert session.ask(WRONG) == known
+        assert session.ask(COVERED).source is Source.SYNTHETIC
+        for _ in range(2):
+            with pytest.raises(pmw.DataError) as refused:
+                session.ask(OTHER)
+            assert str(refused.value) == f"expected a readable file, got {table}: no such file{MOVED}"
+        assert session.ask(COVERED).source is Source.SYNTHETIC
+    assert read_ledger(study) == before
+    assert pending_of(study) is None
+    assert pmw.verify_session(study).holds
+
+
+def test_a_table_that_was_changed_is_refused_and_draws_nothing(
+    study: Path, frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame.iloc[1:].to_csv(study.parent / "people.csv", index=False)
+    before = read_ledger(study)
+    forbid_draws(monkeypatch)
+    with pmw.resume_session(study) as session, pytest.raises(pmw.DataError) as refused:
+        session.ask(WRONG)
+    assert str(refused.value) == DIFFERS + MOVED
+    assert read_ledger(study) == before
+    assert pending_of(study) is None
+
+
+def test_a_folder_that_is_moved_with_its_table_needs_a_move_too(study: Path) -> None:
+    folder = study.parent / "moved"
+    folder.mkdir()
+    for file in [*study.parent.glob("study.pmw*"), study.parent / "people.csv"]:
+        file.rename(folder / file.name)
+    with pmw.resume_session(folder / "study.pmw") as session:
+        with pytest.raises(pmw.DataError, match="no such file; where the table was moved"):
+            session.ask(WRONG)
+        assert session.ask(COVERED).source is Source.SYNTHETIC
+    pmw.move_session(folder / "study.pmw", folder / "people.csv")
+    with pmw.resume_session(folder / "study.pmw") as session:
+        assert session.ask(WRONG).source is Source.MEASURED

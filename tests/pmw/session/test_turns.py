@@ -1,0 +1,293 @@
+"""Turns: processes and threads that use one session at the same time lose nothing and pay nothing twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.session.maintenance import read_ledger, read_session, verify_session
+from pmw.session.store import SessionStore
+from pmw.session.store.locking import SessionLock
+from queries import Domain, IntegerAttribute, LinearQuery, random_conjunctions, save_schema
+
+PROCESSES, QUESTIONS, TURNS = 8, 500, 5
+
+# Takes turns at the session: some questions in each, every one with a mark of its own.
+WRITER = """
+import json, sys
+import pmw
+from queries import Question, random_conjunctions
+
+number, count, turns = map(int, sys.argv[1:])
+size = count // turns
+for turn in range(turns):
+    with pmw.resume_session("s.pmw", wait=120) as session:
+        queries = random_conjunctions(session.domain, size, seed=number * turns + turn)
+        marks = (f"{number}/{turn}/{place}" for place in range(size))
+        asked = [Question(query, request_id=mark) for query, mark in zip(queries, marks)]
+        for question, answer in zip(asked, session.ask_all(asked, fresh=True)):
+            print(json.dumps([question.request_id, answer.count, answer.version]))
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path, frame: pd.DataFrame, domain: Domain) -> Path:
+    """Open a session with positives to spend, close it and return its path."""
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    save_schema(domain, tmp_path / "people.toml")
+    path = tmp_path / "s.pmw"
+    options = pmw.Options(test=pmw.TestKind.QUERY, threshold=12.0, update_limit=12)
+    pmw.open_session(
+        tmp_path / "people.csv", domain, epsilon=1, delta=1e-9, path=path, options=options
+    ).close()
+    return path
+
+
+def started(folder: Path, *arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a session's lock."""
+    lock = SessionLock(path)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def test_eight_processes_with_five_hundred_questions_each_get_every_answer(study: Path) -> None:
+    arguments = (str(QUESTIONS), str(TURNS))
+    writers = [started(study.parent, "-c", WRITER, str(number), *arguments) for number in range(PROCESSES)]
+    shares, asked, slowest = [0.0], [0], 0.0
+    while any(writer.poll() is None for writer in writers):
+        begun = time.monotonic()
+        _, status = read_session(study)  # while eight others write
+        spent = read_ledger(study).share
+        slowest = max(slowest, time.monotonic() - begun)
+        shares += [status.budget_share, spent]
+        asked.append(status.queries_answered)
+        time.sleep(0.05)
+    given: dict[str, tuple[float, int]] = {}
+    for writer in writers:
+        output, complaint = writer.communicate()
+        assert (writer.returncode, complaint) == (0, "")
+        given |= {mark: (count, version) for mark, count, version in map(json.loads, output.splitlines())}
+    assert len(given) == PROCESSES * QUESTIONS
+    assert slowest < 5  # less than any lock is waited for: readers wait for none
+    assert shares == sorted(shares)  # what a reader sees is one state, and it never goes back
+    assert asked == sorted(asked)
+    state, status = read_session(study)
+    assert status.queries_answered == PROCESSES * QUESTIONS
+    with closing(SessionStore.open(study)) as store:
+        rows = {row.request_id: (row.count, row.version) for row in store.answers()}
+        assert rows == given
+        bought = [row.kind for row in store.measurements()].count("query")
+        payers = [
+            intent
+            for intent, row in zip(store.ledger_intents(), store.ledger(), strict=True)
+            if row.event == "measurement"
+        ]
+        assert store.pending() is None
+    assert len(set(payers)) == len(payers) == bought == state.positives_used == state.version > 0
+    assert verify_session(study).holds
+
+
+def test_backups_while_another_process_writes_are_each_one_state_of_the_session(
+    study: Path, tmp_path: Path
+) -> None:
+    writer = started(study.parent, "-c", WRITER, "0", "1500", "3")
+    copies: list[Path] = []
+    while writer.poll() is None and len(copies) < 12:
+        copies.append(tmp_path / f"copy{len(copies)}.pmw")
+        pmw.backup_session(study, copies[-1])
+    output, complaint = writer.communicate()
+    assert (writer.returncode, complaint) == (0, "")
+    given = [tuple(json.loads(line)) for line in output.splitlines()]
+    assert len(copies) > 2
+    sizes = []
+    for copy in copies:
+        assert verify_session(copy).holds
+        with closing(SessionStore.open(copy)) as store:
+            held_there = [(row.request_id, row.count, row.version) for row in store.answers()]
+        assert held_there == given[: len(held_there)]
+        sizes.append(len(held_there))
+    assert sizes == sorted(sizes)
+    assert read_ledger(copies[-1]).share <= 1
+
+
+def test_commands_wait_for_each_other_and_say_so(study: Path) -> None:
+    lock = SessionLock(study)
+    waiting = started(study.parent, "-m", "pmw", "ask", "s.pmw", "age >= 40 AND sex = 'Male'")
+    assert waiting.stderr is not None
+    assert waiting.stderr.readline() == "s.pmw: in use by another process; waiting up to 30 s …\n"
+    assert waiting.poll() is None
+    lock.release()
+    output, complaint = waiting.communicate(timeout=30)
+    assert (waiting.returncode, complaint) == (0, "")
+    assert "interval" in output or "%" in output
+    assert read_session(study)[1].queries_answered == 1
+
+
+def test_a_wait_that_runs_out_is_refused_and_nothing_was_asked(study: Path) -> None:
+    with held(study):
+        begun = time.monotonic()
+        with pytest.raises(pmw.SessionLockedError, match="another process is using the session"):
+            pmw.resume_session(study, wait=0.3)
+        assert 0.3 <= time.monotonic() - begun < 3
+    assert read_session(study)[1].queries_answered == 0
+
+
+@pytest.mark.parametrize("wait", [-1, float("nan"), float("inf")])
+def test_a_wait_is_a_number_of_seconds(study: Path, wait: float) -> None:
+    with pytest.raises(pmw.SessionError, match="expected 0 or more seconds to wait"):
+        pmw.resume_session(study, wait=wait)
+
+
+def test_the_lock_of_a_killed_process_is_free_at_once_and_its_answers_are_kept(study: Path) -> None:
+    stream = started(study.parent, "-m", "pmw", "ask", "s.pmw", "--stream", stdin=subprocess.PIPE)
+    assert stream.stdin is not None
+    assert stream.stdout is not None
+    stream.stdin.write('{"id": 1, "where": "age >= 40 AND sex = \'Male\'"}\n')
+    stream.stdin.flush()
+    first = json.loads(stream.stdout.readline())
+    with pytest.raises(pmw.SessionLockedError):
+        pmw.resume_session(study)
+    os.kill(stream.pid, signal.SIGKILL)
+    stream.communicate()
+    with pmw.resume_session(study) as session:
+        assert session.ask("age >= 40 AND sex = 'Male'").to_dict()["count"] == first["count"]
+
+
+def test_a_waiting_process_takes_over_from_a_killed_one(study: Path) -> None:
+    holder = started(study.parent, "-m", "pmw", "ask", "s.pmw", "--stream", stdin=subprocess.PIPE)
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    holder.stdin.write('{"id": 1, "where": ""}\n')
+    holder.stdin.flush()
+    holder.stdout.readline()
+    killer = threading.Timer(0.3, holder.kill)
+    killer.start()
+    with pmw.resume_session(study, wait=30) as session:
+        assert session.ask("sex = 'Male'").count > 0
+    killer.join()
+    holder.communicate()
+
+
+def test_a_lock_file_that_is_deleted_while_it_is_waited_for_is_not_taken_for_the_lock(study: Path) -> None:
+    first = SessionLock(study)
+    taken: list[SessionLock] = []
+    waiting = threading.Thread(target=lambda: taken.append(SessionLock(study, wait=10)))
+    waiting.start()
+    study.with_name("s.pmw-lock").unlink()
+    waiting.join()  # the deleted lock keeps nobody out; the fence does
+    with pytest.raises(pmw.SessionLockedError):
+        SessionLock(study)
+    first.release()
+    with pytest.raises(pmw.SessionLockedError):
+        SessionLock(study)
+    taken[0].release()
+    SessionLock(study).release()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_does_not_keep_the_lock_of_its_parent(study: Path) -> None:
+    end, other = os.pipe()
+    begun, told = os.pipe()
+    session = pmw.resume_session(study)
+    child = os.fork()
+    if child == 0:
+        os.close(other)
+        os.write(told, b".")
+        os.read(end, 1)
+        os._exit(0)
+    try:
+        os.read(begun, 1)  # until the child runs, it holds what it was copied from
+        session.close()
+        pmw.resume_session(study).close()
+    finally:
+        for descriptor in (other, end, begun, told):
+            os.close(descriptor)
+        os.waitpid(child, 0)
+
+
+def test_threads_take_turns_over_one_session(study: Path, domain: Domain) -> None:
+    streams = [list(random_conjunctions(domain, 40, seed=number)) for number in range(8)]
+    with pmw.resume_session(study) as session:
+
+        def work(stream: list[LinearQuery]) -> list[float]:
+            counts = []
+            for place, query in enumerate(stream):
+                counts.append(session.ask(query, fresh=True).count)
+                if place % 10 == 0:  # what reads goes on beside what writes
+                    assert session.status().budget_share <= 1
+                    assert session.ledger().share <= 1
+                    session.synthetic_records(50)
+                    assert "Session" in repr(session)
+            return counts
+
+        with ThreadPoolExecutor(8) as pool:
+            counts = [count for found in pool.map(work, streams) for count in found]
+        assert session.status().queries_answered == len(counts) == 8 * 40
+        assert session.verify().holds
+    with closing(SessionStore.open(study)) as store:
+        assert sorted(row.count for row in store.answers()) == sorted(counts)
+
+
+def test_threads_take_turns_over_marginals_and_exports(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    frame["member"] = frame["age"] > 40
+    domain = Domain((IntegerAttribute("age", 20, 59), *domain.attributes[1:]), name="people")
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=tmp_path / "m.pmw") as session:
+
+        def work(number: int) -> int:
+            answers = session.ask_all(random_conjunctions(domain, 40, seed=number), fresh=True)
+            session.export(tmp_path / f"{number}.csv")
+            return len(answers)
+
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(work, range(8))) == [40] * 8
+        assert session.verify().holds
+
+
+def test_closing_in_one_thread_tells_the_others(study: Path, domain: Domain) -> None:
+    session = pmw.resume_session(study)
+    begun = threading.Event()
+
+    def work(seed: int) -> str:
+        for query in random_conjunctions(domain, 10_000, seed=seed):
+            try:
+                session.ask(query, fresh=True)
+            except pmw.SessionError as error:
+                return str(error)
+            begun.set()
+        return "never told"
+
+    with ThreadPoolExecutor(4) as pool:
+        told = [pool.submit(work, seed) for seed in range(4)]
+        begun.wait(30)
+        session.close()
+        assert {one.result() for one in told} == {"the session was closed; resume it to go on"}
+    assert verify_session(study).holds

@@ -1,0 +1,269 @@
+"""Questions that cells cannot decide, asked of sessions: the interval holds the count of the raw table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.public.answer import Answer, Source, Spent
+from pmw.public.contract import TestKind
+from pmw.public.intervals import certified_answer, measured_answer, untested_answer
+from pmw.research.offline import OfflineOptions, Targets, fit_workload
+from queries import (
+    UNITS,
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    NumericAttribute,
+    QueryError,
+    parse_where,
+)
+from queries.parsing import require_aligned
+
+RECORDS = 4000
+DOMAIN = Domain(
+    (
+        NumericAttribute("capital-gain", (0, 1, 5000, 10_000, 100_000)),
+        IntegerAttribute("age", 0, 79, 5),
+        CategoricalAttribute("sex", ("f", "m")),
+        CategoricalAttribute("grade", tuple("abcdefghijkl")),
+        IntegerAttribute("hours", 0, 99),  # so that the whole table is not bought at opening
+    )
+)
+NOWHERE = Spent(0.0, 0.0, 0.0)
+MODES = [TestKind.MARGINAL, TestKind.QUERY]
+
+
+def people(seed: int = 3) -> pd.DataFrame:
+    """Return a table with nine exact zeros of ten, and a heap at a cell's last number."""
+    generator = np.random.default_rng(seed)
+    gain = generator.choice([1.0, 4999.0, 5000.0, 7688.0, 100_000.0], RECORDS)
+    age = generator.choice([4, 20, 21, 34, 35, 60], RECORDS)
+    return pd.DataFrame(
+        {
+            "capital-gain": np.where(generator.random(RECORDS) < 0.9, 0.0, gain),
+            "age": age,
+            "sex": np.where(generator.random(RECORDS) < 0.3 + 0.4 * (age > 30), "m", "f"),
+            "grade": generator.choice(list("abcdefghijkl"), RECORDS),
+            "hours": generator.integers(0, 100, RECORDS),
+        }
+    )
+
+
+FRAME = people()
+GAIN, AGE, SEX = FRAME["capital-gain"], FRAME["age"], FRAME["sex"]
+
+
+OPENED: list[pmw.Session] = []
+
+
+def opened(test: TestKind, seed: int = 1, frame: pd.DataFrame = FRAME, **choices: Any) -> pmw.Session:
+    options = pmw.Options(test=test, seed=seed, **choices)
+    OPENED.append(pmw.open_session(frame, DOMAIN, epsilon=1, delta=1e-9, options=options))
+    return OPENED[-1]
+
+
+@pytest.fixture(autouse=True)
+def all_are_closed() -> Iterator[None]:
+    """Close what a test opened."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
+def held(answer: Answer, truth: float) -> bool:
+    assert answer.interval is not None
+    return answer.interval[0] <= truth <= answer.interval[1]
+
+
+@pytest.mark.parametrize("test", MODES)
+@pytest.mark.parametrize(
+    ("where", "holds"),
+    [
+        ('"capital-gain" > 0', GAIN > 0),
+        ('"capital-gain" <= 0', GAIN <= 0),
+        ('"capital-gain" = 0', GAIN == 0),
+        ('"capital-gain" <> 0', GAIN != 0),
+        ('"capital-gain" IN (0, 5000)', GAIN.isin([0, 5000])),
+        ('NOT "capital-gain" > 0', GAIN <= 0),
+        ('"capital-gain" BETWEEN 1 AND 5000', GAIN.between(1, 5000)),
+        ('"capital-gain" >= 100000', GAIN >= 100_000),
+        ('"capital-gain" < 100000', GAIN < 100_000),
+        ("\"capital-gain\" > 0 AND sex = 'm'", (GAIN > 0) & (SEX == "m")),
+        ("\"capital-gain\" = 0 OR sex = 'm'", (GAIN == 0) | (SEX == "m")),
+        ('"capital-gain" > 0 OR age <= 33', (GAIN > 0) | (AGE <= 33)),
+        ("age >= 35 AND age < 61", (AGE >= 35) & (AGE < 61)),
+        ("age = 4", AGE == 4),
+    ],
+)
+def test_the_interval_holds_both_readings_and_so_the_truth(
+    test: TestKind, where: str, holds: pd.Series[bool]
+) -> None:
+    for seed in range(1, 4):
+        answer = opened(test, seed).ask(where)
+        assert not answer.aligned
+        assert answer.source in (Source.SYNTHETIC, Source.MEASURED)
+        assert held(answer, int(holds.sum()))
+        assert held(answer, answer.count)
+    with pytest.raises(QueryError, match="the condition cuts cells") as caught:
+        require_aligned(parse_where(where, DOMAIN))
+    assert caught.value.code == "unaligned"
+
+
+@pytest.mark.parametrize("test", MODES)
+def test_a_comparison_that_cells_decide_keeps_its_firm_bar(test: TestKind) -> None:
+    session = opened(test)
+    for where, holds in (('"capital-gain" < 1', GAIN < 1), ('"capital-gain" >= 1', GAIN >= 1)):
+        answer = session.ask(where)
+        assert answer.aligned
+        assert answer.interval is not None
+        assert held(answer, int(holds.sum()))
+        assert answer.interval[1] - answer.interval[0] < 600
+    loose = session.ask('"capital-gain" > 0').interval
+    assert loose is not None
+    assert loose[1] - loose[0] > 3000  # the cell [0, 1) may hold anything
+
+
+@pytest.mark.parametrize("test", MODES)
+def test_groups_have_both_readings_of_their_own(test: TestKind) -> None:
+    session = opened(test)
+    statement = 'SELECT sex, COUNT(*) FROM records WHERE "capital-gain" > 0 GROUP BY sex'
+    for answer, sex in zip(session.sql(statement), ("f", "m"), strict=True):
+        assert not answer.aligned
+        assert held(answer, int(((GAIN > 0) & (sex == SEX)).sum()))
+    answers = session.group_by(["capital-gain"], where='"capital-gain" > 0')
+    assert [answer.aligned for answer in answers] == [False, True, True, True]
+
+
+def _one_comparison(generator: np.random.Generator) -> tuple[str, pd.Series[bool]]:
+    """Return a comparison that cuts a cell where the whole table lies on one side of the cut."""
+    name, column = ("capital-gain", GAIN) if generator.random() < 0.5 else ("age", AGE)
+    values = [0, 4999, 5000, 7688] if name == "capital-gain" else [4, 21, 34, 60, 61]
+    value = int(generator.choice(values))
+    kind = generator.choice(["<", "<=", ">", ">=", "=", "<>"])
+    made = {
+        "<": column < value, "<=": column <= value, ">": column > value,
+        ">=": column >= value, "=": column == value, "<>": column != value,
+    }  # fmt: skip
+    return f'"{name}" {kind} {value}', made[kind]
+
+
+def _questions(count: int, seed: int) -> list[tuple[LinearQuery, int]]:
+    """Return random questions that cells cannot decide, with the raw table's counts."""
+    generator = np.random.default_rng(seed)
+    found: list[tuple[LinearQuery, int]] = []
+    while len(found) < count:
+        where, holds = _one_comparison(generator)
+        other, also = _one_comparison(generator)
+        form = generator.choice(["one", "and", "or", "not", "sex"])
+        if form == "and":
+            where, holds = f"{where} AND {other}", holds & also
+        elif form == "or":
+            where, holds = f"{where} OR {other}", holds | also
+        elif form == "not":
+            where, holds = f"NOT ({where} AND {other})", ~(holds & also)
+        elif form == "sex":
+            where, holds = f"{where} AND sex = 'm'", holds & (SEX == "m")
+        try:
+            query = parse_where(where, DOMAIN)
+        except QueryError as error:
+            assert error.code == "empty_range"  # noqa: PT017
+            continue
+        if not query.aligned:
+            found.append((query, int(holds.sum())))
+    return found
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("test", "simultaneous"), [(TestKind.MARGINAL, False), (TestKind.MARGINAL, True), (TestKind.QUERY, False)]
+)
+def test_intervals_hold_the_raw_count_with_the_stated_confidence(test: TestKind, simultaneous: bool) -> None:
+    questions = _questions(40, seed=8)
+    found = []
+    for seed in range(1, 9):
+        session = opened(test, seed, confidence=0.8, simultaneous=simultaneous)
+        for query, truth in questions:
+            answer = session.ask(query)
+            assert not answer.aligned
+            if answer.interval is not None:
+                found.append(held(answer, truth))
+    assert len(found) >= 150
+    assert np.mean(found) >= 0.8
+
+
+@pytest.mark.parametrize("test", MODES)
+def test_a_session_that_answered_such_questions_is_verified(test: TestKind, tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "people.csv", index=False)
+    path = tmp_path / "study.pmw"
+    with pmw.open_session(
+        FRAME, DOMAIN, epsilon=1, delta=1e-9, path=path, options=pmw.Options(test=test, update_limit=6)
+    ) as session:
+        for query, _ in _questions(25, seed=4):
+            session.ask(query)
+            session.ask(query, fresh=True)
+        session.ask('"capital-gain" >= 1')
+    assert pmw.verify_session(path).holds
+
+
+@pytest.mark.parametrize("choices", [{"test": TestKind.QUERY}, {}, {"simultaneous": True}])
+def test_what_is_tested_or_bought_of_even_cells_narrows_nothing(choices: dict[str, Any]) -> None:
+    state = opened(choices.pop("test", TestKind.MARGINAL), **choices).state
+    assert state.query_plan is not None
+    query = parse_where("\"capital-gain\" > 0 AND sex = 'm' AND age >= 21 AND hours < 50", DOMAIN)
+    count = round(state.model.answer(query))
+    everybody = untested_answer(state, LinearQuery.everything(DOMAIN), NOWHERE).interval
+    assert everybody is not None
+    for answer in (
+        certified_answer(state, query, count * UNITS, UNITS, NOWHERE),
+        measured_answer(state, query, count * UNITS, NOWHERE),
+    ):
+        assert answer.count == count
+        assert answer.interval is not None
+        assert answer.interval[0] == 0.0
+        assert answer.interval[1] >= everybody[1] - 1
+    sexes = parse_where("\"capital-gain\" > 0 AND sex = 'm'", DOMAIN)  # its greater reading is covered
+    high = certified_answer(state, sexes, 0, UNITS, NOWHERE).interval
+    assert high is not None
+    assert high[1] >= int((SEX == "m").sum()) - 200
+    assert (high[1] < 3000) == (not choices)
+
+
+def test_a_question_that_no_test_could_narrow_spends_nothing() -> None:
+    session = opened(TestKind.QUERY, threshold=1.0)
+    query = parse_where("\"capital-gain\" > 0 AND sex = 'm' AND grade IN ('a', 'b')", DOMAIN)
+    assert session.state.covering(query) is None
+    expected = untested_answer(session.state, query, NOWHERE)
+    before = session.status()
+    answer = session.ask(query)
+    assert (answer.count, answer.interval, answer.source) == (
+        expected.count, expected.interval, Source.SYNTHETIC,
+    )  # fmt: skip
+    assert session.state.version == 0
+    assert not session.state.round_open
+    assert session.status().budget_share == before.budget_share
+    decided = session.ask("\"capital-gain\" >= 1 AND sex = 'm' AND age >= 20")
+    assert decided.spent.share > answer.spent.share
+    assert session.verify().holds
+
+
+@pytest.mark.parametrize("targets", [Targets.MARGINAL, Targets.QUERY])
+def test_an_offline_release_gives_both_readings(targets: Targets) -> None:
+    two = Domain(DOMAIN.attributes[:3])
+    zeros = parse_where('"capital-gain" = 0', two)
+    both = parse_where("\"capital-gain\" > 0 AND sex = 'm'", two)
+    options = OfflineOptions(targets=targets, rounds=2, policy=pmw.Options(seed=2))
+    release = fit_workload(FRAME, two, [zeros, both], epsilon=1, delta=1e-9, options=options)
+    answer = release.answer(zeros)
+    assert not answer.aligned
+    assert answer.source is Source.SYNTHETIC
+    assert held(answer, int((GAIN == 0).sum()))
+    found = release.answer(both)
+    assert found.interval is None or held(found, int(((GAIN > 0) & (SEX == "m")).sum()))

@@ -1,0 +1,206 @@
+"""Anchors: an older copy and a rewritten history are told, by public bytes kept apart from a session."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.session.store import SessionStore
+from pmw.session.store.checksums import reseal
+from pmw.session.verification import Anchor
+from queries import Domain
+
+NAME = "the session goes on from its anchor"
+WRONG = "age >= 40 AND NOT member = TRUE"
+
+
+def fault(study: Path, anchor: Path) -> str | None:
+    (found,) = (check for check in pmw.verify_session(study, anchor).checks if check.name == NAME)
+    return None if found.holds else found.detail
+
+
+def ask(study: Path, frame: pd.DataFrame, question: str) -> None:
+    with pmw.resume_session(study, frame) as session:
+        session.ask(question)
+
+
+def test_an_anchor_goes_on_with_its_session(study: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
+    anchor = tmp_path / "study.anchor"
+    for question in (WRONG, "age < 30", WRONG, "region = 'east'"):
+        before = anchor.read_text() if anchor.exists() else None
+        assert fault(study, anchor) is None
+        assert anchor.read_text() != before or question == "region = 'east'"
+        ask(study, frame, question)
+    verification = pmw.verify_session(study, anchor)
+    assert verification.holds
+    assert "nothing was spent since the anchor was last written" in verification.to_dict()["not_proved"][0]
+
+
+def test_an_anchor_holds_public_bytes_alone(study: Path, tmp_path: Path) -> None:
+    anchor = tmp_path / "study.anchor"
+    pmw.verify_session(study, anchor)
+    form = json.loads(anchor.read_text())
+    assert set(form) == {"anchor", "session", "closed", "share", "charges", "measurements", "answers"}
+    with closing(SessionStore.open(study)) as store:
+        secrets = [store.secret(name) or b"" for name in store.secret_names()]
+    assert not any(secret.hex() in anchor.read_text() for secret in secrets)
+
+
+@pytest.mark.parametrize(("question", "what"), [(WRONG, "charges"), ("age < 30", "answers")])
+def test_an_older_copy_is_told_and_the_anchor_stays(
+    study: Path, frame: pd.DataFrame, tmp_path: Path, question: str, what: str
+) -> None:
+    anchor = tmp_path / "study.anchor"
+    shutil.copy(study, tmp_path / "old.pmw")
+    ask(study, frame, question)
+    assert fault(study, anchor) is None
+    held = anchor.read_text()
+    shutil.copy(tmp_path / "old.pmw", study)
+    assert pmw.verify_session(study).holds  # without the anchor it looks whole
+    found = fault(study, anchor)
+    assert found is not None
+    assert what in found
+    assert "this is an older copy" in found
+    assert anchor.read_text() == held
+    ask(study, frame, question)  # another history of the same length, and longer ones
+    ask(study, frame, "age > 50 AND member = FALSE AND sex = 'Female'")
+    assert what == "answers" or "history was rewritten" in (fault(study, anchor) or "")
+
+
+REWRITES: dict[str, tuple[str, str]] = {
+    "a label": ("UPDATE ledger SET label = 'x' WHERE sequence = 2", "charges are not what they were"),
+    "a measurement": ("UPDATE measurements SET noise = noise || ' ' WHERE sequence = 2", "measurements are"),
+    "an answer": ("UPDATE answers SET count = count + 1", "answers are not what they were"),
+    "a contract": ("UPDATE meta SET value = value || ' ' WHERE key = 'contract'", "is of another session"),
+}
+
+
+@pytest.mark.parametrize("rewrite", list(REWRITES))
+def test_a_rewritten_history_is_told(study: Path, tmp_path: Path, rewrite: str) -> None:
+    anchor, (statement, words) = tmp_path / "study.anchor", REWRITES[rewrite]
+    pmw.verify_session(study, anchor)
+    with closing(sqlite3.connect(study)) as connection:
+        connection.execute(statement)
+        reseal(connection)
+        connection.commit()
+    assert words in (fault(study, anchor) or "")
+
+
+def test_a_session_that_had_been_closed_is_closed(study: Path, tmp_path: Path) -> None:
+    anchor = tmp_path / "study.anchor"
+    shutil.copy(study, tmp_path / "open.pmw")
+    pmw.seal_session(study)
+    assert fault(study, anchor) is None
+    assert "it had been closed: this is an older copy" in (fault(tmp_path / "open.pmw", anchor) or "")
+
+
+def test_an_anchor_is_of_one_session(
+    study: Path, frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    pmw.verify_session(study, tmp_path / "study.anchor")
+    pmw.open_session(frame, domain, epsilon=5, delta=1e-9, path=tmp_path / "twin.pmw").close()
+    assert fault(tmp_path / "twin.pmw", tmp_path / "study.anchor") == "the anchor is of another session"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"anchor": 2}', "\x00", "[" * 100_000])
+def test_a_file_that_is_no_anchor_is_left_alone(study: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "a").write_text(text)
+    with pytest.raises(pmw.SessionError, match="expected an anchor, found something else"):
+        pmw.verify_session(study, tmp_path / "a")
+    assert (tmp_path / "a").read_text() == text
+
+
+def test_an_anchor_that_cannot_be_read_or_written_is_told(study: Path, tmp_path: Path) -> None:
+    uses: list[Callable[[], object]] = [
+        lambda: pmw.verify_session(study, tmp_path),
+        lambda: pmw.verify_session(study, tmp_path / "absent" / "a"),
+    ]
+    for use in uses:
+        with pytest.raises(pmw.StoreError, match="the anchor cannot be"):
+            use()
+
+
+def test_a_verification_that_read_an_older_state_does_not_take_a_newer_anchor_back(
+    study: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    path = tmp_path / "a"
+    pmw.verify_session(study, path)
+    slow = Anchor(path)
+    with closing(SessionStore.open(study)) as store, store.reading():
+        slow.compare(store)
+    ask(study, frame, "age < 30 AND region = 'north'")
+    pmw.verify_session(study, path)
+    newer = path.read_bytes()
+    slow.update()
+    assert path.read_bytes() == newer
+    assert fault(study, path) is None
+
+
+def test_anchors_that_are_written_at_once_keep_the_newest(
+    study: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    path, waiting = tmp_path / "a", []
+    for age in range(24, 40, 2):
+        anchor = Anchor(path)
+        with closing(SessionStore.open(study)) as store, store.reading():
+            anchor.compare(store)
+        waiting.append(anchor)
+        ask(study, frame, f"age < {age} AND region = 'north'")
+    newest = Anchor(tmp_path / "b")
+    with closing(SessionStore.open(study)) as store, store.reading():
+        newest.compare(store)
+    newest.update()
+    with ThreadPoolExecutor(8) as threads:
+        for number in range(40):
+            path.unlink(missing_ok=True)
+            last = Anchor(path)
+            with closing(SessionStore.open(study)) as store, store.reading():
+                last.compare(store)
+            # The newest is written among all the others, by turns first, in the middle and last.
+            place = number % (len(waiting) + 1)
+            order = [*waiting[:place], last, *waiting[place:]]
+            list(threads.map(lambda anchor: anchor.update(), order))
+            assert path.read_bytes() == (tmp_path / "b").read_bytes()
+    assert sorted(file.name for file in tmp_path.iterdir() if "part" in file.name) == []
+
+
+def test_an_anchor_that_became_one_of_another_session_is_left_alone(
+    study: Path, frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    path, other = tmp_path / "a", tmp_path / "other.pmw"
+    slow = Anchor(path)
+    with closing(SessionStore.open(study)) as store, store.reading():
+        slow.compare(store)
+    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=other).close()
+    pmw.verify_session(other, path)
+    kept = path.read_bytes()
+    with pytest.raises(pmw.SessionError, match="another session meanwhile"):
+        slow.update()
+    assert path.read_bytes() == kept
+
+
+def test_a_backup_is_compared_with_an_anchor_and_leaves_it_as_it_is(
+    study: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    anchor, copy = tmp_path / "study.anchor", tmp_path / "copy.pmw"
+    ask(study, frame, WRONG)
+    pmw.backup_session(study, copy)
+    assert pmw.verify_session(copy, tmp_path / "none.anchor").holds
+    assert not (tmp_path / "none.anchor").exists()
+    assert fault(study, anchor) is None
+    before = anchor.read_bytes()
+    assert fault(copy, anchor) is None
+    assert anchor.read_bytes() == before
+    ask(study, frame, "age < 30")
+    assert fault(study, anchor) is None  # the session goes on, and so does its anchor
+    assert anchor.read_bytes() != before
+    assert fault(copy, anchor) is not None

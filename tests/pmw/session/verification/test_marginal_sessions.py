@@ -1,0 +1,309 @@
+"""Verification where whole marginals are tested and bought: tamperings are found, by name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.model import QueryMeasurement
+from pmw.privacy.random_bits import repeatable_seed
+from pmw.public.contract import ModelKind, TestKind
+from pmw.session.store.checksums import reseal
+from queries import CategoricalAttribute, Domain, IntegerAttribute
+
+CODES = tuple(f"{'low' if number < 200 else 'high'}{number}" for number in range(400))
+
+PRICES = "every charge is what its event costs"
+ROUNDS = "rounds and positives follow one another"
+PAID = "every measurement was paid for, and every payment bought one"
+PLANNED = "the measurements are the planned ones"
+FIT = "the plans fit the contract"
+SECRETS = "secrets are kept while they are needed, and no longer"
+MODELS = "the models, the snapshot and the certificates follow from the measurements"
+MEASURED = "measured answers are the stored measurements"
+FORM = "every answer has the form that its source promises"
+ORDER = "the share in answers never falls and never exceeds 1"
+
+
+@pytest.fixture(autouse=True)
+def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the same noise in every run, in files too."""
+    numbers = iter(range(10**6))
+    monkeypatch.setattr("pmw.session.engine.fresh_seed", lambda: repeatable_seed(4, next(numbers)))
+
+
+@pytest.fixture
+def wide() -> Domain:
+    """A domain with a long attribute, and with one whose pairs are too large to be tested."""
+    return Domain(
+        (
+            IntegerAttribute("age", 20, 59),
+            CategoricalAttribute("sex", ("Female", "Male")),
+            CategoricalAttribute("grade", tuple("abcdefgh")),
+            CategoricalAttribute("code", CODES),
+        ),
+        name="people",
+    )
+
+
+@pytest.fixture
+def people() -> pd.DataFrame:
+    """20,000 records: sexes follow ages; grades follow ages and codes together, but neither of them alone."""
+    generator = np.random.default_rng(20)
+    count = 20_000
+    age = generator.integers(20, 60, count)
+    code = generator.integers(0, 400, count)
+    late = 4 * ((age < 40) ^ (code < 200))
+    grade = np.array(list("abcdefgh"))[late + generator.integers(0, 4, count)]
+    sex = np.where(generator.random(count) < np.where(age < 35, 0.9, 0.3), "Female", "Male")
+    return pd.DataFrame({"age": age, "sex": sex, "grade": grade, "code": np.array(CODES)[code]})
+
+
+QUESTIONS = [
+    "",
+    "age >= 40",
+    "sex = 'Male' AND grade = 'a'",
+    "sex = 'Male' AND age < 35",
+    "age >= 33 AND grade = 'h'",
+    "age BETWEEN 24 AND 31 AND grade = 'b' AND sex = 'Male'",
+    "code LIKE 'low%' AND age < 40 AND grade IN ('a', 'b', 'c', 'd')",
+    "code LIKE 'high%' AND age >= 40 AND grade IN ('a', 'b', 'c', 'd')",
+    "code LIKE 'low%' AND grade = 'h'",
+    "code IN ('low1', 'low2') AND grade = 'a'",
+    "age < 30 AND sex = 'Female'",
+]
+
+
+def options(**choices: Any) -> pmw.Options:
+    return pmw.Options(test=TestKind.MARGINAL, model=ModelKind.GRAPHICAL, **choices)
+
+
+# A tree of so few cells buys no marginal wider than a pair, so that some answers rest on certificates alone.
+CHOICES = options(update_limit=4, sparse_vector=pmw.SparseVectorKind.EXPONENTIAL, max_cells=30_000)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder for the session that all tests copy."""
+    return tmp_path_factory.mktemp("asked")
+
+
+@pytest.fixture
+def study(people: pd.DataFrame, wide: Domain, folder: Path, tmp_path: Path) -> Path:
+    """Return the file of a session that measured marginals and a question, with both rounds open."""
+    if not any(folder.iterdir()):
+        ask_questions(people, wide, folder / "study.pmw")
+    for file in folder.iterdir():  # with its companions
+        shutil.copy2(file, tmp_path)
+    return tmp_path / "study.pmw"
+
+
+def ask_questions(people: pd.DataFrame, wide: Domain, path: Path) -> None:
+    with pmw.open_session(people, wide, epsilon=4, delta=1e-9, path=path, options=CHOICES) as session:
+        session.ask_all(QUESTIONS)
+        state = session.state
+        assert state.positives_used > 0
+        assert state.query_positives > 0
+        assert state.certificates
+        assert not state.coarsening.is_identity
+        assert (state.round_open, state.queries_open) == (True, True)
+
+
+def failed(path: Path) -> dict[str, str]:
+    return {check.name: check.detail for check in pmw.verify_session(path).checks if not check.holds}
+
+
+def test_books_that_were_never_touched_hold(study: Path, people: pd.DataFrame) -> None:
+    assert failed(study) == {}
+    for statement in ("", "DELETE FROM snapshots"):
+        with sqlite3.connect(study) as connection:
+            connection.executescript(statement)
+        connection.close()
+        with pmw.resume_session(study, people) as session:
+            session.ask_all(["age > 50 AND sex = 'Male'", "grade = 'c' AND sex = 'Male'"], fresh=True)
+        assert failed(study) == {}
+
+
+TAMPERINGS: dict[str, tuple[str, str, str]] = {
+    "the price of a marginal was lowered": (
+        "UPDATE ledger SET rho = '0' WHERE event = 'marginal' AND sequence > 6", PRICES, "(marginal)",
+    ),
+    "the price of a question was lowered": (
+        "UPDATE ledger SET rho = '0' WHERE event = 'measurement'", PRICES, "(measurement)",
+    ),
+    "a round of questions was called one of marginals": (
+        "UPDATE ledger SET label = 'threshold noise drawn' WHERE label LIKE '%single questions'",
+        PRICES, "of charge",
+    ),
+    "all rounds of marginals were deleted": (
+        "DELETE FROM ledger WHERE label = 'threshold noise drawn'", ROUNDS, "has no open round",
+    ),
+    "marginals were tested in rounds that were deleted": (
+        "DELETE FROM ledger WHERE label = 'threshold noise drawn'", MODELS,
+        "was tested in a round that was not paid for",
+    ),
+    "all rounds of questions were deleted": (
+        "DELETE FROM ledger WHERE label LIKE '%single questions'", ROUNDS, "has no open round",
+    ),
+    "a bought marginal was deleted": (
+        "DELETE FROM measurements WHERE kind = 'bought'", PAID, "has no measurement",
+    ),
+    "a bought marginal was exchanged for another": (
+        "UPDATE ledger SET label = 'sex, grade' WHERE event = 'marginal' AND sequence > 6", PAID, "has no",
+    ),
+    "a marginal's noise was understated": (
+        'UPDATE measurements SET noise = \'{"law":"discrete_gaussian","sigma":"9"}\' WHERE kind = \'bought\'',
+        PLANNED, "noise of measurement",
+    ),
+    "the noise of marginals was understated in the plan": (
+        "UPDATE meta SET value = replace(value, '\"sensitivity\":1048576', '\"sensitivity\":1') "
+        "WHERE key = 'test_plan'", FIT, "sensitivity of tests",
+    ),
+    "a threshold was deleted": ("DELETE FROM secrets WHERE key = 'threshold'", SECRETS, "secrets kept"),
+    "the other threshold was deleted": (
+        "DELETE FROM secrets WHERE key = 'query_threshold'", SECRETS, "secrets kept",
+    ),
+    "a threshold of a certificate was lowered": (
+        "UPDATE certificates SET threshold = 1 WHERE sequence = (SELECT min(sequence) FROM certificates)",
+        MODELS, "has a threshold that was never planned",
+    ),
+    "a certificate was given to another version": (
+        "UPDATE certificates SET version = 99", MODELS, "certificates of versions that do not follow",
+    ),
+    "an interval was invented": (
+        "UPDATE answers SET low = 1, high = 2, source = 'unverified' WHERE sequence = 3", FORM, "answer 3",
+    ),
+    "a confidence was raised": (
+        "UPDATE answers SET confidence = 0.99 WHERE sequence = 3", FORM, "answer 3: confidence: expected",
+    ),
+    "a measured answer was altered": (
+        "UPDATE answers SET count = count + 10 WHERE source = 'measured'", MEASURED, "count: expected",
+    ),
+    "measured answers are to a wider question": (
+        "UPDATE answers SET (query, query_key) = (SELECT query, query_key FROM answers WHERE sequence = 7) "
+        "WHERE source = 'measured' AND sequence < 7", MEASURED, "does not contain its question",
+    ),
+    "a measured answer was invented": (
+        "UPDATE answers SET source = 'measured' WHERE sequence = 3", MEASURED, "",
+    ),
+    "a second answer was called the measurement": (
+        "UPDATE answers SET source = 'measured' WHERE sequence = 11", MEASURED, "is not a new one",
+    ),
+    "a share was invented": ("UPDATE answers SET share = share + 1e-9 WHERE sequence = 9", ORDER, "is none"),
+    "what is tested was rewritten": (
+        "UPDATE meta SET value = replace(value, '\"test\":\"marginal\"', '\"test\":\"query\"') "
+        "WHERE key = 'contract'",
+        "contract, plans and charges can be read", "BudgetError",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tampering", list(TAMPERINGS))
+def test_a_tampering_is_found_by_name(study: Path, tampering: str) -> None:
+    statements, name, fault = TAMPERINGS[tampering]
+    with sqlite3.connect(study) as connection:
+        before = connection.total_changes
+        connection.execute(statements)
+        assert connection.total_changes > before
+        reseal(connection)
+    connection.close()
+    found = failed(study)
+    assert name in found, found
+    assert fault in found[name]
+
+
+def edit(path: Path, table: str, column: str, where: str, change: Callable[[Any], Any]) -> None:
+    """Replace a stored value by another."""
+    with sqlite3.connect(path) as connection:
+        key, value = connection.execute(f"SELECT rowid, {column} FROM {table} WHERE {where}").fetchone()
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (change(value), key))
+        reseal(connection)
+    connection.close()
+
+
+def shifted(units: bytes) -> bytes:
+    values = np.frombuffer(units, dtype="<i8").copy()
+    values[0] += 500 * 2**20
+    return values.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("table", "where"),
+    [("measurements", "kind = 'bought'"), ("measurements", "kind = 'query'"), ("certificates", "1")],
+)
+def test_numbers_that_were_altered_are_found(study: Path, table: str, where: str) -> None:
+    edit(study, table, "units", where, shifted)
+    assert {MODELS, MEASURED} & set(failed(study))  # what is beside the model moves its answers alone
+
+
+def test_a_marginal_that_is_wider_than_planned_is_found(study: Path) -> None:
+    edit(
+        study,
+        "meta",
+        "value",
+        "key = 'test_plan'",
+        lambda text: json.dumps({**json.loads(text), "most_cells": 1, "free_cells": 1}),
+    )
+    found = failed(study)
+    assert "cells; at most 1 were planned" in found[PLANNED]
+    assert "has more cells than are tested" in found[MODELS]
+
+
+def test_a_marginal_on_other_cells_than_planned_is_found(study: Path) -> None:
+    edit(
+        study,
+        "meta",
+        "value",
+        "key = 'test_plan'",
+        lambda text: json.dumps({**json.loads(text), "fine_cells": 10**9}),
+    )
+    assert "cells of measurement" in failed(study)[PLANNED]
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"sparse_vector": pmw.SparseVectorKind.EXPONENTIAL},
+        {"composition": pmw.Composition.PURE},
+        {"composition": pmw.Composition.PURE, "sparse_vector": pmw.SparseVectorKind.EXPONENTIAL_ROUNDS},
+        {"simultaneous": True},
+        {"opening": pmw.Opening.NONE},
+        {"records_per_person": 3},
+        {"max_cells": 60},
+        {"update_limit": 2},
+        {"sparse_vector": pmw.SparseVectorKind.SECH2},
+        {"sparse_vector": pmw.SparseVectorKind.SECH2, "composition": pmw.Composition.PURE},
+        {"sparse_vector": pmw.SparseVectorKind.LAPLACE_ROUNDS},
+    ],
+)
+def test_every_kind_of_session_holds(people: pd.DataFrame, wide: Domain, choices: dict[str, Any]) -> None:
+    chosen = options(seed=6, **choices)
+    with pmw.open_session(people, wide, epsilon=4, delta=1e-9, options=chosen) as session:
+        session.ask_all(QUESTIONS)
+        assert session.state.measured
+        assert [check for check in session.verify().checks if not check.holds] == []
+        session.seal()
+        session.ask("age <= 33 AND sex = 'Female' AND grade = 'b'")
+        assert [check for check in session.verify().checks if not check.holds] == []
+
+
+def test_a_whole_table_bought_at_opening_holds(people: pd.DataFrame) -> None:
+    small = Domain(
+        (CategoricalAttribute("sex", ("Female", "Male")), CategoricalAttribute("grade", tuple("abcdefgh")))
+    )
+    chosen = pmw.Options(seed=6, test=TestKind.MARGINAL)
+    with pmw.open_session(people, small, epsilon=1, delta=1e-9, options=chosen) as session:
+        answer = session.ask("sex = 'Male' AND grade = 'c'")
+        assert answer.interval is not None
+        assert not any(isinstance(one, QueryMeasurement) for one in session.state.measured)
+        assert [one.scope for one in session.state.opening] == [("sex", "grade")]
+        assert session.verify().holds
