@@ -5,8 +5,10 @@ The counts are made up and the noise is seeded, so that this script always print
 
 import numpy as np
 
-from pmw import sparse_vector, theorems
-from pmw.randomness import BitSource
+from pmw import sparse_vector
+from pmw.planning import theorems
+from pmw.privacy.random_bits import BitSource
+from pmw.research import sparse_vectors
 
 EPSILON, C, T, BETA = 1, 3, 1_000, 0.05
 counts = np.random.default_rng(1).integers(0, 300, 40)
@@ -19,7 +21,7 @@ first = sparse_vector.AboveThreshold.textbook(epsilon=EPSILON)
 print("above_threshold:", first.find(counts, limits, bits))
 print("above_threshold, none above:", first.find(counts, high, bits, random_index=True), "at random")
 print("above_threshold_fail_signal, none above:", first.find(counts, high, bits))
-naive = sparse_vector.NaiveAboveThreshold.of(epsilon=EPSILON, query_limit=k)
+naive = sparse_vectors.NaiveAboveThreshold.of(epsilon=EPSILON, query_limit=k)
 passed = naive.scan(naive.open(), counts, limits, bits)[1]
 print(
     f"naive_above_threshold: {passed.argmax()}, epsilon = {float(naive.charge.epsilon or 0)} for each of {k}"
@@ -33,14 +35,14 @@ print("NumericSparse:", np.flatnonzero(found), "with values", values)
 
 # The names of Lyu, Su and Li, Table 2.
 split = sparse_vector.Split.of(sparse_vector.Ratio.OPTIMAL_MONOTONE, epsilon=EPSILON, update_limit=C)
-standard = sparse_vector.algorithm_7(sparse_vector.Comparison(monotone=True), split, C)
-book = sparse_vector.algorithm_2(epsilon=EPSILON, update_limit=C)
+standard = sparse_vectors.algorithm_7(sparse_vector.Comparison(monotone=True), split, C)
+book = sparse_vectors.algorithm_2(epsilon=EPSILON, update_limit=C)
 for name, tests in (("SVT-DPBook", book), ("SVT-S-1:c^(2/3)", standard)):
     scales = [round(float(scale), 2) for scale in (tests.test.threshold_scale, tests.test.query_scale)]
     print(f"{name}: {np.flatnonzero(tests.run(counts, limits, bits))}, noise of T and of tests {scales}")
-again = sparse_vector.Retraversal.of(standard, deviations=2)
+again = sparse_vectors.Retraversal.of(standard, deviations=2)
 print("SVT-ReTr, 2D:", np.sort(again.select(counts, limits, bits)))
-chooser = sparse_vector.TopC.of(epsilon=EPSILON, count=C, monotone=True)
+chooser = sparse_vectors.TopC.of(epsilon=EPSILON, count=C, monotone=True)
 print("EM:", np.sort(chooser.select(counts, bits)))
 
 print(f"What the theorems promise for k = {k} and beta = {BETA}, in records:")
