@@ -47,6 +47,8 @@ def test_every_option_in_the_documents_exists() -> None:
         command = main.get_command(context, name)
         assert command is not None
         known |= {option for parameter in command.params for option in parameter.opts}
+    for path in (*(ROOT / "examples").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")):
+        known |= set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', path.read_text()))
     for path in DOCUMENTS:
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text()):
             assert option in known, f"{path.name}: {option}"
@@ -64,12 +66,28 @@ def test_files_named_in_the_documents_exist() -> None:
             assert (ROOT / name).exists(), f"{path.name}: {name}"
 
 
-def test_names_in_the_notation_table_exist() -> None:
+def words_of(*folders: str) -> set[str]:
+    """Return every word of the code in these folders."""
     words = set()
-    for path in (*(ROOT / "pmw").rglob("*.py"), *(ROOT / "queries").rglob("*.py")):
-        words |= set(re.findall(r"\w+", path.read_text()))
+    for folder in folders:
+        for path in (ROOT / folder).rglob("*.py"):
+            words |= set(re.findall(r"\w+", path.read_text()))
+    return words
+
+
+def test_names_in_the_notation_table_exist() -> None:
+    words = words_of("pmw", "queries")
     for cell in re.findall(r"`([^`]+)`", (ROOT / "docs" / "notation.md").read_text()):
         assert set(re.findall(r"[A-Za-z_]\w+", cell)) <= words, cell
+
+
+def test_names_in_the_tables_of_the_literature_exist() -> None:
+    words = words_of("pmw", "queries", "benchmarks", "examples")
+    for line in (ROOT / "docs" / "literature.md").read_text().splitlines():
+        if line.startswith("| ") and not line.startswith("| --"):
+            here = re.sub(r"`--[a-z-]+`", "", line.split("|")[2])
+            for name in re.findall(r"`([^`]+)`", here):
+                assert set(re.findall(r"[A-Za-z_]\w+", name)) <= words, name
 
 
 def test_the_changelog_has_a_privacy_heading() -> None:

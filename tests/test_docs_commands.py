@@ -2,17 +2,26 @@
 
 A ``console`` block holds commands after ``$`` and what they print. Numbers differ from run to run, so they
 are compared as numbers and not by value, and columns by their order and not by their width.
+
+The tables of ``docs/literature.md`` have a command in each row and words that it prints. There are many, so
+they run in this process: starting Python for each would take longer than they do.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
+import shlex
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from pmw.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -127,3 +136,119 @@ def test_outputs_that_differ_are_noticed() -> None:
     assert agree(normal("one\n…\nlast 3"), normal("one\ntwo\nthree\nlast 77"))
     assert not agree(normal("one\n…\nlast 3"), normal("one\ntwo\nthree"))
     assert not agree(normal("one"), normal("one\ntwo"))
+
+
+LITERATURE = ROOT / "docs" / "literature.md"
+TEXTS = ("Near and Abuah", "稀疏向量技术", "Lyu, Su and Li", "Kamath", "Machanavajjhala")
+# Names under which a reader of the texts looks for something.
+FROM_THE_TEXTS = (
+    "SVT-DPBook", "SVT-S", "SVT-ReTr", "FNR", "SER", "Table 1", "Table 2", "Figure 2", "Figure 3", "Figure 4",
+    "Figure 5", "`auto_avg`", "`range_query_svt`", "`naive_select_b`", "`above_threshold_fail_signal`",
+    "interactive setting", "non-interactive setting", "parallel composition", "Infinity-DP",
+    "exponential mechanism", "NumericSparse", "GPTT", "Theorem 5", "cohort size",
+    *(f"Algorithm {number}" for number in range(1, 8)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table of the literature: a thing of a text, what it is here, a command, words it prints."""
+
+    named: str
+    here: str
+    command: str
+    shown: tuple[str, ...]
+
+
+def rows(text: str) -> list[Row]:
+    """Return the rows of all tables, without their heads."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("| ") and not line.startswith(("| ---", "| in the text |")):
+            named, here, command, shown = (cell.strip() for cell in line.strip("|").split("|"))
+            found.append(Row(named, here, command.strip("`"), tuple(re.findall(r"`([^`]+)`", shown))))
+    return found
+
+
+ROWS = rows(LITERATURE.read_text())
+
+
+def shows(printed: str, words: str) -> bool:
+    """Tell whether the words are printed, with any blanks between them; a … stands for words of one line."""
+    parts = [r"\s+".join(map(re.escape, part.split())) for part in words.split("…")]
+    pattern = r"(?<!\S)" + r"\s[^\n]*\s".join(parts) + r"(?![\w^]|\.\d)"
+    return re.search(pattern, printed) is not None
+
+
+def run_here(command: str, capture: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> str:
+    """Return what a command prints; its parts run in this process, and one that fails fails the test."""
+    printed = ""
+    for part in command.split(" && "):
+        program, *arguments = shlex.split(part)
+        if program == "pmw":
+            result = CliRunner().invoke(main, arguments, env={"COLUMNS": "100"})
+            assert result.exit_code == 0, result.output
+            printed += result.output
+        elif program == "ls":
+            printed += subprocess.run(
+                [program, *arguments], capture_output=True, text=True, check=True
+            ).stdout
+        else:
+            assert program == "python", command
+            printed += _run_python(arguments, capture, patch)
+    return printed
+
+
+def _run_python(arguments: list[str], capture: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> str:
+    capture.readouterr()
+    if arguments[0] == "-m":
+        patch.setattr(sys, "argv", arguments[1:])
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        patch.setattr(sys, "argv", arguments)
+        runpy.run_path(arguments[0], run_name="__main__")
+    return capture.readouterr().out
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(row.command for row in ROWS))
+def test_the_commands_of_the_literature_print_what_the_tables_say(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "--plot" in command:
+        pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(ROOT))
+    printed = run_here(command, capsys, monkeypatch)
+    missing = [
+        words for row in ROWS if row.command == command for words in row.shown if not shows(printed, words)
+    ]
+    assert not missing, printed
+
+
+def test_every_row_of_the_literature_has_a_command_and_what_it_prints() -> None:
+    tables = re.split(r"^## ", LITERATURE.read_text(), flags=re.MULTILINE)[1:]
+    assert all(name in table.partition("\n")[0] for name, table in zip(TEXTS, tables, strict=True))
+    assert all(len(rows(table)) > 10 for table in tables)
+    for row in ROWS:
+        assert row.named, row
+        assert row.command, row
+        assert row.shown, row
+        assert not row.here.startswith("not here") or re.match(r"not here: \w.{20,}", row.here), row
+
+
+def test_the_literature_is_found_by_its_names() -> None:
+    named = "\n".join(row.named for row in ROWS)
+    assert [name for name in FROM_THE_TEXTS if name not in named] == []
+
+
+def test_words_that_are_not_printed_are_noticed() -> None:
+    printed = "mechanism    claimed  found\nalgorithm-5   1.0000    inf   violates  no noise"
+    assert shows(printed, "algorithm-5 1.0000 inf violates")
+    assert shows(printed, "algorithm-5 … violates")
+    assert shows("a line that\n  goes on.", "line that goes on")
+    assert not shows("59.05", "59.0")
+    assert not shows(printed, "algorithm-5 1.0000 inf sound")
+    assert not shows(printed, "algorithm-5 1.0000 in")
+    assert not shows(printed, "claimed algorithm-5")
+    assert not shows(printed, "claimed … violates")
+    assert not shows("Laplace 1:c^(2/3)", "Laplace 1:c")
