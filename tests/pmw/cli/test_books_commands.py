@@ -164,7 +164,7 @@ def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run
     connection = sqlite3.connect(asked)
     connection.execute("CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'full'); END")
     connection.commit()
-    assert run("ask", "study.pmw", "age < 33 AND sex = 'Male'").exit_code == 1
+    assert run("ask", "study.pmw", "age < 32 AND sex = 'Male'").exit_code == 1
     connection.execute("DROP TRIGGER full")
     connection.commit()
     connection.close()

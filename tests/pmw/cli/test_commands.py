@@ -117,10 +117,10 @@ def test_strict_tells_of_an_exhausted_session(people: Path, run: Run) -> None:
         json.dumps({"where": f"age >= {age} AND member = TRUE"}) + "\n" for age in range(21, 59)
     )
     run("ask", "study.pmw", "--stream", stdin=questions * 2)
-    result = run("ask", "study.pmw", "age >= 33 AND sex = 'Male' AND region = 'east'", "--strict")
+    result = run("ask", "study.pmw", "age >= 36 AND sex = 'Male' AND region = 'east'", "--strict")
     assert result.exit_code == 3
     assert "without an error bar" in result.stdout
-    assert run("ask", "study.pmw", "age >= 37 AND sex = 'Male' AND region = 'east'").exit_code == 0
+    assert run("ask", "study.pmw", "age >= 40 AND sex = 'Male' AND region = 'east'").exit_code == 0
 
 
 def test_fresh_answers_anew(study: Path, run: Run) -> None:

@@ -35,7 +35,7 @@ TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
 
 SEEDED = pmw.Options(test=pmw.TestKind.QUERY, seed=7)
 QUESTIONS: list[Asked] = [
-    "age BETWEEN 30 AND 39 AND sex = 'Female'",
+    "age BETWEEN 28 AND 39 AND sex = 'Female'",
     {"region": {"in": ["north", "east"]}, "member": {"eq": True}},
     "age >= 40 AND NOT member = TRUE",
     "",

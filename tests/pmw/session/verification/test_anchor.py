@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.session.store import SessionStore
+from pmw.session.store import SessionFiles, SessionStore
 from pmw.session.store.checksums import reseal
 from pmw.session.verification import Anchor
 from queries import Domain
@@ -60,11 +60,13 @@ def test_an_older_copy_is_told_and_the_anchor_stays(
     study: Path, frame: pd.DataFrame, tmp_path: Path, question: str, what: str
 ) -> None:
     anchor = tmp_path / "study.anchor"
-    shutil.copy(study, tmp_path / "old.pmw")
+    files = (study, SessionFiles(study).companion)
+    older = [file.read_bytes() for file in files]
     ask(study, frame, question)
     assert fault(study, anchor) is None
     held = anchor.read_text()
-    shutil.copy(tmp_path / "old.pmw", study)
+    for file, content in zip(files, older, strict=True):
+        file.write_bytes(content)
     assert pmw.verify_session(study).holds  # without the anchor it looks whole
     found = fault(study, anchor)
     assert found is not None

@@ -18,7 +18,7 @@ import pytest
 
 import pmw
 from pmw.privacy.random_bits import repeatable_seed
-from pmw.session.store import IntentRow, SessionStore
+from pmw.session.store import IntentRow, SessionFiles, SessionStore
 from pmw.session.store.checksums import reseal
 from pmw.session.verification import NOT_PROVED
 from queries import Domain
@@ -491,7 +491,7 @@ def test_no_secret_is_shown(study: Path, frame: pd.DataFrame) -> None:
     store.close()
     assert set(secrets) == {"fingerprint", "fingerprint_key", "threshold"}
     with sqlite3.connect(study) as connection:
-        connection.execute("DELETE FROM ledger WHERE sequence > 5")
+        connection.execute("UPDATE ledger SET label = 'x' WHERE sequence > 5")
         reseal(connection)
     connection.close()
     shown = repr(pmw.verify_session(study)) + json.dumps(pmw.verify_session(study).to_dict())
@@ -511,10 +511,21 @@ def test_it_says_what_it_cannot_prove(study: Path) -> None:
     assert "newest copy" in NOT_PROVED[0]
 
 
+def refusal(study: Path) -> str | None:
+    try:
+        pmw.verify_session(study)
+    except pmw.SessionCorruptError as error:
+        return str(error)
+    return None
+
+
 def test_an_older_copy_that_is_put_back_cannot_be_told(study: Path, frame: pd.DataFrame) -> None:
-    older = study.read_bytes()
+    files = (study, SessionFiles(study).companion)
+    older = [file.read_bytes() for file in files]
     with pmw.resume_session(study, frame) as session:
         session.ask("age >= 28 AND NOT member = TRUE")
-    assert study.read_bytes() != older
-    study.write_bytes(older)
+    for file, content in zip(files, older, strict=True):
+        assert file.read_bytes() != content
+        file.write_bytes(content)
+        assert (file == study) == (refusal(study) is not None)  # one of them alone is told
     assert pmw.verify_session(study).holds
