@@ -203,6 +203,7 @@ def _run_python(arguments: list[str], capture: pytest.CaptureFixture[str], patch
     capture.readouterr()
     if arguments[0] == "-m":
         patch.setattr(sys, "argv", arguments[1:])
+        patch.delitem(sys.modules, arguments[1], raising=False)  # another test may have imported it
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     else:
         patch.setattr(sys, "argv", arguments)

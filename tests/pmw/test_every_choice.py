@@ -298,7 +298,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "max_cells": ("--max-cells", "60"),
     "simultaneous": ("--simultaneous",),
 }
-CONTEXT = click.Context(main)
+CONTEXT = click.Context(main, **main.context_settings)
 REQUIRED = {
     "open": ("s.pmw", "--data", "t.csv", "--schema", "t.toml", "--epsilon", "1"),
     "plan": ("--schema", "t.toml", "--records", "9", "--epsilon", "1"),
@@ -316,7 +316,7 @@ def command_named(name: str) -> click.Command:
 def test_a_command_passes_every_choice_on_or_has_no_option_for_it(name: str, command: str) -> None:
     arguments = [*REQUIRED[command], *TYPED[name]]
     found = command_named(command)
-    given = found.make_context(command, arguments).params
+    given = found.make_context(command, arguments, parent=CONTEXT).params
     assert getattr(read_options(given), name) == CHOICES[name][1] != getattr(pmw.Options(), name)
 
 
