@@ -179,7 +179,9 @@ class SessionStore(SessionReader):
     def pending(self) -> IntentRow | None:
         """Return the batch that has no outcome yet, or None; None too where the companion is of no use."""
         newest = self._newest_batch()
-        return newest if newest is not None and newest.id == self.last_intent() + 1 else None
+        if newest is None or not newest.seed:  # a reader of older pages may find it finished meanwhile
+            return None
+        return newest if newest.id == self.last_intent() + 1 else None
 
     def begin(self, kind: str, proposal: str, seed: bytes) -> int:
         """Record a batch durably, before anything is drawn, and return its number.

@@ -384,6 +384,22 @@ def _waiting(path: Path) -> IntentRow:
     return waiting
 
 
+def test_a_reader_of_older_pages_takes_no_batch_for_waiting_that_was_finished_meanwhile(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s.pmw"
+    with closing(create(path)) as store, closing(SessionStore.open(path)) as reader:
+        store.finish(1, Outcome())
+        with reader.reading():
+            assert reader.last_intent() == 1
+            number = store.begin("tests", "{}", SEED)
+            waiting = reader.pending()
+            assert waiting is not None
+            assert waiting.id == number == 2
+            store.finish(number, Outcome())
+            assert (reader.last_intent(), reader.pending()) == (1, None)
+
+
 def test_a_log_that_is_lost_with_charges_is_missed(tmp_path: Path) -> None:
     path, lost = tmp_path / "s.pmw", tmp_path / "lost.pmw"
     with closing(create(path)) as store:
