@@ -384,7 +384,7 @@ def _waiting(path: Path) -> IntentRow:
     return waiting
 
 
-def test_a_reader_of_older_pages_takes_no_batch_for_waiting_that_was_finished_meanwhile(
+def test_a_reader_of_older_pages_takes_no_finished_batch_for_one_that_waits(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "s.pmw"
