@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import closing
@@ -21,6 +22,7 @@ import pmw
 import pmw.session.engine
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store import IntentRow, LedgerRow, Outcome, SessionStore
+from pmw.session.store.checksums import reseal
 from pmw.session.store.companion import Companion
 from pmw.session.store.connection import Transaction
 from queries import Domain
@@ -411,6 +413,19 @@ def test_a_log_that_is_lost_with_charges_is_missed(tmp_path: Path) -> None:
         SessionStore.open(lost)
     with closing(SessionStore.open(path)) as store:
         assert store.charge_count() == 2
+
+
+def test_charges_that_are_gone_are_missed_even_where_their_batches_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    with closing(create(path)) as store:
+        store.finish(1, Outcome(ledger=[ROW, ROW]))
+        store.finish(store.begin("tests", "{}", SEED), Outcome())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM ledger WHERE sequence = 2")
+        reseal(connection)
+        connection.commit()
+    with pytest.raises(pmw.SessionCorruptError, match="2 charges or more, and holds 2 and 1"):
+        SessionStore.open(path)
 
 
 def test_a_session_that_was_moved_alone_is_refused_and_a_closed_one_needs_no_companion(
