@@ -114,7 +114,9 @@ def test_a_strict_stream_tells_of_refused_questions_in_its_exit_code(study: Path
 def test_strict_tells_of_an_exhausted_session(people: Path, run: Run) -> None:
     run(*OPEN, "--test", "query", "--update-limit", "1", "--threshold", "0.5")
     questions = "".join(
-        json.dumps({"where": f"age >= {age} AND member = TRUE"}) + "\n" for age in range(21, 59)
+        json.dumps({"where": f"age >= {age} AND member = {member}"}) + "\n"
+        for age in range(24, 60, 4)
+        for member in ("TRUE", "FALSE")
     )
     run("ask", "study.pmw", "--stream", stdin=questions * 2)
     result = run("ask", "study.pmw", "age >= 36 AND sex = 'Male' AND region = 'east'", "--strict")

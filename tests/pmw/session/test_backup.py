@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -72,11 +73,14 @@ def test_a_batch_that_waits_is_charged_in_the_copy_and_its_bytes_stay_behind(
         with closing(SessionStore.open(study)) as store:
             pending = store.pending()
         assert pending is not None
-        assert pending.seed is not None
         pmw.backup_session(study, tmp_path / "copy.pmw")
+        with monkeypatch.context() as patch:  # as begun once the waiting one was finished, after the copying
+            patch.setattr(SessionStore, "pending", lambda _: replace(pending, id=pending.id + 1))
+            pmw.backup_session(study, tmp_path / "earlier.pmw")
         session.ask(WRONG)
         assert session.state.ledger.spent <= read_ledger(tmp_path / "copy.pmw").spent
     assert read_ledger(tmp_path / "copy.pmw").lines[-1].event == "abandoned batch"
+    assert read_ledger(tmp_path / "earlier.pmw").lines[-1].event != "abandoned batch"
     assert pending.seed not in (tmp_path / "copy.pmw").read_bytes()
     assert pmw.verify_session(tmp_path / "copy.pmw").holds
 
@@ -146,6 +150,7 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(study: Path, tmp_path: Pat
 KILLED_LATER_AND_LATER = """
 import os, signal, sqlite3, sys
 import pmw
+from dataclasses import replace
 from pathlib import Path
 
 study, target = map(Path, sys.argv[1:])

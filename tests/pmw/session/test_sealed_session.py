@@ -149,10 +149,10 @@ def test_a_closed_file_is_written_anew_without_the_pages_that_held_secrets(tmp_p
 
 def test_the_threshold_noise_of_an_open_round_is_wiped(study: Path) -> None:
     with pmw.resume_session(study) as session:
-        for number in range(10):
+        for age in range(24, 60, 4):  # where cells begin: other questions are not tested
             if session.state.round_open:
                 break
-            session.ask(f"region = 'west' AND age >= {22 + number}")
+            session.ask(f"region = 'west' AND age >= {age}")
         assert session.state.round_open
         threshold = secrets_of(study)["threshold"]
         assert threshold in bytes_of(study)

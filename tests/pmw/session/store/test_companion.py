@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pandas as pd
 import pytest
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import pmw
 import pmw.session.engine
 from pmw.session.maintenance import is_closed, read_ledger, read_session
-from pmw.session.store import IntentRow, LedgerRow, Outcome, SessionStore
+from pmw.session.store import IntentRow, LedgerRow, Outcome, SessionStore, companion
 from pmw.session.store.checksums import reseal
 from pmw.session.store.companion import Companion
 from pmw.session.store.connection import Transaction
@@ -238,17 +238,17 @@ def test_a_batch_that_was_read_is_synchronised_again_before_it_is_drawn_again(
 ) -> None:
     path, events = tmp_path / "s.pmw", list[str]()
     interrupted(frame, domain, path, monkeypatch)
-    begin_again, draw = SessionStore.begin_again, vars(pmw.session.engine)["draw_tests"]
+    put, draw = companion._put, vars(pmw.session.engine)["draw_tests"]
 
-    def recorded(store: SessionStore, intent: IntentRow) -> None:
-        begin_again(store, intent)
+    def recorded(*given: Any) -> None:
+        put(*given)
         events.append("recorded")
 
     def drawn(*given: object) -> object:
         events.append("drawn")
         return draw(*given)
 
-    monkeypatch.setattr(SessionStore, "begin_again", recorded)
+    monkeypatch.setattr(companion, "_put", recorded)
     monkeypatch.setattr("pmw.session.engine.draw_tests", drawn)
     pmw.resume_session(path, frame).close()
     assert events == ["recorded", "drawn"]

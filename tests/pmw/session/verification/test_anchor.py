@@ -151,7 +151,7 @@ def test_anchors_that_are_written_at_once_keep_the_newest(
     study: Path, frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     path, waiting = tmp_path / "a", []
-    for age in range(24, 40, 2):
+    for age in range(24, 56, 4):
         anchor = Anchor(path)
         with closing(SessionStore.open(study)) as store, store.reading():
             anchor.compare(store)

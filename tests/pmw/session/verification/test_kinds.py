@@ -47,7 +47,7 @@ def test_every_kind_of_session_holds(frame: pd.DataFrame, domain: Domain, kind: 
     chosen = pmw.Options(test=pmw.TestKind.QUERY, seed=5, threshold=40.0, **{"update_limit": 5, **options})
     with pmw.open_session(frame, domain, epsilon=4, delta=delta, options=chosen) as session:
         session.ask_all(QUESTIONS)
-        session.ask_all([f"age >= {age} AND member = TRUE" for age in range(22, 50, 3)], fresh=True)
+        session.ask_all([f"age >= {age} AND member = TRUE" for age in range(24, 60, 4)], fresh=True)
         assert session.state.measured
         verification = session.verify()
         assert [check for check in verification.checks if not check.holds] == []

@@ -435,7 +435,7 @@ def test_a_session_that_was_resumed_with_and_without_a_snapshot_holds(
             connection.executescript(statement)
         connection.close()
         with pmw.resume_session(study, frame) as session:
-            session.ask_all([f"age < {age} AND member = TRUE" for age in (26, 44)], fresh=True)
+            session.ask_all([f"age < {age} AND member = TRUE" for age in (28, 44)], fresh=True)
         assert failed(study) == {}
 
 
