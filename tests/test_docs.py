@@ -15,6 +15,7 @@ from pmw.cli.main import main
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 README = (ROOT / "README.md").read_text()
+TOUR = (ROOT / "docs" / "tour.md").read_text()
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -24,9 +25,9 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), f"{path.name}: {target}"
 
 
-def test_every_command_is_in_the_readme_and_every_one_there_exists() -> None:
+def test_every_command_is_in_the_tour_and_every_one_there_exists() -> None:
     commands = set(main.list_commands(None))  # type: ignore[arg-type]  # the list needs no context
-    assert {f"`pmw {command}`" for command in commands} <= set(re.findall(r"`pmw [a-z]+`", README))
+    assert {f"`pmw {command}`" for command in commands} <= set(re.findall(r"`pmw [a-z]+`", TOUR))
     named = {
         match
         for path in DOCUMENTS
@@ -54,8 +55,37 @@ def test_every_option_in_the_documents_exists() -> None:
             assert option in known, f"{path.name}: {option}"
 
 
-def test_the_readme_shows_the_quickstart_word_for_word() -> None:
-    assert f"```python\n{(ROOT / 'examples' / 'quickstart.py').read_text()}```" in README
+def test_the_tour_shows_the_quickstart_word_for_word() -> None:
+    assert f"```python\n{(ROOT / 'examples' / 'quickstart.py').read_text()}```" in TOUR
+
+
+def test_the_readme_is_short_and_its_program_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(README.splitlines()) <= 140
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "examples" / "people.py"), run_name="__main__")
+    capsys.readouterr()
+    (tmp_path / "program.py").write_text(program)
+    assert len(runpy.run_path(str(tmp_path / "program.py"))["synthetic"]) == 40_000
+    assert re.fullmatch(r"[\d.]+ \([\d.]+, [\d.]+\)\n", capsys.readouterr().out)
+
+
+def test_the_page_on_architecture_names_what_there_is() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert len(page.splitlines()) <= 80
+    places = set(re.findall(r"`((?:pmw|queries|tests)/[\w/.]*)`", page))
+    assert len(places) > 20
+    assert [place for place in sorted(places) if not (ROOT / place).exists()] == []
+    code = "\n".join(path.read_text() for path in (ROOT / "pmw").rglob("*.py"))
+    named = re.findall(r"`(?:[A-Z]\w+\.)?([a-z_]+)`", page)
+    assert {"propose", "draw_tests", "settle", "counts"} <= set(named)
+    assert [name for name in named if f"def {name}(" not in code] == []
+    listed = re.search(r"```text\n(.*?)```", page, re.DOTALL)
+    assert listed is not None
+    folders = re.findall(r"^  (\w+)/", listed[1], re.MULTILINE)
+    assert set(folders) == {path.name for path in (ROOT / "pmw").iterdir() if (path / "__init__.py").exists()}
 
 
 def test_files_named_in_the_documents_exist() -> None:
