@@ -8,10 +8,10 @@ integers throughout, so that replaying it after a crash gives the same outcome b
 
 from __future__ import annotations
 
-from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest
+from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
 from pmw.loop.fit import correct, model_of_terms
 from pmw.loop.loop import Settled, batch_entries, draw_tests, propose, settle
-from pmw.loop.marginals import l1_distance, marginal_entries, marginal_units
+from pmw.loop.marginals import l1_distance, marginal_units
 from pmw.loop.opening import OpeningDraws, choose_groups, draw_opening, released_total, settle_opening
 from pmw.loop.refine import misfit, refined
 
@@ -23,7 +23,6 @@ __all__ = [
     "draw_opening",
     "draw_tests",
     "l1_distance",
-    "marginal_entries",
     "marginal_units",
     "MarginalRequest",
     "misfit",
@@ -34,6 +33,7 @@ __all__ = [
     "QueryRequest",
     "refined",
     "released_total",
+    "Request",
     "settle",
     "settle_opening",
     "Settled",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -9,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.privacy.budget import Charge
-from pmw.public.contract import TestKind
 from queries.linear import LinearQuery
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Proposal",
     "QueryRequest",
     "Released",
+    "Request",
 ]
 
 Released: TypeAlias = int | NDArray[np.int64]
@@ -37,6 +38,11 @@ class QueryRequest:
     model_units: int
     threshold: int
 
+    @property
+    def label(self) -> str:
+        """What a positive's charge says that it paid for."""
+        return self.query.describe()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarginalRequest:
@@ -55,6 +61,14 @@ class MarginalRequest:
     threshold: int
     bought: tuple[str, ...]
 
+    @property
+    def label(self) -> str:
+        """What a positive's charge says that it paid for."""
+        return ", ".join(self.bought)
+
+
+Request: TypeAlias = QueryRequest | MarginalRequest
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -62,21 +76,26 @@ class Proposal:
 
     Args:
         queries: the questions, in order.
-        kind: what its requests test.
-        requests: what is tested, in order.
+        tier: the place of the tier that tests its requests.
+        requests: what is tested, in order; none where nothing is.
         needs: for each question, how many of the requests must be negative before it can be answered.
-        positives: positives of the sparse vector before the batch.
+        positives: positives of the tier before the batch.
         opens_round: the first test draws new threshold noise.
         reserved: the most that the batch can charge.
     """
 
     queries: tuple[LinearQuery, ...]
-    kind: TestKind
-    requests: tuple[QueryRequest, ...] | tuple[MarginalRequest, ...]
+    tier: int
+    requests: tuple[Request, ...]
     needs: tuple[int, ...]
     positives: int
     opens_round: bool
     reserved: Charge | None
+
+    @classmethod
+    def untested(cls, queries: Sequence[LinearQuery]) -> Proposal:
+        """Return the batch that tests nothing for its questions."""
+        return cls(tuple(queries), 0, (), (0,) * len(queries), 0, opens_round=False, reserved=None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,3 +109,8 @@ class BatchDraws:
 
     outcomes: tuple[int, ...]
     released: Released | None
+
+    @property
+    def negatives(self) -> int:
+        """How many tests were negative; they come first."""
+        return len(self.outcomes) - (self.released is not None)

@@ -29,7 +29,6 @@ from pmw.model import (
     target_of,
 )
 from pmw.public.contract import Contract, TestKind, UpdateRule, is_dense
-from pmw.public.plans import QueryTestPlan
 from pmw.public.state import Bought, PublicState
 
 __all__ = [
@@ -85,11 +84,12 @@ def _corrected(state: PublicState, measured: Sequence[Bought]) -> SyntheticDistr
     newest = measured[-1]
     if not isinstance(state.model, DenseDistribution) or not isinstance(newest, QueryMeasurement):
         raise BudgetError("expected a dense model and the answer to a question")
-    if state.contract.options.update is UpdateRule.STEP and isinstance(state.plan, QueryTestPlan):
+    tier = state.query_plan
+    if state.contract.options.update is UpdateRule.STEP and tier is not None:
         return step(
             state.model,
             newest.query,
-            learning_rate=state.plan.learning_rate,
+            learning_rate=tier.learning_rate,
             increase=newest.units > newest.model_units,
         )
     return refit(state.model, (*state.opening, *measured))

@@ -81,7 +81,7 @@ def settle_opening(
     plan: OpeningPlan,
     draws: OpeningDraws,
     ledger: PrivacyFilter,
-    test: TestPlan | None,
+    test: TestPlan,
     fitted: tuple[SyntheticDistribution, float] | None = None,
 ) -> PublicState:
     """Return the session's first public state.
@@ -107,7 +107,7 @@ def settle_opening(
         measured=(),
         model=first_model(contract, coarsening, total.value) if fitted is None else fitted[0],
         plan=test,
-        round_open=False,
+        rounds=(False,) * len(test),
         coarsening=coarsening,
     )
     return fitted_to(state) if fitted is None else replace(state, pace=fitted[1])

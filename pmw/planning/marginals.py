@@ -16,7 +16,6 @@ from fractions import Fraction
 from pmw.errors import NoiseError
 from pmw.model import assumed_domain, leaf_variances, noise_variance
 from pmw.planning.calibration import marginal_noise, marginal_statistic, scaled_test
-from pmw.planning.questions import plan_query_tier
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.tail_bounds import l1_mean
@@ -149,7 +148,6 @@ def plan_marginal_test(
         _cells(schedule.tested * records / per_cell),
         _cells(free * records / per_cell),
         _cells(schedule.fine * records / per_cell),
-        plan_query_tier(ledger, schedule.queries, schedule.query_limit, options),
     )
 
 

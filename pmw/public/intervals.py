@@ -20,7 +20,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import split_confidence, sum_half_width
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.contract import Options
-from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
+from pmw.public.plans import QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from queries.linear import UNITS, LinearQuery
 
@@ -53,7 +53,7 @@ class Confidences:
     total: float
 
     @classmethod
-    def of(cls, options: Options, opening: int, plan: TestPlan | None, *, private_total: bool) -> Confidences:
+    def of(cls, options: Options, opening: int, plan: TestPlan, *, private_total: bool) -> Confidences:
         """Return the confidences of a session.
 
         Intervals that hold for all questions at once share the failure probability among all noises that the
@@ -63,16 +63,13 @@ class Confidences:
         Args:
             options: the stated confidence, and whether intervals hold for all questions at once.
             opening: measurements bought at opening.
-            plan: the tests; None where there are none.
+            plan: the tiers of tests.
             private_total: the number of records is released with noise.
         """
         if not options.simultaneous:
             part = split_confidence(options.confidence, 2) if private_total else options.confidence
             return cls(options.confidence, part, part)
-        vectors = [] if plan is None else [plan]
-        if isinstance(plan, MarginalTestPlan) and plan.queries is not None:
-            vectors.append(plan.queries)
-        events = 1 + opening + sum(1 + vector.update_limit for vector in vectors)
+        events = 1 + opening + sum(1 + tier.update_limit for tier in plan)
         part = split_confidence(options.confidence, events)
         return cls(part, part, part)
 

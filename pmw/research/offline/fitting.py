@@ -103,7 +103,7 @@ def fit_workload(
         ledger = ledger.charge(entry.charge)
     source = as_source(data, domain)
     bits = BitSource(fresh_seed() if policy.seed is None else repeatable_seed(policy.seed, 0))
-    opened = settle_opening(contract, plan, draw_opening(plan, source, bits), ledger, None)
+    opened = settle_opening(contract, plan, draw_opening(plan, source, bits), ledger, ())
     if not opened.coarsening.is_identity:
         source = source.coarsened(opened.coarsening.coarse, opened.coarsening.groups)
     play = _player(chosen, candidates, source, bits)

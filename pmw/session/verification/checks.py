@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pmw.markup import counted
 from pmw.model import QueryMeasurement
-from pmw.public.charges import LedgerEntry, abandoned_entry
+from pmw.public.charges import Event, LedgerEntry, abandoned_entry
 from pmw.public.contract import TestKind
 from pmw.public.state import Bought
 from pmw.session.encoding import read_charge
@@ -133,11 +133,7 @@ def _rounds(books: Books) -> str:
     counts = []
     for vector, count in zip(vectors, positives, strict=True):
         limit = vector.sparse.update_limit
-        of = (
-            ""
-            if len(vectors) == 1
-            else f" of {'marginals' if vector.kind is TestKind.MARGINAL else 'questions'}"
-        )
+        of = "" if len(vectors) == 1 else f" of {vector.tested}"
         counts.append(f"{count} of {counted(limit, 'positive')}{of}")
     return ", ".join(counts) or "no positives"
 
@@ -163,8 +159,8 @@ def _payments(books: Books) -> str:
 def _bought_words(measurement: Bought) -> tuple[str, str]:
     """Return event and label of the charge that pays for a measurement."""
     if isinstance(measurement, QueryMeasurement):
-        return "measurement", measurement.query.describe()
-    return "marginal", ", ".join(measurement.scope)
+        return Event.MEASUREMENT, measurement.query.describe()
+    return Event.MARGINAL, ", ".join(measurement.scope)
 
 
 def _under_cap(books: Books) -> str:
@@ -180,9 +176,9 @@ def _pending(books: Books, store: SessionStore) -> str:
     require(not books.closed, "a batch waits in a session that was closed")
     form = json.loads(books.pending.proposal)
     reserved = read_charge(*form["reserved"])
-    found = [vector for vector in books.vectors if vector.kind.value == form["kind"]]
-    require(bool(found), "a batch waits, but there was no plan to test what it tests")
-    (vector,) = found
+    planned = form["tier"] in range(len(books.vectors))
+    require(planned, "a batch waits, but there was no plan to test what it tests")
+    vector = books.vectors[form["tier"]]
     rounds, positives = vector.paid(books.later)
     is_open = vector.is_open(rounds, positives)
     wanted = vector.reserved(is_open=is_open)
@@ -209,4 +205,4 @@ def _secrets(books: Books, store: SessionStore) -> str:
 
 def _is_abandoned(entry: LedgerEntry) -> bool:
     """Tell whether a charge is that of a batch that was never finished."""
-    return entry.event == abandoned_entry(entry.charge).event
+    return entry.event == Event.ABANDONED
