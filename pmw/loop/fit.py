@@ -28,7 +28,7 @@ from pmw.model import (
     step,
     target_of,
 )
-from pmw.public.contract import Contract, TestKind, UpdateRule, is_dense
+from pmw.public.contract import Contract, UpdateRule, is_dense
 from pmw.public.state import Bought, PublicState
 
 __all__ = [
@@ -73,11 +73,11 @@ def correct(state: PublicState, measurement: Bought) -> PublicState:
         BudgetError: single questions are bought for a model that is not dense.
     """
     measured = (*state.measured, measurement)
-    if state.contract.options.test is TestKind.QUERY:
+    if not state.contract.options.tests_marginals:
         return replace(state, measured=measured, model=_corrected(state, measured))
-    if not _fits(state, measurement):
-        return replace(state, measured=measured, beside=(*state.beside, len(state.measured)))
-    return fitted_to(replace(state, measured=measured))
+    if _fits(state, measurement):
+        return fitted_to(replace(state, measured=measured))
+    return replace(state, measured=measured, beside=(*state.beside, len(state.measured)))
 
 
 def _corrected(state: PublicState, measured: Sequence[Bought]) -> SyntheticDistribution:
@@ -113,12 +113,12 @@ def model_holds(state: PublicState, scope: tuple[str, ...]) -> bool:
 def fitted_to(state: PublicState, rule: DescentRule = _RULE) -> PublicState:
     """Return the state with its model fitted to everything that it takes in, starting from the model."""
     coarsening = state.coarsening
-    aims: list[Aim] = [coarse_target(coarsening, one, state.total.value) for one in state.opening]
-    for one in state.fitted:
-        if isinstance(one, QueryMeasurement):
-            aims.append(replace(one, query=coarsening.inner(one.query)))
-        else:
-            aims.append(coarse_target(coarsening, one, state.total.value))
+    aims: list[Aim] = [
+        replace(one, query=coarsening.inner(one.query))
+        if isinstance(one, QueryMeasurement)
+        else coarse_target(coarsening, one, state.total.value)
+        for one in (*state.opening, *state.fitted)
+    ]
     descent = descend(coarse_model(state), aims, pace=state.pace, rule=rule)
     model = descent.model
     if not coarsening.is_identity:

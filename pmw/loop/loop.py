@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Spent
 from pmw.public.charges import LedgerEntry
 from pmw.public.marginal_intervals import answers_untested
-from pmw.public.plans import QueryTestPlan, TestPlan
+from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseState
 from queries.linear import LinearQuery
@@ -48,11 +48,14 @@ class Settled:
     answers: tuple[Answer, ...]
 
 
+_TIERS: dict[type, Callable[[int, Any], _Tier]] = {
+    MarginalTestPlan: MarginalTier,
+    QueryTestPlan: QuestionTier,
+}
+
+
 def _tiers(plan: TestPlan) -> list[_Tier]:
-    return [
-        QuestionTier(place, one) if isinstance(one, QueryTestPlan) else MarginalTier(place, one)
-        for place, one in enumerate(plan)
-    ]
+    return [_TIERS[type(one)](place, one) for place, one in enumerate(plan)]
 
 
 def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:

@@ -24,7 +24,7 @@ from pmw.model import (
 )
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
-from pmw.public.contract import Contract, TestKind
+from pmw.public.contract import Contract
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState, Total
 from queries.linear import UNITS
@@ -96,7 +96,7 @@ def settle_opening(
     """
     total = released_total(plan, draws)
     coarsening = choose_groups(contract, plan, draws)
-    if contract.options.test is TestKind.QUERY and fitted is None:
+    if not contract.options.tests_marginals and fitted is None:
         dense = DenseDistribution.uniform(contract.domain, total.value)
         fitted = refit(dense, draws.marginals), FIRST_PACE
     state = PublicState(
@@ -118,7 +118,7 @@ def choose_groups(contract: Contract, plan: OpeningPlan, draws: OpeningDraws) ->
 
     Single questions are tested and bought on the declared cells, and so is a table that was bought whole.
     """
-    if contract.options.test is TestKind.QUERY or plan.table_noise is not None:
+    if not contract.options.tests_marginals or plan.table_noise is not None:
         return Coarsening.identity(contract.domain)
     total = released_total(plan, draws).value
     counts = {one.scope[0]: target_of(one, total) for one in draws.marginals}

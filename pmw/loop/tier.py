@@ -141,9 +141,9 @@ class Tier(ABC, Generic[Want, Asked]):
         is_open = self._stays_open(proposal, draws)
         rounds = (*state.rounds[: self.place], is_open, *state.rounds[self.place + 1 :])
         state = replace(state, rounds=rounds)
-        if draws.released is None:
-            return state
-        return correct(state, self.measurement(requests[draws.negatives], draws.released))
+        if draws.released is not None:
+            state = correct(state, self.measurement(requests[draws.negatives], draws.released))
+        return state
 
     def certified(self, state: PublicState, requests: Sequence[Asked]) -> PublicState:
         """Return the state with what negative tests say of later questions."""

@@ -19,7 +19,7 @@ from pmw.planning.calibration import marginal_noise, marginal_statistic, scaled_
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.tail_bounds import l1_mean
-from pmw.public.contract import Contract, Options, TestKind
+from pmw.public.contract import Contract, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan
 from pmw.sparse_vector import Sparse
 from queries.domain import Domain
@@ -97,7 +97,7 @@ def assumed_groups(contract: Contract, opening: OpeningPlan, total: float) -> Do
 
 def group_deviations(contract: Contract, opening: OpeningPlan) -> dict[str, float]:
     """Return, for each attribute that may be grouped, the deviation of its noisiest cell, in records."""
-    if contract.options.test is TestKind.QUERY:
+    if not contract.options.tests_marginals:
         return {}
     deviations = {}
     for name, noise in opening.marginal_noise.items():

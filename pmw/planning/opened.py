@@ -9,7 +9,7 @@ from pmw.planning.opening import buys_table, choose_filter
 from pmw.planning.questions import plan_query_test, plan_query_tier
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, opening_entries
-from pmw.public.contract import Contract, Opening, TestKind
+from pmw.public.contract import Contract, Opening
 from pmw.public.plans import OpeningPlan, TestPlan
 
 __all__ = [
@@ -36,7 +36,7 @@ def plan_test(
         schedule: how what is left is spent, where marginals are tested.
     """
     domain, options = contract.domain, contract.options
-    if options.test is TestKind.QUERY:
+    if not options.tests_marginals:
         alone = plan_query_test(domain, ledger, total, options)
         return () if alone is None else (alone,)
     if options.opening is not Opening.NONE and (len(domain) == 1 or buys_table(domain)):

@@ -41,7 +41,7 @@ from pmw.planning.opening import check_model_size, check_neighbors, choose_filte
 from pmw.planning.sparse_vector_forecasts import SparseVectorForecast, forecast_sparse_vectors
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.contract import Contract, Options, TestKind, guarantee, is_dense
+from pmw.public.contract import Contract, Options, guarantee, is_dense
 from pmw.public.intervals import Confidences, total_half_width
 from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier, question_tier
 from queries.domain import Domain
@@ -102,7 +102,7 @@ class SessionPlan:
         numbers. Where marginals are tested it is that of questions about at most two attributes that cut no
         group of cells, on the most groups that opening may choose.
         """
-        marginal = self.contract.options.test is TestKind.MARGINAL
+        marginal = self.contract.options.tests_marginals
         bounds = [order.bound for order in self.orders if order.order <= 2 or not marginal]
         bounds += [attribute.widest_bound for attribute in self.attributes]
         if self.vector is not None:
@@ -340,7 +340,7 @@ def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
     )
     orders = forecast_orders(domain, records, attributes, vector)
     marginals = None
-    if options.test is TestKind.MARGINAL:
+    if options.tests_marginals:
         if tested is not None:
             misfit = _planned_misfit(contract, records, choices, confidences.total)
             certificates = Certificates(tested, choices.grids, options, confidences, misfit)

@@ -29,7 +29,6 @@ from pmw.privacy.tail_bounds import (
     sum_half_width,
 )
 from pmw.public.answer import Answer, Source, Spent
-from pmw.public.contract import TestKind
 from pmw.public.intervals import Confidences, answer_within, total_misfit, untested_answer
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState
@@ -119,7 +118,7 @@ def answers_untested(state: PublicState, spent: Spent) -> Callable[[LinearQuery]
         state: the state.
         spent: what the session had spent.
     """
-    if state.contract.options.test is TestKind.QUERY:
+    if not state.contract.options.tests_marginals:
         return partial(untested_answer, state, spent=spent)
     return MarginalBars(state, spent).answer
 

@@ -25,7 +25,7 @@ from pmw.planning.opening import check_model_size, check_neighbors, choose_filte
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.public.charges import LedgerEntry, opening_entries
-from pmw.public.contract import Contract, TestKind, UpdateRule
+from pmw.public.contract import Contract, UpdateRule
 from pmw.public.ledger import ledger_of
 from pmw.public.state import PublicState
 from pmw.research.offline.draws import TrueAnswers, draw_marginal, draw_query
@@ -175,7 +175,7 @@ def _settled(
     entries = round_entries(proposal, measured, state.contract.options)
     if isinstance(measured, MarginalMeasurement):
         before = coarse_model(state).marginal(measured.scope)
-        if state.contract.options.test is TestKind.MARGINAL:
+        if state.contract.options.tests_marginals:
             state = correct(state, measured)
         else:
             state = fitted_to(replace(state, opening=(*state.opening, measured)))

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pmw.markup import counted
 from pmw.model import QueryMeasurement
 from pmw.public.charges import Event, LedgerEntry, abandoned_entry
-from pmw.public.contract import TestKind
 from pmw.public.state import Bought
 from pmw.session.encoding import read_charge
 from pmw.session.store import SessionStore
@@ -63,7 +62,7 @@ def _checks(store: SessionStore) -> Iterator[Check]:
     yield check("the measurements are the planned ones", lambda: measurements_fit(books))
     yield check("the charge of a batch that waits is reserved", lambda: _pending(books, store))
     yield check("secrets are kept while they are needed, and no longer", lambda: _secrets(books, store))
-    marginal = books.contract.options.test is TestKind.MARGINAL
+    marginal = books.contract.options.tests_marginals
     followers = "the models, the snapshot and the certificates" if marginal else "the models and the snapshot"
     yield check(f"{followers} follow from the measurements", lambda: models_follow(books, store))
     yield from answer_checks(books, store)

@@ -11,8 +11,8 @@ from pmw.public.charges import (
     positive_entry,
     threshold_entry,
 )
-from pmw.public.contract import Contract, Opening, Options, TestKind
-from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan, TierPlan
+from pmw.public.contract import Contract, Opening, Options
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, TestPlan, TierPlan
 from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
 from pmw.session.journal import threshold_name
 from pmw.session.verification.report import require, same
@@ -24,8 +24,6 @@ __all__ = [
     "vectors_of",
 ]
 
-_KINDS = {MarginalTestPlan.tested: TestKind.MARGINAL, QueryTestPlan.tested: TestKind.QUERY}
-
 
 def plans_fit(contract: Contract, opening: OpeningPlan, test: TestPlan) -> str:
     """Check that plans are such as the contract asks for, and return its guarantee.
@@ -36,7 +34,7 @@ def plans_fit(contract: Contract, opening: OpeningPlan, test: TestPlan) -> str:
     options = contract.options
     _opening_fits(contract, opening)
     if test:
-        same("what is tested", options.test, _KINDS[test[0].tested])
+        same("what is tested", "marginals" if options.tests_marginals else "questions", test[0].tested)
         if options.update_limit is not None:
             same("positives", options.update_limit, test[0].update_limit)
     for tier in test:
@@ -49,7 +47,7 @@ def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
     bought = list(contract.domain.names) if options.opening is Opening.ONE_WAY else []
     if opening.table_noise is not None:
         require(
-            bool(bought) and options.test is TestKind.MARGINAL,
+            bool(bought) and options.tests_marginals,
             "the whole table is bought only where one-way marginals would be, and marginals are tested",
         )
         bought = []
