@@ -4,6 +4,9 @@
 *Draw* looks at the data: it is a function of a recorded proposal, the table and 32 recorded bytes, in exact
 integers throughout, so that replaying it after a crash gives the same outcome bit by bit.
 *Settle* is public again: it makes answers and charges of the outcome, and corrects the model.
+
+A session is a tuple of tiers, each one sparse vector with what it tests and measures (``Tier``): whole
+marginals, then questions that no marginal holds; in the textbooks, questions alone.
 """
 
 from __future__ import annotations

@@ -38,11 +38,6 @@ class QueryRequest:
     model_units: int
     threshold: int
 
-    @property
-    def label(self) -> str:
-        """What a positive's charge says that it paid for."""
-        return self.query.describe()
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarginalRequest:
@@ -60,11 +55,6 @@ class MarginalRequest:
     model_units: NDArray[np.int64]
     threshold: int
     bought: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        """What a positive's charge says that it paid for."""
-        return ", ".join(self.bought)
 
 
 Request: TypeAlias = QueryRequest | MarginalRequest

@@ -13,7 +13,7 @@ from pmw.loop.fit import correct
 from pmw.privacy.budget import Charge
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Spent
-from pmw.public.charges import LedgerEntry, positive_entry, reservation, threshold_entry
+from pmw.public.charges import LedgerEntry, paid_for, positive_entry, reservation, threshold_entry
 from pmw.public.plans import TierPlan
 from pmw.public.state import Bought, PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
@@ -117,7 +117,8 @@ class Tier(ABC, Generic[Want, Asked]):
         if proposal.opens_round:
             entries.append(threshold_entry(self.plan, self.place, composition))
         if draws.released is not None:
-            label = proposal.requests[draws.negatives].label
+            request = cast("Asked", proposal.requests[draws.negatives])
+            _, label = paid_for(self.measurement(request, draws.released))
             entries.append(positive_entry(self.plan, state.contract.options, composition, label))
         return tuple(entries)
 

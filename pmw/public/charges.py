@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from pmw.model import NoiseLaw
+from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition, gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.contract import Options
@@ -18,6 +18,7 @@ __all__ = [
     "LedgerEntry",
     "marginal_charge",
     "opening_entries",
+    "paid_for",
     "positive_entry",
     "reservation",
     "threshold_entry",
@@ -93,6 +94,13 @@ def positive_entry(tier: TierPlan, options: Options, composition: Composition, l
     else:
         event, measured = Event.MARGINAL, marginal_charge(tier.noise, options)
     return LedgerEntry(event, label, tier.sparse.charges(composition)[1] + measured)
+
+
+def paid_for(measurement: QueryMeasurement | MarginalMeasurement) -> tuple[str, str]:
+    """Return event and label of the charge that pays for a measurement after opening."""
+    if isinstance(measurement, QueryMeasurement):
+        return Event.MEASUREMENT, measurement.query.describe()
+    return Event.MARGINAL, ", ".join(measurement.scope)
 
 
 def reservation(tier: TierPlan, options: Options, composition: Composition, *, round_open: bool) -> Charge:

@@ -283,14 +283,11 @@ def proposal_form(proposal: Proposal, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _request_form(request: Request) -> list[Any]:
-    """Return the form of a request: what it is tested against, and the scopes of a marginal's.
-
-    A question's own text stands in the batch.
-    """
+    """Return the form of a request; a question's own text stands in the batch."""
     if isinstance(request, QueryRequest):
-        return [request.threshold, request.model_units]
+        return [request.model_units, request.threshold]
     units = base64.b64encode(units_bytes(request.model_units)).decode()
-    return [request.threshold, units, list(request.scope), list(request.bought)]
+    return [units, request.threshold, list(request.scope), list(request.bought)]
 
 
 def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
@@ -301,20 +298,19 @@ def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
         form: of the batch.
     """
     queries = tuple(LinearQuery.from_dict(coarsening.fine, json.loads(text)) for text in form["queries"])
-    needs = tuple(form["needs"])
-    # A question is tested where the number of requests that come up to it grows.
-    tested = [
-        query for query, need, before in zip(queries, needs, (0, *needs), strict=False) if need > before
-    ]
+    needs, requests = tuple(form["needs"]), form["requests"]
+    found: list[Request]
+    if any(len(request) > 2 for request in requests):  # with scopes
+        found = [_read_marginal_request(coarsening, *request) for request in requests]
+    else:
+        # A question is tested where the number of requests that come up to it grows.
+        pairs = zip(queries, needs, (0, *needs), strict=False)
+        tested = [query for query, need, before in pairs if need > before]
+        found = [QueryRequest(query, *request) for query, request in zip(tested, requests, strict=True)]
     return Proposal(
         queries,
         form["tier"],
-        tuple(
-            _read_marginal_request(coarsening, *request)
-            if len(request) > 2
-            else QueryRequest(tested[place], *request[::-1])
-            for place, request in enumerate(form["requests"])
-        ),
+        tuple(found),
         needs,
         form["positives"],
         form["opens_round"],
@@ -323,7 +319,7 @@ def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
 
 
 def _read_marginal_request(
-    coarsening: Coarsening, threshold: int, units: str, scope: list[str], bought: list[str]
+    coarsening: Coarsening, units: str, threshold: int, scope: list[str], bought: list[str]
 ) -> MarginalRequest:
     cells = read_cells(coarsening, scope, base64.b64decode(units))
     return MarginalRequest(tuple(scope), cells, threshold, tuple(bought))

@@ -19,7 +19,7 @@ from pmw.planning.calibration import marginal_noise, selection_epsilon, value_no
 from pmw.privacy.budget import Charge, gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.selection import ExponentialMechanism
-from pmw.public.charges import Event, LedgerEntry
+from pmw.public.charges import Event, LedgerEntry, paid_for
 from pmw.public.contract import Options
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.state import PublicState
@@ -152,10 +152,6 @@ def round_entries(
 ) -> tuple[LedgerEntry, LedgerEntry]:
     """Return a round's charges with what they paid for."""
     selection, measurement = round_charges(proposal, options)
-    if isinstance(measured, QueryMeasurement):
-        event, label = Event.MEASUREMENT, measured.query.describe()
-    else:
-        event, label = Event.MARGINAL, ", ".join(measured.scope)
     among = (
         counted(len(proposal.scopes), "marginal")
         if isinstance(proposal, MarginalRound)
@@ -163,5 +159,5 @@ def round_entries(
     )
     return (
         LedgerEntry(Event.SELECTION, f"one of {among}", selection),
-        LedgerEntry(event, label, measurement),
+        LedgerEntry(*paid_for(measured), measurement),
     )

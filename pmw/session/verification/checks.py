@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pmw.markup import counted
-from pmw.model import QueryMeasurement
-from pmw.public.charges import Event, LedgerEntry, abandoned_entry
-from pmw.public.state import Bought
+from pmw.public.charges import Event, LedgerEntry, abandoned_entry, paid_for
 from pmw.session.encoding import read_charge
 from pmw.session.store import SessionStore
 from pmw.session.verification.anchor import Anchor
@@ -144,7 +142,7 @@ def _payments(books: Books) -> str:
         for intent, entry in zip(books.intents[opening:], books.later, strict=True)
         if any(vector.buys(entry) for vector in vectors)
     ]
-    bought = [(intent, *_bought_words(one)) for intent, one in books.bought()]
+    bought = [(intent, *paid_for(one)) for intent, one in books.bought()]
     for intent, event, label in bought:
         require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
     for intent, event, label in paid:
@@ -153,13 +151,6 @@ def _payments(books: Books) -> str:
     require(paid == bought, "charges and measurements are not in the same order, or one is there twice")
     require(len({intent for intent, _, _ in paid}) == len(paid), "a batch has two measurements")
     return f"{counted(len(bought), 'measurement')} since opening"
-
-
-def _bought_words(measurement: Bought) -> tuple[str, str]:
-    """Return event and label of the charge that pays for a measurement."""
-    if isinstance(measurement, QueryMeasurement):
-        return Event.MEASUREMENT, measurement.query.describe()
-    return Event.MARGINAL, ", ".join(measurement.scope)
 
 
 def _under_cap(books: Books) -> str:
