@@ -25,11 +25,16 @@ from pmw.model import MarginalMeasurement, OneWayMeasurement
 from pmw.privacy.tail_bounds import (
     certificate_half_width,
     simultaneous_half_width,
-    split_confidence,
     sum_half_width,
 )
 from pmw.public.answer import Answer, Source, Spent
-from pmw.public.intervals import Confidences, answer_within, total_misfit, untested_answer
+from pmw.public.intervals import (
+    Confidences,
+    answer_within,
+    negative_margin,
+    total_misfit,
+    untested_answer,
+)
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState
 from queries.linear import UNITS, LinearQuery
@@ -112,12 +117,7 @@ class _Evidence:
 
 
 def answers_untested(state: PublicState, spent: Spent) -> Callable[[LinearQuery], Answer]:
-    """Return what answers questions from one state's model, within what released numbers and tests promise.
-
-    Args:
-        state: the state.
-        spent: what the session had spent.
-    """
+    """Return what answers questions from one state's model, within what was released and tests promise."""
     if not state.contract.options.tests_marginals:
         return partial(untested_answer, state, spent=spent)
     return MarginalBars(state, spent).answer
@@ -387,11 +387,10 @@ def negative_half_width(
         plan: the test.
         threshold: T of the test, in units.
         cells: of the marginal.
-        confidences: of the threshold noise, which all rounds that the session can open share.
+        confidences: of the threshold noise, and of the number of records.
         misfit: how far the model's total may be from the number of records, in records.
     """
-    rounds = plan.update_limit if plan.sparse.redraw else 1
-    margin = plan.sparse.test.negative_margin(split_confidence(confidences.certificate, rounds))
+    margin = negative_margin(plan, confidences.certificate)
     return certificate_half_width((threshold + margin) / UNITS, misfit, cells)
 
 
