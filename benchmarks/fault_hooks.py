@@ -208,7 +208,7 @@ def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None
         return draws, secret
 
     def carried_out(engine: Engine, intent: int, proposal: Any, asked: Any, seed: bytes) -> Any:
-        facts = secret_facts(engine._secret, SecretState(None))
+        facts = secret_facts(engine._secret, SecretState.closed(len(engine.state.plan)))
         held = sorted((name, _digest(fact)) for name, fact in facts.items() if fact)
         under_way.update(intent=intent, seed=_digest(seed), thresholds=[list(one) for one in held])
         answers = carry_out(engine, intent, proposal, asked, seed)

@@ -123,7 +123,7 @@ def _session(case: Case, settings: Settings, options: pmw.Options) -> Outcome:
         "model_cells": state.model.cells,
         "positives": state.positives_used,
         "positives_limit": state.positives_limit,
-        "query_positives": state.query_positives,
+        "query_positives": len(state.measured) - len(state.marginals),
         "budget_share": round(state.ledger.share, 4),
         "open_cpu_seconds": round(seconds, 3),
         **_source_shares(answers),

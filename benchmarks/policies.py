@@ -32,11 +32,9 @@ from benchmarks.methods import Settings, session
 from benchmarks.runner import BLAS_THREADS, scored
 from benchmarks.streams import STREAMS, StreamChoice
 from benchmarks.tables import TABLES, TableAbsentError
-from pmw.planning.marginals import DEFAULT_SCHEDULE, Schedule, assumed_groups, plan_marginal_test
+from pmw.planning.marginals import DEFAULT_SCHEDULE, Schedule
+from pmw.planning.opened import plan_test
 from pmw.planning.opening import plan_opening
-from pmw.privacy.filter import PrivacyFilter
-from pmw.public.contract import Contract
-from pmw.public.plans import OpeningPlan, TestPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +118,10 @@ def _measure(
 def _planned_by(policy: Policy) -> Iterator[None]:
     """Let the sessions of this process be planned by another policy."""
 
-    def plan_test(
-        contract: Contract, opening: OpeningPlan, ledger: PrivacyFilter, total: float
-    ) -> TestPlan | None:
-        coarse = assumed_groups(contract, opening, total)
-        return plan_marginal_test(coarse, ledger, total, contract.options, policy.schedule)
-
     with ExitStack() as changed:
-        changed.enter_context(patch.object(pmw.planning.opened, "plan_test", plan_test))
+        changed.enter_context(
+            patch.object(pmw.planning.opened, "plan_test", partial(plan_test, schedule=policy.schedule))
+        )
         if policy.opening is not None:
             opening = partial(plan_opening, share=policy.opening)
             changed.enter_context(patch.object(pmw.session.opening, "plan_opening", opening))

@@ -77,7 +77,7 @@ def _sech2_note(state: PublicState) -> str | None:
     from pmw.planning.opening import choose_filter, plan_opening
     from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
 
-    if state.contract.budget.delta > 0 or state.plan is None:
+    if state.contract.budget.delta > 0 or not state.plan:
         return None
     contract = state.contract
     empty = choose_filter(contract.domain, contract.budget, contract.options)

@@ -16,7 +16,7 @@ from pmw.model import NoiseLaw, noise_variance
 from pmw.public.answer import SEEDED_WARNING, Answer, Source
 from pmw.public.answers import Answers
 from pmw.public.contract import Opening, guarantee
-from pmw.public.plans import QueryTestPlan, TestPlan
+from pmw.public.plans import TestPlan, marginal_tier, question_tier
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
 from queries.domain import (
@@ -96,31 +96,26 @@ def opening_text(state: PublicState, path: Path) -> str:
     return "\n".join(lines)
 
 
-def _tests_text(plan: TestPlan | None) -> str:
+def _tests_text(plan: TestPlan) -> str:
     """Return what is tested, and what positives buy."""
-    if plan is None:
-        return "Nothing is left for tests: questions are answered from these alone."
-    if isinstance(plan, QueryTestPlan):
-        return (
-            f"Tests look for errors above {counted(plan.threshold / UNITS, 'record')}; up to "
-            f"{_buying(plan.update_limit)}, each within about "
-            f"± {2 * _deviation(plan.vector.value_noise):,.0f}."
-        )
-    per_cell = plan.threshold(1, 2**62) - plan.margin
+    marginals, questions = marginal_tier(plan), question_tier(plan)
+    buying = ""
+    if questions is not None:
+        width = 2 * _deviation(questions.noise)
+        buying = f"up to {_buying(questions.update_limit)}, each within about ± {width:,.0f}."
+    if marginals is None:
+        if questions is None:
+            return "Nothing is left for tests: questions are answered from these alone."
+        return f"Tests look for errors above {counted(questions.threshold / UNITS, 'record')}; {buying}"
+    per_cell = marginals.threshold(1, 2**62) - marginals.margin
     text = (
         "Tests look for marginals farther from the model than their noise would be "
-        f"({counted(rounded(per_cell / UNITS), 'record')} per cell, and {plan.margin / UNITS:,.0f}; at first "
-        f"more); up to {counted(plan.update_limit, 'marginal')} "
-        f"{'is' if plan.update_limit == 1 else 'are'} bought, each cell with standard deviation "
-        f"{rounded(_deviation(plan.noise))}."
+        f"({counted(rounded(per_cell / UNITS), 'record')} per cell, and {marginals.margin / UNITS:,.0f}; "
+        f"at first more); up to {counted(marginals.update_limit, 'marginal')} "
+        f"{'is' if marginals.update_limit == 1 else 'are'} bought, each cell with standard deviation "
+        f"{rounded(_deviation(marginals.noise))}."
     )
-    if plan.queries is not None:
-        text += (
-            " Questions that no marginal holds are tested one by one; up to "
-            f"{_buying(plan.queries.update_limit)}, each within about "
-            f"± {2 * _deviation(plan.queries.vector.value_noise):,.0f}."
-        )
-    return text
+    return f"{text} Questions that no marginal holds are tested one by one; {buying}" if buying else text
 
 
 def answer_text(answer: Answer) -> str:

@@ -4,14 +4,17 @@
 *Draw* looks at the data: it is a function of a recorded proposal, the table and 32 recorded bytes, in exact
 integers throughout, so that replaying it after a crash gives the same outcome bit by bit.
 *Settle* is public again: it makes answers and charges of the outcome, and corrects the model.
+
+A session is a tuple of tiers, each one sparse vector with what it tests and measures (``Tier``): whole
+marginals, then questions that no marginal holds; in the textbooks, questions alone.
 """
 
 from __future__ import annotations
 
-from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest
+from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
 from pmw.loop.fit import correct, model_of_terms
 from pmw.loop.loop import Settled, batch_entries, draw_tests, propose, settle
-from pmw.loop.marginals import l1_distance, marginal_entries, marginal_units
+from pmw.loop.marginals import l1_distance, marginal_units
 from pmw.loop.opening import OpeningDraws, choose_groups, draw_opening, released_total, settle_opening
 from pmw.loop.refine import misfit, refined
 
@@ -23,7 +26,6 @@ __all__ = [
     "draw_opening",
     "draw_tests",
     "l1_distance",
-    "marginal_entries",
     "marginal_units",
     "MarginalRequest",
     "misfit",
@@ -34,6 +36,7 @@ __all__ = [
     "QueryRequest",
     "refined",
     "released_total",
+    "Request",
     "settle",
     "settle_opening",
     "Settled",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -9,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.privacy.budget import Charge
-from pmw.public.contract import TestKind
 from queries.linear import LinearQuery
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Proposal",
     "QueryRequest",
     "Released",
+    "Request",
 ]
 
 Released: TypeAlias = int | NDArray[np.int64]
@@ -56,27 +57,35 @@ class MarginalRequest:
     bought: tuple[str, ...]
 
 
+Request: TypeAlias = QueryRequest | MarginalRequest
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """What a batch of questions will do. A function of public state and the questions.
 
     Args:
         queries: the questions, in order.
-        kind: what its requests test.
-        requests: what is tested, in order.
+        tier: the place of the tier that tests its requests.
+        requests: what is tested, in order; none where nothing is.
         needs: for each question, how many of the requests must be negative before it can be answered.
-        positives: positives of the sparse vector before the batch.
+        positives: positives of the tier before the batch.
         opens_round: the first test draws new threshold noise.
         reserved: the most that the batch can charge.
     """
 
     queries: tuple[LinearQuery, ...]
-    kind: TestKind
-    requests: tuple[QueryRequest, ...] | tuple[MarginalRequest, ...]
+    tier: int
+    requests: tuple[Request, ...]
     needs: tuple[int, ...]
     positives: int
     opens_round: bool
     reserved: Charge | None
+
+    @classmethod
+    def untested(cls, queries: Sequence[LinearQuery]) -> Proposal:
+        """Return the batch that tests nothing for its questions."""
+        return cls(tuple(queries), 0, (), (0,) * len(queries), 0, opens_round=False, reserved=None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,3 +99,8 @@ class BatchDraws:
 
     outcomes: tuple[int, ...]
     released: Released | None
+
+    @property
+    def negatives(self) -> int:
+        """How many tests were negative; they come first."""
+        return len(self.outcomes) - (self.released is not None)

@@ -28,8 +28,7 @@ from pmw.model import (
     step,
     target_of,
 )
-from pmw.public.contract import Contract, TestKind, UpdateRule, is_dense
-from pmw.public.plans import QueryTestPlan
+from pmw.public.contract import Contract, UpdateRule, is_dense
 from pmw.public.state import Bought, PublicState
 
 __all__ = [
@@ -74,22 +73,23 @@ def correct(state: PublicState, measurement: Bought) -> PublicState:
         BudgetError: single questions are bought for a model that is not dense.
     """
     measured = (*state.measured, measurement)
-    if state.contract.options.test is TestKind.QUERY:
+    if not state.contract.options.tests_marginals:
         return replace(state, measured=measured, model=_corrected(state, measured))
-    if not _fits(state, measurement):
-        return replace(state, measured=measured, beside=(*state.beside, len(state.measured)))
-    return fitted_to(replace(state, measured=measured))
+    if _fits(state, measurement):
+        return fitted_to(replace(state, measured=measured))
+    return replace(state, measured=measured, beside=(*state.beside, len(state.measured)))
 
 
 def _corrected(state: PublicState, measured: Sequence[Bought]) -> SyntheticDistribution:
     newest = measured[-1]
     if not isinstance(state.model, DenseDistribution) or not isinstance(newest, QueryMeasurement):
         raise BudgetError("expected a dense model and the answer to a question")
-    if state.contract.options.update is UpdateRule.STEP and isinstance(state.plan, QueryTestPlan):
+    tier = state.query_plan
+    if state.contract.options.update is UpdateRule.STEP and tier is not None:
         return step(
             state.model,
             newest.query,
-            learning_rate=state.plan.learning_rate,
+            learning_rate=tier.learning_rate,
             increase=newest.units > newest.model_units,
         )
     return refit(state.model, (*state.opening, *measured))
@@ -113,12 +113,12 @@ def model_holds(state: PublicState, scope: tuple[str, ...]) -> bool:
 def fitted_to(state: PublicState, rule: DescentRule = _RULE) -> PublicState:
     """Return the state with its model fitted to everything that it takes in, starting from the model."""
     coarsening = state.coarsening
-    aims: list[Aim] = [coarse_target(coarsening, one, state.total.value) for one in state.opening]
-    for one in state.fitted:
-        if isinstance(one, QueryMeasurement):
-            aims.append(replace(one, query=coarsening.inner(one.query)))
-        else:
-            aims.append(coarse_target(coarsening, one, state.total.value))
+    aims: list[Aim] = [
+        replace(one, query=coarsening.inner(one.query))
+        if isinstance(one, QueryMeasurement)
+        else coarse_target(coarsening, one, state.total.value)
+        for one in (*state.opening, *state.fitted)
+    ]
     descent = descend(coarse_model(state), aims, pace=state.pace, rule=rule)
     model = descent.model
     if not coarsening.is_identity:

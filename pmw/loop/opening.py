@@ -24,7 +24,7 @@ from pmw.model import (
 )
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
-from pmw.public.contract import Contract, TestKind
+from pmw.public.contract import Contract
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState, Total
 from queries.linear import UNITS
@@ -81,7 +81,7 @@ def settle_opening(
     plan: OpeningPlan,
     draws: OpeningDraws,
     ledger: PrivacyFilter,
-    test: TestPlan | None,
+    test: TestPlan,
     fitted: tuple[SyntheticDistribution, float] | None = None,
 ) -> PublicState:
     """Return the session's first public state.
@@ -96,7 +96,7 @@ def settle_opening(
     """
     total = released_total(plan, draws)
     coarsening = choose_groups(contract, plan, draws)
-    if contract.options.test is TestKind.QUERY and fitted is None:
+    if not contract.options.tests_marginals and fitted is None:
         dense = DenseDistribution.uniform(contract.domain, total.value)
         fitted = refit(dense, draws.marginals), FIRST_PACE
     state = PublicState(
@@ -107,7 +107,7 @@ def settle_opening(
         measured=(),
         model=first_model(contract, coarsening, total.value) if fitted is None else fitted[0],
         plan=test,
-        round_open=False,
+        rounds=(False,) * len(test),
         coarsening=coarsening,
     )
     return fitted_to(state) if fitted is None else replace(state, pace=fitted[1])
@@ -118,7 +118,7 @@ def choose_groups(contract: Contract, plan: OpeningPlan, draws: OpeningDraws) ->
 
     Single questions are tested and bought on the declared cells, and so is a table that was bought whole.
     """
-    if contract.options.test is TestKind.QUERY or plan.table_noise is not None:
+    if not contract.options.tests_marginals or plan.table_noise is not None:
         return Coarsening.identity(contract.domain)
     total = released_total(plan, draws).value
     counts = {one.scope[0]: target_of(one, total) for one in draws.marginals}

@@ -1,4 +1,4 @@
-"""The query test: one question at a time is tested, and bought where the model is wrong.
+"""The tier of questions: one question at a time is tested, and measured where the model is wrong.
 
 Source: Hardt and Rothblum (2010); Dwork and Roth (2014), Section 4.2 (online private multiplicative weights
 by NumericSparse), with c positives, not c + 1.
@@ -6,133 +6,112 @@ by NumericSparse), with c positives, not c + 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from pmw.data import CountSource
-from pmw.loop.batch import BatchDraws, Proposal, QueryRequest
+from pmw.loop.batch import BatchDraws, Proposal, QueryRequest, Released
+from pmw.loop.tier import Tier
 from pmw.model import QueryMeasurement
-from pmw.privacy.budget import Composition
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Spent
-from pmw.public.charges import LedgerEntry, measurement_entry, reservation, threshold_entry
-from pmw.public.contract import TestKind
-from pmw.public.intervals import certified_answer, measured_answer
+from pmw.public.intervals import certified_answer, is_covered, measured_answer
+from pmw.public.marginal_intervals import answers_untested, is_held
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
-from pmw.sparse_vector import NoisyThreshold, NumericSparse, SparseState
+from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.linear import UNITS, LinearQuery
 
+# Cells of the largest table that is counted for one question. Beyond it the question is not tested: a
+# recorded batch that can never be counted would stand in the way of all that come after it.
+_LARGEST_COUNTED = 2**24
+
 __all__ = [
-    "bought_query",
-    "draw_queries",
-    "may_test_queries",
-    "propose_queries",
-    "query_entries",
-    "tested_query_answer",
+    "QuestionTier",
 ]
 
 
-def may_test_queries(state: PublicState, positives: int, *, round_open: bool) -> bool:
-    """Tell whether a single question may be tested: while a positive can be had and be paid."""
-    plan = None if state.closed else state.query_plan
-    if plan is None or positives >= plan.update_limit:
-        return False
-    return state.ledger.allows(reservation(plan.vector, state.ledger, round_open=round_open))
+@dataclass(frozen=True, slots=True)
+class QuestionTier(Tier[LinearQuery, QueryRequest]):
+    """The tests of single questions: all that there is in the textbooks, or of what no marginal holds."""
 
+    plan: QueryTestPlan
 
-def propose_queries(
-    state: PublicState,
-    queries: Sequence[LinearQuery],
-    tested: Sequence[bool],
-    *,
-    positives: int,
-    round_open: bool,
-) -> Proposal:
-    """Return a batch that tests some of the questions, one by one.
+    def wanted(self, state: PublicState, queries: Sequence[LinearQuery]) -> list[tuple[LinearQuery, ...]]:
+        """Return for each question itself, where it is to be tested.
 
-    Args:
-        state: the public state.
-        queries: the questions, in order.
-        tested: whether each is to be tested.
-        positives: of the sparse vector so far.
-        round_open: it holds threshold noise.
-    """
-    plan = state.query_plan
-    requests: list[QueryRequest] = []
-    needs = []
-    for query, test in zip(queries, tested, strict=True):
-        if test and plan is not None:
-            units = round(state.model.answer(query) * UNITS)
-            requests.append(QueryRequest(query, units, plan.threshold))
-        needs.append(len(requests))
-    reserved = None
-    if plan is not None and requests:
-        reserved = reservation(plan.vector, state.ledger, round_open=round_open)
-    return Proposal(
-        tuple(queries),
-        TestKind.QUERY,
-        tuple(requests),
-        tuple(needs),
-        positives=positives,
-        opens_round=bool(requests) and not round_open,
-        reserved=reserved,
-    )
+        That is what no released number covers. Behind a tier of marginals it is what no marginal holds, where
+        cells can be counted and weights are not the same for everybody; all of this is public.
+        """
+        if not self.may_test(state):
+            return [()] * len(queries)
+        if self.place == 0:
+            return [() if is_covered(state, query) else (query,) for query in queries]
+        alone = {
+            scope
+            for scope, query in {query.scope: query for query in queries}.items()
+            if state.domain.scope_size(scope) <= _LARGEST_COUNTED and not is_held(state, query)
+        }
+        return [(query,) if query.factors and query.scope in alone else () for query in queries]
 
+    def requests(
+        self, state: PublicState, wanted: Sequence[Sequence[LinearQuery]]
+    ) -> tuple[list[QueryRequest], list[int]]:
+        """Return the tests, one by one, and how many of them come up to each question."""
+        requests: list[QueryRequest] = []
+        needs = []
+        for queries in wanted:
+            for query in queries:
+                units = round(state.model.answer(query) * UNITS)
+                requests.append(QueryRequest(query, units, self.plan.threshold))
+            needs.append(len(requests))
+        return requests, needs
 
-def draw_queries(
-    requests: Sequence[QueryRequest],
-    before: SparseState,
-    vector: NumericSparse,
-    source: CountSource,
-    bits: BitSource,
-) -> tuple[BatchDraws, NoisyThreshold | None]:
-    """Return the outcomes of a batch's tests, up to and including the first positive, and the noise kept.
+    def draw(
+        self,
+        requests: Sequence[QueryRequest],
+        before: SparseState,
+        source: CountSource,
+        bits: BitSource,
+        coarse: CountSource | None = None,
+    ) -> tuple[BatchDraws, NoisyThreshold | None]:
+        """Return the outcomes of tests, up to and including the first positive, and the noise kept.
 
-    Privacy: one step of the sparse vector, and one value with fresh noise at a positive. The statistic
-        q(D) - q(A) is an integer in units; one person moves it by at most ``query_sensitivity``.
-    """
-    answers = np.array(
-        [request.query.answer(source.counts(request.query.scope)) for request in requests], dtype=np.int64
-    )
-    models = np.array([request.model_units for request in requests], dtype=np.int64)
-    thresholds = np.array([request.threshold for request in requests], dtype=np.int64)
-    after, outcomes, error = vector.scan(before, answers - models, thresholds, bits)
-    released = None if error is None else error + requests[len(outcomes) - 1].model_units
-    # A round that closes takes its threshold noise with it.
-    kept = after.noisy if after.positives < vector.sparse.update_limit else None
-    return BatchDraws(tuple(int(outcome) for outcome in outcomes), released), kept
+        Privacy: one step of the sparse vector, and one value with fresh noise at a positive. The statistic
+            q(D) - q(A) is an integer in units; one person moves it by at most ``query_sensitivity``.
+        """
+        answers = np.array(
+            [request.query.answer(source.counts(request.query.scope)) for request in requests], dtype=np.int64
+        )
+        models = np.array([request.model_units for request in requests], dtype=np.int64)
+        thresholds = np.array([request.threshold for request in requests], dtype=np.int64)
+        after, outcomes, error = self.plan.vector.scan(before, answers - models, thresholds, bits)
+        released = None if error is None else error + requests[len(outcomes) - 1].model_units
+        return BatchDraws(tuple(int(outcome) for outcome in outcomes), released), self.kept(after)
 
+    def settle(
+        self, state: PublicState, proposal: Proposal, draws: BatchDraws, spent: Spent
+    ) -> tuple[PublicState, tuple[Answer, ...]]:
+        """Return the state after a batch, and the answers, which are of the model before it."""
+        answers = tuple(self._answers(state, proposal, draws, spent))
+        return self.after(state, proposal, draws), answers
 
-def query_entries(
-    proposal: Proposal,
-    draws: BatchDraws,
-    vector: NumericSparse,
-    composition: Composition,
-    *,
-    second: bool,
-) -> tuple[LedgerEntry, ...]:
-    """Return what a batch charges; ``second`` beside a sparse vector of marginals."""
-    entries = []
-    if proposal.opens_round:
-        entries.append(threshold_entry(vector, composition, second=second))
-    if draws.released is not None:
-        request = proposal.requests[len(draws.outcomes) - 1]
-        if isinstance(request, QueryRequest):
-            entries.append(measurement_entry(vector, composition, request.query))
-    return tuple(entries)
+    def _answers(
+        self, state: PublicState, proposal: Proposal, draws: BatchDraws, spent: Spent
+    ) -> Iterator[Answer]:
+        untested, done = answers_untested(state, spent), 0
+        for query, need in zip(proposal.queries, proposal.needs, strict=True):
+            if need == done:
+                yield untested(query)
+            elif need > draws.negatives and draws.released is not None:
+                yield measured_answer(state, query, int(draws.released), spent)
+                return
+            else:
+                request, done = proposal.requests[need - 1], need
+                yield certified_answer(state, query, int(request.model_units), request.threshold, spent)
 
-
-def bought_query(request: QueryRequest, released: int, plan: QueryTestPlan) -> QueryMeasurement:
-    """Return the measurement that a positive released."""
-    return QueryMeasurement(request.query, released, plan.vector.value_noise, request.model_units)
-
-
-def tested_query_answer(
-    state: PublicState, request: QueryRequest, outcome: int, draws: BatchDraws, spent: Spent
-) -> Answer:
-    """Return the answer to a question that was tested by itself."""
-    if outcome and isinstance(draws.released, int):
-        return measured_answer(state, request.query, draws.released, spent)
-    return certified_answer(state, request.query, request.model_units, request.threshold, spent)
+    def measurement(self, request: QueryRequest, released: Released) -> QueryMeasurement:
+        """Return the measurement that a positive released."""
+        return QueryMeasurement(request.query, int(released), self.plan.noise, request.model_units)

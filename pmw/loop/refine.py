@@ -11,11 +11,9 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pmw.loop.fit import coarse_model, fitted_to, model_of_terms
-from pmw.model import DenseDistribution, DescentRule, MarginalTerm, QueryMeasurement, refit
-from pmw.public.contract import TestKind
+from pmw.model import DenseDistribution, DescentRule, QueryMeasurement, dual_numbers, refit
 from pmw.public.state import PublicState
 
 __all__ = [
@@ -39,21 +37,14 @@ def refined(state: PublicState) -> PublicState:
     """
     # A dense fit takes over the array that it starts from: it gets one of its own.
     model = model_of_terms(state.contract, state.coarsening, state.total.value, state.model.terms)
-    if state.contract.options.test is TestKind.MARGINAL or not isinstance(model, DenseDistribution):
+    if state.contract.options.tests_marginals or not isinstance(model, DenseDistribution):
         return fitted_to(replace(state, model=model), _RULE)
     for _ in range(_REFITS):
-        before = _duals(model)
+        before = dual_numbers(model.terms)
         model = refit(model, state.measurements)
-        if np.allclose(_duals(model), before, rtol=1e-6, atol=1e-9):
+        if np.allclose(dual_numbers(model.terms), before, rtol=1e-6, atol=1e-9):
             break
     return replace(state, model=model)
-
-
-def _duals(model: DenseDistribution) -> NDArray[np.float64]:
-    return np.concatenate(
-        [term.duals.ravel() if isinstance(term, MarginalTerm) else [term.dual] for term in model.terms]
-        or [[]]
-    )
 
 
 def misfit(state: PublicState) -> float | None:

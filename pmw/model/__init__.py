@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pmw.model.coarsening import CoarsenedDistribution, Coarsening
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
-from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term, WeightedFactor
+from pmw.model.distribution import (
+    MarginalTerm,
+    QueryTerm,
+    SyntheticDistribution,
+    Term,
+    WeightedFactor,
+    dual_numbers,
+)
 from pmw.model.fitting import refit, step
 from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
 from pmw.model.groups import (
@@ -47,6 +54,7 @@ __all__ = [
     "descend",
     "Descent",
     "DescentRule",
+    "dual_numbers",
     "extreme_domains",
     "FIRST_PACE",
     "fits",

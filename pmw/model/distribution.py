@@ -19,6 +19,7 @@ from queries.linear import UNITS, LinearQuery
 from queries.records import CodedRecords
 
 __all__ = [
+    "dual_numbers",
     "exponents_at",
     "MarginalTerm",
     "QueryTerm",
@@ -57,6 +58,12 @@ class MarginalTerm:
 
 
 Term = QueryTerm | MarginalTerm
+
+
+def dual_numbers(terms: Sequence[Term]) -> NDArray[np.float64]:
+    """Return the dual numbers of terms, in their order: float64, shape (k,)."""
+    parts = [one.duals.ravel() if isinstance(one, MarginalTerm) else [one.dual] for one in terms]
+    return np.concatenate([np.empty(0), *parts])
 
 
 class SyntheticDistribution(Protocol):

@@ -19,7 +19,6 @@ from pmw.planning.forecasts import (
     VectorForecast,
     Width,
     forecast_attribute,
-    forecast_vector,
     noise_error,
 )
 from pmw.planning.marginals import assumed_groups, group_deviations
@@ -232,13 +231,13 @@ def bought_width(options: Options, confidences: Confidences) -> Width:
     return lambda noise, squares, _: sum_half_width(noise, squares, alone, peak=1.0)
 
 
-def planned_confidences(options: Options, opening: OpeningPlan, plan: TestPlan | None) -> Confidences:
+def planned_confidences(options: Options, opening: OpeningPlan, plan: TestPlan) -> Confidences:
     """Return the confidences that a session with these plans will have."""
     return Confidences.of(options, len(opening.noises), plan, private_total=opening.total_noise is not None)
 
 
-def forecast_marginals(certificates: Certificates) -> MarginalForecast:
-    """Return what a test of marginals will give."""
+def forecast_marginals(certificates: Certificates, single: VectorForecast | None) -> MarginalForecast:
+    """Return what a test of marginals will give, with that of single questions behind it."""
     plan, options, confidences = certificates.plan, certificates.options, certificates.confidences
     declared = certificates.grids.declared
     width, length = bought_width(options, confidences), len(declared)
@@ -260,7 +259,7 @@ def forecast_marginals(certificates: Certificates) -> MarginalForecast:
         cell_bound=width(plan.noise, 1.0, cells),
         widest_bound=width(plan.noise, float(cells), cells),
         certificates=tuple(certificates.forecast(order) for order in orders if order <= length),
-        single=None if plan.queries is None else forecast_vector(plan.queries, confidences.alone),
+        single=single,
     )
 
 

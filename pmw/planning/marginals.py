@@ -16,11 +16,10 @@ from fractions import Fraction
 from pmw.errors import NoiseError
 from pmw.model import assumed_domain, leaf_variances, noise_variance
 from pmw.planning.calibration import marginal_noise, marginal_statistic, scaled_test
-from pmw.planning.questions import plan_query_tier
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.tail_bounds import l1_mean
-from pmw.public.contract import Contract, Options, TestKind
+from pmw.public.contract import Contract, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan
 from pmw.sparse_vector import Sparse
 from queries.domain import Domain
@@ -98,7 +97,7 @@ def assumed_groups(contract: Contract, opening: OpeningPlan, total: float) -> Do
 
 def group_deviations(contract: Contract, opening: OpeningPlan) -> dict[str, float]:
     """Return, for each attribute that may be grouped, the deviation of its noisiest cell, in records."""
-    if contract.options.test is TestKind.QUERY:
+    if not contract.options.tests_marginals:
         return {}
     deviations = {}
     for name, noise in opening.marginal_noise.items():
@@ -149,7 +148,6 @@ def plan_marginal_test(
         _cells(schedule.tested * records / per_cell),
         _cells(free * records / per_cell),
         _cells(schedule.fine * records / per_cell),
-        plan_query_tier(ledger, schedule.queries, schedule.query_limit, options),
     )
 
 

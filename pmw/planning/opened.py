@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pmw.planning.marginals import assumed_groups, plan_marginal_test
+from pmw.planning.marginals import DEFAULT_SCHEDULE, Schedule, assumed_groups, plan_marginal_test
 from pmw.planning.opening import buys_table, choose_filter
-from pmw.planning.questions import plan_query_test
+from pmw.planning.questions import plan_query_test, plan_query_tier
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, opening_entries
-from pmw.public.contract import Contract, Opening, TestKind
+from pmw.public.contract import Contract, Opening
 from pmw.public.plans import OpeningPlan, TestPlan
 
 __all__ = [
@@ -20,22 +20,31 @@ __all__ = [
 
 
 def plan_test(
-    contract: Contract, opening: OpeningPlan, ledger: PrivacyFilter, total: float
-) -> TestPlan | None:
-    """Return the tests of a session, or None where nothing is left for any.
+    contract: Contract,
+    opening: OpeningPlan,
+    ledger: PrivacyFilter,
+    total: float,
+    schedule: Schedule = DEFAULT_SCHEDULE,
+) -> TestPlan:
+    """Return the tiers of a session, in order; none where nothing is left for any.
 
     Args:
         contract: what is fixed at opening.
         opening: what is bought at opening.
         ledger: what is left after it.
         total: the number of records, as released or as stated.
+        schedule: how what is left is spent, where marginals are tested.
     """
-    if contract.options.test is TestKind.QUERY:
-        return plan_query_test(contract.domain, ledger, total, contract.options)
-    domain = contract.domain
-    if contract.options.opening is not Opening.NONE and (len(domain) == 1 or buys_table(domain)):
-        return None  # what opening bought covers every question
-    return plan_marginal_test(assumed_groups(contract, opening, total), ledger, total, contract.options)
+    domain, options = contract.domain, contract.options
+    if not options.tests_marginals:
+        alone = plan_query_test(domain, ledger, total, options)
+        return () if alone is None else (alone,)
+    if options.opening is not Opening.NONE and (len(domain) == 1 or buys_table(domain)):
+        return ()  # what opening bought covers every question
+    coarse = assumed_groups(contract, opening, total)
+    marginals = plan_marginal_test(coarse, ledger, total, options, schedule)
+    questions = plan_query_tier(ledger, schedule.queries, schedule.query_limit, options)
+    return () if marginals is None else (marginals,) if questions is None else (marginals, questions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +54,12 @@ class Opened:
     Args:
         entries: what opening charges.
         ledger: the filter after these charges.
-        test: the tests; None where nothing is left for any.
+        test: the tiers of tests; none where nothing is left for any.
     """
 
     entries: tuple[LedgerEntry, ...]
     ledger: PrivacyFilter
-    test: TestPlan | None
+    test: TestPlan
 
 
 def plan_opened(contract: Contract, plan: OpeningPlan, total: float) -> Opened:

@@ -15,7 +15,7 @@ from pmw.model import NoiseLaw, RangeTree, check_dense_size, mean_range_variance
 from pmw.planning.calibration import calibrated_noise, floor_price
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.filter import PrivacyFilter, open_filter
-from pmw.public.contract import ModelKind, Opening, Options, TestKind
+from pmw.public.contract import ModelKind, Opening, Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.sensitivity import l1_sensitivity
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
@@ -68,7 +68,7 @@ def check_model_size(domain: Domain, options: Options) -> None:
         DomainError: it is no domain.
     """
     require_domain(domain)
-    if options.test is TestKind.QUERY or options.model is ModelKind.DENSE:
+    if not options.tests_marginals or options.model is ModelKind.DENSE:
         check_dense_size(domain)
 
 
@@ -88,7 +88,7 @@ def choose_filter(domain: Domain, budget: Budget, options: Options) -> PrivacyFi
     zcdp = open_filter(budget, Composition.ZCDP)
     bought = len(domain) if options.opening is Opening.ONE_WAY else 0
     events = 1 + bought + 2 * (options.update_limit or 2 * bought + 20)
-    if bought and options.test is TestKind.MARGINAL and (bought == 1 or buys_table(domain)):
+    if bought and options.tests_marginals and (bought == 1 or buys_table(domain)):
         events = 2  # the number of records, and the table or the one attribute
     gaussian = math.sqrt(events / (2 * float(zcdp.cap)))
     laplace = math.sqrt(2) * events / float(budget.epsilon)
@@ -114,7 +114,7 @@ def plan_opening(
     Raises:
         BudgetError: the budget is too small for any measurement.
     """
-    marginal = options.test is TestKind.MARGINAL
+    marginal = options.tests_marginals
     if share is None:
         share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE
         if marginal and len(domain) == 1:  # there will be nothing else to buy

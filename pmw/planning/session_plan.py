@@ -41,9 +41,9 @@ from pmw.planning.opening import check_model_size, check_neighbors, choose_filte
 from pmw.planning.sparse_vector_forecasts import SparseVectorForecast, forecast_sparse_vectors
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.contract import Contract, Options, TestKind, guarantee, is_dense
+from pmw.public.contract import Contract, Options, guarantee, is_dense
 from pmw.public.intervals import Confidences, total_half_width
-from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
+from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier, question_tier
 from queries.domain import Domain
 from queries.plain_values import type_name
 
@@ -102,7 +102,7 @@ class SessionPlan:
         numbers. Where marginals are tested it is that of questions about at most two attributes that cut no
         group of cells, on the most groups that opening may choose.
         """
-        marginal = self.contract.options.test is TestKind.MARGINAL
+        marginal = self.contract.options.tests_marginals
         bounds = [order.bound for order in self.orders if order.order <= 2 or not marginal]
         bounds += [attribute.widest_bound for attribute in self.attributes]
         if self.vector is not None:
@@ -230,7 +230,7 @@ class _Choices:
     ledger: PrivacyFilter
     opening: OpeningPlan
     grids: Grids
-    test: TestPlan | None
+    test: TestPlan
 
 
 def _choose(contract: Contract, records: int) -> _Choices:
@@ -328,7 +328,9 @@ def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
     confidences = planned_confidences(options, opening, test)
     width = bought_width(options, confidences)
     everybody = _everybody(contract, records, choices, confidences)
-    vector = forecast_vector(test, confidences.alone) if isinstance(test, QueryTestPlan) else None
+    tested, alone = marginal_tier(test), question_tier(test)
+    single = None if alone is None else forecast_vector(alone, confidences.alone)
+    vector = single if tested is None else None
     if opening.table_noise is not None:
         attributes, covered = forecast_table(domain, records, opening.table_noise, width)
         return _Promises(attributes, (everybody, *covered), vector, None)
@@ -338,11 +340,11 @@ def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
     )
     orders = forecast_orders(domain, records, attributes, vector)
     marginals = None
-    if options.test is TestKind.MARGINAL:
-        if isinstance(test, MarginalTestPlan):
+    if options.tests_marginals:
+        if tested is not None:
             misfit = _planned_misfit(contract, records, choices, confidences.total)
-            certificates = Certificates(test, choices.grids, options, confidences, misfit)
-            marginals = forecast_marginals(certificates)
+            certificates = Certificates(tested, choices.grids, options, confidences, misfit)
+            marginals = forecast_marginals(certificates, single)
             orders = forecast_marginal_orders(orders, certificates, marginals, records)
         else:
             orders = (one if one.promise == "covered" else replace(one, promise="none") for one in orders)

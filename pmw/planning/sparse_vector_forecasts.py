@@ -11,7 +11,7 @@ from pmw.planning.marginals import expected_tests
 from pmw.planning.opened import plan_test
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
-from pmw.public.plans import MarginalTestPlan, OpeningPlan
+from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
 from queries.linear import UNITS
 
@@ -61,13 +61,11 @@ def forecast_sparse_vectors(
         except BudgetError:
             continue  # simultaneous intervals, which two-sided noise cannot give
         plan = plan_test(replace(contract, options=options), opening, ledger, records)
-        if plan is None:
+        if not plan:
             continue
-        sparse, tests = (
-            (plan.sparse, expected_tests(contract.domain))
-            if isinstance(plan, MarginalTestPlan)
-            else (plan.vector.sparse, options.expected_queries)
-        )
+        sparse, tests = plan[0].sparse, options.expected_queries
+        if marginal_tier(plan) is not None:
+            tests = expected_tests(contract.domain)
         band = half_band(sparse.test, tests, sparse.update_limit)
         yield SparseVectorForecast(
             kind.value,

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import enum
 from dataclasses import dataclass
 
-from pmw.model import NoiseLaw
+from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition, gaussian_charge, pure_charge
-from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.contract import Options
-from pmw.public.plans import MarginalTestPlan, OpeningPlan
+from pmw.public.plans import OpeningPlan, QueryTestPlan, TierPlan
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity
-from pmw.sparse_vector import NumericSparse
-from queries.linear import LinearQuery
 
 __all__ = [
     "abandoned_entry",
-    "bought_entry",
+    "Event",
     "LedgerEntry",
     "marginal_charge",
-    "marginal_reservation",
-    "marginal_threshold_entry",
-    "measurement_entry",
     "opening_entries",
+    "paid_for",
+    "positive_entry",
     "reservation",
     "threshold_entry",
 ]
+
+
+class Event(enum.StrEnum):
+    """What draws noise, and is charged, in the words of the ledger."""
+
+    TOTAL = "total"
+    MARGINAL = "marginal"
+    RANGE_TREE = "range tree"
+    ROUND = "sparse vector round"
+    VECTOR = "sparse vector"
+    MEASUREMENT = "measurement"
+    SELECTION = "selection"
+    ABANDONED = "abandoned batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +56,14 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
     entries = []
     if plan.total_noise is not None:
         charge = marginal_charge(plan.total_noise, options, 1)
-        entries.append(LedgerEntry("total", "number of records", charge))
+        entries.append(LedgerEntry(Event.TOTAL, "number of records", charge))
     for name, noise in plan.marginal_noise.items():
-        event = "range tree" if name in plan.trees else "marginal"
+        event = Event.RANGE_TREE if name in plan.trees else Event.MARGINAL
         entries.append(LedgerEntry(event, name, marginal_charge(noise, options, plan.levels(name))))
     if plan.table_noise is not None:
-        entries.append(LedgerEntry("marginal", "the whole table", marginal_charge(plan.table_noise, options)))
+        entries.append(
+            LedgerEntry(Event.MARGINAL, "the whole table", marginal_charge(plan.table_noise, options))
+        )
     return tuple(entries)
 
 
@@ -63,53 +74,41 @@ def marginal_charge(noise: NoiseLaw, options: Options, levels: int = 1) -> Charg
     return gaussian_charge(levels * l2_squared_sensitivity(options), noise.sigma)
 
 
-def marginal_reservation(
-    plan: MarginalTestPlan, options: Options, ledger: PrivacyFilter, *, round_open: bool
-) -> Charge:
-    """Return the most that a batch can charge: threshold noise, unless it is drawn, and one marginal."""
-    opening, positive = plan.sparse.charges(ledger.composition)
-    bought = positive + marginal_charge(plan.noise, options)
-    return bought if round_open else opening + bought
-
-
-def marginal_threshold_entry(plan: MarginalTestPlan, composition: Composition) -> LedgerEntry:
-    """Return what drawing threshold noise charges: a whole round, or a whole vector that is not redrawn."""
-    event = "sparse vector round" if plan.sparse.redraw else "sparse vector"
-    return LedgerEntry(event, "threshold noise drawn", plan.sparse.charges(composition)[0])
-
-
-def bought_entry(
-    plan: MarginalTestPlan, options: Options, composition: Composition, scope: Sequence[str]
-) -> LedgerEntry:
-    """Return what a positive charges with the marginal that it buys, whatever its scope."""
-    charge = plan.sparse.charges(composition)[1] + marginal_charge(plan.noise, options)
-    return LedgerEntry("marginal", ", ".join(scope), charge)
-
-
-def reservation(vector: NumericSparse, ledger: PrivacyFilter, *, round_open: bool) -> Charge:
-    """Return the most that a batch can charge: threshold noise, unless it is drawn, and one positive."""
-    opening, positive = vector.charges(ledger.composition)
-    return positive if round_open else opening + positive
-
-
-def threshold_entry(vector: NumericSparse, composition: Composition, *, second: bool = False) -> LedgerEntry:
+def threshold_entry(tier: TierPlan, place: int, composition: Composition) -> LedgerEntry:
     """Return what drawing threshold noise charges: a whole round, or a whole vector that is not redrawn.
 
     Args:
-        vector: the sparse vector.
+        tier: the tests.
+        place: of the tier in the plan; the ledger tells a later tier from the first.
         composition: how charges add up.
-        second: it stands beside a sparse vector of marginals, and the ledger tells them apart.
     """
-    event = "sparse vector round" if vector.sparse.redraw else "sparse vector"
-    label = "threshold noise drawn for single questions" if second else "threshold noise drawn"
-    return LedgerEntry(event, label, vector.charges(composition)[0])
+    event = Event.ROUND if tier.sparse.redraw else Event.VECTOR
+    label = f"threshold noise drawn for single {tier.tested}" if place else "threshold noise drawn"
+    return LedgerEntry(event, label, tier.sparse.charges(composition)[0])
 
 
-def measurement_entry(vector: NumericSparse, composition: Composition, query: LinearQuery) -> LedgerEntry:
-    """Return what a positive charges with the value that it releases."""
-    return LedgerEntry("measurement", query.describe(), vector.charges(composition)[1])
+def positive_entry(tier: TierPlan, options: Options, composition: Composition, label: str) -> LedgerEntry:
+    """Return what a positive charges with what it measures: a value, or a marginal, whatever its scope."""
+    if isinstance(tier, QueryTestPlan):
+        event, measured = Event.MEASUREMENT, tier.vector.value_charge
+    else:
+        event, measured = Event.MARGINAL, marginal_charge(tier.noise, options)
+    return LedgerEntry(event, label, tier.sparse.charges(composition)[1] + measured)
+
+
+def paid_for(measurement: QueryMeasurement | MarginalMeasurement) -> tuple[str, str]:
+    """Return event and label of the charge that pays for a measurement after opening."""
+    if isinstance(measurement, QueryMeasurement):
+        return Event.MEASUREMENT, measurement.query.describe()
+    return Event.MARGINAL, ", ".join(measurement.scope)
+
+
+def reservation(tier: TierPlan, options: Options, composition: Composition, *, round_open: bool) -> Charge:
+    """Return the most that a batch can charge: threshold noise, unless it is drawn, and one positive."""
+    positive = positive_entry(tier, options, composition, "").charge
+    return positive if round_open else threshold_entry(tier, 0, composition).charge + positive
 
 
 def abandoned_entry(reserved: Charge) -> LedgerEntry:
     """Return what a batch charges that is never finished: all that was reserved for it."""
-    return LedgerEntry("abandoned batch", "reserved; nothing was released", reserved)
+    return LedgerEntry(Event.ABANDONED, "reserved; nothing was released", reserved)

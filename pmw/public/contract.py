@@ -139,9 +139,14 @@ class Options:
         if self.threshold is not None and self.threshold > 10**12:
             raise BudgetError(f"expected a threshold of at most 1e12 records, got {self.threshold!r}")
 
+    @property
+    def tests_marginals(self) -> bool:
+        """Whether whole marginals are tested first, and questions that none of them holds after them."""
+        return self.test is TestKind.MARGINAL
+
     def _check_test(self) -> None:
         """Refuse choices that the test of this session has no use for."""
-        if self.test is TestKind.MARGINAL:
+        if self.tests_marginals:
             self._check_marginals()
         else:
             self._check_questions()

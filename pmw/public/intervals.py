@@ -20,7 +20,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import split_confidence, sum_half_width
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.contract import Options
-from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
+from pmw.public.plans import QueryTestPlan, TestPlan, TierPlan
 from pmw.public.state import PublicState
 from queries.linear import UNITS, LinearQuery
 
@@ -32,6 +32,7 @@ __all__ = [
     "everybody_answer",
     "is_covered",
     "measured_answer",
+    "negative_margin",
     "total_half_width",
     "total_misfit",
     "untested_answer",
@@ -53,7 +54,7 @@ class Confidences:
     total: float
 
     @classmethod
-    def of(cls, options: Options, opening: int, plan: TestPlan | None, *, private_total: bool) -> Confidences:
+    def of(cls, options: Options, opening: int, plan: TestPlan, *, private_total: bool) -> Confidences:
         """Return the confidences of a session.
 
         Intervals that hold for all questions at once share the failure probability among all noises that the
@@ -63,16 +64,13 @@ class Confidences:
         Args:
             options: the stated confidence, and whether intervals hold for all questions at once.
             opening: measurements bought at opening.
-            plan: the tests; None where there are none.
+            plan: the tiers of tests.
             private_total: the number of records is released with noise.
         """
         if not options.simultaneous:
             part = split_confidence(options.confidence, 2) if private_total else options.confidence
             return cls(options.confidence, part, part)
-        vectors = [] if plan is None else [plan]
-        if isinstance(plan, MarginalTestPlan) and plan.queries is not None:
-            vectors.append(plan.queries)
-        events = 1 + opening + sum(1 + vector.update_limit for vector in vectors)
+        events = 1 + opening + sum(1 + tier.update_limit for tier in plan)
         part = split_confidence(options.confidence, events)
         return cls(part, part, part)
 
@@ -150,13 +148,20 @@ def certified_half_width(plan: QueryTestPlan, threshold: int, confidence: float)
     Args:
         plan: the sparse vector.
         threshold: T of the test, in units.
-        confidence: of the interval. Where threshold noise is redrawn, each round has its part of it: a round
-            lasts longer the higher its noise came out, so that questions meet high noise more often than a
-            single draw is high.
+        confidence: of the interval.
     """
-    rounds = plan.update_limit if plan.vector.sparse.redraw else 1
-    margin = plan.vector.sparse.test.negative_margin(split_confidence(confidence, rounds))
-    return (threshold + margin + 1) / UNITS
+    return (threshold + negative_margin(plan, confidence) + 1) / UNITS
+
+
+def negative_margin(tier: TierPlan, confidence: float) -> float:
+    """Return how far beyond its threshold a tested value may be where its test was negative, in units.
+
+    Where threshold noise is redrawn, each round that the session can open has its part of the confidence: a
+    round lasts longer the higher its noise came out, so that questions meet high noise more often than a
+    single draw is high.
+    """
+    rounds = tier.update_limit if tier.sparse.redraw else 1
+    return tier.sparse.test.negative_margin(split_confidence(confidence, rounds))
 
 
 def untested_answer(state: PublicState, query: LinearQuery, spent: Spent) -> Answer:

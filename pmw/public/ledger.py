@@ -10,7 +10,7 @@ from typing import Any
 from pmw.markup import html_table
 from pmw.privacy.budget import Budget, Composition
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.charges import LedgerEntry
+from pmw.public.charges import Event, LedgerEntry
 from pmw.sparse_vector import SparseVectorKind
 
 __all__ = [
@@ -152,7 +152,7 @@ def ledger_of(
         price = budget_filter.price(entry.charge)
         spent += price
         shares = (float(price / cap), float(spent / cap))
-        tested = tested or entry.event.startswith("sparse vector")
+        tested = tested or entry.event in _VECTORS
         theorem = _theorem(entry, kind if tested else None, budget_filter.composition)
         lines.append(
             LedgerLine(number, entry.event, entry.label, entry.charge.epsilon, price, *shares, theorem)
@@ -168,17 +168,18 @@ _SELECTION = {
     Composition.PURE: "exponential mechanism: McSherry and Talwar (2007)",
     Composition.ZCDP: "exponential mechanism: Cesar and Rogers (2021), bounded range",
 }
-_BOUGHT = ("marginal", "measurement")  # at a positive, where that is paid for as it comes
+_VECTORS = (Event.ROUND, Event.VECTOR)
+_BOUGHT = (Event.MARGINAL, Event.MEASUREMENT)  # at a positive, where that is paid for as it comes
 
 
 def _theorem(entry: LedgerEntry, kind: SparseVectorKind | None, composition: Composition) -> str:
     """Return what the price of an event rests on, besides the filter that adds the prices up."""
-    if entry.event == "abandoned batch":
+    if entry.event == Event.ABANDONED:
         return "what was reserved, whole"
-    if entry.event == "selection":
+    if entry.event == Event.SELECTION:
         return _SELECTION[composition]
     tests = "" if kind is None else f"tests: {kind.theorem}"
-    if entry.event.startswith("sparse vector"):
+    if entry.event in _VECTORS:
         return tests
     noise = _NOISE[composition]
     at_positive = kind is not None and not kind.redraw and (kind.is_sech2 or composition is Composition.PURE)

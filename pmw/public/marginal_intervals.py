@@ -14,6 +14,7 @@ import enum
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -24,22 +25,27 @@ from pmw.model import MarginalMeasurement, OneWayMeasurement
 from pmw.privacy.tail_bounds import (
     certificate_half_width,
     simultaneous_half_width,
-    split_confidence,
     sum_half_width,
 )
 from pmw.public.answer import Answer, Source, Spent
-from pmw.public.intervals import Confidences, answer_within, total_misfit
-from pmw.public.plans import MarginalTestPlan
+from pmw.public.intervals import (
+    Confidences,
+    answer_within,
+    negative_margin,
+    total_misfit,
+    untested_answer,
+)
+from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState
 from queries.linear import UNITS, LinearQuery
 
 __all__ = [
+    "answers_untested",
     "certificate_bound",
     "is_fine",
     "is_held",
     "Known",
     "known_of",
-    "marginal_answer",
     "MarginalBars",
     "negative_half_width",
     "opening_over",
@@ -110,16 +116,11 @@ class _Evidence:
     half_width: Callable[[LinearQuery], float]
 
 
-def marginal_answer(state: PublicState, query: LinearQuery, spent: Spent, *, bought: bool = False) -> Answer:
-    """Return the model's answer to a question, within what released numbers and tests promise.
-
-    Args:
-        state: the state after the tests that the question asked for.
-        query: the question.
-        spent: what the session had spent.
-        bought: a marginal was bought for it.
-    """
-    return MarginalBars(state, spent).answer(query, bought=bought)
+def answers_untested(state: PublicState, spent: Spent) -> Callable[[LinearQuery], Answer]:
+    """Return what answers questions from one state's model, within what was released and tests promise."""
+    if not state.contract.options.tests_marginals:
+        return partial(untested_answer, state, spent=spent)
+    return MarginalBars(state, spent).answer
 
 
 def is_held(state: PublicState, query: LinearQuery) -> bool:
@@ -150,7 +151,7 @@ class MarginalBars:
         self._held: dict[tuple[_Known, tuple[str, ...], bool], _Evidence] = {}
 
     def answer(self, query: LinearQuery, *, bought: bool = False) -> Answer:
-        """Return the model's answer to a question; see ``marginal_answer``."""
+        """Return the model's answer to a question; ``bought``: a marginal was measured for it."""
         state = self._state
         if not query.scope and query.readings is None:
             count, width = self._everybody(query)
@@ -367,13 +368,14 @@ def certificate_bound(state: PublicState, certificate: Certificate, *, one_end: 
         one_end: another noise may give the other end of an interval, so this one has half of what may fail.
             Where intervals hold for all questions at once, every noise has its own part already.
     """
-    if not isinstance(state.plan, MarginalTestPlan):
+    plan = marginal_tier(state.plan)
+    if plan is None:
         return math.inf
     confidences = Confidences.in_state(state)
     if one_end and not state.contract.options.simultaneous:
         confidences = confidences.of_one_end()
     misfit = total_misfit(state, confidences.total)
-    return negative_half_width(state.plan, certificate.threshold, certificate.units.size, confidences, misfit)
+    return negative_half_width(plan, certificate.threshold, certificate.units.size, confidences, misfit)
 
 
 def negative_half_width(
@@ -385,11 +387,10 @@ def negative_half_width(
         plan: the test.
         threshold: T of the test, in units.
         cells: of the marginal.
-        confidences: of the threshold noise, which all rounds that the session can open share.
+        confidences: of the threshold noise, and of the number of records.
         misfit: how far the model's total may be from the number of records, in records.
     """
-    rounds = plan.update_limit if plan.sparse.redraw else 1
-    margin = plan.sparse.test.negative_margin(split_confidence(confidences.certificate, rounds))
+    margin = negative_margin(plan, confidences.certificate)
     return certificate_half_width((threshold + margin) / UNITS, misfit, cells)
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
-from pmw.model import NoiseLaw, RangeTree
+from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement, RangeTree
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.sparse_vector import NumericSparse, Sparse
 from queries.domain import Domain
 from queries.linear import UNITS
 
 __all__ = [
+    "marginal_tier",
     "MarginalTestPlan",
     "OpeningPlan",
     "QueryTestPlan",
+    "question_tier",
     "TestPlan",
+    "TierPlan",
 ]
 
 
@@ -50,7 +53,7 @@ class OpeningPlan:
 
 @dataclass(frozen=True, slots=True)
 class QueryTestPlan:
-    """The loop's sparse vector with its threshold and step.
+    """The tier of single questions: a sparse vector with its threshold and step.
 
     Args:
         vector: tests and values, in units of 2^-20 records.
@@ -61,16 +64,28 @@ class QueryTestPlan:
     vector: NumericSparse
     threshold: int
     learning_rate: float
+    tested: ClassVar[str] = "questions"
+    measures: ClassVar[type[QueryMeasurement]] = QueryMeasurement
+
+    @property
+    def sparse(self) -> Sparse:
+        """The tests."""
+        return self.vector.sparse
+
+    @property
+    def noise(self) -> NoiseLaw:
+        """The noise on the value that a positive measures, in units."""
+        return self.vector.value_noise
 
     @property
     def update_limit(self) -> int:
         """Number of positives."""
-        return self.vector.sparse.update_limit
+        return self.sparse.update_limit
 
 
 @dataclass(frozen=True, slots=True)
 class MarginalTestPlan:
-    """The loop's sparse vector over whole marginals, and what its positives buy.
+    """The tier of whole marginals: a sparse vector, and what its positives measure.
 
     Args:
         sparse: tests of the L1 distance, in units of 2^-20 records.
@@ -82,7 +97,6 @@ class MarginalTestPlan:
         free_cells: a scope is bought with further attributes while it has at most so many cells.
         fine_cells: a scope is tested and bought on the declared cells where it has at most so many of them;
             elsewhere on groups.
-        queries: the test of single questions, for those that no marginal covers; None for none.
     """
 
     sparse: Sparse
@@ -93,7 +107,8 @@ class MarginalTestPlan:
     most_cells: int
     free_cells: int
     fine_cells: int
-    queries: QueryTestPlan | None
+    tested: ClassVar[str] = "marginals"
+    measures: ClassVar[type[MarginalMeasurement]] = MarginalMeasurement
 
     @property
     def update_limit(self) -> int:
@@ -119,4 +134,15 @@ class MarginalTestPlan:
         return math.ceil(cells * l1_mean(self.noise) * UNITS * self.noise_factor) + self.margin + start
 
 
-TestPlan: TypeAlias = QueryTestPlan | MarginalTestPlan
+TierPlan: TypeAlias = QueryTestPlan | MarginalTestPlan
+TestPlan: TypeAlias = tuple[TierPlan, ...]  # in the order in which a question meets them; none: no tests
+
+
+def marginal_tier(plan: TestPlan) -> MarginalTestPlan | None:
+    """Return the tier of whole marginals, where there is one."""
+    return next((tier for tier in plan if isinstance(tier, MarginalTestPlan)), None)
+
+
+def question_tier(plan: TestPlan) -> QueryTestPlan | None:
+    """Return the tier of single questions, where there is one."""
+    return next((tier for tier in plan if isinstance(tier, QueryTestPlan)), None)

@@ -20,7 +20,7 @@ from pmw.model import (
 )
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
-from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
+from pmw.public.plans import QueryTestPlan, TestPlan, marginal_tier, question_tier
 from queries.domain import Domain
 from queries.linear import LinearQuery
 
@@ -83,14 +83,13 @@ class PublicState:
         opening: the marginals bought at opening.
         measured: what was bought since, in order; marginals are over the domain of their ``grid``.
         model: the synthetic distribution, fitted to opening and measured.
-        plan: the tests; None where nothing was left for any.
-        round_open: the sparse vector holds threshold noise, so the next test draws none.
+        plan: the tiers of tests, in order; none where nothing was left for any.
+        rounds: of each tier, whether it holds threshold noise, so that its next test draws none.
         closed: no more is spent, so nothing is tested.
         coarsening: the groups of long attributes that marginals are tested and bought on.
         beside: positions in ``measured`` of those that the model does not take in.
         certificates: what tests of marginals did not find wrong, by scope.
         asked: how many questions were answered, repeated ones left out.
-        queries_open: the sparse vector of single questions holds threshold noise, beside one of marginals.
         pace: of the descent that fitted the model.
     """
 
@@ -100,14 +99,13 @@ class PublicState:
     opening: tuple[OneWayMeasurement, ...]
     measured: tuple[Bought, ...]
     model: SyntheticDistribution
-    plan: TestPlan | None
-    round_open: bool
+    plan: TestPlan
+    rounds: tuple[bool, ...]
     coarsening: Coarsening
     closed: bool = False
     beside: tuple[int, ...] = ()
     certificates: Mapping[tuple[str, ...], Certificate] = field(default_factory=dict)
     asked: int = 0
-    queries_open: bool = False
     pace: float = FIRST_PACE
 
     @property
@@ -117,8 +115,8 @@ class PublicState:
 
     def grid(self, scope: Sequence[str]) -> Domain:
         """Return the domain on whose cells a marginal is tested and bought: the declared one, or groups."""
-        plan = self.plan
-        fine = isinstance(plan, MarginalTestPlan) and plan.is_fine(self.domain, scope)
+        tier = marginal_tier(self.plan)
+        fine = tier is not None and tier.is_fine(self.domain, scope)
         return self.domain if fine else self.coarsening.coarse
 
     @property
@@ -132,11 +130,6 @@ class PublicState:
         return (*self.opening, *self.measured)
 
     @property
-    def query_plan(self) -> QueryTestPlan | None:
-        """The test of single questions, where there is one."""
-        return self.plan.queries if isinstance(self.plan, MarginalTestPlan) else self.plan
-
-    @property
     def marginals(self) -> tuple[MarginalMeasurement, ...]:
         """The marginals bought since opening."""
         return tuple(one for one in self.measured if isinstance(one, MarginalMeasurement))
@@ -147,21 +140,28 @@ class PublicState:
         return tuple(one for place, one in enumerate(self.measured) if place not in self.beside)
 
     @property
-    def positives_used(self) -> int:
-        """Positives of the sparse vector so far."""
-        if isinstance(self.plan, MarginalTestPlan):
-            return len(self.marginals)
-        return len(self.measured)
+    def query_plan(self) -> QueryTestPlan | None:
+        """The tier of single questions, where there is one."""
+        return question_tier(self.plan)
+
+    def positives(self, place: int) -> int:
+        """Return the positives of a tier so far: each has measured one thing."""
+        return sum(isinstance(one, self.plan[place].measures) for one in self.measured)
 
     @property
-    def query_positives(self) -> int:
-        """Positives of the test of single questions so far."""
-        return sum(isinstance(one, QueryMeasurement) for one in self.measured)
+    def round_open(self) -> bool:
+        """Whether the first tier holds threshold noise."""
+        return self.rounds[:1] == (True,)
+
+    @property
+    def positives_used(self) -> int:
+        """Positives of the first tier so far."""
+        return self.positives(0) if self.plan else 0
 
     @property
     def positives_limit(self) -> int:
-        """Positives that the sparse vector may have."""
-        return 0 if self.plan is None else self.plan.update_limit
+        """Positives that the first tier may have."""
+        return self.plan[0].update_limit if self.plan else 0
 
     def covering(self, query: LinearQuery) -> OneWayMeasurement | None:
         """Return a measured marginal whose scope contains the query's, or None."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.markup import counted, html_table
-from pmw.public.contract import TestKind, guarantee
+from pmw.public.contract import guarantee
 from pmw.public.state import PublicState
 
 __all__ = [
@@ -101,7 +101,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         queries_answered: questions answered, repeated ones included.
     """
     budget = state.contract.budget
-    marginal = state.contract.options.test is TestKind.MARGINAL
+    marginal = state.contract.options.tests_marginals
     return Status(
         table=state.domain.name,
         guarantee=guarantee(state.contract),

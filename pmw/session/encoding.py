@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import MarginalRequest, Proposal, QueryRequest
+from pmw.loop import MarginalRequest, Proposal, QueryRequest, Request
 from pmw.model import (
     Coarsening,
     MarginalMeasurement,
@@ -28,7 +28,7 @@ from pmw.model import (
 )
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
 from pmw.public.contract import Contract, ModelKind, Opening, Options, TestKind, UpdateRule
-from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.sparse_vector import (
     NoiseKind,
     NoisyComparison,
@@ -171,29 +171,20 @@ def read_tree(form: dict[str, int]) -> RangeTree:
     return RangeTree(form["cells"], form["special"], form["branching"], form["height"])
 
 
-def plan_form(plan: TestPlan | None) -> dict[str, Any] | None:
-    """Return the form of the tests."""
-    if plan is None:
-        return None
-    if isinstance(plan, MarginalTestPlan):
-        return {
-            "kind": "marginal",
-            **_sparse_form(plan.sparse),
-            "marginal_noise": noise_form(plan.noise),
-            "noise_factor": plan.noise_factor,
-            "margin": plan.margin,
-            "decay": list(plan.decay),
-            "most_cells": plan.most_cells,
-            "free_cells": plan.free_cells,
-            "fine_cells": plan.fine_cells,
-            "queries": plan_form(plan.queries),
-        }
-    return {
-        **_sparse_form(plan.vector.sparse),
-        "value_noise": noise_form(plan.vector.value_noise),
-        "threshold": plan.threshold,
-        "learning_rate": plan.learning_rate,
-    }
+_CELLS = ("most_cells", "free_cells", "fine_cells")
+
+
+def plan_form(plan: TestPlan) -> list[dict[str, Any]]:
+    """Return the form of the tests: one of each tier."""
+    return [_tier_form(tier) for tier in plan]
+
+
+def _tier_form(tier: TierPlan) -> dict[str, Any]:
+    form = {"tested": tier.tested, **_sparse_form(tier.sparse), "measured_noise": noise_form(tier.noise)}
+    if isinstance(tier, QueryTestPlan):
+        return {**form, "threshold": tier.threshold, "learning_rate": tier.learning_rate}
+    names = ("noise_factor", "margin", "decay", *_CELLS)
+    return {**form, **{name: getattr(tier, name) for name in names}}
 
 
 def _sparse_form(sparse: Sparse) -> dict[str, Any]:
@@ -211,29 +202,18 @@ def _sparse_form(sparse: Sparse) -> dict[str, Any]:
     }
 
 
-def read_plan(form: dict[str, Any] | None) -> TestPlan | None:
+def read_plan(forms: list[dict[str, Any]]) -> TestPlan:
     """Return the tests of a form."""
-    if form is None:
-        return None
-    if form.get("kind") != "marginal":
-        return _read_query_plan(form)
-    queries = form["queries"]
-    return MarginalTestPlan(
-        _read_sparse(form),
-        read_noise(form["marginal_noise"]),
-        form["noise_factor"],
-        form["margin"],
-        (form["decay"][0], form["decay"][1]),
-        form["most_cells"],
-        form["free_cells"],
-        form.get("fine_cells", 0),  # earlier plans knew groups alone
-        None if queries is None else _read_query_plan(queries),
-    )
+    return tuple(_read_tier(form) for form in forms)
 
 
-def _read_query_plan(form: dict[str, Any]) -> QueryTestPlan:
-    vector = NumericSparse(_read_sparse(form), read_noise(form["value_noise"]))
-    return QueryTestPlan(vector, form["threshold"], form["learning_rate"])
+def _read_tier(form: dict[str, Any]) -> TierPlan:
+    sparse, noise = _read_sparse(form), read_noise(form["measured_noise"])
+    if form["tested"] == QueryTestPlan.tested:
+        return QueryTestPlan(NumericSparse(sparse, noise), form["threshold"], form["learning_rate"])
+    height, length = form["decay"]
+    cells = (form[name] for name in _CELLS)
+    return MarginalTestPlan(sparse, noise, form["noise_factor"], form["margin"], (height, length), *cells)
 
 
 def _read_sparse(form: dict[str, Any]) -> Sparse:
@@ -293,7 +273,7 @@ def proposal_form(proposal: Proposal, texts: Sequence[str]) -> dict[str, Any]:
     """
     return {
         "queries": list(texts),
-        "kind": proposal.kind.value,
+        "tier": proposal.tier,
         "needs": list(proposal.needs),
         "requests": [_request_form(request) for request in proposal.requests],
         "positives": proposal.positives,
@@ -302,12 +282,12 @@ def proposal_form(proposal: Proposal, texts: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _request_form(request: QueryRequest | MarginalRequest) -> list[Any]:
+def _request_form(request: Request) -> list[Any]:
     """Return the form of a request; a question's own text stands in the batch."""
     if isinstance(request, QueryRequest):
         return [request.model_units, request.threshold]
     units = base64.b64encode(units_bytes(request.model_units)).decode()
-    return [list(request.scope), units, request.threshold, list(request.bought)]
+    return [units, request.threshold, list(request.scope), list(request.bought)]
 
 
 def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
@@ -318,22 +298,19 @@ def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
         form: of the batch.
     """
     queries = tuple(LinearQuery.from_dict(coarsening.fine, json.loads(text)) for text in form["queries"])
-    kind, needs = TestKind(form["kind"]), tuple(form["needs"])
-    requests: tuple[QueryRequest, ...] | tuple[MarginalRequest, ...]
-    if kind is TestKind.MARGINAL:
-        requests = tuple(_read_marginal_request(coarsening, *request) for request in form["requests"])
+    needs, requests = tuple(form["needs"]), form["requests"]
+    found: list[Request]
+    if any(len(request) > 2 for request in requests):  # with scopes
+        found = [_read_marginal_request(coarsening, *request) for request in requests]
     else:
-        # A question is tested where the number of requests that it needs grows.
-        tested = [
-            query for query, need, before in zip(queries, needs, (0, *needs), strict=False) if need > before
-        ]
-        requests = tuple(
-            QueryRequest(query, *request) for query, request in zip(tested, form["requests"], strict=True)
-        )
+        # A question is tested where the number of requests that come up to it grows.
+        pairs = zip(queries, needs, (0, *needs), strict=False)
+        tested = [query for query, need, before in pairs if need > before]
+        found = [QueryRequest(query, *request) for query, request in zip(tested, requests, strict=True)]
     return Proposal(
         queries,
-        kind,
-        requests,
+        form["tier"],
+        tuple(found),
         needs,
         form["positives"],
         form["opens_round"],
@@ -342,7 +319,7 @@ def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
 
 
 def _read_marginal_request(
-    coarsening: Coarsening, scope: list[str], units: str, threshold: int, bought: list[str]
+    coarsening: Coarsening, units: str, threshold: int, scope: list[str], bought: list[str]
 ) -> MarginalRequest:
     cells = read_cells(coarsening, scope, base64.b64decode(units))
     return MarginalRequest(tuple(scope), cells, threshold, tuple(bought))

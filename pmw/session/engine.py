@@ -206,8 +206,9 @@ class Engine:
         if not self._state.closed:
             self.save_snapshot()
             self._store.seal(None, closing_outcome(None))
-            self._state = replace(self._state, round_open=False, queries_open=False, closed=True)
-            self._secret = SecretState(None)
+            tiers = len(self._state.plan)
+            self._state = replace(self._state, rounds=(False,) * tiers, closed=True)
+            self._secret = SecretState.closed(tiers)
             self._data = self._source = self._coarse_source = None
         self._store.scrub()
 
@@ -237,7 +238,7 @@ class Engine:
             self._store.finish(None, _with_answers(Outcome(charged_before=self._charges), asked, free))
             self._state = state
             return free
-        asked = asked[: len(proposal.queries)]  # the others ask for another kind of test
+        asked = asked[: len(proposal.queries)]  # the others ask another tier for a test
         form = proposal_form(proposal, [text for text, _ in asked])
         form["request_ids"] = [request for _, request in asked]
         self._intents += 1
@@ -270,7 +271,7 @@ class Engine:
     ) -> tuple[Answer, ...]:
         """Draw a recorded batch and make its outcome durable before the new state, or an answer, is seen."""
         state = self._state
-        if state.plan is None:
+        if proposal.tier not in range(len(state.plan)):
             raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
         source, coarse = self._table(state.contract), self._coarse_table()
         draws, secret = draw_tests(proposal, state.plan, self._secret, source, BitSource(seed), coarse)
@@ -305,7 +306,7 @@ class Engine:
             intent = None
         self._charges = self._store.charge_count()
         self._state = load_state(self._store)
-        self._secret = load_secret(self._store)
+        self._secret = load_secret(self._store, len(self._state.plan))
         self._snapshot_version = -1 if opening else self._state.version
         if intent is not None:
             try:

@@ -83,6 +83,7 @@ __all__ = [
     "read_measured",
     "read_opening",
     "secret_facts",
+    "threshold_name",
     "tree_text",
 ]
 
@@ -111,7 +112,7 @@ def first_facts(
 
 
 def opening_outcome(
-    entries: Sequence[LedgerEntry], plan: OpeningPlan, draws: OpeningDraws, test: Any
+    entries: Sequence[LedgerEntry], plan: OpeningPlan, draws: OpeningDraws, test: TestPlan
 ) -> Outcome:
     """Return the rows of an opening: its charges, its measurements and the plan made from them."""
     total_noise = None if plan.total_noise is None else noise_form(plan.total_noise)
@@ -181,8 +182,13 @@ def ledger_rows(entries: Sequence[LedgerEntry]) -> list[LedgerRow]:
 
 def secret_facts(secret: SecretState, before: SecretState) -> dict[str, bytes | None]:
     """Return the threshold noise that changed as secret facts; None wipes it."""
-    pairs = {"threshold": (secret.noisy, before.noisy), "query_threshold": (secret.queries, before.queries)}
-    return {name: _noisy_fact(now) for name, (now, then) in pairs.items() if now != then}
+    pairs = zip(secret.thresholds, before.thresholds, strict=True)
+    return {threshold_name(tier): _noisy_fact(now) for tier, (now, then) in enumerate(pairs) if now != then}
+
+
+def threshold_name(tier: int) -> str:
+    """Return the name under which a tier's threshold noise is kept."""
+    return f"threshold {tier}"
 
 
 def _noisy_fact(noisy: NoisyThreshold | None) -> bytes | None:
@@ -231,8 +237,8 @@ def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
     return contract, read_opening_plan(_fact(store, "opening_plan"))
 
 
-def load_plan(store: SessionStore) -> TestPlan | None:
-    """Return the plan that was made when the opening was finished; None where nothing was left for tests."""
+def load_plan(store: SessionStore) -> TestPlan:
+    """Return the tiers that were planned when the opening was finished."""
     return read_plan(_fact(store, "test_plan"))
 
 
@@ -304,9 +310,9 @@ def load_status(store: SessionStore, state: PublicState) -> Status:
     return status_of(state, store.asked())
 
 
-def load_secret(store: SessionStore) -> SecretState:
-    """Return the threshold noise of the open rounds."""
-    return SecretState(*(_read_noisy(store.secret(name)) for name in ("threshold", "query_threshold")))
+def load_secret(store: SessionStore, tiers: int) -> SecretState:
+    """Return the threshold noise of the open rounds of so many tiers."""
+    return SecretState(tuple(_read_noisy(store.secret(threshold_name(tier))) for tier in range(tiers)))
 
 
 def _read_noisy(raw: bytes | None) -> NoisyThreshold | None:
@@ -350,8 +356,7 @@ def load_state(store: SessionStore) -> PublicState:
         state = correct(state, measurement)
     return replace(
         state,
-        round_open=store.secret("threshold") is not None,
-        queries_open=store.secret("query_threshold") is not None,
+        rounds=tuple(store.secret(threshold_name(tier)) is not None for tier in range(len(state.plan))),
         closed=store.meta("closed") is not None,
         certificates={one.scope: one for one in certificates},
         asked=store.answer_count(),

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from pmw.loop import model_of_terms
 from pmw.model import (
-    FIRST_PACE,
     Coarsening,
     MarginalTerm,
     OneWayMeasurement,
@@ -19,8 +18,9 @@ from pmw.model import (
     QueryTerm,
     SyntheticDistribution,
     Term,
+    dual_numbers,
 )
-from pmw.public.contract import Contract, TestKind
+from pmw.public.contract import Contract
 from pmw.public.state import Bought, PublicState
 
 __all__ = [
@@ -68,16 +68,9 @@ class SnapshotTerms:
 def duals_of(state: PublicState) -> NDArray[np.float64]:
     """Return the model's dual numbers in the order of its terms, for a snapshot: float64, shape (k,).
 
-    Where whole marginals are bought, the positions of what is kept beside the model follow, their number and
-    the pace of the descent.
+    The positions of what is kept beside the model follow, their number and the pace of the descent.
     """
-    parts = [
-        term.duals.reshape(-1) if isinstance(term, MarginalTerm) else np.array([term.dual])
-        for term in state.model.terms
-    ]
-    if state.contract.options.test is TestKind.MARGINAL:
-        parts.append(np.array([*state.beside, len(state.beside), state.pace], dtype=np.float64))
-    return np.concatenate([np.empty(0), *parts])
+    return np.concatenate([dual_numbers(state.model.terms), [*state.beside, len(state.beside), state.pace]])
 
 
 def read_snapshot(
@@ -93,14 +86,11 @@ def read_snapshot(
     """
     if not 0 <= version <= len(terms.measured):
         return None
-    pace = FIRST_PACE
-    beside: tuple[int, ...] = ()
-    if contract.options.test is TestKind.MARGINAL:
-        tail = _read_tail(duals, version)
-        if tail is None:
-            return None
-        beside, pace = tail
-        duals = duals[: len(duals) - 2 - len(beside)]
+    tail = _read_tail(duals, version)
+    if tail is None:
+        return None
+    beside, pace = tail
+    duals = duals[: len(duals) - 2 - len(beside)]
     fitted = [one for place, one in enumerate(terms.measured[:version]) if place not in beside]
     found = _terms(terms.coarsening, (*terms.opening, *fitted), duals)
     if found is None:

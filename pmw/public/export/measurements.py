@@ -14,7 +14,7 @@ from pmw.model import (
     noise_form,
 )
 from pmw.public.export.manifest import contract_facts, program_version
-from pmw.public.plans import QueryTestPlan
+from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from queries.linear import UNITS
 
@@ -42,7 +42,8 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
 
     Privacy: released numbers alone; free.
     """
-    options, plan = state.contract.options, state.plan
+    options, questions = state.contract.options, state.query_plan
+    alone = None if marginal_tier(state.plan) else questions  # which takes single steps
     entries = list(enumerate(state.measurements))
     return {
         "content": "online-pmw measurements",
@@ -54,7 +55,7 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
         "model": {
             "version": state.version,
             "update": options.update.value,
-            "learning_rate": plan.learning_rate if isinstance(plan, QueryTestPlan) else None,
+            "learning_rate": alone.learning_rate if alone else None,
             "test": options.test.value,
             "beside": [len(state.opening) + place for place in state.beside],
         },

@@ -25,7 +25,7 @@ from pmw.planning.opening import check_model_size, check_neighbors, choose_filte
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.public.charges import LedgerEntry, opening_entries
-from pmw.public.contract import Contract, TestKind, UpdateRule
+from pmw.public.contract import Contract, UpdateRule
 from pmw.public.ledger import ledger_of
 from pmw.public.state import PublicState
 from pmw.research.offline.draws import TrueAnswers, draw_marginal, draw_query
@@ -103,7 +103,7 @@ def fit_workload(
         ledger = ledger.charge(entry.charge)
     source = as_source(data, domain)
     bits = BitSource(fresh_seed() if policy.seed is None else repeatable_seed(policy.seed, 0))
-    opened = settle_opening(contract, plan, draw_opening(plan, source, bits), ledger, None)
+    opened = settle_opening(contract, plan, draw_opening(plan, source, bits), ledger, ())
     if not opened.coarsening.is_identity:
         source = source.coarsened(opened.coarsening.coarse, opened.coarsening.groups)
     play = _player(chosen, candidates, source, bits)
@@ -175,7 +175,7 @@ def _settled(
     entries = round_entries(proposal, measured, state.contract.options)
     if isinstance(measured, MarginalMeasurement):
         before = coarse_model(state).marginal(measured.scope)
-        if state.contract.options.test is TestKind.MARGINAL:
+        if state.contract.options.tests_marginals:
             state = correct(state, measured)
         else:
             state = fitted_to(replace(state, opening=(*state.opening, measured)))

@@ -84,7 +84,7 @@ class OfflineOptions:
                 raise BudgetError(
                     f"{name} is for sessions; an offline release has no use for it: leave it out{instead}"
                 )
-        if self.targets is Targets.MARGINAL and policy.test is TestKind.QUERY:
+        if self.targets is Targets.MARGINAL and not policy.tests_marginals:
             raise BudgetError("test = query goes with targets = query; leave it out, or choose these targets")
         if policy.update is UpdateRule.STEP and self.final_refits not in (0, _FINAL_REFITS):
             raise BudgetError("final_refits belongs to update = refit; leave it out with update = step")

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pmw.model import Measurement, SyntheticDistribution
 from pmw.public.answer import Answer, Spent
 from pmw.public.answers import Answers
-from pmw.public.contract import TestKind
 from pmw.public.export import RowPlan, export, synthetic_frame
-from pmw.public.intervals import untested_answer
 from pmw.public.ledger import Ledger
-from pmw.public.marginal_intervals import marginal_answer
+from pmw.public.marginal_intervals import answers_untested
 from pmw.public.state import PublicState
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -63,9 +61,7 @@ class OfflineRelease:
             raise QueryError("the query was made for another domain", code="bad_request")
         budget = self.state.contract.budget
         spent = Spent(self.state.ledger.share, float(budget.epsilon), float(budget.delta))
-        if self.state.contract.options.test is TestKind.MARGINAL:
-            return marginal_answer(self.state, query, spent)
-        return untested_answer(self.state, query, spent)
+        return answers_untested(self.state, spent)(query)
 
     def answers(self) -> Answers:
         """Return the answers to the workload's questions, in their order; free."""

@@ -19,7 +19,7 @@ from pmw.planning.calibration import marginal_noise, selection_epsilon, value_no
 from pmw.privacy.budget import Charge, gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.privacy.selection import ExponentialMechanism
-from pmw.public.charges import LedgerEntry
+from pmw.public.charges import Event, LedgerEntry, paid_for
 from pmw.public.contract import Options
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.state import PublicState
@@ -152,16 +152,12 @@ def round_entries(
 ) -> tuple[LedgerEntry, LedgerEntry]:
     """Return a round's charges with what they paid for."""
     selection, measurement = round_charges(proposal, options)
-    if isinstance(measured, QueryMeasurement):
-        event, label = "measurement", measured.query.describe()
-    else:
-        event, label = "marginal", ", ".join(measured.scope)
     among = (
         counted(len(proposal.scopes), "marginal")
         if isinstance(proposal, MarginalRound)
         else counted(len(proposal.queries), "question")
     )
     return (
-        LedgerEntry("selection", f"one of {among}", selection),
-        LedgerEntry(event, label, measurement),
+        LedgerEntry(Event.SELECTION, f"one of {among}", selection),
+        LedgerEntry(*paid_for(measured), measurement),
     )

@@ -11,7 +11,7 @@ __all__ = [
     "TABLES",
 ]
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,

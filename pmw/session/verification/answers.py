@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pmw.markup import counted
 from pmw.model import QueryMeasurement
 from pmw.public.answer import Source
-from pmw.public.contract import TestKind
 from pmw.session.store import SessionStore, StoredAnswer, query_key
 from pmw.session.verification.books import Books
 from pmw.session.verification.report import FAULTS, Check, require, same, words
@@ -44,7 +43,7 @@ class _Transcript:
         self._shares = {line.running_share for line in books.ledger.lines} | {0.0}
         self._confidence, self._domain = options.confidence, domain
         self._bought = [one for _, one in books.bought()]
-        self._marginal = options.test is TestKind.MARGINAL
+        self._marginal = options.tests_marginals
         self._newest = 0  # version of the newest answer marked measured
         self._last = (0.0, 0)  # share and version of the answer before
         self._counts = {_MEASURED: 0, _FORM: 0, _ORDER: 0}

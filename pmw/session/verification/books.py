@@ -30,7 +30,7 @@ class Books:
     Args:
         contract: what was fixed at opening.
         opening: the noise of the opening measurements.
-        test: the tests; None where nothing was left for any.
+        test: the tiers of tests; none where nothing was left for any.
         cap: the session's filter with nothing spent.
         entries: the charges, in order.
         intents: the batch that each charge belongs to.
@@ -42,7 +42,7 @@ class Books:
 
     contract: Contract
     opening: OpeningPlan
-    test: TestPlan | None
+    test: TestPlan
     cap: PrivacyFilter
     entries: tuple[LedgerEntry, ...]
     intents: tuple[int, ...]
@@ -59,8 +59,7 @@ class Books:
     @property
     def vectors(self) -> tuple[VectorBooks, ...]:
         """The sparse vectors that were planned."""
-        contract = self.contract
-        return vectors_of(self.test, contract.domain, contract.options, self.cap.composition)
+        return vectors_of(self.test, self.contract.options, self.cap.composition)
 
     @property
     def opening_charges(self) -> tuple[LedgerEntry, ...]:
@@ -105,7 +104,7 @@ def read_books(store: SessionStore) -> Books:
     return Books(
         contract=contract,
         opening=opening,
-        test=None if unborn else load_plan(store),
+        test=() if unborn else load_plan(store),
         cap=choose_filter(contract.domain, contract.budget, contract.options),
         entries=tuple(read_entries(store)),
         intents=tuple(store.ledger_intents()),

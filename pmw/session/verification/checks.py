@@ -7,10 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pmw.markup import counted
-from pmw.model import QueryMeasurement
-from pmw.public.charges import LedgerEntry, abandoned_entry
-from pmw.public.contract import TestKind
-from pmw.public.state import Bought
+from pmw.public.charges import Event, LedgerEntry, abandoned_entry, paid_for
 from pmw.session.encoding import read_charge
 from pmw.session.store import SessionStore
 from pmw.session.verification.anchor import Anchor
@@ -63,7 +60,7 @@ def _checks(store: SessionStore) -> Iterator[Check]:
     yield check("the measurements are the planned ones", lambda: measurements_fit(books))
     yield check("the charge of a batch that waits is reserved", lambda: _pending(books, store))
     yield check("secrets are kept while they are needed, and no longer", lambda: _secrets(books, store))
-    marginal = books.contract.options.test is TestKind.MARGINAL
+    marginal = books.contract.options.tests_marginals
     followers = "the models, the snapshot and the certificates" if marginal else "the models and the snapshot"
     yield check(f"{followers} follow from the measurements", lambda: models_follow(books, store))
     yield from answer_checks(books, store)
@@ -133,11 +130,7 @@ def _rounds(books: Books) -> str:
     counts = []
     for vector, count in zip(vectors, positives, strict=True):
         limit = vector.sparse.update_limit
-        of = (
-            ""
-            if len(vectors) == 1
-            else f" of {'marginals' if vector.kind is TestKind.MARGINAL else 'questions'}"
-        )
+        of = "" if len(vectors) == 1 else f" of {vector.tested}"
         counts.append(f"{count} of {counted(limit, 'positive')}{of}")
     return ", ".join(counts) or "no positives"
 
@@ -149,7 +142,7 @@ def _payments(books: Books) -> str:
         for intent, entry in zip(books.intents[opening:], books.later, strict=True)
         if any(vector.buys(entry) for vector in vectors)
     ]
-    bought = [(intent, *_bought_words(one)) for intent, one in books.bought()]
+    bought = [(intent, *paid_for(one)) for intent, one in books.bought()]
     for intent, event, label in bought:
         require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
     for intent, event, label in paid:
@@ -158,13 +151,6 @@ def _payments(books: Books) -> str:
     require(paid == bought, "charges and measurements are not in the same order, or one is there twice")
     require(len({intent for intent, _, _ in paid}) == len(paid), "a batch has two measurements")
     return f"{counted(len(bought), 'measurement')} since opening"
-
-
-def _bought_words(measurement: Bought) -> tuple[str, str]:
-    """Return event and label of the charge that pays for a measurement."""
-    if isinstance(measurement, QueryMeasurement):
-        return "measurement", measurement.query.describe()
-    return "marginal", ", ".join(measurement.scope)
 
 
 def _under_cap(books: Books) -> str:
@@ -180,9 +166,9 @@ def _pending(books: Books, store: SessionStore) -> str:
     require(not books.closed, "a batch waits in a session that was closed")
     form = json.loads(books.pending.proposal)
     reserved = read_charge(*form["reserved"])
-    found = [vector for vector in books.vectors if vector.kind.value == form["kind"]]
-    require(bool(found), "a batch waits, but there was no plan to test what it tests")
-    (vector,) = found
+    planned = form["tier"] in range(len(books.vectors))
+    require(planned, "a batch waits, but there was no plan to test what it tests")
+    vector = books.vectors[form["tier"]]
     rounds, positives = vector.paid(books.later)
     is_open = vector.is_open(rounds, positives)
     wanted = vector.reserved(is_open=is_open)
@@ -209,4 +195,4 @@ def _secrets(books: Books, store: SessionStore) -> str:
 
 def _is_abandoned(entry: LedgerEntry) -> bool:
     """Tell whether a charge is that of a batch that was never finished."""
-    return entry.event == abandoned_entry(entry.charge).event
+    return entry.event == Event.ABANDONED

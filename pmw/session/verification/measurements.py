@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 
 from pmw.loop import correct, marginal_units, settle_opening
 from pmw.markup import counted
-from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement
-from pmw.public.contract import TestKind
-from pmw.public.plans import MarginalTestPlan, TestPlan
+from pmw.model import NoiseLaw, QueryMeasurement
+from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Bought, Certificate, PublicState
 from pmw.session.encoding import dumps, noise_form
 from pmw.session.journal import read_certificate, read_opening, tree_text
@@ -51,7 +50,8 @@ def measurements_fit(books: Books) -> str:
     same("marginals of the opening", scopes, [marginal.scope for marginal in draws.marginals])
     later = [row for row in books.rows if row.kind in ("query", "bought")]
     for number, row in enumerate(later, start=1):
-        same(f"noise of measurement {number}", _planned_noise(books.test, row.kind), row.noise)
+        tier = marginal_tier(books.test) if row.kind == "bought" else question_tier(books.test)
+        same(f"noise of measurement {number}", None if tier is None else _noise_text(tier.noise), row.noise)
     _scopes(books)
     return f"the number of records and {counted(len(scopes), 'marginal')} at opening, {len(later)} since"
 
@@ -60,19 +60,11 @@ def _noise_text(noise: NoiseLaw | None) -> str:
     return dumps(None if noise is None else noise_form(noise))
 
 
-def _planned_noise(plan: TestPlan | None, kind: str) -> str | None:
-    """Return the form of the noise of what a kind of test buys; None where there is no such test."""
-    if kind == "bought":
-        return _noise_text(plan.noise) if isinstance(plan, MarginalTestPlan) else None
-    queries = plan.queries if isinstance(plan, MarginalTestPlan) else plan
-    return None if queries is None else _noise_text(queries.vector.value_noise)
-
-
 def _scopes(books: Books) -> None:
     """Check that what was bought is over attributes in their order, and no wider than planned."""
-    if not isinstance(books.test, MarginalTestPlan):
+    plan, domain, coarse = marginal_tier(books.test), books.contract.domain, books.coarsening.coarse
+    if plan is None:
         return
-    plan, domain, coarse = books.test, books.contract.domain, books.coarsening.coarse
     most = max(plan.most_cells, plan.free_cells)
     for number, (_, one) in enumerate(books.bought(), start=1):
         if not isinstance(one, QueryMeasurement):
@@ -142,9 +134,9 @@ def _check_snapshot(state: PublicState, found: NDArray[np.float64]) -> None:
 
 def _check_certificate(state: PublicState, certificate: Certificate, books: Books, answers: int) -> None:
     """Check that a certificate is of its version's model, against a threshold of the plan."""
-    plan, what = state.plan, f"the certificate of {', '.join(certificate.scope)}"
-    require(isinstance(plan, MarginalTestPlan), f"{what} stands in a session that tests no marginals")
-    if not isinstance(plan, MarginalTestPlan):
+    plan, what = marginal_tier(state.plan), f"the certificate of {', '.join(certificate.scope)}"
+    require(plan is not None, f"{what} stands in a session that tests no marginals")
+    if plan is None:
         return
     grid, cells = state.grid(certificate.scope), certificate.units.size
     require(grid.scope(certificate.scope) == certificate.scope, f"{what} is not over attributes in order")
@@ -167,6 +159,5 @@ def _check_certificate(state: PublicState, certificate: Certificate, books: Book
 
 def _was_tested(state: PublicState, books: Books) -> bool:
     """Tell whether a round was paid for in which a marginal's test could be negative at this version."""
-    (vector,) = (vector for vector in books.vectors if vector.kind is TestKind.MARGINAL)
-    positives = sum(isinstance(one, MarginalMeasurement) for one in state.measured)
-    return vector.paid(books.later)[0] > (positives if vector.sparse.redraw else 0)
+    (vector,) = (vector for vector in books.vectors if vector.tested == MarginalTestPlan.tested)
+    return vector.paid(books.later)[0] > (len(state.marginals) if vector.sparse.redraw else 0)

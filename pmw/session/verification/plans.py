@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from pmw.privacy.budget import Charge, Composition, NeighboringRelation
 from pmw.public.charges import (
     LedgerEntry,
-    bought_entry,
-    marginal_threshold_entry,
-    measurement_entry,
+    positive_entry,
     threshold_entry,
 )
-from pmw.public.contract import Contract, Opening, Options, TestKind
-from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan
+from pmw.public.contract import Contract, Opening, Options
+from pmw.public.plans import MarginalTestPlan, OpeningPlan, TestPlan, TierPlan
 from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
+from pmw.session.journal import threshold_name
 from pmw.session.verification.report import require, same
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
-from queries.domain import Domain
-from queries.linear import LinearQuery
 
 __all__ = [
     "plans_fit",
@@ -28,7 +25,7 @@ __all__ = [
 ]
 
 
-def plans_fit(contract: Contract, opening: OpeningPlan, test: TestPlan | None) -> str:
+def plans_fit(contract: Contract, opening: OpeningPlan, test: TestPlan) -> str:
     """Check that plans are such as the contract asks for, and return its guarantee.
 
     Raises:
@@ -36,21 +33,12 @@ def plans_fit(contract: Contract, opening: OpeningPlan, test: TestPlan | None) -
     """
     options = contract.options
     _opening_fits(contract, opening)
-    if test is not None:
-        marginal = isinstance(test, MarginalTestPlan)
-        same("what is tested", options.test, TestKind.MARGINAL if marginal else TestKind.QUERY)
+    if test:
+        same("what is tested", "marginals" if options.tests_marginals else "questions", test[0].tested)
         if options.update_limit is not None:
-            same("positives", options.update_limit, test.update_limit)
-    if isinstance(test, MarginalTestPlan):
-        _tests_fit(test.sparse, options, l1_sensitivity(options), Sides.ONE_SIDED)
-        require(not test.sparse.test.monotone, "distances of marginals move both ways between neighbours")
-    queries = test.queries if isinstance(test, MarginalTestPlan) else test
-    if queries is not None:
-        _tests_fit(queries.vector.sparse, options, query_sensitivity(options), options.chosen_sides)
-        require(
-            not queries.vector.sparse.test.monotone or options.signs_agree,
-            "tests count on all counts moving the same way",
-        )
+            same("positives", options.update_limit, test[0].update_limit)
+    for tier in test:
+        _tier_fits(tier, options)
     return f"epsilon {float(contract.budget.epsilon):g}, delta {float(contract.budget.delta):g}"
 
 
@@ -59,7 +47,7 @@ def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
     bought = list(contract.domain.names) if options.opening is Opening.ONE_WAY else []
     if opening.table_noise is not None:
         require(
-            bool(bought) and options.test is TestKind.MARGINAL,
+            bool(bought) and options.tests_marginals,
             "the whole table is bought only where one-way marginals would be, and marginals are tested",
         )
         bought = []
@@ -72,6 +60,16 @@ def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
         (opening.total_noise is None) == public_total,
         "the number of records is public under replace-one, and only there",
     )
+
+
+def _tier_fits(tier: TierPlan, options: Options) -> None:
+    monotone = tier.sparse.test.monotone
+    if isinstance(tier, MarginalTestPlan):
+        _tests_fit(tier.sparse, options, l1_sensitivity(options), Sides.ONE_SIDED)
+        require(not monotone, "distances of marginals move both ways between neighbours")
+    else:
+        _tests_fit(tier.sparse, options, query_sensitivity(options), options.chosen_sides)
+        require(not monotone or options.signs_agree, "tests count on all counts moving the same way")
 
 
 def _tests_fit(sparse: Sparse, options: Options, sensitivity: int, sides: Sides) -> None:
@@ -91,14 +89,14 @@ class VectorBooks:
     """What one sparse vector charges.
 
     Args:
-        kind: what it tests.
+        tested: what it tests, in a word.
         threshold: what drawing threshold noise charges.
         positive: what a positive charges with what it buys; its label is that of any.
         secret: the name under which its threshold noise is kept.
         sparse: its tests.
     """
 
-    kind: TestKind
+    tested: str
     threshold: LedgerEntry
     positive: LedgerEntry
     secret: str
@@ -126,34 +124,15 @@ class VectorBooks:
         return self.positive.charge if is_open else self.threshold.charge + self.positive.charge
 
 
-def vectors_of(
-    plan: TestPlan | None, domain: Domain, options: Options, composition: Composition
-) -> tuple[VectorBooks, ...]:
-    """Return the sparse vectors of a plan: one, or one of marginals and one of single questions."""
-    if plan is None:
-        return ()
-    if isinstance(plan, QueryTestPlan):
-        return (_query_vector(plan, domain, composition, second=False),)
-    marginals = VectorBooks(
-        TestKind.MARGINAL,
-        marginal_threshold_entry(plan, composition),
-        bought_entry(plan, options, composition, ()),
-        "threshold",
-        plan.sparse,
-    )
-    if plan.queries is None:
-        return (marginals,)
-    return marginals, _query_vector(plan.queries, domain, composition, second=True)
-
-
-def _query_vector(
-    plan: QueryTestPlan, domain: Domain, composition: Composition, *, second: bool
-) -> VectorBooks:
-    everything = LinearQuery.everything(domain)  # any: the price is the same
-    return VectorBooks(
-        TestKind.QUERY,
-        threshold_entry(plan.vector, composition, second=second),
-        measurement_entry(plan.vector, composition, everything),
-        "query_threshold" if second else "threshold",
-        plan.vector.sparse,
+def vectors_of(plan: TestPlan, options: Options, composition: Composition) -> tuple[VectorBooks, ...]:
+    """Return the sparse vectors of a plan, one of each tier."""
+    return tuple(
+        VectorBooks(
+            tier.tested,
+            threshold_entry(tier, place, composition),
+            positive_entry(tier, options, composition, ""),
+            threshold_name(place),
+            tier.sparse,
+        )
+        for place, tier in enumerate(plan)
     )

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from click.testing import Result
 
-from pmw.public.plans import MarginalTestPlan
+from pmw.public.plans import marginal_tier
 from pmw.session.maintenance import read_session
 from pmw.session.opening import resume_session
 from pmw.session.store.locking import SessionLock
@@ -448,10 +448,10 @@ def test_every_choice_of_a_marginal_session_reaches_it(people: Path, run: Run) -
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     with resume_session(people / "study.pmw") as session:
-        options, plan = session.state.contract.options, session.state.plan
+        options, plan = session.state.contract.options, marginal_tier(session.state.plan)
     assert (options.test.value, options.model.value, options.max_cells) == ("marginal", "graphical", 500)
     assert options.simultaneous
-    assert isinstance(plan, MarginalTestPlan)
+    assert plan is not None
     assert (plan.update_limit, plan.sparse.redraw) == (3, False)
 
 

@@ -24,13 +24,13 @@ import pmw.public.charges
 from pmw.data import MemorySource
 from pmw.errors import BudgetError
 from pmw.loop import BatchDraws, MarginalRequest, Proposal, QueryRequest, draw_tests, propose, settle
-from pmw.loop.marginals import may_test_marginals
-from pmw.loop.questions import may_test_queries
+from pmw.loop.marginals import MarginalTier
+from pmw.loop.questions import QuestionTier
 from pmw.loop.secret import SecretState
 from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
-from pmw.public.plans import MarginalTestPlan
+from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Bought, PublicState
 from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
@@ -54,12 +54,15 @@ def opened(composition: Composition = Composition.ZCDP, **choices: Any) -> Publi
     options = pmw.Options(seed=1, composition=composition, update_limit=4, **choices)
     with pmw.open_session(FRAME, DOMAIN, epsilon=4, delta=1e-9, options=options) as session:
         state = session.state
-    return replace(state, plan=replace(plan_of(state), decay=(0, 1), most_cells=512, free_cells=64))
+    return replace(
+        state, plan=(replace(plan_of(state), decay=(0, 1), most_cells=512, free_cells=64), *state.plan[1:])
+    )
 
 
 def plan_of(state: PublicState) -> MarginalTestPlan:
-    assert isinstance(state.plan, MarginalTestPlan)
-    return state.plan
+    tier = marginal_tier(state.plan)
+    assert tier is not None
+    return tier
 
 
 def vector_of(state: PublicState) -> NumericSparse:
@@ -75,7 +78,7 @@ def positive(state: PublicState, query: LinearQuery) -> Proposal:
 
 
 def draw(state: PublicState, proposal: Proposal, bits: BitSource) -> tuple[BatchDraws, SecretState]:
-    return draw_tests(proposal, plan_of(state), SecretState(None), SOURCE, bits)
+    return draw_tests(proposal, state.plan, SecretState.closed(2), SOURCE, bits)
 
 
 def p_value(draws: NDArray[np.float64], pure: bool) -> float:
@@ -117,7 +120,7 @@ def test_every_cell_of_a_bought_marginal_has_noise_of_its_own_of_the_scale_that_
 @pytest.mark.parametrize("names", [TWO, FIVE])
 def test_the_noise_of_a_batch_is_expanded_in_one_order(names: tuple[str, ...], opens: bool) -> None:
     state = opened()
-    state = replace(state, round_open=not opens, queries_open=not opens)
+    state = replace(state, rounds=(not opens, not opens))
     queries = [boxed(*names), boxed(*names[:-1], "d"), boxed(*names)]
     proposal = propose(state, queries)
     requests: list[Any] = [replace(one, threshold=2 * 10**14) for one in proposal.requests]
@@ -126,8 +129,8 @@ def test_the_noise_of_a_batch_is_expanded_in_one_order(names: tuple[str, ...], o
     questions = isinstance(requests[0], QueryRequest)
     assert proposal.opens_round is opens
     bits, again = (BitSource.from_integer(9) for _ in range(2))
-    held = SecretState(None) if opens else SecretState(*OTHER)
-    draws, _ = draw_tests(proposal, plan_of(state), held, SOURCE, bits)
+    held = SecretState.closed(2) if opens else SecretState(OTHER)
+    draws, _ = draw_tests(proposal, state.plan, held, SOURCE, bits)
     test = vector_of(state).sparse.test if questions else plan_of(state).sparse.test
     two = test.sides is Sides.TWO_THRESHOLDS
     assert two is questions
@@ -154,7 +157,7 @@ def test_threshold_noise_has_the_scale_that_a_round_is_charged_for(names: tuple[
     proposal, found = replace(proposal, requests=tuple(requests)), []
     for seed in range(1000):
         _, secret = draw(state, proposal, BitSource.from_integer(seed))
-        noisy = secret.noisy if names is TWO else secret.queries
+        noisy = secret.thresholds[0] if names is TWO else secret.thresholds[1]
         assert noisy is not None
         found.append([noisy.upper, noisy.upper if noisy.lower is None else noisy.lower])
     (entry,) = pmw.loop.batch_entries(proposal, BatchDraws((0,), None), state)
@@ -177,10 +180,10 @@ def test_the_tests_of_a_batch_have_noise_of_their_own() -> None:
     query = boxed(*FIVE)
     request = QueryRequest(query, query.answer(SOURCE.counts(FIVE)), 0)
     proposal = replace(propose(state, [query]), requests=(request,) * 40, opens_round=False)
-    held = SecretState(None, NoisyThreshold(*[int(vector_of(state).sparse.test.query_scale)] * 2))
+    held = SecretState((None, NoisyThreshold(*[int(vector_of(state).sparse.test.query_scale)] * 2)))
     lengths, sides = [], []
     for seed in range(200):
-        draws, _ = draw_tests(proposal, plan_of(state), held, SOURCE, BitSource.from_integer(seed))
+        draws, _ = draw_tests(proposal, state.plan, held, SOURCE, BitSource.from_integer(seed))
         lengths.append(len(draws.outcomes))
         sides.append(draws.outcomes[-1])
     passes = 1 - (1 - math.exp(-1)) ** 2  # of two noises, each at least its scale with probability 1/e
@@ -204,23 +207,25 @@ def after_positives(state: PublicState, marginals: int, questions: int) -> Publi
 def test_marginals_are_tested_up_to_their_limit_of_positives_and_not_beyond() -> None:
     state = opened()
     limit = plan_of(state).update_limit
-    assert may_test_marginals(after_positives(state, limit - 1, 5))
-    assert not may_test_marginals(after_positives(state, limit, 0))
-    assert not may_test_marginals(after_positives(state, limit + 1, 0))
-    assert not may_test_marginals(replace(after_positives(state, 0, 0), closed=True))
+    tier = MarginalTier(0, plan_of(state))
+    assert tier.may_test(after_positives(state, limit - 1, 5))
+    assert not tier.may_test(after_positives(state, limit, 0))
+    assert not tier.may_test(after_positives(state, limit + 1, 0))
+    assert not tier.may_test(replace(after_positives(state, 0, 0), closed=True))
 
 
 def test_single_questions_are_tested_up_to_their_limit_of_positives_and_not_beyond() -> None:
     state = opened()
-    limit = vector_of(state).sparse.update_limit
+    assert state.query_plan is not None
+    tier, limit = QuestionTier(1, state.query_plan), vector_of(state).sparse.update_limit
     for used in (limit - 1, limit, limit + 1):
         after = after_positives(state, 0, used)
-        assert after.query_positives == used
+        assert after.positives(1) == used
         for open_ in (False, True):
-            assert may_test_queries(after, used, round_open=open_) is (used < limit)
+            assert tier.may_test(replace(after, rounds=(False, open_))) is (used < limit)
         (request, *_) = propose(after, [boxed(*FIVE)]).requests or (None,)
         assert isinstance(request, QueryRequest) is (used < limit)
-    assert not may_test_queries(replace(state, closed=True), 0, round_open=False)
+    assert not tier.may_test(replace(state, closed=True))
 
 
 @pytest.mark.parametrize("opens", [False, True])
@@ -229,39 +234,39 @@ def test_either_tier_draws_threshold_noise_when_it_is_charged_and_only_then(
     names: tuple[str, ...], opens: bool
 ) -> None:
     state = opened()
-    state = replace(state, round_open=not opens, queries_open=not opens)
+    state = replace(state, rounds=(not opens, not opens))
     proposal = propose(state, [boxed(*names)])
     assert proposal.opens_round is opens
     first, second = OTHER
     for held in (
-        SecretState(None),
-        SecretState(first),
-        SecretState(None, second),
-        SecretState(first, second),
+        SecretState.closed(2),
+        SecretState((first, None)),
+        SecretState((None, second)),
+        SecretState((first, second)),
     ):
-        own = held.noisy if names is TWO else held.queries
+        own = held.thresholds[0] if names is TWO else held.thresholds[1]
         bits = BitSource.from_integer(1)
         if (own is None) is opens:  # whatever the other tier holds
-            draw_tests(proposal, plan_of(state), held, SOURCE, bits)
+            draw_tests(proposal, state.plan, held, SOURCE, bits)
             assert bits.take(8) != BitSource.from_integer(1).take(8)
             continue
         with pytest.raises(BudgetError, match="the threshold noise is not as the batch was recorded"):
-            draw_tests(proposal, plan_of(state), held, SOURCE, bits)
+            draw_tests(proposal, state.plan, held, SOURCE, bits)
         assert bits.take(8) == BitSource.from_integer(1).take(8)  # nothing was drawn
 
 
 def test_the_noise_that_is_kept_is_the_noise_that_is_used() -> None:
     state = opened()
     for names in (TWO, FIVE):
-        proposal = propose(replace(state, round_open=True, queries_open=True), [boxed(*names)])
+        proposal = propose(replace(state, rounds=(True, True)), [boxed(*names)])
         requests: list[Any] = [replace(one, threshold=10**14) for one in proposal.requests]
-        proposal, held = replace(proposal, requests=tuple(requests)), SecretState(*OTHER)
-        draws, kept = draw_tests(proposal, plan_of(state), held, SOURCE, BitSource.from_integer(1))
+        proposal, held = replace(proposal, requests=tuple(requests)), SecretState(OTHER)
+        draws, kept = draw_tests(proposal, state.plan, held, SOURCE, BitSource.from_integer(1))
         assert (draws.outcomes, kept) == ((0,), held)
         high = NoisyThreshold(10**15), NoisyThreshold(10**15, 10**15)
         draws, kept = draw_tests(
-            positive(replace(state, round_open=True, queries_open=True), boxed(*names)),
-            plan_of(state), SecretState(*high), SOURCE, BitSource.from_integer(1),
+            positive(replace(state, rounds=(True, True)), boxed(*names)),
+            state.plan, SecretState(high), SOURCE, BitSource.from_integer(1),
         )  # fmt: skip
         assert draws.outcomes == (0,)  # no test passes a threshold that noise lifts so far
 
@@ -276,11 +281,13 @@ def test_a_round_is_open_as_long_as_its_threshold_noise_is_kept(
     limit = (vector_of(state).sparse if questions else plan_of(state)).update_limit
     used = (limit - 1) * last
     state = after_positives(state, 0 if questions else used, used if questions else 0)
-    proposal, held = positive(state, boxed(*names)), SecretState(None)
+    proposal, held = positive(state, boxed(*names)), SecretState.closed(2)
     if last:
-        held = SecretState(None, OTHER[1]) if questions else SecretState(OTHER[0])
+        held = SecretState((None, OTHER[1])) if questions else SecretState((OTHER[0], None))
         proposal = replace(proposal, opens_round=False)
-    draws, secret = draw_tests(proposal, plan_of(state), held, SOURCE, BitSource.from_integer(1))
+    draws, secret = draw_tests(proposal, state.plan, held, SOURCE, BitSource.from_integer(1))
     after = settle(state, proposal, draws, state.ledger).state
-    open_, kept = (after.queries_open, secret.queries) if questions else (after.round_open, secret.noisy)
+    open_, kept = (
+        (after.rounds[1], secret.thresholds[1]) if questions else (after.round_open, secret.thresholds[0])
+    )
     assert open_ == (kept is not None) == (kind is not None and not last)

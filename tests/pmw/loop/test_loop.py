@@ -27,7 +27,7 @@ from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.contract import ModelKind, TestKind
-from pmw.public.plans import MarginalTestPlan
+from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.encoding import proposal_form, read_proposal
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
@@ -56,17 +56,16 @@ def opened(**choices: Any) -> PublicState:
     )
     with pmw.open_session(FRAME, DOMAIN, epsilon=4, delta=1e-9, options=options) as session:
         state = session.state
-    assert isinstance(state.plan, MarginalTestPlan)
-    return replace(state, plan=replace(state.plan, decay=(0, 1), most_cells=512))
+    return replace(state, plan=(replace(plan_of(state), decay=(0, 1), most_cells=512), *state.plan[1:]))
 
 
 def answered(state: PublicState, queries: list[LinearQuery]) -> tuple[PublicState, list[pmw.Answer], int]:
     """Answer questions as the engine does; return how many batches it took."""
-    secret, answers, batches = SecretState(None), list[pmw.Answer](), 0
+    secret, answers, batches = SecretState.closed(2), list[pmw.Answer](), 0
     while len(answers) < len(queries):
         proposal = propose(state, queries[len(answers) :])
         draws = BatchDraws((), None)
-        if proposal.requests and state.plan is not None:
+        if proposal.requests and state.plan:
             bits = BitSource.from_integer(batches)
             draws, secret = draw_tests(proposal, state.plan, secret, SOURCE, bits)
         ledger = state.ledger
@@ -83,13 +82,15 @@ def answered(state: PublicState, queries: list[LinearQuery]) -> tuple[PublicStat
 def test_a_batch_tests_marginals_or_single_questions_never_both() -> None:
     state = opened()
     pair, five = boxed("a", "b"), boxed("a", "b", "c", "d", "e")
-    assert propose(state, [pair, five]).kind is TestKind.MARGINAL
-    held = replace(state, plan=replace(plan_of(state), most_cells=2))
+    assert propose(state, [pair, five]).tier == 0
+    held = replace(state, plan=(replace(plan_of(state), most_cells=2), *state.plan[1:]))
     proposal = propose(held, [five, pair])
-    assert proposal.kind is TestKind.QUERY
+    assert proposal.tier == 1
     assert all(isinstance(request, QueryRequest) for request in proposal.requests)
-    small = replace(state, plan=replace(plan_of(state), most_cells=64))
-    after, _, _ = answered(replace(small, plan=replace(plan_of(small), margin=10**13)), [pair])
+    small = replace(state, plan=(replace(plan_of(state), most_cells=64), *state.plan[1:]))
+    after, _, _ = answered(
+        replace(small, plan=(replace(plan_of(small), margin=10**13), *small.plan[1:])), [pair]
+    )
     proposal = propose(after, [pair, boxed("c", "d"), five])
     assert [type(request) for request in proposal.requests] == [MarginalRequest] * len(proposal.requests)
     assert proposal.queries[0] == pair  # known, so it needs no test
@@ -97,8 +98,9 @@ def test_a_batch_tests_marginals_or_single_questions_never_both() -> None:
 
 
 def plan_of(state: PublicState) -> MarginalTestPlan:
-    assert isinstance(state.plan, MarginalTestPlan)
-    return state.plan
+    tier = marginal_tier(state.plan)
+    assert tier is not None
+    return tier
 
 
 def test_answers_come_in_order_and_every_batch_gets_on() -> None:
@@ -137,7 +139,7 @@ def test_a_question_whose_pairs_are_bought_first_is_answered_after_its_own_test(
 
 def settle_one(state: PublicState, query: LinearQuery) -> Any:
     proposal = propose(state, [query])
-    draws, _ = draw_tests(proposal, plan_of(state), SecretState(None), SOURCE, BitSource.from_integer(0))
+    draws, _ = draw_tests(proposal, state.plan, SecretState.closed(2), SOURCE, BitSource.from_integer(0))
     assert draws.released is not None
     ledger = state.ledger
     for entry in batch_entries(proposal, draws, state):
@@ -168,7 +170,7 @@ def test_what_would_make_the_tree_too_large_is_kept_beside_the_model() -> None:
     assert after.beside == (1,)
     assert after.fitted == (first,)
     assert after.version == 2
-    questions = plan.queries
+    questions = state.query_plan
     assert questions is not None
     asked = QueryMeasurement(boxed("d", "e"), 1200 * UNITS, questions.vector.value_noise, 0)
     last = correct(after, asked)
@@ -188,14 +190,14 @@ def test_a_question_with_too_many_cells_to_count_is_answered_untested_and_the_se
         assert first.source in (Source.UNVERIFIED, Source.EXHAUSTED)
         assert first.interval is None
         assert second.interval is not None
-        assert session.state.query_positives == 0
+        assert session.state.positives(1) == 0
         assert session.verify().holds
 
 
 def test_a_recorded_batch_draws_again_what_it_would_have_drawn_the_wider_marginal_included() -> None:
     state = opened(model=ModelKind.DENSE)
     plan = replace(plan_of(state), free_cells=512)
-    state = replace(state, plan=plan)
+    state = replace(state, plan=(plan, *state.plan[1:]))
     first = propose(state, [boxed("a", "b")])
     (request,) = first.requests
     assert isinstance(request, MarginalRequest)
@@ -206,8 +208,8 @@ def test_a_recorded_batch_draws_again_what_it_would_have_drawn_the_wider_margina
     assert (read.scope, read.bought, read.threshold) == (request.scope, request.bought, request.threshold)
     assert np.array_equal(read.model_units, request.model_units)
     for seed in (bytes([number]) * 32 for number in range(40)):
-        one, kept = draw_tests(first, plan, SecretState(None), SOURCE, BitSource(seed))
-        again, kept_again = draw_tests(recorded, plan, SecretState(None), SOURCE, BitSource(seed))
+        one, kept = draw_tests(first, state.plan, SecretState.closed(2), SOURCE, BitSource(seed))
+        again, kept_again = draw_tests(recorded, state.plan, SecretState.closed(2), SOURCE, BitSource(seed))
         assert one.outcomes == again.outcomes
         assert kept == kept_again
         assert np.array_equal(one.released, again.released)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pmw.data import MemorySource
 from pmw.errors import BudgetError
 from pmw.loop import MarginalRequest, l1_distance
-from pmw.loop.marginals import draw_marginals
+from pmw.loop.marginals import MarginalTier
 from pmw.privacy.budget import NeighboringRelation, gaussian_charge
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
@@ -459,7 +459,7 @@ def test_the_sessions_draws_have_the_audited_law_and_release_the_marginal_they_t
         query_scale=scales[1] * RECORD,
     )
     plan = MarginalTestPlan(
-        Sparse(units, 1, redraw=True), DiscreteLaplace(Fraction(3 * RECORD)), 1.0, 0, (0, 1), 2, 2, 2, None
+        Sparse(units, 1, redraw=True), DiscreteLaplace(Fraction(3 * RECORD)), 1.0, 0, (0, 1), 2, 2, 2
     )
     request = MarginalRequest(("a",), np.array([2 * RECORD, 0]), RECORD, ("a",))
     shares = [scale_law.pmf(np.arange(60)) for scale_law in (records.threshold_noise, records.query_noise)]
@@ -470,7 +470,7 @@ def test_the_sessions_draws_have_the_audited_law_and_release_the_marginal_they_t
         positive = 0.0
         for first, second in itertools.product(range(60), repeat=2):
             tape = Tape((first, second, 5, -7))
-            draws, kept = draw_marginals([request], SparseState(None, 0), plan, source, tape)
+            draws, kept = MarginalTier(0, plan).draw([request], SparseState(None, 0), source, tape)
             assert kept is None if draws.outcomes[0] else kept is not None
             if draws.outcomes[0]:
                 positive += shares[0][first] * shares[1][second]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -33,16 +34,16 @@ from pmw.loop import (
     settle,
     settle_opening,
 )
-from pmw.loop.marginals import scopes_to_test
+from pmw.loop.marginals import MarginalTier
 from pmw.loop.secret import SecretState
 from pmw.planning.opened import plan_opened
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
-from pmw.public.charges import marginal_charge, marginal_reservation
+from pmw.public.charges import marginal_charge, reservation
 from pmw.public.contract import Contract, ModelKind, Options, TestKind
-from pmw.public.plans import MarginalTestPlan
+from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.sensitivity import l1_sensitivity
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseVectorKind
@@ -79,24 +80,29 @@ def opened(rows: NDArray[np.int64], seed: int = 1, budget: Budget = BUDGET, **ch
     after = plan_opened(contract, plan, released_total(plan, draws).value)
     state = settle_opening(contract, plan, draws, after.ledger, after.test)
     # No head start: what is tested first is held to the same threshold as what comes later.
-    return replace(state, plan=replace(plan_of(state), decay=(0, 1)))
+    return replace(state, plan=(replace(plan_of(state), decay=(0, 1)), *state.plan[1:]))
+
+
+def scopes_to_test(state: PublicState, query: LinearQuery) -> Iterator[tuple[str, ...]]:
+    return MarginalTier(0, plan_of(state)).scopes(state, query)
 
 
 def patient(state: PublicState) -> PublicState:
     """Return the state with thresholds that nothing reaches."""
-    return replace(state, plan=replace(plan_of(state), margin=20_000 * UNITS))
+    return replace(state, plan=(replace(plan_of(state), margin=20_000 * UNITS), *state.plan[1:]))
 
 
 def plan_of(state: PublicState) -> MarginalTestPlan:
-    assert isinstance(state.plan, MarginalTestPlan)
-    return state.plan
+    tier = marginal_tier(state.plan)
+    assert tier is not None
+    return tier
 
 
 def carried_out(
     state: PublicState, secret: SecretState, rows: NDArray[np.int64], proposal: Proposal, seed: int = 2
 ) -> tuple[Settled, SecretState]:
     draws = BatchDraws((), None)
-    if proposal.requests and state.plan is not None:
+    if proposal.requests and state.plan:
         draws, secret = draw_tests(proposal, state.plan, secret, table(rows), BitSource.from_integer(seed))
     ledger = state.ledger
     for entry in batch_entries(proposal, draws, state):
@@ -189,7 +195,7 @@ def test_one_question_cannot_use_up_the_positives() -> None:
 
 def test_what_noise_would_drown_is_not_tested() -> None:
     state = opened(random_rows(20_000))
-    small = replace(state, plan=replace(plan_of(state), most_cells=15))
+    small = replace(state, plan=(replace(plan_of(state), most_cells=15), *state.plan[1:]))
     assert list(scopes_to_test(small, TRIPLE)) == [("b", "c")]
 
 
@@ -202,7 +208,7 @@ def test_a_marginal_is_tested_once_for_all_questions_of_a_batch_and_again_after_
         ("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c"),
     ]  # fmt: skip
     assert proposal.needs == (1, 1, 4)
-    settled, _ = carried_out(state, SecretState(None), rows, proposal)
+    settled, _ = carried_out(state, SecretState.closed(2), rows, proposal)
     after = settled.state
     assert set(after.certificates) == {("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")}
     assert propose(after, queries).requests == ()
@@ -220,8 +226,8 @@ def bought(state: PublicState, scope: tuple[str, ...]) -> tuple[Any, ...]:
 def test_a_marginal_is_tested_again_where_its_threshold_came_down() -> None:
     rows = random_rows(20_000)
     state = opened(rows)
-    state = replace(state, plan=replace(plan_of(state), decay=(20_000 * UNITS, 10)))
-    settled, _ = carried_out(state, SecretState(None), rows, propose(state, [PAIR]))
+    state = replace(state, plan=(replace(plan_of(state), decay=(20_000 * UNITS, 10)), *state.plan[1:]))
+    settled, _ = carried_out(state, SecretState.closed(2), rows, propose(state, [PAIR]))
     assert propose(settled.state, [PAIR]).requests == ()
     later = replace(settled.state, asked=100)
     (request,) = propose(later, [PAIR]).requests
@@ -232,7 +238,7 @@ def test_a_bought_scope_is_widened_while_its_noise_is_as_good_as_none() -> None:
     rows = random_rows(20_000)
     state = opened(rows)
     for free, wanted in ((1, ("a", "b")), (53, ("a", "b")), (54, ("a", "b", "c")), (270, DOMAIN.names)):
-        changed = replace(state, plan=replace(plan_of(state), free_cells=free))
+        changed = replace(state, plan=(replace(plan_of(state), free_cells=free), *state.plan[1:]))
         (request,) = propose(changed, [PAIR]).requests
         assert isinstance(request, MarginalRequest)
         assert request.scope == ("a", "b")
@@ -265,7 +271,7 @@ def test_charges_are_exactly_the_round_the_positive_and_the_marginal(
     value = marginal_charge(plan.noise, state.contract.options)
     proposal = propose(state, [PAIR])
     assert proposal.reserved == opening + positive + value
-    draws, _ = draw_tests(proposal, plan, SecretState(None), table(rows), BitSource.from_integer(3))
+    draws, _ = draw_tests(proposal, state.plan, SecretState.closed(2), table(rows), BitSource.from_integer(3))
     assert draws.outcomes == (1,)
     entries = batch_entries(proposal, draws, state)
     event = "sparse vector round" if kind.redraw else "sparse vector"
@@ -284,18 +290,23 @@ def test_a_test_runs_only_if_its_positive_and_its_marginal_are_reserved() -> Non
     plan, options = plan_of(state), state.contract.options
     least = Fraction(1, 10**15)
     for is_open in (False, True):
-        held = replace(state, round_open=is_open)
-        needed = held.ledger.price(marginal_reservation(plan, options, held.ledger, round_open=is_open))
-        for left, runs in ((needed, TestKind.MARGINAL), (needed - least, TestKind.QUERY)):
+        held = replace(state, rounds=(is_open, False))
+        charge = reservation(plan, options, held.ledger.composition, round_open=is_open)
+        needed = held.ledger.price(charge)
+        for left, tier in ((needed, 0), (needed - least, 1)):
             ledger = replace(held.ledger, spent=held.ledger.cap - left)
-            assert propose(replace(held, ledger=ledger), [PAIR]).kind is runs
+            proposal = propose(replace(held, ledger=ledger), [PAIR])
+            assert proposal.requests
+            assert proposal.tier == tier
 
 
 @pytest.mark.parametrize("budget", [BUDGET, Budget.of(1)])
 def test_all_positives_fit_under_the_cap_and_no_more_are_tested(budget: Budget) -> None:
     rows = random_rows(20_000, joined=True)
-    state, secret = opened(rows, budget=budget, update_limit=3), SecretState(None)
-    eager = replace(state, plan=replace(plan_of(state), margin=-(10**12), free_cells=1))  # all are positive
+    state, secret = opened(rows, budget=budget, update_limit=3), SecretState.closed(2)
+    eager = replace(
+        state, plan=(replace(plan_of(state), margin=-(10**12), free_cells=1), *state.plan[1:])
+    )  # all are positive
     state, queries = eager, [TRIPLE, PAIR, LinearQuery.cells(DOMAIN, {"c": (0, 1), "d": (0, 1)})]
     for seed in range(20):
         proposal = propose(state, queries)
@@ -316,29 +327,29 @@ def test_a_positive_that_ends_a_round_takes_its_noise_with_it(
     rows = random_rows(20_000, joined=True)
     state = opened(rows, sparse_vector=kind, update_limit=limit)
     other = NoisyThreshold(1, 2)
-    settled, secret = carried_out(state, SecretState(None, other), rows, propose(state, [PAIR]))
+    settled, secret = carried_out(state, SecretState((None, other)), rows, propose(state, [PAIR]))
     assert settled.state.positives_used == 1
-    assert (secret.noisy is not None) is kept
-    assert secret.queries is other
+    assert (secret.thresholds[0] is not None) is kept
+    assert secret.thresholds[1] is other
 
 
 def test_threshold_noise_is_drawn_when_it_is_charged_and_only_then() -> None:
     rows = random_rows(20_000)
     state = opened(rows)
-    for opens, held in ((False, SecretState(None)), (True, SecretState(NoisyThreshold(1, 1)))):
-        proposal = propose(replace(state, round_open=not opens), [PAIR])
+    for opens, held in ((False, SecretState.closed(2)), (True, SecretState((NoisyThreshold(1, 1), None)))):
+        proposal = propose(replace(state, rounds=(not opens, False)), [PAIR])
         bits = BitSource.from_integer(1)
         with pytest.raises(BudgetError, match="the threshold noise is not as the batch was recorded"):
-            draw_tests(proposal, plan_of(state), held, table(rows), bits)
+            draw_tests(proposal, state.plan, held, table(rows), bits)
         assert bits.take(8) == BitSource.from_integer(1).take(8)  # nothing was drawn
 
 
 def test_a_negative_changes_neither_the_model_nor_what_is_held_of_others() -> None:
     rows = random_rows(20_000)
     state = patient(opened(rows, update_limit=3))
-    settled, secret = carried_out(state, SecretState(None), rows, propose(state, [PAIR]))
+    settled, secret = carried_out(state, SecretState.closed(2), rows, propose(state, [PAIR]))
     assert settled.state.model is state.model
-    assert secret.noisy is not None
+    assert secret.thresholds[0] is not None
     (certificate,) = settled.state.certificates.values()
     assert (certificate.version, certificate.scope) == (0, ("a", "b"))
     assert np.array_equal(certificate.units, marginal_units(state, ("a", "b")))
@@ -347,9 +358,9 @@ def test_a_negative_changes_neither_the_model_nor_what_is_held_of_others() -> No
 def test_a_certificate_bounds_the_answers_of_later_models_too() -> None:
     rows = random_rows(20_000)
     state = patient(opened(rows, update_limit=3))
-    settled, _ = carried_out(state, SecretState(None), rows, propose(state, [PAIR]))
+    settled, _ = carried_out(state, SecretState.closed(2), rows, propose(state, [PAIR]))
     (before,) = settled.answers
-    far = replace(settled.state, model=opened(rows[:200]).model.with_terms(()), plan=plan_of(state))
+    far = replace(settled.state, model=opened(rows[:200]).model.with_terms(()), plan=state.plan)
     proposal = replace(propose(settled.state, [PAIR]), queries=(PAIR,))
     (after,) = settle(far, proposal, BatchDraws((), None), far.ledger).answers
     assert after.count != pytest.approx(before.count)
@@ -366,16 +377,16 @@ def test_a_certificate_bounds_the_answers_of_later_models_too() -> None:
 def test_a_question_that_no_marginal_holds_is_tested_by_itself_and_charged_apart() -> None:
     rows = random_rows(20_000, joined=True)
     state = opened(rows, model=ModelKind.GRAPHICAL, update_limit=3)
-    state = replace(state, plan=replace(plan_of(state), most_cells=2))
+    state = replace(state, plan=(replace(plan_of(state), most_cells=2), *state.plan[1:]))
     proposal = propose(state, [PAIR, TRIPLE])
-    assert proposal.kind is TestKind.QUERY
+    assert proposal.tier == 1
     assert all(isinstance(request, QueryRequest) for request in proposal.requests)
     vector = state.query_plan
     assert vector is not None
     assert proposal.reserved == sum_of(vector.vector.charges(state.ledger.composition))
-    settled, secret = carried_out(state, SecretState(None), rows, proposal)
-    assert secret.noisy is None
-    assert settled.state.queries_open == (secret.queries is not None)
+    settled, secret = carried_out(state, SecretState.closed(2), rows, proposal)
+    assert secret.thresholds[0] is None
+    assert settled.state.rounds[1] == (secret.thresholds[1] is not None)
     assert not settled.state.round_open
     assert {answer.source for answer in settled.answers} <= {Source.SYNTHETIC, Source.MEASURED}
     assert all(answer.interval is not None for answer in settled.answers)

@@ -73,19 +73,19 @@ def opened(rows: NDArray[np.int64], seed: int = 1, budget: Budget = BUDGET, **ch
     for entry in opening_entries(plan, contract.options):
         ledger = ledger.charge(entry.charge)
     test = plan_query_test(DOMAIN, ledger, released_total(plan, draws).value, contract.options)
-    return settle_opening(contract, plan, draws, ledger, test)
+    return settle_opening(contract, plan, draws, ledger, () if test is None else (test,))
 
 
 def run(
     state: PublicState, rows: NDArray[np.int64], queries: list[LinearQuery], seed: int = 2
 ) -> PublicState:
     """Run queries through the loop, one batch at a time, as the engine does."""
-    source, secret, bits = table(rows), SecretState(None), BitSource.from_integer(seed)
+    source, secret, bits = table(rows), SecretState.closed(1), BitSource.from_integer(seed)
     while queries:
         proposal = propose(state, queries)
         draws = BatchDraws((), None)
         if proposal.requests and state.query_plan is not None:
-            draws, secret = draw_tests(proposal, state.query_plan, secret, source, bits)
+            draws, secret = draw_tests(proposal, state.plan, secret, source, bits)
         ledger = state.ledger
         for entry in batch_entries(proposal, draws, state):
             ledger = ledger.charge(entry.charge)
@@ -102,9 +102,7 @@ def test_settling_leaves_the_state_that_it_is_given_as_it_was(update: UpdateRule
     query = LinearQuery.cells(DOMAIN, {"b": (0, 0), "c": (0, 0)})
     proposal = propose(state, [query])
     assert state.query_plan is not None
-    draws, _ = draw_tests(
-        proposal, state.query_plan, SecretState(None), table(rows), BitSource.from_integer(3)
-    )
+    draws, _ = draw_tests(proposal, state.plan, SecretState.closed(1), table(rows), BitSource.from_integer(3))
     assert draws.outcomes == (True,)
     assert isinstance(state.model, DenseDistribution)
     held, before = state.model._held().values, state.model.values
@@ -233,7 +231,7 @@ def test_measured_values_have_the_scale_that_is_charged(budget: Budget, law: str
     found = []
     for seed in range(4000):
         draws, _ = draw_tests(
-            proposal, state.query_plan, SecretState(None), source, BitSource.from_integer(seed)
+            proposal, state.plan, SecretState.closed(1), source, BitSource.from_integer(seed)
         )
         assert draws.outcomes == (1,)
         assert draws.released is not None
@@ -268,7 +266,7 @@ def test_tests_pass_as_often_as_the_audited_law_says(off: Fraction) -> None:
     proposal = replace(proposal, requests=(request,))
     runs = 4000
     found = [
-        draw_tests(proposal, state.query_plan, SecretState(None), source, BitSource.from_integer(seed))[
+        draw_tests(proposal, state.plan, SecretState.closed(1), source, BitSource.from_integer(seed))[
             0
         ].outcomes[0]
         for seed in range(runs)
@@ -306,7 +304,7 @@ def test_a_draw_is_a_function_of_proposal_table_and_bytes() -> None:
     queries = [LinearQuery.cells(DOMAIN, {"a": (low, low + 1), "b": (0, 0)}) for low in range(5)]
     proposal = propose(state, queries)
     one, two = (
-        draw_tests(proposal, state.query_plan, SecretState(None), table(rows), BitSource(b"\x05" * 32))
+        draw_tests(proposal, state.plan, SecretState.closed(1), table(rows), BitSource(b"\x05" * 32))
         for _ in range(2)
     )
     assert (one[0].outcomes, one[0].released, one[1]) == (two[0].outcomes, two[0].released, two[1])
@@ -324,9 +322,7 @@ def test_a_batch_ends_at_its_first_positive() -> None:
     state = opened(rows, opening=Opening.NONE)
     assert state.query_plan is not None
     proposal = propose(state, [QUERY] * 5)
-    draws, _ = draw_tests(
-        proposal, state.query_plan, SecretState(None), table(rows), BitSource.from_integer(1)
-    )
+    draws, _ = draw_tests(proposal, state.plan, SecretState.closed(1), table(rows), BitSource.from_integer(1))
     assert draws.outcomes == (1,)
     assert [answer.source for answer in settle(state, proposal, draws, state.ledger).answers] == [
         Source.MEASURED
@@ -393,7 +389,7 @@ def test_the_reservation_holds_the_threshold_noise_and_the_positive_with_its_val
             (opening, opening >= needed),
         ):
             ledger = replace(state.ledger, spent=state.ledger.cap - left)
-            proposal = propose(replace(state, ledger=ledger, round_open=round_open), [QUERY])
+            proposal = propose(replace(state, ledger=ledger, rounds=(round_open,)), [QUERY])
             assert len(proposal.requests) == runs, (round_open, left)
 
 
@@ -404,31 +400,31 @@ def test_the_threshold_noise_goes_when_its_round_closes() -> None:
         assert state.query_plan is not None
         _, secret = draw_tests(
             propose(state, [QUERY]),
-            state.query_plan,
-            SecretState(None),
+            state.plan,
+            SecretState.closed(1),
             table(rows),
             BitSource.from_integer(1),
         )
-        assert secret.noisy is None
+        assert secret.thresholds[0] is None
     kept = opened(rows, opening=Opening.NONE, sparse_vector=SparseVectorKind.EXPONENTIAL, update_limit=2)
     assert kept.query_plan is not None
     _, secret = draw_tests(
-        propose(kept, [QUERY]), kept.query_plan, SecretState(None), table(rows), BitSource.from_integer(1)
+        propose(kept, [QUERY]), kept.plan, SecretState.closed(1), table(rows), BitSource.from_integer(1)
     )
-    assert secret.noisy is not None
+    assert secret.thresholds[0] is not None
 
 
 @pytest.mark.parametrize("kind", ROUNDS_OR_NOT)
 def test_threshold_noise_is_drawn_when_it_is_charged_and_only_then(kind: SparseVectorKind) -> None:
-    rows, secret = random_rows(100), SecretState(NoisyThreshold(7, 8))
+    rows, secret = random_rows(100), SecretState((NoisyThreshold(7, 8),))
     state = opened(rows, sparse_vector=kind, update_limit=3)
     assert state.query_plan is not None
-    for opens, held in ((False, SecretState(None)), (True, secret)):
-        proposal = propose(replace(state, round_open=not opens), [QUERY])
+    for opens, held in ((False, SecretState.closed(1)), (True, secret)):
+        proposal = propose(replace(state, rounds=(not opens,)), [QUERY])
         assert proposal.opens_round is opens
         bits = BitSource.from_integer(1)
         with pytest.raises(BudgetError, match="the threshold noise is not as the batch was recorded"):
-            draw_tests(proposal, state.query_plan, held, table(rows), bits)
+            draw_tests(proposal, state.plan, held, table(rows), bits)
         assert bits.take(8) == BitSource.from_integer(1).take(8)  # nothing was drawn
 
 

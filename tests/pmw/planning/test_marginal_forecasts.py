@@ -18,7 +18,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
 from pmw.public.intervals import Confidences
-from pmw.public.plans import MarginalTestPlan
+from pmw.public.plans import marginal_tier
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
 
 NAMES = tuple("abcdef")
@@ -54,15 +54,16 @@ def test_a_plan_makes_the_choices_of_the_session(
     plan = pmw.plan_session(wide, records=len(records), epsilon=2, delta=delta, options=options)
     with pmw.open_session(records, wide, epsilon=2, delta=delta, options=options) as session:
         state = session.state
-    assert isinstance(state.plan, MarginalTestPlan)
+    tier = marginal_tier(state.plan)
+    assert tier is not None
     assert plan.vector is None
     assert plan.marginals is not None
     assert plan.opening_share == state.ledger.share
     assert plan.total_deviation == pytest.approx(state.total.deviation)
     assert plan.coarse == state.coarsening.coarse
-    assert plan.marginals.update_limit == state.plan.update_limit == 6
-    assert plan.marginals.query_scale == state.plan.sparse.test.query_scale / UNITS
-    assert plan.marginals.redrawn == state.plan.sparse.redraw
+    assert plan.marginals.update_limit == tier.update_limit == 6
+    assert plan.marginals.query_scale == tier.sparse.test.query_scale / UNITS
+    assert plan.marginals.redrawn == tier.sparse.redraw
     assert plan.marginals.single is not None
     assert state.query_plan is not None
     assert plan.marginals.single.threshold == state.query_plan.threshold / UNITS
@@ -157,7 +158,7 @@ def test_a_small_table_is_bought_whole_and_covers_everything(delta: float) -> No
 def test_intervals_for_all_questions_at_once_are_wider(noise: DiscreteLaplace | DiscreteGaussian) -> None:
     widths = []
     for options in (pmw.Options(), pmw.Options(simultaneous=True)):
-        confidences = Confidences.of(options, 9, None, private_total=True)  # ten noises, the total among them
+        confidences = Confidences.of(options, 9, (), private_total=True)  # ten noises, the total among them
         widths.append(bought_width(options, confidences))
     one, every = widths
     for cells in (1, 16, 400):

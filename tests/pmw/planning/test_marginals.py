@@ -11,11 +11,12 @@ import pytest
 from pmw.planning.marginals import DEFAULT_SCHEDULE, plan_marginal_test
 from pmw.planning.opened import plan_test
 from pmw.planning.opening import choose_filter, plan_opening
+from pmw.planning.questions import plan_query_tier
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.charges import marginal_charge
 from pmw.public.contract import Contract, Opening, Options, TestKind
-from pmw.public.plans import MarginalTestPlan
+from pmw.public.plans import marginal_tier
 from pmw.sparse_vector import SparseVectorKind
 from queries import CategoricalAttribute, Domain
 
@@ -56,11 +57,13 @@ def test_every_positive_of_both_tests_fits_into_what_is_left(
     rounds = plan.update_limit if plan.sparse.redraw else 1
     opening, positive = (ledger.price(charge) for charge in plan.sparse.charges(composition))
     spent = rounds * opening + plan.update_limit * (positive + ledger.price(bought))
-    assert plan.queries is not None
-    vector = plan.queries.vector
+    schedule = DEFAULT_SCHEDULE
+    questions = plan_query_tier(ledger, schedule.queries, schedule.query_limit, options)
+    assert questions is not None
+    vector = questions.vector
     opening, positive = (ledger.price(charge) for charge in vector.charges(composition))
-    rounds = plan.queries.update_limit if vector.sparse.redraw else 1
-    spent += rounds * opening + plan.queries.update_limit * positive
+    rounds = questions.update_limit if vector.sparse.redraw else 1
+    spent += rounds * opening + questions.update_limit * positive
     assert Fraction(95, 100) * ledger.remaining < spent <= ledger.remaining
 
 
@@ -123,7 +126,7 @@ def test_where_there_is_nothing_to_test_there_is_no_plan(shape: tuple[int, ...],
     options = Options(test=TestKind.MARGINAL, opening=opening)
     ledger = choose_filter(domain, Budget.of(1), options)
     bought = plan_opening(domain, ledger, options)
-    assert plan_test(Contract(domain, Budget.of(1), options), bought, ledger, 100.0) is None
+    assert plan_test(Contract(domain, Budget.of(1), options), bought, ledger, 100.0) == ()
 
 
 def test_one_attribute_is_tested_where_opening_did_not_buy_it() -> None:
@@ -131,8 +134,8 @@ def test_one_attribute_is_tested_where_opening_did_not_buy_it() -> None:
     options = Options(test=TestKind.MARGINAL, opening=Opening.NONE)
     ledger = choose_filter(domain, Budget.of(1), options)
     opening = plan_opening(domain, ledger, options)
-    plan = plan_test(Contract(domain, Budget.of(1), options), opening, ledger, 100.0)
-    assert isinstance(plan, MarginalTestPlan)
+    plan = marginal_tier(plan_test(Contract(domain, Budget.of(1), options), opening, ledger, 100.0))
+    assert plan is not None
     assert plan.update_limit == 1
 
 

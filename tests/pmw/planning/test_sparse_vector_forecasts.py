@@ -66,7 +66,7 @@ def test_the_band_is_that_of_the_tests_that_are_expected() -> None:
     from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
     from pmw.privacy.budget import Budget
     from pmw.public.contract import Contract
-    from pmw.public.plans import MarginalTestPlan
+    from pmw.public.plans import marginal_tier
 
     options = pmw.Options(opening=pmw.Opening.NONE)
     budget = Budget.of(1, 1e-9)
@@ -74,8 +74,8 @@ def test_the_band_is_that_of_the_tests_that_are_expected() -> None:
     contract = Contract(DOMAIN, budget, options)
     opening = plan_opening(DOMAIN, ledger, options)
     assert opening.marginal_noise == {}
-    plan = plan_test(contract, opening, ledger, 1e5)
-    assert isinstance(plan, MarginalTestPlan)
+    plan = marginal_tier(plan_test(contract, opening, ledger, 1e5))
+    assert plan is not None
     band = half_band(plan.sparse.test, expected_tests(DOMAIN), plan.update_limit) / UNITS
     forecasts = forecast_sparse_vectors(contract, opening, ledger, 1e5)
     assert [one.half_band for one in forecasts if one.chosen] == [band]

@@ -20,8 +20,8 @@ from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_wi
 from pmw.public.answer import Source, Spent
 from pmw.public.contract import ModelKind, TestKind
 from pmw.public.intervals import Confidences, total_misfit
-from pmw.public.marginal_intervals import MarginalBars, certificate_bound, is_held, marginal_answer
-from pmw.public.plans import MarginalTestPlan
+from pmw.public.marginal_intervals import MarginalBars, certificate_bound, is_held
+from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState, Total
 from pmw.sparse_vector import Sparse, ThresholdTest
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, parse_where
@@ -70,6 +70,18 @@ def opening(seed: int = 1, **choices: Any) -> PublicState:
         return session.state
 
 
+def plan_of(state: PublicState) -> MarginalTestPlan:
+    tier = marginal_tier(state.plan)
+    assert tier is not None
+    return tier
+
+
+def marginal_answer(
+    state: PublicState, query: LinearQuery, spent: Spent, *, bought: bool = False
+) -> pmw.Answer:
+    return MarginalBars(state, spent).answer(query, bought=bought)
+
+
 def certified(state: PublicState, scope: tuple[str, ...], threshold: int) -> PublicState:
     model = getattr(state.model, "model", state.model)
     units = np.rint(model.marginal(scope) * UNITS).astype(np.int64)
@@ -94,8 +106,7 @@ def test_a_question_is_held_by_the_opening_by_a_bought_marginal_or_by_a_certific
 
 def test_a_certificate_bounds_by_its_threshold_and_the_tests_own_noise() -> None:
     state = certified(opening(), ("sex", "grade"), 50 * UNITS)
-    plan = state.plan
-    assert isinstance(plan, MarginalTestPlan)
+    plan = plan_of(state)
     (certificate,) = state.certificates.values()
     bound = certificate_bound(state, certificate)
     assert bound > (50 + plan.sparse.test.negative_margin(0.95) / UNITS) / 2
@@ -134,15 +145,14 @@ def one_round(state: PublicState, part: float | None) -> tuple[PublicState, Thre
         state: the state.
         part: of the threshold noise, that the test noise has; None for that of the plan.
     """
-    plan = state.plan
-    assert isinstance(plan, MarginalTestPlan)
+    plan = plan_of(state)
     assert isinstance(plan.sparse, Sparse)
     test = plan.sparse.test
     assert isinstance(test, ThresholdTest)
     if part is not None:
         test = replace(test, query_scale=Fraction(math.ceil(part * test.threshold_scale)))
     sparse = replace(plan.sparse, test=test, update_limit=1)
-    return replace(state, plan=replace(plan, sparse=sparse)), test
+    return replace(state, plan=(replace(plan, sparse=sparse), *state.plan[1:])), test
 
 
 def negative_at(test: ThresholdTest, threshold: int, distance: int) -> float:
@@ -271,8 +281,7 @@ def test_intervals_for_all_questions_at_once_share_no_further() -> None:
 
 def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cells() -> None:
     state = opening()
-    assert isinstance(state.plan, MarginalTestPlan)
-    fine = replace(state, plan=replace(state.plan, fine_cells=480))
+    fine = replace(state, plan=(replace(plan_of(state), fine_cells=480), *state.plan[1:]))
     units = np.rint(fine.model.marginal(("age", "grade")) * UNITS).astype(np.int64)
     assert units.shape == (60, 8) == fine.grid(("age", "grade")).scope_shape(("age", "grade"))
     certificate = Certificate(("age", "grade"), 0, 50 * UNITS, units)
@@ -287,9 +296,8 @@ def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cell
 
 def test_an_answer_inside_groups_is_moved_to_what_was_bought_of_its_cells() -> None:
     state = opening()
-    assert isinstance(state.plan, MarginalTestPlan)
     exact = MemorySource.from_frame(FRAME, DOMAIN).counts(("age", "grade")).counts.astype(np.int64)
-    bought = MarginalMeasurement(("age", "grade"), exact * UNITS, state.plan.noise)
+    bought = MarginalMeasurement(("age", "grade"), exact * UNITS, plan_of(state).noise)
     after = replace(state, measured=(bought,))
     noise = math.sqrt(bought.variance * 37 * 3)
     truth = CUT.evaluate(exact.astype(np.float64))
@@ -382,12 +390,11 @@ def test_simultaneous_intervals_are_wider() -> None:
 
 def test_all_noises_of_a_session_share_the_failure_of_simultaneous_intervals() -> None:
     state = opening(seed=3, simultaneous=True)
-    plan = state.plan
-    assert isinstance(plan, MarginalTestPlan)
-    assert plan.queries is not None
+    plan, questions = plan_of(state), state.query_plan
+    assert questions is not None
     # The total, four attributes, two marginals, five values of single questions, and two sparse vectors.
-    events = 1 + 4 + plan.update_limit + plan.queries.update_limit + 2
-    assert (plan.update_limit, plan.queries.update_limit) == (2, 5)
+    events = 1 + 4 + plan.update_limit + questions.update_limit + 2
+    assert (plan.update_limit, questions.update_limit) == (2, 5)
     shared = Confidences.in_state(state)
     assert shared.alone == shared.certificate == shared.total == pytest.approx(1 - 0.05 / events)
     plain = Confidences.in_state(opening(seed=3))
@@ -481,8 +488,7 @@ def test_intervals_hold_the_truth_at_least_as_often_as_they_say(model: ModelKind
 def test_answers_of_one_state_are_to_the_last_bit_what_each_is_by_itself(*, simultaneous: bool) -> None:
     state = certified(opening(simultaneous=simultaneous), ("age", "grade"), 50 * UNITS)
     values = np.random.default_rng(3).integers(0, 400, DOMAIN.scope_shape(("sex", "grade"))) * UNITS
-    noise = state.plan.noise if isinstance(state.plan, MarginalTestPlan) else None
-    assert noise is not None
+    noise = plan_of(state).noise
     bought = replace(state, measured=(MarginalMeasurement(("sex", "grade"), values, noise),), beside=(0,))
     texts = (
         *(f"age BETWEEN {low} AND {low + wide}" for low in range(0, 40, 7) for wide in (0, 6, 19)),

@@ -198,7 +198,7 @@ def secrets(study: Path, frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -
             pending = store.pending()
         assert pending is not None
         found |= {"seed": pending.seed}
-        assert set(found) == {"fingerprint", "fingerprint_key", "threshold", "seed"}
+        assert set(found) == {"fingerprint", "fingerprint_key", "threshold 0", "seed"}
         on_disk = b"".join(file.read_bytes() for file in study.parent.glob("study.pmw*"))
         assert [name for name, secret in found.items() if secret not in on_disk] == []
         yield found

@@ -26,7 +26,8 @@ from pmw.loop import Proposal, draw_tests
 from pmw.model import Measurement, QueryMeasurement, RangeTreeMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation, zcdp_epsilon
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
-from pmw.public.contract import ModelKind, Opening, TestKind
+from pmw.public.contract import ModelKind, Opening
+from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SechSquared, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
@@ -120,10 +121,8 @@ class Prices:
 
     def batch(self, proposal: Proposal, drawn: list[Drawn], state: PublicState) -> tuple[Fraction, bool]:
         """Return the price of what a batch drew, and whether it was a positive."""
-        marginal = proposal.kind is TestKind.MARGINAL
-        plan = state.plan if marginal else state.query_plan
-        assert plan is not None
-        sparse = plan.sparse if hasattr(plan, "sparse") else plan.vector.sparse
+        plan = state.plan[proposal.tier]
+        marginal, sparse = isinstance(plan, MarginalTestPlan), plan.sparse
         kept, tests, bought = split(drawn)
         moved = self.people * UNITS * (self.moves if marginal else 1)
         two_thresholds = tests.count == 2 * len(proposal.requests)

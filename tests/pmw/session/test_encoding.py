@@ -12,13 +12,12 @@ import pytest
 
 from pmw.loop import MarginalRequest, Proposal, QueryRequest
 from pmw.model import Coarsening, NoiseLaw
-from pmw.planning.marginals import plan_marginal_test
+from pmw.planning.opened import plan_test
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.questions import plan_query_test
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
-from pmw.public.plans import MarginalTestPlan
 from pmw.session import encoding
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
@@ -65,8 +64,9 @@ def test_plans_come_back(domain: Domain, budget: Budget, opening: Opening) -> No
     plan = plan_opening(domain, ledger, options)
     assert encoding.read_opening_plan(through_json(encoding.opening_plan_form(plan))) == plan
     test = plan_query_test(domain, ledger, 1000.0, options)
-    assert encoding.read_plan(through_json(encoding.plan_form(test))) == test
-    assert encoding.read_plan(through_json(encoding.plan_form(None))) is None
+    assert test is not None
+    for tiers in ((), (test,)):
+        assert encoding.read_plan(through_json(encoding.plan_form(tiers))) == tiers
 
 
 @pytest.mark.parametrize("budget", [Budget.of(1), Budget.of(1, 1e-9)])
@@ -121,7 +121,7 @@ def test_a_proposal_comes_back(domain: Domain) -> None:
     queries = tuple(LinearQuery.cells(domain, {"age": (low, low)}) for low in range(4))
     proposal = Proposal(
         queries,
-        TestKind.QUERY,
+        1,
         (QueryRequest(queries[1], 5 * UNITS, 7), QueryRequest(queries[3], -2, 8)),
         (0, 1, 1, 2),
         positives=2,
@@ -135,7 +135,8 @@ def test_a_proposal_comes_back(domain: Domain) -> None:
         )
         assert [query.key() for query in found.queries] == [query.key() for query in queries]
         assert [request_facts(r) for r in found.requests] == [request_facts(r) for r in given.requests]
-        assert (found.needs, found.positives, found.opens_round, found.reserved) == (
+        assert (found.tier, found.needs, found.positives, found.opens_round, found.reserved) == (
+            1,
             (0, 1, 1, 2),
             2,
             given.opens_round,
@@ -165,13 +166,11 @@ def test_older_contracts_name_the_parts_of_their_sparse_vector(
     assert read.chosen_sparse_vector(composition) is expected
 
 
-def test_an_older_plan_of_marginals_is_on_groups_alone() -> None:
+def test_the_tiers_of_a_plan_come_back_in_order() -> None:
     wide = Domain(tuple(CategoricalAttribute(name, tuple("abcdefgh")) for name in "uvwxyz"))
-    ledger = choose_filter(wide, Budget.of(1, 1e-9), Options())
-    plan = plan_marginal_test(wide, ledger, 10_000.0, Options())
-    form = through_json(encoding.plan_form(plan))
-    assert encoding.read_plan(form) == plan
-    del form["fine_cells"], form["sech2"]
-    older = encoding.read_plan(form)
-    assert isinstance(older, MarginalTestPlan)
-    assert not older.is_fine(wide, ("u",))
+    options = Options()
+    contract = Contract(wide, Budget.of(1, 1e-9), options)
+    ledger = choose_filter(wide, contract.budget, options)
+    plan = plan_test(contract, plan_opening(wide, ledger, options), ledger, 10_000.0)
+    assert [tier.tested for tier in plan] == ["marginals", "questions"]
+    assert encoding.read_plan(through_json(encoding.plan_form(plan))) == plan

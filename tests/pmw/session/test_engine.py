@@ -38,7 +38,7 @@ def uncovered(domain: Domain) -> list[LinearQuery]:
 
 def stored_threshold(path: Path) -> SecretState:
     with closing(SessionStore.open(path)) as store:
-        return load_secret(store)
+        return load_secret(store, 1)
 
 
 def rounds_paid(session: pmw.Session) -> int:
@@ -92,10 +92,10 @@ def test_threshold_noise_stays_as_it_is_while_tests_are_negative_and_over_a_resu
 ) -> None:
     path, questions = tmp_path / "s.pmw", iter(uncovered(domain))
     with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=NEGATIVE) as session:
-        assert session._engine._secret == stored_threshold(path) == SecretState(None)
+        assert session._engine._secret == stored_threshold(path) == SecretState.closed(1)
         session.ask(next(questions))
         drawn = session._engine._secret
-        assert drawn.noisy is not None
+        assert drawn.thresholds[0] is not None
         for query in itertools.islice(questions, 5):
             assert session._engine._secret == stored_threshold(path) == drawn
             session.ask(query)
@@ -118,7 +118,7 @@ def test_after_a_positive_the_threshold_noise_is_gone_and_the_next_round_is_paid
     ask_for_a_negative(session, domain)
     closed = session._engine._secret
     ask_for_a_positive(session, domain)
-    assert session._engine._secret == stored_threshold(path) == SecretState(None)
+    assert session._engine._secret == stored_threshold(path) == SecretState.closed(1)
     assert not session.state.round_open
     paid = rounds_paid(session)
     assert paid == session.state.positives_used
@@ -131,7 +131,7 @@ def test_after_a_positive_the_threshold_noise_is_gone_and_the_next_round_is_paid
     assert rounds_paid(session) == paid + 1
     assert session.state.ledger.spent > spent
     ask_for_a_negative(session, domain)
-    assert stored_threshold(path).noisy not in (None, closed.noisy)
+    assert stored_threshold(path).thresholds[0] not in (None, closed.thresholds[0])
     session.close()
 
 
@@ -142,10 +142,12 @@ def test_one_threshold_two_and_none_come_back_from_the_file(
     tmp_path: Path, noisy: NoisyThreshold | None
 ) -> None:
     path = tmp_path / "s.pmw"
-    first = Outcome(secrets=secret_facts(SecretState(NoisyThreshold(1, 2)), SecretState(None)))
+    first = Outcome(secrets=secret_facts(SecretState((NoisyThreshold(1, 2),)), SecretState.closed(1)))
     with closing(SessionStore.create(path, "opening", "{}", b"s" * 32, first)) as store:
-        store.finish(1, Outcome(secrets=secret_facts(SecretState(noisy), SecretState(NoisyThreshold(1, 2)))))
-        assert load_secret(store) == stored_threshold(path) == SecretState(noisy)
+        store.finish(
+            1, Outcome(secrets=secret_facts(SecretState((noisy,)), SecretState((NoisyThreshold(1, 2),))))
+        )
+        assert load_secret(store, 1) == stored_threshold(path) == SecretState((noisy,))
 
 
 @pytest.mark.usefixtures("repeatable")
@@ -153,12 +155,12 @@ def test_both_thresholds_of_a_session_come_back(frame: pd.DataFrame, domain: Dom
     path = tmp_path / "s.pmw"
     with pmw.open_session(frame, domain, epsilon=1, path=path, options=NEGATIVE) as session:
         session.ask(uncovered(domain)[0])
-        drawn = session._engine._secret.noisy
+        drawn = session._engine._secret.thresholds[0]
     assert drawn is not None
     assert drawn.lower is not None
     assert drawn.upper != drawn.lower
     with pmw.resume_session(path, frame) as session:
-        assert session._engine._secret.noisy == drawn
+        assert session._engine._secret.thresholds[0] == drawn
 
 
 def transactions(statements: list[str]) -> list[list[str]]:
@@ -293,7 +295,7 @@ def test_a_session_goes_on_with_the_plan_that_its_opening_made(
             session.ask(query)
         before = session.state
     assert before.query_plan is not None
-    assert made == [before.plan]
+    assert made == [*before.plan]
     with pmw.resume_session(path, frame) as session:
         after = session.state
         assert after.plan == before.plan

@@ -176,13 +176,13 @@ def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(
 
 def test_threshold_noise_is_written_where_it_changed_and_wiped_where_its_round_closed() -> None:
     rounds = (None, NoisyThreshold(3), NoisyThreshold(3, 4), NoisyThreshold(3, 5), NoisyThreshold(-3, 5))
-    states = [SecretState(noisy, queries) for noisy in rounds for queries in rounds]
+    states = [SecretState(pair) for pair in itertools.product(rounds, rounds)]
     with closing(SessionStore.create(None, "opening", "{}", bytes(32), Outcome())) as store:
         for before, after in itertools.product(states, states):
-            store.finish(None, Outcome(secrets={"threshold": None, "query_threshold": None}))
-            store.finish(None, Outcome(secrets=secret_facts(before, SecretState(None))))
+            store.finish(None, Outcome(secrets={"threshold 0": None, "threshold 1": None}))
+            store.finish(None, Outcome(secrets=secret_facts(before, SecretState.closed(2))))
             facts = secret_facts(after, before)
             store.finish(None, Outcome(secrets=facts))
-            assert load_secret(store) == after
-            assert ("threshold" in facts) == (before.noisy != after.noisy)
-            assert ("query_threshold" in facts) == (before.queries != after.queries)
+            assert load_secret(store, 2) == after
+            for tier, (now, then) in enumerate(zip(after.thresholds, before.thresholds, strict=True)):
+                assert (f"threshold {tier}" in facts) == (now != then)

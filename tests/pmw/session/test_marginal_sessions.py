@@ -16,7 +16,7 @@ from pmw.cli.texts import opening_text
 from pmw.model import CoarsenedDistribution, MarginalMeasurement
 from pmw.public.contract import ModelKind, TestKind
 from pmw.public.export import measurements_form
-from pmw.public.plans import MarginalTestPlan
+from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
 from queries import CategoricalAttribute, Domain, IntegerAttribute, all_marginals, random_conjunctions
@@ -128,7 +128,7 @@ def test_a_scope_that_is_too_large_for_everything_gets_no_promise() -> None:
         require_sane(answers)
         state = session.state
         held = [answer for answer in answers if answer.interval is not None]
-        assert len(held) <= state.query_positives + state.queries_open * len(answers)
+        assert len(held) <= state.positives(1) + state.rounds[1] * len(answers)
         session.seal()
         answer = session.ask(where.replace("'u'", "'w'"))
         assert (answer.source.value, answer.interval) == ("exhausted", None)
@@ -250,8 +250,9 @@ def test_where_the_budget_pays_for_it_marginals_are_of_declared_cells_and_come_b
     with pmw.open_session(frame, years, epsilon=5, delta=1e-9, path=path, options=options) as session:
         answers = session.ask_all([*cut, *random_conjunctions(years, 60, seed=9)])
         state = session.state
-    assert isinstance(state.plan, MarginalTestPlan)
-    assert 80 <= state.plan.fine_cells < 240
+    tier = marginal_tier(state.plan)
+    assert tier is not None
+    assert 80 <= tier.fine_cells < 240
     groups = state.coarsening.coarse["age"].size
     kinds = {one.units.shape[one.scope.index("age")] for one in state.marginals if "age" in one.scope}
     kinds |= {

@@ -21,7 +21,7 @@ from pmw.planning.opened import plan_opened
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.session_plan import SessionPlan
 from pmw.public.answer import Answer, Source
-from pmw.public.plans import MarginalTestPlan
+from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from queries import (
     UNITS,
@@ -172,13 +172,13 @@ def check_choices(case: Case) -> None:
 
 
 def assert_tests_are_planned(plan: SessionPlan, state: PublicState) -> None:
-    tests = state.plan
-    if tests is None:
+    tests = marginal_tier(state.plan)
+    if not state.plan:
         assert plan.marginals is None
         assert plan.vector is None
         return
     single = plan.vector
-    if isinstance(tests, MarginalTestPlan):
+    if tests is not None:
         assert plan.marginals is not None
         single = plan.marginals.single
         assert plan.marginals.update_limit == tests.update_limit
@@ -232,7 +232,7 @@ def allowed(plan: SessionPlan, state: PublicState, query: LinearQuery, answer: A
             return order.bound if order.order == 0 else None
         (attribute,) = (one for one in plan.attributes if (one.name,) == query.scope)
         misfit = 0.0
-        if state.plan is None or not isinstance(state.plan, MarginalTestPlan):
+        if marginal_tier(state.plan) is None:
             covering = state.covering(query)
             assert covering is not None
             misfit = abs(answer.count - query.evaluate(covering.values))

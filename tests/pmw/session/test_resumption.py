@@ -53,7 +53,7 @@ def path(people: pd.DataFrame, tmp_path: Path, repeatable: None) -> Path:
 
 def stored(path: Path) -> SecretState:
     with closing(SessionStore.open(path)) as store:
-        return load_secret(store)
+        return load_secret(store, 2)
 
 
 def rounds(session: pmw.Session, label: str) -> int:
@@ -65,20 +65,20 @@ def test_an_open_round_of_single_questions_is_neither_charged_nor_drawn_again_af
 ) -> None:
     with pmw.resume_session(path) as session:
         session.ask(five(0))
-        assert session.state.queries_open
+        assert session.state.rounds[1]
         assert not session.state.round_open
         drawn = session._engine._secret
-    assert drawn.noisy is None
-    assert drawn.queries is not None
+    assert drawn.thresholds[0] is None
+    assert drawn.thresholds[1] is not None
     for low in (1, 2):
-        assert read_session(path)[0].queries_open
+        assert read_session(path)[0].rounds[1]
         with pmw.resume_session(path) as session:
-            assert session.state.queries_open
+            assert session.state.rounds[1]
             assert not session.state.round_open
             assert session._engine._secret == stored(path) == drawn
             spent = session.state.ledger.spent
             session.ask(five(low))
-            assert session.state.query_positives == 0
+            assert session.state.positives(1) == 0
             assert session._engine._secret == stored(path) == drawn
             assert (rounds(session, SINGLE), rounds(session, MARGINAL)) == (1, 0)
             assert session.state.ledger.spent == spent
@@ -94,12 +94,13 @@ def test_the_rounds_of_both_tiers_come_back_each_to_its_own(path: Path) -> None:
         assert session.state.round_open
         drawn = session._engine._secret
         paid = rounds(session, SINGLE), rounds(session, MARGINAL)
-    assert drawn.noisy is not None
-    assert drawn.queries is not None
-    assert drawn.noisy.lower is None
-    assert drawn.queries.lower is not None
+    marginals, questions = drawn.thresholds
+    assert marginals is not None
+    assert questions is not None
+    assert marginals.lower is None
+    assert questions.lower is not None
     with pmw.resume_session(path) as session:
-        assert (session.state.round_open, session.state.queries_open) == (True, True)
+        assert session.state.rounds == (True, True)
         assert session._engine._secret == stored(path) == drawn
         session.ask(five(1))
         assert session._engine._secret == drawn
@@ -141,7 +142,7 @@ def test_a_table_that_cannot_be_read_is_found_out_before_anything_is_recorded(
                 session.ask(question)
             with closing(SessionStore.open(path)) as store:
                 assert store.pending() is None
-                assert load_secret(store) == SecretState(None)
+                assert load_secret(store, 2) == SecretState.closed(2)
             assert session.state is before
             assert path.with_name("s.pmw-companion").read_bytes() == companion
         session.ask(boxed("a"))  # what was bought answers: no table is needed

@@ -154,7 +154,7 @@ def test_the_threshold_noise_of_an_open_round_is_wiped(study: Path) -> None:
                 break
             session.ask(f"region = 'west' AND age >= {age}")
         assert session.state.round_open
-        threshold = secrets_of(study)["threshold"]
+        threshold = secrets_of(study)["threshold 0"]
         assert threshold in bytes_of(study)
         session.seal()
         assert threshold not in bytes_of(study)

@@ -419,9 +419,10 @@ def test_reprs_show_public_facts_alone(frame: pd.DataFrame, domain: Domain) -> N
         text = repr(session)
         assert text.startswith("Session('people', 240 cells, epsilon=1, delta=1e-09, spent ")
         secret = session._engine._secret
-        assert secret.noisy is not None
+        (noisy,) = secret.thresholds
+        assert noisy is not None
         for shown in (text, repr(session.state), repr(session.status()), repr(secret), repr(session._engine)):
-            assert str(secret.noisy.upper) not in shown
+            assert str(noisy.upper) not in shown
             assert str(len(frame)) not in shown
 
 

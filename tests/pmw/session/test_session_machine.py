@@ -70,7 +70,7 @@ class Rows:
 
 
 def rows_of(store: SessionStore) -> Rows:
-    secrets = {name: store.secret(name) for name in ("threshold", "query_threshold")}
+    secrets = {name: store.secret(name) for name in ("threshold 0", "threshold 1")}
     answers = list(store.answers())
     return Rows(store.ledger(), store.measurements(), answers, secrets, store.asked(), store.pending())
 
@@ -327,7 +327,7 @@ class SessionMachine(RuleBasedStateMachine):
         assert len(bought) == state.positives_used == state.version <= 4
         rounds = [row for row in now.ledger if row.event.startswith("sparse vector")]
         assert len(rounds) == len(bought) + (state.round_open or self.left_open)
-        assert (now.secrets["threshold"] is not None) == state.round_open
+        assert (now.secrets["threshold 0"] is not None) == state.round_open
         stored = {row.query: row.count for row in now.answers}
         assert {text: stored[text] for text in self.told} == self.told
 

@@ -62,7 +62,7 @@ def state_of(relation: NeighboringRelation, composition: Composition = Compositi
     contract, ledger = Contract(DOMAIN, budget, options), choose_filter(DOMAIN, budget, options)
     plan = plan_opening(DOMAIN, ledger, options)
     draws = draw_opening(plan, MemorySource.from_frame(TABLE, DOMAIN), BitSource.from_integer(1))
-    return settle_opening(contract, plan, draws, ledger, None)
+    return settle_opening(contract, plan, draws, ledger, ())
 
 
 def marginal_round(state: PublicState) -> MarginalRound:

@@ -67,7 +67,7 @@ class Notes:
             put(descriptor, session, intent)
 
         def noting_finish(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
-            threshold = outcome.secrets.get("threshold")
+            threshold = outcome.secrets.get("threshold 0")
             if threshold is not None and threshold not in self.thresholds:
                 self.thresholds.append(threshold)
             finish(store, intent, outcome)

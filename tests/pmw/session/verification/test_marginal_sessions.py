@@ -112,10 +112,10 @@ def ask_questions(people: pd.DataFrame, wide: Domain, path: Path) -> None:
         session.ask_all(QUESTIONS)
         state = session.state
         assert state.positives_used > 0
-        assert state.query_positives > 0
+        assert state.positives(1) > 0
         assert state.certificates
         assert not state.coarsening.is_identity
-        assert (state.round_open, state.queries_open) == (True, True)
+        assert state.rounds == (True, True)
 
 
 def failed(path: Path) -> dict[str, str]:
@@ -168,9 +168,9 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
         "UPDATE meta SET value = replace(value, '\"sensitivity\":1048576', '\"sensitivity\":1') "
         "WHERE key = 'test_plan'", FIT, "sensitivity of tests",
     ),
-    "a threshold was deleted": ("DELETE FROM secrets WHERE key = 'threshold'", SECRETS, "secrets kept"),
+    "a threshold was deleted": ("DELETE FROM secrets WHERE key = 'threshold 0'", SECRETS, "secrets kept"),
     "the other threshold was deleted": (
-        "DELETE FROM secrets WHERE key = 'query_threshold'", SECRETS, "secrets kept",
+        "DELETE FROM secrets WHERE key = 'threshold 1'", SECRETS, "secrets kept",
     ),
     "a threshold of a certificate was lowered": (
         "UPDATE certificates SET threshold = 1 WHERE sequence = (SELECT min(sequence) FROM certificates)",
@@ -245,13 +245,19 @@ def test_numbers_that_were_altered_are_found(study: Path, table: str, where: str
     assert {MODELS, MEASURED} & set(failed(study))  # what is beside the model moves its answers alone
 
 
+def first_tier(text: str, **changed: int) -> str:
+    """Return a plan with numbers of its first tier changed."""
+    first, *others = json.loads(text)
+    return json.dumps([{**first, **changed}, *others])
+
+
 def test_a_marginal_that_is_wider_than_planned_is_found(study: Path) -> None:
     edit(
         study,
         "meta",
         "value",
         "key = 'test_plan'",
-        lambda text: json.dumps({**json.loads(text), "most_cells": 1, "free_cells": 1}),
+        lambda text: first_tier(text, most_cells=1, free_cells=1),
     )
     found = failed(study)
     assert "cells; at most 1 were planned" in found[PLANNED]
@@ -264,7 +270,7 @@ def test_a_marginal_on_other_cells_than_planned_is_found(study: Path) -> None:
         "meta",
         "value",
         "key = 'test_plan'",
-        lambda text: json.dumps({**json.loads(text), "fine_cells": 10**9}),
+        lambda text: first_tier(text, fine_cells=10**9),
     )
     assert "cells of measurement" in failed(study)[PLANNED]
 

@@ -236,7 +236,7 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
         "UPDATE snapshots SET duals = zeroblob(length(duals))", MODELS,
         "the checksum of the snapshot does not hold",
     ),
-    "the threshold was deleted": ("DELETE FROM secrets WHERE key = 'threshold'", SECRETS, "secrets kept"),
+    "the threshold was deleted": ("DELETE FROM secrets WHERE key = 'threshold 0'", SECRETS, "secrets kept"),
     "the session was marked closed": (
         "INSERT INTO meta VALUES ('closed', 'true', x'')", SECRETS, "a closed session still holds secrets",
     ),
@@ -489,7 +489,7 @@ def test_no_secret_is_shown(study: Path, frame: pd.DataFrame) -> None:
     store = SessionStore.open(study)
     secrets = {name: store.secret(name) for name in store.secret_names()}
     store.close()
-    assert set(secrets) == {"fingerprint", "fingerprint_key", "threshold"}
+    assert set(secrets) == {"fingerprint", "fingerprint_key", "threshold 0"}
     with sqlite3.connect(study) as connection:
         connection.execute("UPDATE ledger SET label = 'x' WHERE sequence > 5")
         reseal(connection)
@@ -499,7 +499,7 @@ def test_no_secret_is_shown(study: Path, frame: pd.DataFrame) -> None:
         assert secret is not None
         assert secret.hex() not in shown
         assert repr(secret)[2:-1] not in shown
-    for number in json.loads(secrets["threshold"] or b"[]"):
+    for number in json.loads(secrets["threshold 0"] or b"[]"):
         assert str(number) not in shown or number is None or abs(number) < 10**4
     assert str(len(frame)) not in shown
 

@@ -1,0 +1,161 @@
+"""The interface of a tier: one sparse vector of a session, with what it tests and measures."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar, cast
+
+from pmw.data import CountSource
+from pmw.loop.batch import BatchDraws, Proposal, Released, Request
+from pmw.loop.fit import correct
+from pmw.privacy.budget import Charge
+from pmw.privacy.random_bits import BitSource
+from pmw.public.answer import Answer, Spent
+from pmw.public.charges import LedgerEntry, paid_for, positive_entry, reservation, threshold_entry
+from pmw.public.plans import TierPlan
+from pmw.public.state import Bought, PublicState
+from pmw.sparse_vector import NoisyThreshold, SparseState
+from queries.linear import LinearQuery
+
+__all__ = [
+    "Tier",
+]
+
+Want = TypeVar("Want")  # what a question asks to be tested
+Asked = TypeVar("Asked", bound=Request)  # the same with the public numbers that it is tested against
+
+
+@dataclass(frozen=True, slots=True)
+class Tier(ABC, Generic[Want, Asked]):
+    """One sparse vector of a session, with what it tests and measures.
+
+    Args:
+        place: of the tier in the session's plan.
+        plan: its tests, and the noise of what a positive measures.
+    """
+
+    place: int
+    plan: TierPlan
+
+    # --- propose --------------------------------------------------------------------------------------------
+
+    def may_test(self, state: PublicState) -> bool:
+        """Tell whether anything may be tested: while a positive can be had and be paid."""
+        if state.closed or state.positives(self.place) >= self.plan.update_limit:
+            return False
+        return state.ledger.allows(self.reserved(state))
+
+    def reserved(self, state: PublicState) -> Charge:
+        """Return the most that a batch can charge."""
+        options, is_open = state.contract.options, state.rounds[self.place]
+        return reservation(self.plan, options, state.ledger.composition, round_open=is_open)
+
+    @abstractmethod
+    def wanted(self, state: PublicState, queries: Sequence[LinearQuery]) -> Iterable[Sequence[Want]]:
+        """Yield what each question asks this tier to test; nothing where nothing may be tested."""
+
+    @abstractmethod
+    def requests(self, state: PublicState, wanted: Sequence[Sequence[Want]]) -> tuple[list[Asked], list[int]]:
+        """Return what is tested, and for each question how many of the tests must be negative before it."""
+
+    def propose(
+        self, state: PublicState, queries: Sequence[LinearQuery], wanted: Sequence[Sequence[Want]]
+    ) -> Proposal:
+        """Return a batch of this tier.
+
+        Args:
+            state: the public state.
+            queries: the questions, in order.
+            wanted: what each asks to be tested; at least one asks for something.
+        """
+        requests, needs = self.requests(state, wanted)
+        return Proposal(
+            tuple(queries),
+            self.place,
+            tuple(requests),
+            tuple(needs),
+            positives=state.positives(self.place),
+            opens_round=not state.rounds[self.place],
+            reserved=self.reserved(state),
+        )
+
+    # --- draw -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def draw(
+        self,
+        requests: Sequence[Asked],
+        before: SparseState,
+        source: CountSource,
+        bits: BitSource,
+        coarse: CountSource | None = None,
+    ) -> tuple[BatchDraws, NoisyThreshold | None]:
+        """Return the outcomes of tests, up to and including the first positive, and the noise kept.
+
+        Args:
+            requests: what is tested, in order.
+            before: the sparse vector.
+            source: the table, over the declared cells.
+            bits: source of the noise.
+            coarse: the same table over groups of cells; None where nothing is grouped.
+
+        Privacy: one step of the sparse vector, and one measurement with fresh noise at a positive; costs what
+            ``charges`` says.
+        """
+
+    def kept(self, after: SparseState) -> NoisyThreshold | None:
+        """Return the threshold noise that outlives a batch: a round that closes takes its own with it."""
+        return after.noisy if after.positives < self.plan.update_limit else None
+
+    # --- settle ---------------------------------------------------------------------------------------------
+
+    def charges(self, state: PublicState, proposal: Proposal, draws: BatchDraws) -> tuple[LedgerEntry, ...]:
+        """Return what a batch charges."""
+        entries, composition = [], state.ledger.composition
+        if proposal.opens_round:
+            entries.append(threshold_entry(self.plan, self.place, composition))
+        if draws.released is not None:
+            request = cast("Asked", proposal.requests[draws.negatives])
+            _, label = paid_for(self.measurement(request, draws.released))
+            entries.append(positive_entry(self.plan, state.contract.options, composition, label))
+        return tuple(entries)
+
+    @abstractmethod
+    def settle(
+        self, state: PublicState, proposal: Proposal, draws: BatchDraws, spent: Spent
+    ) -> tuple[PublicState, Iterable[Answer]]:
+        """Return the state after a batch, and the answers to the questions that its tests decided.
+
+        Args:
+            state: the state that the batch was proposed in, with its charges.
+            proposal: the batch.
+            draws: what its tests released.
+            spent: what the session has spent.
+        """
+
+    def after(self, state: PublicState, proposal: Proposal, draws: BatchDraws) -> PublicState:
+        """Return the state after a batch: its round, what its tests found, and the model corrected."""
+        requests = cast("Sequence[Asked]", proposal.requests)
+        state = self.certified(state, requests[: draws.negatives])
+        is_open = self._stays_open(proposal, draws)
+        rounds = (*state.rounds[: self.place], is_open, *state.rounds[self.place + 1 :])
+        state = replace(state, rounds=rounds)
+        if draws.released is not None:
+            state = correct(state, self.measurement(requests[draws.negatives], draws.released))
+        return state
+
+    def certified(self, state: PublicState, requests: Sequence[Asked]) -> PublicState:
+        """Return the state with what negative tests say of later questions."""
+        return state
+
+    @abstractmethod
+    def measurement(self, request: Asked, released: Released) -> Bought:
+        """Return the measurement that a positive released."""
+
+    def _stays_open(self, proposal: Proposal, draws: BatchDraws) -> bool:
+        """Tell whether the sparse vector holds threshold noise after a batch: not after its last positive."""
+        if draws.released is None:
+            return True
+        return not self.plan.sparse.redraw and proposal.positives + 1 < self.plan.update_limit
