@@ -29,7 +29,7 @@ def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
         f"Answered {counted(len(result.answers), 'random question')} in {seconds:.0f} s, "
         "one after the other, not knowing the next.",
         f"Spent {state.ledger.share:.1%} of the budget; {state.positives_used} of at most "
-        f"{counted(state.positives_limit, 'correction')} of the model were bought.",
+        f"{counted(state.positives_limit, 'correction')} of the model were made.",
         "",
     ]
     if result.scores is not None and result.baseline is not None:

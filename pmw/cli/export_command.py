@@ -107,8 +107,8 @@ def _count(manifest: dict[str, Any]) -> str:
 
 def _refinement(before: float | None, after: float | None) -> str:
     if before is None or after is None:
-        return "Refined: fitted to what opening released; nothing was bought since."
+        return "Refined: fitted to what opening released; nothing was measured since."
     return (
-        f"Refined: the model was {before:.3f} standard deviations of the noise from what was bought, on "
+        f"Refined: the model was {before:.3f} standard deviations of the noise from what was measured, on "
         f"average, and is {after:.3f} now."
     )

@@ -51,7 +51,8 @@ def _head(plan: SessionPlan) -> Iterator[str]:
         bought.append("the whole table, cell by cell")
     elif plan.attributes:
         bought.append(counted(len(plan.attributes), "one-attribute marginal"))
-    yield f"Opening: {' and '.join(bought) or 'nothing is bought'} ({plan.opening_share:.1%} of the budget)."
+    measured = " and ".join(bought) or "nothing is measured"
+    yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
     grouped = sum(ours != theirs for ours, theirs in zip(domain.shape, plan.coarse.shape, strict=True))
     if grouped:
         attributes = "1 long attribute is" if grouped == 1 else f"{grouped} long attributes are"
@@ -87,10 +88,10 @@ def _table(plan: SessionPlan) -> Iterator[str]:
         yield from _wider_rows(plan, shown)
     if plan.vector is not None:
         error, bound = _number(plan.vector.value_error), _bound(plan.vector.value_bound, plan)
-        yield _ROW.format("bought answer", "", "", error, bound)
+        yield _ROW.format("measured answer", "", "", error, bound)
     if plan.marginals is not None:
         error, bound = _number(plan.marginals.cell_error), _bound(plan.marginals.cell_bound, plan)
-        yield _ROW.format("cell, bought marginal", "", "", error, bound)
+        yield _ROW.format("cell, measured marginal", "", "", error, bound)
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
     stretched = "A bar is wider where it is stretched to hold the model's answer."
     if all(order.promise != "tested" for order in plan.orders):
@@ -136,7 +137,7 @@ def _error(order: OrderForecast) -> str:
 
 def _tests(plan: SessionPlan) -> Iterator[str]:
     if plan.table_bought:
-        yield "Tests: none is needed; the bought table covers every question."
+        yield "Tests: none is needed; the measured table covers every question."
         return
     if plan.marginals is not None:
         yield from _marginal_tests(plan, plan.marginals)
@@ -150,7 +151,7 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
         f"{_number(vector.query_scale)}, threshold {_number(vector.threshold_scale)})."
     )
     deviation = _number(vector.value_deviation)
-    yield f"  Up to {_of_them(vector.update_limit)} a measurement (noise sd {deviation}) and correct the"
+    yield f"  Up to {_of_them(vector.update_limit)} measured (noise sd {deviation}) and correct the"
     yield "  model; after that, answers that opening does not cover carry no bound."
 
 
@@ -160,7 +161,7 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
     yield f"Tests: they compare whole marginals of up to {cells} with the model ({tested};"
     yield (
         f"  noise scales: test {_number(tests.query_scale)}, threshold "
-        f"{_records(tests.threshold_scale)}). Up to {_of_them(tests.update_limit)} a marginal (noise sd"
+        f"{_records(tests.threshold_scale)}). Up to {_of_them(tests.update_limit)} measured (noise sd"
     )
     yield (
         f"  {_number(tests.cell_deviation)} on each cell) and correct the model. A marginal found right "
@@ -171,7 +172,7 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
         questions = counted(plan.contract.options.expected_queries, "question")
         yield (
             f"  Bounds are those of tests after {questions}; those "
-            f"of the first are up to {_number(tests.head_start / 2)} wider: so the worst is bought first."
+            f"of the first are up to {_number(tests.head_start / 2)} wider: so the worst is measured first."
         )
     if tests.single is not None:
         yield (
@@ -180,7 +181,7 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
         )
         answers = counted(tests.single.update_limit, "such answer")
         bought = "is" if tests.single.update_limit == 1 else "are"
-        yield f"  {answers} {bought} bought; after that they carry no bound."
+        yield f"  {answers} {bought} measured; after that they carry no bound."
 
 
 def _sparse_vectors(plan: SessionPlan) -> Iterator[str]:
@@ -233,14 +234,13 @@ def _delta(plan: SessionPlan) -> Iterator[str]:
     for name, bound, ratio in (
         ("one cell", other.cell_bound, other.cell_ratio),
         ("tested", other.tested_bound, other.tested_ratio),
-        ("bought", other.value_bound, other.value_ratio),
+        ("measured", other.value_bound, other.value_ratio),
     ):
         if bound is not None and ratio is not None:
-            times = ratio if other.delta == 0 else 1 / ratio
-            wide = "times" if parts else "times as wide"
-            parts.append(f"{name} {_number(bound)} ({times:.2g} {wide})")
+            times = f"{ratio if other.delta == 0 else 1 / ratio:.2g}"
+            parts.append(f"{name} {_number(bound)} ({'as' if times == '1' else f'{times} times as'} wide)")
     if parts:
-        yield f"Delta: with delta = {other.delta:g}: {', '.join(parts)}."
+        yield f"Delta: a plan with delta = {other.delta:g} has bounds of {', '.join(parts)}."
 
 
 def _theorem(plan: SessionPlan) -> str:
@@ -259,7 +259,7 @@ def _records(value: float) -> str:
 
 
 def _of_them(limit: int) -> str:
-    return "1 of them buys" if limit == 1 else f"{limit} of them buy"
+    return "1 of them is" if limit == 1 else f"{limit} of them are"
 
 
 def _bound(records: float | None, plan: SessionPlan) -> str:

@@ -25,7 +25,7 @@ _OPTIONS = (
         default="0",
         show_default=True,
         metavar="D",
-        help="Privacy budget: 0 <= delta < 1. A small one, such as 1e-9, buys much accuracy.",
+        help="Privacy budget: 0 <= delta < 1. A small one, such as 1e-9, gains much accuracy.",
     ),
     click.option(
         "--neighbors",
@@ -47,14 +47,14 @@ _OPTIONS = (
         type=click.Choice(["marginal", "query"]),
         default="marginal",
         show_default=True,
-        help="What is tested and bought: whole marginals, or single questions as in the textbooks.",
+        help="What is tested and measured: whole marginals, or single questions as in the textbooks.",
     ),
     click.option(
         "--opening",
         type=click.Choice(["one-way", "none"]),
         default="one-way",
         show_default=True,
-        help="Bought before the first question: every one-attribute marginal, or nothing.",
+        help="Measured before the first question: every one-attribute marginal, or nothing.",
     ),
     click.option(
         "--update",

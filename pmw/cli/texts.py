@@ -51,7 +51,7 @@ _LONGEST_EXAMPLE = 80  # characters of a value
 _SOURCES = {
     Source.SYNTHETIC: "from the model; released numbers bound its error",
     Source.MEASURED: "measured for this question",
-    Source.EXHAUSTED: "from the model; no more tests are paid for, so nothing is promised",
+    Source.EXHAUSTED: "from the model; nothing is tested any more, so nothing is promised",
     Source.UNVERIFIED: "from the model; never tested, so nothing is promised",
 }
 
@@ -89,7 +89,7 @@ def opening_text(state: PublicState, path: Path) -> str:
         f"Opened {path} over {state.domain.name!r}: {counted(len(state.domain), 'attribute')}, "
         f"{counted(f'{state.domain.size:,}', 'cell')}, about {records}.",
         f"Guarantee: {guarantee(state.contract)}.",
-        f"Bought at opening: {bought} ({state.ledger.share:.1%} of the budget).",
+        f"Measured at opening: {bought} ({state.ledger.share:.1%} of the budget).",
     ]
     lines.append(_tests_text(plan))
     lines.append(f"Next: {asking(path, state.domain)}")
@@ -112,7 +112,7 @@ def _tests_text(plan: TestPlan) -> str:
         "Tests look for marginals farther from the model than their noise would be "
         f"({counted(rounded(per_cell / UNITS), 'record')} per cell, and {marginals.margin / UNITS:,.0f}; "
         f"at first more); up to {counted(marginals.update_limit, 'marginal')} "
-        f"{'is' if marginals.update_limit == 1 else 'are'} bought, each cell with standard deviation "
+        f"{'is' if marginals.update_limit == 1 else 'are'} measured, each cell with standard deviation "
         f"{rounded(_deviation(marginals.noise))}."
     )
     return f"{text} Questions that no marginal holds are tested one by one; {buying}" if buying else text
@@ -139,9 +139,12 @@ def answers_text(answers: Answers) -> str:
     delta = f", delta {last.spent.delta:g}" if last.spent.delta else ""
     first, newest = min(answer.version for answer in answers), max(answer.version for answer in answers)
     versions = f"model version {newest}" if first == newest else f"model versions {first} to {newest}"
+    bounds = f"low and high: {last.confidence:.0%} confidence each"
+    if all(answer.interval is None for answer in answers):
+        bounds = "without error bars: nothing is tested any more, or these were never tested"
     lines = [
         answers.to_text(),
-        f"(low and high: {last.confidence:.0%} confidence each; {versions}; {last.spent.share:.1%} of the "
+        f"({bounds}; {versions}; {last.spent.share:.1%} of the "
         f"budget spent, cap epsilon {last.spent.epsilon_cap:g}{delta})",
     ]
     if not all(answer.aligned for answer in answers):
@@ -202,4 +205,4 @@ def _value_text(value: CategoricalValue) -> str:
 
 
 def _buying(limit: int) -> str:
-    return "1 of them buys a measurement" if limit == 1 else f"{limit} of them buy a measurement"
+    return "1 of them is measured" if limit == 1 else f"{limit} of them are measured"

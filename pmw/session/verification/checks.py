@@ -51,11 +51,12 @@ def _checks(store: SessionStore) -> Iterator[Check]:
         return
     yield check("the plans fit the contract", lambda: plans_fit(books.contract, books.opening, books.test))
     if books.unborn:
-        yield check("an opening that waits has bought nothing", lambda: _nothing_bought(books, store))
+        yield check("an opening that waits has measured nothing", lambda: _nothing_bought(books, store))
         return
     yield check("every charge is what its event costs", lambda: _charges(books))
     yield check("rounds and positives follow one another", lambda: _rounds(books))
-    yield check("every measurement was paid for, and every payment bought one", lambda: _payments(books))
+    name = "every measurement was paid for, and every payment has its measurement"
+    yield check(name, lambda: _payments(books))
     yield check("the charges stay under the cap", lambda: _under_cap(books))
     yield check("the measurements are the planned ones", lambda: measurements_fit(books))
     yield check("the charge of a batch that waits is reserved", lambda: _pending(books, store))

@@ -48,7 +48,7 @@ def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
     if opening.table_noise is not None:
         require(
             bool(bought) and options.tests_marginals,
-            "the whole table is bought only where one-way marginals would be, and marginals are tested",
+            "the whole table is measured only where one-way marginals would be, and marginals are tested",
         )
         bought = []
     same("marginals planned", bought, list(opening.marginal_noise))

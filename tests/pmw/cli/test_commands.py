@@ -29,7 +29,7 @@ def test_opening_tells_what_was_bought_and_what_comes_next(people: Path, run: Ru
     assert lines[0].startswith("Opened study.pmw over 'people': 4 attributes, 240 cells, about ")
     assert lines[1].startswith("Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding")
     assert lines[2] == (
-        "Bought at opening: the number of records and 4 one-attribute marginals (11.0% of the budget)."
+        "Measured at opening: the number of records and 4 one-attribute marginals (11.0% of the budget)."
     )
     assert lines[3].startswith("Tests look for errors above ")
     assert lines[4] == "Next: pmw ask study.pmw \"region = 'north' AND member = TRUE\""

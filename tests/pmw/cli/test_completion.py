@@ -28,7 +28,8 @@ def test_bash_completes_after_the_documented_line(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("needs bash")
-    (line,) = re.findall(r"`(eval .*_PMW_COMPLETE=.*)` has the shell", (ROOT / "docs" / "tour.md").read_text())
+    tour = (ROOT / "docs" / "tour.md").read_text()
+    (line,) = re.findall(r"`(eval .*_PMW_COMPLETE=.*)` has the shell", tour)
     command = tmp_path / "pmw"
     command.write_text(f'#!{bash}\nexec "{sys.executable}" -m pmw "$@"\n')
     command.chmod(0o755)

@@ -43,15 +43,15 @@ def test_the_table_has_a_row_for_each_kind_of_question(people: Path, run: Run) -
     assert rows["2 attributes"][0] == f"{plan['orders'][2]['cells']:,}" == "128"
     assert rows["2 attributes"][2] == "tested"
     assert rows["2 attributes"][3] == f"{plan['vector']['bound']:,.0f}"
-    assert rows["bought answer"][0] == f"{plan['vector']['value_error']:,.0f}"
+    assert rows["measured answer"][0] == f"{plan['vector']['value_error']:,.0f}"
     assert rows["4 attributes"][:2] == ["240", "12"]
-    assert f"Up to {plan['vector']['update_limit']} of them buy a measurement" in output
+    assert f"Up to {plan['vector']['update_limit']} of them are measured" in output
     assert "Theorem 4.15: errors up to 15,18" in output
     assert plan["textbook"]["online_pmw_error"] == pytest.approx(15_185, abs=5)
     other = plan["other_delta"]
     cell = f"one cell {other['cell_bound']:,.0f} ({other['cell_ratio']:.2g} times as wide)"
-    tested = f"tested {other['tested_bound']:,.0f} ({other['tested_ratio']:.2g} times)"
-    assert f"Delta: with delta = 0: {cell}, {tested}, bought " in output
+    tested = f"tested {other['tested_bound']:,.0f} ({other['tested_ratio']:.2g} times as wide)"
+    assert f"Delta: a plan with delta = 0 has bounds of {cell}, {tested}, measured " in output
 
 
 def test_more_than_four_attributes_share_a_row(people: Path, run: Run) -> None:
@@ -59,7 +59,7 @@ def test_more_than_four_attributes_share_a_row(people: Path, run: Run) -> None:
     result = run("plan", "--schema", "six.toml", "--records", "9000", "--epsilon", "1", "--test", "query")
     names = [line[2:26].strip() for line in result.stdout.splitlines() if line.startswith("  ")]
     assert names[4:7] == ["2 attributes", "3 attributes", "4 or more attributes"]
-    assert "with delta = 1e-09: one cell " in result.stdout
+    assert "Delta: a plan with delta = 1e-09 has bounds of one cell " in result.stdout
 
 
 @pytest.fixture
@@ -90,13 +90,13 @@ def test_a_plan_of_marginals_tells_what_is_tested_and_bought(wide: Path, run: Ru
     cut = plan["orders"][2]["cut_bound"]
     assert cut > 25_000  # half of all records, and more
     assert cutting[0] == ["tested", f"{cut:,.0f}"]
-    assert rows["cell, bought marginal"][0] == f"{tests['cell_error']:,.0f}"
+    assert rows["cell, measured marginal"][0] == f"{tests['cell_error']:,.0f}"
     typical = [line.split()[4:7] for line in output.splitlines() if "on a typical marginal" in line]
     assert typical[0] == ["100", "tested", f"{pairs['typical_bound']:,.0f}"]
     assert len(typical) == 1 + (triples["tested"] > 0)
     assert f"({pairs['tested']} of 28 pairs, at most {triples['tested']} of 56 triples;" in output
-    assert f"Up to {tests['update_limit']} of them buy a marginal" in output
-    assert f"until\n  {tests['single']['update_limit']} such answers are bought" in output
+    assert f"Up to {tests['update_limit']} of them are measured (noise sd" in output
+    assert f"until\n  {tests['single']['update_limit']} such answers are measured" in output
     assert f"Model: a tree of marginals of at most {DEFAULT_MAX_CELLS:,} cells together" in output
     assert f"[default: {DEFAULT_MAX_CELLS:,}]" in " ".join(run("plan", "--help").stdout.split())
     assert max(map(len, output.splitlines()[2:])) <= 120
@@ -123,7 +123,7 @@ def test_a_small_table_is_bought_whole_and_the_plan_says_so(people: Path, run: R
     assert "Opening: the number of records and the whole table, cell by cell (100.0% of the budget)." in (
         result.stdout
     )
-    assert "Tests: none is needed; the bought table covers every question." in result.stdout
+    assert "Tests: none is needed; the measured table covers every question." in result.stdout
     assert "tested" not in result.stdout
 
 

@@ -226,7 +226,7 @@ def test_a_plan_shows_what_delta_does_to_each_bound(domain: Domain) -> None:
     assert ours.tested_ratio == theirs.tested_ratio == without.vector.bound / with_delta.vector.bound
     assert ours.value_ratio is not None
     assert ours.value_ratio == theirs.value_ratio
-    assert ours.value_ratio > 2  # delta makes bought answers narrower
+    assert ours.value_ratio > 2  # delta makes measured answers narrower
     assert ours.cell_ratio == theirs.cell_ratio
     assert ours.cell_ratio is not None
     assert ours.cell_ratio > 1.5

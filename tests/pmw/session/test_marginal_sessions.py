@@ -318,7 +318,7 @@ def test_status_and_exports_tell_of_marginals(frame: pd.DataFrame, years: Domain
         assert np.sqrt(np.mean(distances**2)) < 3
     text = opening_text(state, Path("study.pmw"))
     assert "Tests look for marginals farther from the model than their noise would be" in text
-    assert "up to 3 marginals are bought, each cell with standard deviation" in text
+    assert "up to 3 marginals are measured, each cell with standard deviation" in text
 
 
 def test_status_of_single_questions_says_nothing_of_marginals(frame: pd.DataFrame, years: Domain) -> None:

@@ -145,7 +145,7 @@ def test_a_table_that_cannot_be_read_is_found_out_before_anything_is_recorded(
                 assert load_secret(store, 2) == SecretState.closed(2)
             assert session.state is before
             assert path.with_name("s.pmw-companion").read_bytes() == companion
-        session.ask(boxed("a"))  # what was bought answers: no table is needed
+        session.ask(boxed("a"))  # what was measured answers: no table is needed
         people.to_csv(table, index=False)
         session.ask(question)
         assert session.state.ledger.spent > before.ledger.spent

@@ -24,7 +24,7 @@ CODES = tuple(f"{'low' if number < 200 else 'high'}{number}" for number in range
 
 PRICES = "every charge is what its event costs"
 ROUNDS = "rounds and positives follow one another"
-PAID = "every measurement was paid for, and every payment bought one"
+PAID = "every measurement was paid for, and every payment has its measurement"
 PLANNED = "the measurements are the planned ones"
 FIT = "the plans fit the contract"
 SECRETS = "secrets are kept while they are needed, and no longer"

@@ -39,7 +39,7 @@ WHOLE = "the file is whole"
 FIT = "the plans fit the contract"
 PRICES = "every charge is what its event costs"
 ROUNDS = "rounds and positives follow one another"
-PAID = "every measurement was paid for, and every payment bought one"
+PAID = "every measurement was paid for, and every payment has its measurement"
 CAP = "the charges stay under the cap"
 PLANNED = "the measurements are the planned ones"
 BATCHES = "the charge of a batch that waits is reserved"
@@ -478,7 +478,7 @@ def test_an_opening_that_was_interrupted_waits_and_is_no_fault(
         connection.execute("INSERT INTO ledger VALUES (1, 1, 'total', 'x', '1', '1', x'')")
         reseal(connection)
     connection.close()
-    assert failed(path) == {"an opening that waits has bought nothing": "there are charges or measurements"}
+    assert failed(path) == {"an opening that waits has measured nothing": "there are charges or measurements"}
 
 
 def _interrupt(*arguments: object) -> None:
