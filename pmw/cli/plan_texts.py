@@ -237,10 +237,10 @@ def _delta(plan: SessionPlan) -> Iterator[str]:
         ("measured", other.value_bound, other.value_ratio),
     ):
         if bound is not None and ratio is not None:
-            times = f"{ratio if other.delta == 0 else 1 / ratio:.2g}"
-            parts.append(f"{name} {_number(bound)} ({'as' if times == '1' else f'{times} times as'} wide)")
+            times = ratio if other.delta == 0 else 1 / ratio
+            parts.append(f"{name} {_number(bound)} (x {times:.2g})")
     if parts:
-        yield f"Delta: a plan with delta = {other.delta:g} has bounds of {', '.join(parts)}."
+        yield f"Delta: bounds of a plan with delta = {other.delta:g}: {', '.join(parts)}."
 
 
 def _theorem(plan: SessionPlan) -> str:

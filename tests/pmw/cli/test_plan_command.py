@@ -49,9 +49,9 @@ def test_the_table_has_a_row_for_each_kind_of_question(people: Path, run: Run) -
     assert "Theorem 4.15: errors up to 15,18" in output
     assert plan["textbook"]["online_pmw_error"] == pytest.approx(15_185, abs=5)
     other = plan["other_delta"]
-    cell = f"one cell {other['cell_bound']:,.0f} ({other['cell_ratio']:.2g} times as wide)"
-    tested = f"tested {other['tested_bound']:,.0f} ({other['tested_ratio']:.2g} times as wide)"
-    assert f"Delta: a plan with delta = 0 has bounds of {cell}, {tested}, measured " in output
+    cell = f"one cell {other['cell_bound']:,.0f} (x {other['cell_ratio']:.2g})"
+    tested = f"tested {other['tested_bound']:,.0f} (x {other['tested_ratio']:.2g})"
+    assert f"Delta: bounds of a plan with delta = 0: {cell}, {tested}, measured " in output
 
 
 def test_more_than_four_attributes_share_a_row(people: Path, run: Run) -> None:
@@ -59,7 +59,7 @@ def test_more_than_four_attributes_share_a_row(people: Path, run: Run) -> None:
     result = run("plan", "--schema", "six.toml", "--records", "9000", "--epsilon", "1", "--test", "query")
     names = [line[2:26].strip() for line in result.stdout.splitlines() if line.startswith("  ")]
     assert names[4:7] == ["2 attributes", "3 attributes", "4 or more attributes"]
-    assert "Delta: a plan with delta = 1e-09 has bounds of one cell " in result.stdout
+    assert "Delta: bounds of a plan with delta = 1e-09: one cell " in result.stdout
 
 
 @pytest.fixture
