@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -31,12 +32,16 @@ def ledger_text(ledger: Ledger) -> str:
         known = events.setdefault(line.theorem, [])
         if line.event not in known:
             known.append(line.event)
-    rests = [
-        textwrap.fill(f"{', '.join(names)}: {theorem}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
-        for theorem, names in events.items()
-    ]
+    rests = [_source(f"{', '.join(names)}: {theorem}") for theorem, names in events.items()]
     table = text_table(header, cut, left=_LABEL + 1)
     return "\n".join([table, "Prices rest on:", *rests, ledger.sentence()])
+
+
+def _source(text: str) -> str:
+    """Return an indented text in lines; a number is not parted from the word before it."""
+    kept = re.sub(r" (?=\d)", "\N{NO-BREAK SPACE}", text)
+    filled = textwrap.fill(kept, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return filled.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _shortened(text: str, room: int) -> str:

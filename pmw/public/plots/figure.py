@@ -86,7 +86,7 @@ def _draw_budget(axes: Any, state: PublicState, history: History) -> None:
     answers, shares, budget = history.answers, 100 * history.shares, state.contract.budget
     delta = f", delta = {float(budget.delta):g}" if budget.delta else ""
     axes.axhline(100, color=INK, linestyle="--", linewidth=1)
-    axes.annotate(f"the cap: epsilon = {float(budget.epsilon):g}{delta}", (0, 101), fontsize=8, color=INK)
+    axes.annotate(f"the cap: epsilon = {float(budget.epsilon):g}{delta}", (0, 103), fontsize=8, color=INK)
     axes.plot(answers, shares, "o-", drawstyle="steps-post", color=MODEL, markevery=[-1])
     axes.set(xlim=(0, max(1, answers[-1] * 1.02)), ylim=(0, 112))
     axes.set(xlabel="questions answered, repeated ones not counted", ylabel="% of the budget spent")

@@ -23,7 +23,7 @@ __all__ = [
 NOT_PROVED = (
     "that this is the newest copy of the file: an older one that was put back looks the same, "
     "and has forgotten what was spent since",
-    "that nobody who could write to the file rewrote all of it: its books are not signed",
+    "that nobody who could write to the file rewrote all of it: it is not signed",
     "that answers without noise of their own are what their models gave: their values are not computed again",
     "that the noise was drawn as it should be",
     "that the table is right, and holds no more records of one person than declared",

@@ -1,9 +1,10 @@
-"""Texts of the commands: the question that a newcomer is shown is one that the cells decide."""
+"""Texts of the commands: an example that the cells decide, and lines that keep together what belongs so."""
 
 from __future__ import annotations
 
 import pytest
 
+from pmw.cli.books_texts import _source
 from pmw.cli.texts import example_where
 from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, parse_where
 
@@ -23,3 +24,12 @@ def test_the_suggested_question_cuts_no_cell(attribute: Attribute, where: str) -
     suggested = example_where(domain)
     assert suggested == f"sex = 'f' AND {where}"
     assert parse_where(suggested, domain).aligned
+
+
+def test_a_number_is_not_parted_from_the_word_before_it() -> None:
+    text = (
+        "total, range tree, marginal: discrete Gaussian noise: Canonne, Kamath and Steinke (2020), Theorem 4"
+    )
+    first, second = _source(text).splitlines()
+    assert second == "    Theorem 4"
+    assert f"{first.strip()} {second.strip()}" == text
