@@ -7,7 +7,7 @@ from queries.domain import (
     CategoricalAttribute,
     Domain,
     IntegerAttribute,
-    number_text,
+    NumericAttribute,
     quoted_name,
 )
 from queries.factors import UNITS, Factor, weight_runs
@@ -46,8 +46,12 @@ def comparison_of(domain: Domain, factor: Factor) -> str | None:
     name, pieces = quoted_name(attribute.name), []
     for start, end, _ in weight_runs(factor):
         stop = min(end, attribute.base_size)  # empty and undeclared values are asked for by other words
-        terms = [f"{name} >= {number_text(attribute.boundaries[start])}"] if 0 < start < stop else []
-        terms += [f"{name} < {number_text(attribute.boundaries[stop])}"] if stop < attribute.base_size else []
+        terms = [f"{name} >= {attribute.literal(attribute.boundaries[start])}"] if 0 < start < stop else []
+        terms += (
+            [f"{name} < {attribute.literal(attribute.boundaries[stop])}"]
+            if stop < attribute.base_size
+            else []
+        )
         pieces.append(" AND ".join(terms))
     return " OR ".join(pieces) if all(pieces) and len(pieces) <= 3 else None
 
@@ -61,4 +65,6 @@ def _cells_text(attribute: Attribute, start: int, stop: int) -> str:
         return f"{first} to {last}"
     if isinstance(attribute, IntegerAttribute):
         return f"{attribute.boundaries[start]} to {attribute.boundaries[stop] - 1}"
-    return f"{first.split(',')[0]},{last.split(',')[1]}"
+    if isinstance(attribute, NumericAttribute):
+        return f"{first.split(',')[0]},{last.split(',')[1]}"
+    return f"{first} to {last}"

@@ -22,9 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from queries.calendar import DAY, EPOCH
 from queries.domain import (
     Attribute,
     CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
     Domain,
     IntegerAttribute,
     NumericAttribute,
@@ -177,7 +180,7 @@ def decode_records(records: CodedRecords, generator: np.random.Generator) -> pd.
 def _encode_column(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.int64]:
     """Return the cell of each value of a column; equal to ``encode_value`` value by value."""
     dtype = column.dtype
-    if isinstance(dtype, np.dtype) and not isinstance(attribute, CategoricalAttribute):
+    if isinstance(dtype, np.dtype) and isinstance(attribute, IntegerAttribute | NumericAttribute):
         if dtype.kind == "f":
             with np.errstate(all="ignore"):  # a NaN may signal, a long double may be too large
                 return _encode_floats(attribute, column.to_numpy().astype(np.float64))
@@ -303,7 +306,12 @@ def _decode_column(
     cells = np.minimum(codes, attribute.base_size - 1)
     low = np.array(attribute.boundaries[:-1])[cells]
     high = np.array(attribute.boundaries[1:])[cells]
-    if isinstance(attribute, IntegerAttribute):
+    if isinstance(attribute, DateAttribute | DatetimeAttribute):
+        unit = DAY if isinstance(attribute, DateAttribute) else 1
+        seconds = generator.integers(low, high) * unit - EPOCH
+        drawn = pd.Series(seconds.astype("datetime64[s]"))
+        drawn = drawn.astype("str") if attribute.other else drawn
+    elif isinstance(attribute, IntegerAttribute):
         drawn = pd.Series(generator.integers(low, high), dtype="Int64" if attribute.missing else "int64")
     else:
         drawn = pd.Series(_rounded(low + (high - low) * generator.random(len(codes)), low, high))

@@ -128,7 +128,7 @@ def test_a_file_with_a_byte_order_mark_loads(tmp_path: Path) -> None:
 NUMERIC = SECTION + 'kind = "numeric"\n'
 CATEGORICAL = SECTION + 'kind = "categorical"\n'
 KEYS = "name, kind, min, max, width, missing, other"
-KIND = "expected kind = integer, numeric or categorical"
+KIND = "expected kind = integer, numeric, categorical, date or datetime"
 NAME = "an attribute needs a printable name without spaces around it"
 LISTED = "attribute 'a': values must be strings, integers or booleans"
 SECTIONS = "expected one [[attributes]] section per attribute"

@@ -99,7 +99,7 @@ def _values_by_cell(attribute: Attribute) -> list[list[Value]]:
     elif isinstance(attribute, NumericAttribute):
         for low, high in itertools.pairwise(map(Fraction, attribute.edges)):
             cells.append([low + GRID * (2 * step + 1) / 2 for step in range(int((high - low) / GRID))])
-    else:
+    elif isinstance(attribute, CategoricalAttribute):
         cells.extend([str(value)] for value in attribute.values)
     cells.extend([[None]] if attribute.missing else [])
     cells.extend([[OTHER]] if attribute.other else [])
@@ -215,7 +215,8 @@ def _is_satisfied(atom: Atom, attribute: Attribute) -> bool:
 def _atoms(attribute: Attribute) -> st.SearchStrategy[Atom]:
     special: list[Atom] = [IsMissing(attribute.name)] if attribute.missing else []
     special += [IsOther(attribute.name)] if attribute.other else []
-    if isinstance(attribute, CategoricalAttribute):
+    if not isinstance(attribute, IntegerAttribute | NumericAttribute):
+        assert isinstance(attribute, CategoricalAttribute)
         values = st.sampled_from(attribute.values)
         equal = st.builds(Comparison, st.just("c"), st.sampled_from(["eq", "ne"]), values)
         listed = st.lists(values, min_size=1, max_size=3).map(lambda several: IsIn("c", tuple(several)))
