@@ -6,7 +6,7 @@ Every refusal of a value is worded here: its message names what is declared, wha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TypeGuard
 
 from queries.domain import (
@@ -16,7 +16,6 @@ from queries.domain import (
     DateAttribute,
     DatetimeAttribute,
     Domain,
-    NumericAttribute,
     OrderedAttribute,
     canonical_text,
     nearest,
@@ -33,6 +32,7 @@ __all__ = [
     "resolve_attribute",
     "special_cell",
     "value_ends",
+    "without_atoms",
 ]
 
 
@@ -194,6 +194,32 @@ def value_ends(attribute: OrderedAttribute) -> tuple[float, float]:
     return start, math.nextafter(end, math.inf)
 
 
+def without_atoms(attribute: OrderedAttribute, end: float, boundaries: Container[float]) -> float:
+    """Return where an interval that ends somewhere ends among the values without a cell of their own.
+
+    Ends between which there are atoms alone cut the other values alike. Of these the boundary of a cell is
+    returned where one is among them, else the lowest.
+
+    Args:
+        attribute: with or without atoms.
+        end: of an interval.
+        boundaries: where cells begin and end.
+    """
+    atoms = attribute.atoms
+    if not atoms:
+        return end
+
+    def before(value: float) -> float:
+        return value - 1 if attribute.is_whole else math.nextafter(value, -math.inf)
+
+    while before(end) in atoms:
+        end = before(end)
+    lowest = end
+    while end not in boundaries and end in atoms:
+        end = _above(attribute, end)
+    return end if end in boundaries else lowest
+
+
 def _at_least(attribute: OrderedAttribute, value: float) -> float:
     return float(math.ceil(value)) if attribute.is_whole else value
 
@@ -246,7 +272,7 @@ def _moment(attribute: DateAttribute | DatetimeAttribute, value: Scalar, positio
 
 def _point(attribute: OrderedAttribute, value: Scalar, position: Position) -> tuple[float, float]:
     number = _number(attribute, value, position)
-    if isinstance(attribute, NumericAttribute):
+    if not attribute.is_whole:
         first, last = attribute.ends
         if not first <= number <= last:
             raise QueryError(

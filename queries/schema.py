@@ -176,7 +176,7 @@ def _attribute(entry: Mapping[str, Any], number: int) -> Attribute:
     for key in ("name", *required):
         if key not in entry:
             raise _FaultError(f"{called}: kind {kind!r} needs the key {key!r}", number)
-    for key in ("edges", "values"):
+    for key in ("edges", "atoms", "values"):
         if key in entry and not isinstance(entry[key], list):
             raise _FaultError(f"{called}: {key} must be a list, got {entry[key]!r}", number, key)
     return build(entry)
@@ -187,7 +187,8 @@ def _integer(entry: Mapping[str, Any]) -> Attribute:
 
 
 def _numeric(entry: Mapping[str, Any]) -> Attribute:
-    return NumericAttribute(entry["name"], tuple(entry["edges"]), **_flags(entry))
+    options = {key: entry[key] for key in ("atoms", "integer") if key in entry}
+    return NumericAttribute(entry["name"], tuple(entry["edges"]), **options, **_flags(entry))
 
 
 def _date(entry: Mapping[str, Any]) -> Attribute:
@@ -222,7 +223,7 @@ def _flags(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 _KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Attribute], tuple[str, ...], tuple[str, ...]]] = {
     "integer": (_integer, ("min", "max"), ("width",)),
-    "numeric": (_numeric, ("edges",), ()),
+    "numeric": (_numeric, ("edges",), ("atoms", "integer")),
     "categorical": (_categorical, ("values",), ()),
     "date": (_date, ("min", "max"), ("width", "format")),
     "datetime": (_datetime, ("min", "max"), ("width", "zone", "format")),
@@ -238,8 +239,9 @@ def _format_integer(attribute: IntegerAttribute) -> list[str]:
 
 
 def _format_numeric(attribute: NumericAttribute) -> list[str]:
-    edges = ", ".join(repr(edge) for edge in attribute.edges)
-    return ['kind = "numeric"', f"edges = [{edges}]"]
+    listed = {"edges": attribute.edges, **({"atoms": attribute.atoms} if attribute.atoms else {})}
+    lines = [f"{key} = [{', '.join(map(repr, numbers))}]" for key, numbers in listed.items()]
+    return ['kind = "numeric"', *lines, *(["integer = true"] if attribute.integer else [])]
 
 
 def _format_date(attribute: DateAttribute) -> list[str]:

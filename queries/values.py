@@ -112,10 +112,12 @@ def _encode_integer(attribute: IntegerAttribute, value: str | int | float | bool
 
 def _encode_numeric(attribute: NumericAttribute, value: str | int | float | bool) -> int | None:
     number = _as_number(value)
-    if number is None:
+    if number is None or (attribute.integer and number != int(number)):
         return None
-    clipped = min(max(number, attribute.edges[0]), attribute.edges[-1])
-    cell = bisect_right(attribute.edges, float(clipped)) - 1
+    clipped = float(min(max(number, attribute.edges[0]), attribute.edges[-1]))
+    if clipped in attribute.atoms:
+        return attribute.base_size + attribute.atoms.index(clipped)
+    cell = bisect_right(attribute.edges, clipped) - 1
     return min(max(cell, 0), attribute.base_size - 1)
 
 
@@ -169,6 +171,10 @@ _ENCODERS: dict[type, Callable[[Any, Any], int | None]] = {
 
 
 def numeric_cells(attribute: NumericAttribute, values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the cell of each number inside the declared ends: int64, same shape."""
-    cells = np.searchsorted(np.array(attribute.edges), values, side="right") - 1
-    return np.clip(cells, 0, attribute.base_size - 1).astype(np.int64)
+    """Return the cell of each finite number, clipped to the declared ends: int64, same shape."""
+    clipped = np.clip(values, attribute.edges[0], attribute.edges[-1])
+    cells = np.searchsorted(np.array(attribute.edges), clipped, side="right") - 1
+    cells = np.clip(cells, 0, attribute.base_size - 1).astype(np.int64)
+    for place, atom in enumerate(attribute.atoms):
+        cells[clipped == atom] = attribute.base_size + place
+    return cells

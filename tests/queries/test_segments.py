@@ -22,6 +22,7 @@ from queries import (
     Attribute,
     CategoricalAttribute,
     Domain,
+    DomainError,
     Histogram,
     IntegerAttribute,
     LinearQuery,
@@ -70,9 +71,21 @@ INTEGERS = st.builds(
     st.integers(1, 5),
     FLAGS,
 )
+
+
+def _numeric(edges: set[int], atoms: set[int], integer: bool, flags: dict[str, bool]) -> NumericAttribute:
+    inside = tuple(atom for atom in atoms if min(edges) <= atom <= max(edges))
+    try:
+        return NumericAttribute("x", tuple(sorted(edges)), atoms=inside, integer=integer, **flags)
+    except DomainError:  # a cell of atoms alone
+        return NumericAttribute("x", tuple(sorted(edges)), integer=integer, **flags)
+
+
 NUMBERS = st.builds(
-    lambda edges, flags: NumericAttribute("x", tuple(sorted(edges)), **flags),
+    _numeric,
     st.sets(st.integers(-3, 5), min_size=2, max_size=5),
+    st.sets(st.integers(-3, 5), max_size=3),
+    st.booleans(),
     FLAGS,
 )
 CATEGORIES = st.builds(
@@ -97,8 +110,13 @@ def _values_by_cell(attribute: Attribute) -> list[list[Value]]:
         for start in range(0, len(numbers), attribute.width):
             cells.append([Fraction(number) for number in numbers[start : start + attribute.width]])
     elif isinstance(attribute, NumericAttribute):
-        for low, high in itertools.pairwise(map(Fraction, attribute.edges)):
-            cells.append([low + GRID * (2 * step + 1) / 2 for step in range(int((high - low) / GRID))])
+        for low, high in itertools.pairwise(map(Fraction, attribute.boundaries)):
+            if attribute.integer:
+                whole = (low + step for step in range(int(high - low)))
+                cells.append([number for number in whole if number not in attribute.atoms])
+            else:
+                cells.append([low + GRID * (2 * step + 1) / 2 for step in range(int((high - low) / GRID))])
+        cells.extend([Fraction(atom)] for atom in attribute.atoms)
     elif isinstance(attribute, CategoricalAttribute):
         cells.extend([str(value)] for value in attribute.values)
     cells.extend([[None]] if attribute.missing else [])
@@ -109,10 +127,12 @@ def _values_by_cell(attribute: Attribute) -> list[list[Value]]:
 def _all_values_by_cell(attribute: Attribute) -> list[list[Value]]:
     """Return values of each cell such that every comparison on the grid tells as much as all of them do."""
     cells = _values_by_cell(attribute)
-    if isinstance(attribute, NumericAttribute):
+    if isinstance(attribute, NumericAttribute) and not attribute.integer:
         for values in cells[: attribute.base_size]:
-            values += [value - GRID / 2 for value in values if isinstance(value, Fraction)]
-        cells[attribute.base_size - 1].append(Fraction(attribute.edges[-1]))  # the last cell is closed
+            more = [value - GRID / 2 for value in values if isinstance(value, Fraction)]
+            values += [value for value in more if value not in attribute.atoms]
+        if attribute.edges[-1] not in attribute.atoms:
+            cells[attribute.base_size - 1].append(Fraction(attribute.edges[-1]))  # the last cell is closed
     return cells
 
 
@@ -190,7 +210,7 @@ def _decisions(predicate: Predicate, domain: Domain) -> dict[tuple[int, ...], tu
 
 
 def _numeric_atoms(attribute: IntegerAttribute | NumericAttribute) -> st.SearchStrategy[Atom]:
-    name, integer = attribute.name, isinstance(attribute, IntegerAttribute)
+    name, integer = attribute.name, attribute.is_whole
     low, high = int(attribute.boundaries[0]), int(attribute.boundaries[-1])
     numbers = st.integers(2 * low - 2, 2 * high + 2).map(lambda twice: twice / 2)
     ordered = st.sampled_from(["lt", "le", "gt", "ge"])

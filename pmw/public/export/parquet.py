@@ -38,7 +38,7 @@ _TYPES = {
 def column_type(attribute: Attribute) -> str:
     """Return the type of an attribute's column, by its declaration alone.
 
-    BIGINT for integers, DOUBLE for numbers, DATE and TIMESTAMP for these; BIGINT, BOOLEAN or VARCHAR for
+    BIGINT for whole numbers, DOUBLE for others, DATE and TIMESTAMP for these; BIGINT, BOOLEAN or VARCHAR for
     categories, by their values.
     A column with an ``other`` cell holds the text ``(other)``, so all of it is VARCHAR.
     """
@@ -49,7 +49,8 @@ def column_type(attribute: Attribute) -> str:
             return "BOOLEAN"
         whole = all(type(value) is int and -_INT64 <= value < _INT64 for value in attribute.values)
         return "BIGINT" if whole else "VARCHAR"
-    return _TYPES[type(attribute)]
+    whole = isinstance(attribute, NumericAttribute) and attribute.integer
+    return "BIGINT" if whole else _TYPES[type(attribute)]
 
 
 def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path) -> None:

@@ -30,6 +30,7 @@ from queries import (
 ATTRIBUTES: list[Attribute] = [
     IntegerAttribute("x", -3, 12, 4, missing=True, other=True),
     NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), missing=True, other=True),
+    NumericAttribute("x", (-3, 0, 3, 7), atoms=(0, 3, -3), integer=True, missing=True, other=True),
     CategoricalAttribute("x", ("f", 3, True, "2020-01-02", "0.5", "\u0663"), missing=True, other=True),
     DateAttribute(
         "x", date(2019, 12, 30), date(2020, 12, 31), "month", "%Y%m%d", missing=True, other=True

@@ -31,6 +31,8 @@ from queries import (
 ATTRIBUTES: list[tuple[Attribute, str]] = [
     (IntegerAttribute("age", -3, 40, 5), "BIGINT"),
     (NumericAttribute("income", (0.0, 0.5, 1e9)), "DOUBLE"),
+    (NumericAttribute("gain", (0, 100, 99_999), atoms=(0, 99_999), integer=True), "BIGINT"),
+    (NumericAttribute("rate", (0, 0.5, 1), atoms=(0, 0.5, 0.7)), "DOUBLE"),
     (CategoricalAttribute("word", ("a\x00b", 'é, "x"', " ", "3")), "VARCHAR"),
     (CategoricalAttribute("code", (3, -1, 2**53)), "BIGINT"),
     (CategoricalAttribute("large", (3, 2**63)), "VARCHAR"),
