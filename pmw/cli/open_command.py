@@ -27,7 +27,7 @@ __all__ = [
 Examples:
   pmw open study.pmw --data people.csv --schema people.toml --epsilon 1 --delta 1e-9
   pmw open study.pmw --data people.parquet --schema people.toml --epsilon 0.5 --update-limit 40
-  pmw open textbook.pmw --data people.csv --schema people.toml --epsilon 1 --opening none --update step
+  pmw open textbook.pmw --data people.csv --schema people.toml --epsilon 1 --preset textbook
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
