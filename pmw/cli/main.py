@@ -12,8 +12,8 @@ __all__ = [
 ]
 
 _COMMANDS = (
-    "ask", "audit", "backup", "check", "close", "demo", "export", "ledger", "move", "open",
-    "plan", "status", "verify",
+    "ask", "audit", "backup", "check", "close", "demo", "export", "ledger", "move", "offline",
+    "open", "plan", "status", "verify",
 )  # fmt: skip
 
 

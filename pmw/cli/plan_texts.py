@@ -275,7 +275,7 @@ def theorem_text(plan: TextbookPlan) -> str:
         [
             f"Theorem 5 (Kamath, Lecture 9), solved for {plan.solved}: {given[plan.solved]}",
             f"  with {rest}, delta = {delta:g}, beta = {plan.beta:.4g},",
-            f"  {questions}, {_cells(plan.cells)} cells: every answer is within {_records(loop.error)}{void}.",
+            f"  {questions}, {_cells(plan.cells)} cells: all errors within {_records(loop.error)}{void}.",
             "  Dwork and Roth (2014) have the constants, for the loop with the printed noise:",
             f"  Theorem {'4.15' if delta else '4.14'}, the loop: T = {_records(loop.threshold)}, eta = "
             f"{loop.learning_rate:.3g}, c = {loop.update_limit:,}; errors up to 1.5 T",
