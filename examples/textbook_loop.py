@@ -1,6 +1,6 @@
 """The textbook's loop, step by step: online private multiplicative weights from a uniform start.
 
-NumericSparse tests whether the model's answer is far off. Where it is, a noisy answer is bought and one
+NumericSparse tests whether the model's answer is far off. Where it is, a noisy answer is measured and one
 multiplicative weights step corrects the model (Hardt and Rothblum 2010; Dwork and Roth 2014, Section 4.2).
 """
 
@@ -17,10 +17,7 @@ domain = queries.Domain(
     (queries.IntegerAttribute("age", 0, 7), queries.CategoricalAttribute("member", (True, False)))
 )
 
-options = pmw.Options(
-    test=pmw.TestKind.QUERY,  # single questions are tested, not whole marginals
-    opening=pmw.Opening.NONE,  # the uniform start: only the number of records is bought
-    update=pmw.UpdateRule.STEP,  # one step of length eta for each positive
+options = pmw.Options.textbook(  # a uniform start, two-sided tests of single questions, one step a positive
     update_limit=12,  # c positives, not c + 1
     threshold=400.0,  # T, in records
     learning_rate=0.2,  # eta

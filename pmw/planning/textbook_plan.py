@@ -23,6 +23,7 @@ from pmw.sparse_vector import NumericSparse
 from queries.domain import Domain
 
 __all__ = [
+    "Figures",
     "solve_textbook",
     "TextbookPlan",
 ]
