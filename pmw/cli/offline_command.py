@@ -208,10 +208,10 @@ def _parsed(line: bytes, number: int, domain: Domain) -> list[LinearQuery]:
 
 def _form(release: OfflineRelease, options: OfflineOptions) -> dict[str, Any]:
     """Return what the rounds came to, in records."""
-    from pmw.research.offline import largest_error, small_error
+    from pmw.research.offline import largest_error, last_measured, small_error
     from queries.linear import UNITS
 
-    last = release.state.measured[-1]
+    last = last_measured(release)
     threshold, error = small_error(last.noise, options.policy), abs(last.units - last.model_units) / UNITS
     return {
         "questions": len(release.workload),

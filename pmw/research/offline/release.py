@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.errors import ReleaseError
-from pmw.model import Measurement, SyntheticDistribution, half_width
+from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution, half_width
 from pmw.public.answer import Answer, Spent
 from pmw.public.answers import Answers
 from pmw.public.charges import Event
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "largest_error",
+    "last_measured",
     "OfflineRelease",
 ]
 
@@ -114,6 +115,18 @@ class OfflineRelease:
         return f"OfflineRelease({self.state.domain.name!r}, {rounds} measurements, {self.ledger.sentence()})"
 
 
+def last_measured(release: OfflineRelease) -> QueryMeasurement:
+    """Return what the last round measured, with the answer of the model that it was measured against.
+
+    Raises:
+        ReleaseError: there was no round, or marginals were measured.
+    """
+    last = release.state.measured[-1] if release.state.measured else None
+    if not isinstance(last, QueryMeasurement):
+        raise ReleaseError("expected a release with a round that measured a question, got none")
+    return last
+
+
 def largest_error(release: OfflineRelease, *, beta: float = 0.05) -> float:
     """Return a bound, in records, on the errors that the last round's model made on the whole workload.
 
@@ -132,10 +145,10 @@ def largest_error(release: OfflineRelease, *, beta: float = 0.05) -> float:
 
     Source: Dwork and Roth (2014), Corollary 3.12, for the choice.
     """
+    last, options = last_measured(release), release.state.contract.options
     chosen = [line.epsilon for line in release.ledger.lines if line.event == Event.SELECTION]
-    if not release.state.measured or not chosen or chosen[-1] is None:
-        raise ReleaseError("expected a release with a round that measured a question, got none")
-    last, options = release.state.measured[-1], release.state.contract.options
-    missed = 2 * query_sensitivity(options) * math.log(2 * len(release.workload) / beta) / float(chosen[-1])
+    missed = (
+        2 * query_sensitivity(options) * math.log(2 * len(release.workload) / beta) / float(chosen[-1] or 0)
+    )
     noise = half_width(last.noise, 1 - beta / 2)
     return (abs(last.units - last.model_units) + missed) / UNITS + noise

@@ -26,6 +26,7 @@ from pmw.research.offline import (
     fit_workload,
     fitting,
     largest_error,
+    last_measured,
     small_error,
 )
 from pmw.research.offline.draws import TrueAnswers
@@ -123,7 +124,7 @@ def test_after_a_stop_no_question_is_further_off_than_the_bound(frame: pd.DataFr
     for seed in range(40):
         options = OfflineOptions.textbook(rounds=60, threshold=400.0, policy=pmw.Options(seed=seed))
         release = fit_workload(frame, domain, workload, epsilon=4, delta=1e-9, options=options)
-        last = release.state.measured[-1]
+        last = last_measured(release)
         if abs(last.units - last.model_units) > 400 * UNITS:
             continue
         stopped += 1
