@@ -256,7 +256,7 @@ def online_pmw_records(
 
     Source: as ``online_pmw_accuracy``; lecture notes, Theorem 5, which is printed in this form.
     """
-    limit = multiplicative_weights_update_limit(cells, accuracy=accuracy / 3)
+    limit = _loop_limit(cells, accuracy)
     alpha = numeric_sparse_accuracy(2 * queries, limit, epsilon=epsilon, delta=delta, beta=beta)
     require_printed(Budget.of(epsilon, delta), limit, halved=True)
     return math.ceil(3 * alpha / accuracy)
@@ -281,7 +281,7 @@ def online_pmw_epsilon(
 
     Source: as ``online_pmw_accuracy``: every alpha there is in proportion to 1/epsilon.
     """
-    limit = multiplicative_weights_update_limit(cells, accuracy=accuracy / 3)
+    limit = _loop_limit(cells, accuracy)
     if not 0 < records < math.inf:
         raise BudgetError(f"expected a positive number of records, got records={records!r}")
     alpha = numeric_sparse_accuracy(2 * queries, limit, epsilon=1, delta=delta, beta=beta)
@@ -293,6 +293,20 @@ def online_pmw_epsilon(
         )
     require_printed(Budget.of(epsilon, delta), limit, halved=True)
     return epsilon
+
+
+def _loop_limit(cells: int, accuracy: float) -> int:
+    """Return c of the loop whose answers are within accuracy = 3 alpha.
+
+    Raises:
+        BudgetError: the accuracy is no positive number, or too small.
+    """
+    try:
+        return multiplicative_weights_update_limit(cells, accuracy=accuracy / 3)
+    except BudgetError:
+        raise BudgetError(
+            f"expected a positive alpha that needs at most 1e15 updates, got alpha={accuracy:g}"
+        ) from None
 
 
 def _check(queries: int, epsilon: float, *, beta: float, positives: int = 1, delta: float = 0.0) -> None:

@@ -104,6 +104,8 @@ def test_a_person_of_several_records_divides_epsilon() -> None:
         ({"records": 1000}, "expected two of epsilon, alpha and n"),
         ({"records": 10, "accuracy": 0.01}, "no epsilon up to 1,000 promises alpha=0.01"),
         ({"epsilon": 0.001, "accuracy": 0.0001}, "the theorem needs .* records for alpha=0.0001"),
+        ({"records": 1000, "accuracy": 1e-9}, "alpha that needs at most 1e15 updates, got alpha=1e-09"),
+        ({"epsilon": 1.0, "accuracy": 0.0}, "expected a positive alpha .*, got alpha=0"),
         ({"records": 1000, "epsilon": 300.0, "delta": 1e-6}, "the printed scales do not keep epsilon=300"),
         ({"epsilon": 300.0, "delta": 1e-6, "accuracy": 0.01}, "the printed scales do not keep epsilon=300"),
     ],
