@@ -226,7 +226,7 @@ def _form(release: OfflineRelease, options: OfflineOptions) -> dict[str, Any]:
 
 
 def _text(release: OfflineRelease, form: dict[str, Any], output: Path, manifest: dict[str, Any]) -> str:
-    from pmw.cli.books_texts import ledger_text
+    from pmw.cli.ledger_texts import ledger_text
     from pmw.cli.texts import rounded
     from pmw.markup import counted
 

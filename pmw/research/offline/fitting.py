@@ -20,7 +20,15 @@ from pmw.data import CountSource, Table, as_source
 from pmw.errors import BudgetError
 from pmw.loop import draw_opening, settle_opening
 from pmw.loop.fit import coarse_model, correct, fitted_to
-from pmw.model import DenseDistribution, DescentRule, MarginalMeasurement, NoiseLaw, half_width, refit, step
+from pmw.model import (
+    DenseDistribution,
+    DescentRule,
+    MarginalMeasurement,
+    NoiseDistribution,
+    half_width,
+    refit,
+    step,
+)
 from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
@@ -125,7 +133,7 @@ def fit_workload(
     bits = BitSource(fresh_seed() if policy.seed is None else repeatable_seed(policy.seed, 0))
     opened = settle_opening(contract, plan, draw_opening(plan, source, bits), ledger, ())
     if not opened.coarsening.is_identity:
-        source = source.coarsened(opened.coarsening.coarse, opened.coarsening.groups)
+        source = source.coarsened(opened.coarsening.coarse, opened.coarsening.bins)
     play = _player(chosen, candidates, source, bits)
     schedule = first_schedule(ledger, len(domain), chosen)
     state, entries = _rounds(replace(opened, closed=True), entries, play, schedule)
@@ -148,7 +156,7 @@ def _rounds(
 
 
 def _player(options: OfflineOptions, candidates: Candidates, source: CountSource, bits: BitSource) -> Play:
-    """Return how a round is played: charged, drawn and settled; None where its price buys nothing."""
+    """Return how a round is played: charged, drawn and settled; None where its price measures nothing."""
     if options.targets is Targets.QUERY:
         truth = TrueAnswers(source, candidates.queries)
 
@@ -215,7 +223,7 @@ def _settled(
     )
 
 
-def small_error(noise: NoiseLaw, policy: Options) -> float:
+def small_error(noise: NoiseDistribution, policy: Options) -> float:
     """Return the measured error at which an early stop returns the model, in records.
 
     Args:
