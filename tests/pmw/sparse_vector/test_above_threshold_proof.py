@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from pmw.planning import theorems
 from pmw.privacy.noise import DiscreteLaplace, Distribution, Geometric
 from pmw.research.audit import (
-    OutputLaw,
-    adaptive_law,
+    OutputDistribution,
+    adaptive_distribution,
     neighbor_patterns,
-    output_law,
-    output_law_of,
+    output_distribution,
+    output_distribution_of,
     tables_of,
     worst_log_ratio,
 )
@@ -129,12 +129,14 @@ def test_tails_fall_no_faster_than_the_noise(noise: Noise, y: int, d: int) -> No
 
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(40)])
 @pytest.mark.parametrize("two_sided", [False, True])
-def test_the_code_draws_from_these_laws(scale: Fraction, two_sided: bool) -> None:
-    law: Distribution = DiscreteLaplace(scale) if two_sided else Geometric(scale)
+def test_the_code_draws_from_these_distributions(scale: Fraction, two_sided: bool) -> None:
+    distribution: Distribution = DiscreteLaplace(scale) if two_sided else Geometric(scale)
     noise = Noise(Fraction(math.exp(-1 / float(scale))), two_sided)
     places = np.arange(-30, 31)
-    assert law.pmf(places) == pytest.approx([float(noise.f(int(j))) for j in places], rel=1e-9)
-    assert law.survival(places) == pytest.approx([float(noise.tail(int(j))) for j in places], rel=1e-9)
+    assert distribution.pmf(places) == pytest.approx([float(noise.f(int(j))) for j in places], rel=1e-9)
+    assert distribution.survival(places) == pytest.approx(
+        [float(noise.tail(int(j))) for j in places], rel=1e-9
+    )
 
 
 # --- 3. one threshold ---------------------------------------------------------------------------------------
@@ -244,8 +246,11 @@ def log_ratios(sparse: Sparse, seed: int, moves: Sequence[int]) -> tuple[float, 
     """Return the largest ln(P_X/P_Y) and ln(P_Y/P_X) of an adaptive stream."""
     tables = tables_of(sparse.test, 0)
     first, second = analyst(seed, moves)
-    laws = [adaptive_law(tables, ask, sparse.update_limit, redraw=sparse.redraw) for ask in (first, second)]
-    logs = [math.log(laws[0][outputs] / laws[1][outputs]) for outputs in laws[0]]
+    distributions = [
+        adaptive_distribution(tables, ask, sparse.update_limit, redraw=sparse.redraw)
+        for ask in (first, second)
+    ]
+    logs = [math.log(distributions[0][outputs] / distributions[1][outputs]) for outputs in distributions[0]]
     return max(logs), max(-one for one in logs)
 
 
@@ -364,8 +369,8 @@ def test_one_threshold_for_both_signs_needs_the_general_price(noise: NoiseKind) 
     ):
         signed = [sign * value for value in e for sign in (1, -1)]
         moved = [sign * (value + more) for value, more in zip(e, rise, strict=True) for sign in (1, -1)]
-        laws = [output_law_of(general, 2, values) for values in (signed, moved)]
-        found = max(found, worst_log_ratio(*laws))
+        distributions = [output_distribution_of(general, 2, values) for values in (signed, moved)]
+        found = max(found, worst_log_ratio(*distributions))
     assert float(monotone.total_epsilon) + 0.05 < found <= float(general.total_epsilon) + 1e-9
 
 
@@ -384,12 +389,12 @@ TABLE = {
 }
 
 
-def largest(law: Callable[[Outputs], OutputLaw], *, monotone: bool) -> float:
-    found, known = 0.0, dict[Outputs, OutputLaw]()
+def largest(distribution: Callable[[Outputs], OutputDistribution], *, monotone: bool) -> float:
+    found, known = 0.0, dict[Outputs, OutputDistribution]()
     for base, pattern in itertools.product(BASES, neighbor_patterns(4, monotone=monotone)):
         for values in (base, moved := tuple(map(sum, zip(base, pattern, strict=True)))):
             if values not in known:
-                known[values] = law(values)
+                known[values] = distribution(values)
         found = max(found, worst_log_ratio(known[base], known[moved]))
     return found
 
@@ -401,7 +406,7 @@ def test_the_table_of_largest_log_ratios(setting: str) -> None:
         sparse = sparse_of(noise, sides, monotone)
         tables = replace(tables_of(sparse.test, 2), shared=setting.endswith("charged as two"))
         found = largest(
-            lambda values, tables=tables: output_law(tables, values, 2, redraw=False),  # type: ignore[misc]
+            lambda values, tables=tables: output_distribution(tables, values, 2, redraw=False),  # type: ignore[misc]
             monotone=monotone,
         )
         assert float(sparse.total_epsilon) == pytest.approx(claimed, abs=5e-5)
