@@ -24,8 +24,7 @@ from pmw.session.journal import (
     load_state,
     load_status,
 )
-from pmw.session.store import IntentRow, SessionStore
-from pmw.session.store.locking import SessionLock
+from pmw.session.store import IntentRow, SessionStore, writing
 from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Verification, verify
 
@@ -123,7 +122,7 @@ def seal_session(
 
     Raises:
         DataError: the session reads its table from a file, and one is given.
-        SessionCorruptError: the file is no session, or damaged, or made by a newer version.
+        SessionCorruptError: the file is no session, damaged, or of another format.
         SessionLockedError: another process was using it all that time.
         SessionError: a batch waits that cannot be finished, and may not be abandoned; or it is the session's
             opening; or the file has several names (hard links).
@@ -133,18 +132,12 @@ def seal_session(
     """
     require_table(data)
     target = Path(path)
-    with closing(SessionStore.open(target)) as store:  # says what is wrong before a lock file is made
-        refuse_given_table(store, data)
-    lock = SessionLock(target, wait)
-    try:
-        with closing(SessionStore.open(target)) as store:
-            table = _table_to_finish(store, data, target, may_abandon=abandon)  # before anything is written
-            store.take_over()
-            engine = _engine_to_seal(store, table)
-            engine.seal()
-            return load_status(store, engine.state)
-    finally:
-        lock.release()
+    with writing(target, wait, lambda store: refuse_given_table(store, data)) as store:
+        table = _table_to_finish(store, data, target, may_abandon=abandon)  # before anything is written
+        store.take_over()
+        engine = _engine_to_seal(store, table)
+        engine.seal()
+        return load_status(store, engine.state)
 
 
 def _table_to_finish(

@@ -99,17 +99,17 @@ def read_books(store: SessionStore) -> Books:
         ValueError: a part of them cannot be read; KeyError, TypeError and the like too.
     """
     contract, opening = load_contract(store)
-    pending = store.pending()
+    pending, chained = store.pending(), store.chained()
     unborn = pending is not None and pending.kind == "opening"
     return Books(
         contract=contract,
         opening=opening,
         test=() if unborn else load_plan(store),
         cap=choose_filter(contract.domain, contract.budget, contract.options),
-        entries=tuple(read_entries(store)),
-        intents=tuple(store.ledger_intents()),
-        rows=tuple(store.measurements()),
-        row_intents=tuple(store.measurement_intents()),
+        entries=tuple(read_entries(chained.ledger)),
+        intents=chained.ledger_intents,
+        rows=chained.measurements,
+        row_intents=chained.measurement_intents,
         pending=pending,
         closed=store.meta("closed") is not None,
     )

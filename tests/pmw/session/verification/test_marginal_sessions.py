@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 
 import pmw
+from benchmarks.forgery import reseal
 from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.contract import ModelKind, TestKind
-from pmw.session.store.checksums import reseal
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 CODES = tuple(f"{'low' if number < 200 else 'high'}{number}" for number in range(400))
