@@ -1,4 +1,4 @@
-"""``pmw plan``: what a session will give, told before anything is spent."""
+"""``pmw plan``: what a session will give, before anything is spent."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def resume_session(path: str | Path, data: Table | None = None, *, wait: float =
         DataError: the table is of no kind; the session reads its table from a file, and one is given; or an
             interrupted batch needs the table, and it cannot be read or differs.
 
-    Privacy: ``data`` is for the custodian alone: whether it is the session's table is told without noise.
+    Privacy: ``data`` is for the custodian alone: whether it is the session's table is reported without noise.
     """
     require_table(data)
     target = Path(path)

@@ -11,7 +11,7 @@ __all__ = [
     "TABLES",
 ]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,

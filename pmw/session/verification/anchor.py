@@ -127,8 +127,8 @@ def _read(path: Path) -> dict[str, Any] | None:
             raise ValueError(form["anchor"])
         for kind in _KINDS:
             form[kind] = {"count": int(form[kind]["count"]), "hash": str(form[kind]["hash"])}
-        told = {"closed": bool(form["closed"]), "share": float(form["share"])}
-        return {**form, **told, "session": str(form["session"])}
+        reported = {"closed": bool(form["closed"]), "share": float(form["share"])}
+        return {**form, **reported, "session": str(form["session"])}
     except FileNotFoundError:
         return None
     except OSError as error:

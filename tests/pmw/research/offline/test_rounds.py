@@ -86,7 +86,7 @@ def marginal_qualities(frame: pd.DataFrame, proposal: MarginalRound) -> NDArray[
 
 
 def distribution(qualities: NDArray[np.int64], epsilon: float, moved: float) -> NDArray[np.float64]:
-    """Return the exponential mechanism's distribution, in which a person moves a quality by so many records."""
+    """Return the exponential mechanism's distribution; a person moves a quality by so many records."""
     weights = np.exp(epsilon * (qualities - qualities.max()) / (2 * moved * UNITS))
     found: NDArray[np.float64] = weights / weights.sum()
     return found
