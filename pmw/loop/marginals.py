@@ -80,9 +80,9 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
 
         Pairs come first because noise hides least in them. Not tested is what a measured marginal contains,
         what has too many cells for the noise, and what is wider than a pair and the model could not hold. One
-        question cannot use up the positives: where its pairs are more than half of them, it asks for its whole
-        scope alone. What was tested against this very model is tested again only where the threshold has come down
-        since.
+        question cannot use up the positives: where its pairs are more than half of them, it asks for its
+        whole scope alone. What was tested against this very model is tested again only where the threshold
+        has come down since.
         """
         if not query.scope:
             return
