@@ -175,7 +175,7 @@ def test_no_person_changes_the_odds_of_a_choice_by_more_than_its_price(
 
 @pytest.mark.parametrize("composition", list(Composition))
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_a_measurement_has_the_noise_that_its_price_measures_for_all_the_records_of_one_person(
+def test_a_measurement_has_the_noise_that_its_price_allows_for_all_the_records_of_one_person(
     relation: NeighboringRelation, composition: Composition
 ) -> None:
     state = state_of(relation, composition)
