@@ -12,7 +12,7 @@ __all__ = [
 ]
 
 _COMMANDS = (
-    "ask", "audit", "backup", "check", "close", "demo", "export", "ledger", "move", "open",
+    "ask", "audit", "backup", "check", "close", "demo", "draft", "export", "ledger", "move", "open",
     "plan", "status", "verify",
 )  # fmt: skip
 

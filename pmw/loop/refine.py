@@ -17,8 +17,8 @@ from pmw.model import DenseDistribution, DescentRule, QueryMeasurement, dual_num
 from pmw.public.state import PublicState
 
 __all__ = [
-    "residual",
     "refined",
+    "residual",
 ]
 
 _RULE = DescentRule(steps=1000, tolerance=1e-6)  # errors do not change from about 300 steps on

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from queries.errors import ScopeError
 
 __all__ = [
+    "HierarchicalHistogram",
     "leaf_variances",
     "least_squares",
     "mean_range_variance",
     "non_negative_least_squares",
     "query_variance",
-    "HierarchicalHistogram",
 ]
 
 _MOST_PIVOTS = 200  # of one non-negative solution; a few dozen are usual

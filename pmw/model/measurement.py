@@ -25,6 +25,7 @@ from queries.linear import UNITS, LinearQuery
 
 __all__ = [
     "half_width",
+    "HierarchicalMeasurement",
     "MarginalMeasurement",
     "Measurement",
     "noise_form",
@@ -32,7 +33,6 @@ __all__ = [
     "NoiseDistribution",
     "OneWayMeasurement",
     "QueryMeasurement",
-    "HierarchicalMeasurement",
     "read_noise",
     "Target",
     "target_of",

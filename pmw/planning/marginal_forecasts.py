@@ -31,7 +31,6 @@ from queries.domain import Domain
 from queries.linear import UNITS
 
 __all__ = [
-    "measured_width",
     "CertificateForecast",
     "Certificates",
     "forecast_marginal_orders",
@@ -39,6 +38,7 @@ __all__ = [
     "forecast_table",
     "Grids",
     "MarginalForecast",
+    "measured_width",
     "planned_confidences",
 ]
 

@@ -27,9 +27,9 @@ from queries.linear import UNITS
 
 __all__ = [
     "assumed_bins",
+    "bin_deviations",
     "DEFAULT_SCHEDULE",
     "expected_tests",
-    "bin_deviations",
     "plan_marginal_test",
     "Schedule",
 ]

@@ -21,11 +21,11 @@ from pmw.public.sensitivity import l1_sensitivity
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 
 __all__ = [
-    "measures_table",
     "check_model_size",
     "check_neighbors",
     "choose_filter",
     "choose_tree",
+    "measures_table",
     "opening_share",
     "plan_opening",
 ]

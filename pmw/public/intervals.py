@@ -33,8 +33,8 @@ __all__ = [
     "is_covered",
     "measured_answer",
     "negative_margin",
-    "total_half_width",
     "total_error_bound",
+    "total_half_width",
     "untested_answer",
 ]
 

@@ -25,8 +25,8 @@ from queries.domain import Domain
 from queries.linear import LinearQuery
 
 __all__ = [
-    "LaterMeasurement",
     "Certificate",
+    "LaterMeasurement",
     "PublicState",
     "Total",
 ]

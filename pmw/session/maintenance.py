@@ -30,12 +30,12 @@ from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Verification, verify
 
 __all__ = [
+    "finalize_session",
     "is_closed",
     "read_history",
     "read_ledger",
     "read_session",
     "remembered_table",
-    "finalize_session",
     "verify_session",
 ]
 
