@@ -41,7 +41,7 @@ def open_session(
         data: a pandas table, or a CSV or Parquet file.
         domain: the declared attributes; other columns are ignored.
         epsilon: of the guarantee; positive.
-        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, measures much accuracy.
+        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, gains much accuracy.
         path: the session file to make; None keeps the session in memory.
         options: further choices.
 

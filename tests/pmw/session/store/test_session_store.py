@@ -244,7 +244,7 @@ def test_another_format_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
     connection.close()
-    with pytest.raises(SessionCorruptError, match="a session of format 6; this program reads format 5 alone"):
+    with pytest.raises(SessionCorruptError, match="a session of format 7; this program reads format 6 alone"):
         SessionStore.open(path)
 
 
