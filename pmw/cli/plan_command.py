@@ -1,4 +1,4 @@
-"""``pmw plan``: what a session will give, told before anything is spent."""
+"""``pmw plan``: what a session will give, before anything is spent."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
 
     It makes the choices that `pmw open` would make with the same options: noise, thresholds, number of
     measurements. It sees no data, so nothing is spent. Beside the session's own bounds it shows what the
-    textbook's theorems promise for the same budget, and what delta measures.
+    textbook's theorems promise for the same budget, and what delta gains.
     """
     if (given["epsilon"] is None) == (given["accuracy"] is None):
         raise click.UsageError("give --epsilon or --accuracy, one of the two")
