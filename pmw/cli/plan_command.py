@@ -1,4 +1,4 @@
-"""``pmw plan``: what a session will give, told before anything is spent."""
+"""``pmw plan``: what a session will give, before anything is spent."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def command(schema: Path, records: int | None, as_json: bool, **given: Any) -> N
 
     It makes the choices that `pmw open` would make with the same options: noise, thresholds, number of
     measurements. It sees no data, so nothing is spent. Beside the session's own bounds it shows what the
-    textbook's theorems promise for the same budget, and what delta measures.
+    textbook's theorems promise for the same budget, and what delta gains.
 
     With --preset textbook it takes two of --epsilon, --accuracy and --records, and gives the third by Theorem
     5 of the lecture notes; then it plans a session with these.

@@ -156,7 +156,7 @@ def _rounds(
 
 
 def _player(options: OfflineOptions, candidates: Candidates, source: CountSource, bits: BitSource) -> Play:
-    """Return how a round is played: charged, drawn and settled; None where its price measures nothing."""
+    """Return how a round is played: charged, drawn and settled; None where its price allows nothing."""
     if options.targets is Targets.QUERY:
         truth = TrueAnswers(source, candidates.queries)
 

@@ -1,4 +1,4 @@
-"""An offline release: a model, its measurements and its books. All of it is public."""
+"""An offline release: a model, its measurements and its ledger. All of it is public."""
 
 from __future__ import annotations
 

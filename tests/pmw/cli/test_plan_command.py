@@ -84,7 +84,7 @@ def test_a_plan_of_marginals_tells_what_is_tested_and_measured(wide: Path, run: 
     pairs, triples = tests["certificates"]
     rows = {line[2:26].strip(): line[26:].split() for line in output.splitlines() if line.startswith("  ")}
     assert rows["2 attributes"][2:4] == ["tested", f"{plan['orders'][2]['bound']:,.0f}"]
-    cutting = [line.split()[2:4] for line in output.splitlines() if "cutting groups" in line]
+    cutting = [line.split()[2:4] for line in output.splitlines() if "cutting bins" in line]
     cut = plan["orders"][2]["cut_bound"]
     assert cut > 25_000  # half of all records, and more
     assert cutting[0] == ["tested", f"{cut:,.0f}"]
