@@ -252,19 +252,19 @@ def load_ledger(store: SessionStore) -> Ledger:
     empty = choose_filter(contract.domain, contract.budget, contract.options)
     try:
         kind = contract.options.chosen_sparse_vector(empty.composition)
-        return ledger_of(contract.budget, empty, read_entries(store), kind)
+        return ledger_of(contract.budget, empty, read_entries(store.ledger()), kind)
     except (ValueError, ZeroDivisionError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 
 
-def read_entries(store: SessionStore) -> list[LedgerEntry]:
-    """Return the stored charges, in order.
+def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
+    """Return the charges of rows.
 
     Raises:
         ValueError: a number cannot be read.
         ZeroDivisionError: a fraction has no value.
     """
-    return [LedgerEntry(row.event, row.label, read_charge(row.epsilon, row.rho)) for row in store.ledger()]
+    return [LedgerEntry(row.event, row.label, read_charge(row.epsilon, row.rho)) for row in rows]
 
 
 def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningDraws:
@@ -329,12 +329,13 @@ def load_state(store: SessionStore) -> PublicState:
         SessionCorruptError: the opening has no outcome yet, or the rows contradict each other.
     """
     contract, plan = load_contract(store)
-    rows = store.measurements()
+    chained = store.chained()
+    rows = chained.measurements
     if not rows:
         raise SessionCorruptError("the session's opening is not finished; ask it a question to finish it")
     try:
         draws = read_opening(contract, rows)
-        ledger = _read_ledger(store, contract)
+        ledger = _read_ledger(chained.ledger, contract)
         coarsening = choose_bins(contract, plan, draws)
         measured = [read_measured(coarsening, row) for row in rows if row.kind in ("query", "measured")]
         certificates = [read_certificate(coarsening, row) for row in store.certificates()]
@@ -370,8 +371,8 @@ def _fact(store: SessionStore, key: str) -> Any:
     return json.loads(text)
 
 
-def _read_ledger(store: SessionStore, contract: Contract) -> PrivacyFilter:
+def _read_ledger(rows: Sequence[LedgerRow], contract: Contract) -> PrivacyFilter:
     ledger = choose_filter(contract.domain, contract.budget, contract.options)
-    for entry in read_entries(store):
+    for entry in read_entries(rows):
         ledger = ledger.charge(entry.charge)
     return ledger

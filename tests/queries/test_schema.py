@@ -67,7 +67,8 @@ def _integers(draw: st.DrawFn, name: str) -> Attribute:
 def _numbers(draw: st.DrawFn, name: str) -> Attribute:
     numbers = st.floats(-1e300, 1e300) | st.integers(-LARGEST, LARGEST).map(float)
     edges = draw(st.lists(numbers, min_size=2, max_size=6, unique=True))
-    return NumericAttribute(name, tuple(sorted(edges)), **draw(FLAGS))
+    flags = draw(FLAGS)
+    return NumericAttribute(name, tuple(sorted(edges)), missing=flags["missing"], other=flags["other"])
 
 
 @st.composite
