@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
