@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,24 @@ from pmw.cli.waiting import patiently, wait_option
 
 if TYPE_CHECKING:
     from pmw.cli.streaming import StreamOptions
+    from pmw.public.quotes import Quote
     from pmw.session.session import Session
     from queries.linear import LinearQuery
 
 __all__ = [
     "command",
 ]
+
+
+def _positive(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Return a half-width that --within was given, for click.
+
+    Raises:
+        BadParameter: it is not positive and finite.
+    """
+    if value is not None and not 0 < value < math.inf:
+        raise click.BadParameter(f"expected a number of records above 0, got {value:g}", param=parameter)
+    return value
 
 
 @click.command(
@@ -30,6 +43,7 @@ Examples:
   pmw ask study.pmw --sql "SELECT sex, COUNT(*) FROM people WHERE age >= 65 GROUP BY sex"
   pmw ask study.pmw --stream < questions.jsonl > answers.jsonl
   pmw ask study.pmw --workload marginals:2 > cells.jsonl
+  pmw ask study.pmw "sex = 'Female' AND age >= 65" --within 100
 \b
 A stream has one question per line, each an object:
   {"id": 1, "where": "age >= 65"}
@@ -55,6 +69,14 @@ Workloads:
 @click.option("--fresh", is_flag=True, help="Answer again what was answered before.")
 @click.option("--strict", is_flag=True, help="Exit with 3 or 4 when an answer comes without a promise.")
 @click.option("--strict-cells", is_flag=True, help="Refuse conditions that cut a cell of the schema.")
+@click.option(
+    "--within",
+    type=float,
+    metavar="N",
+    callback=_positive,
+    help="Answer within ± N records; where that costs something, say the price and ask first.",
+)
+@click.option("--yes", is_flag=True, help="With --within: pay the price without being asked.")
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer, or why it is refused, as JSON.")
 def command(session: Path, where: str | None, wait: float, **given: Any) -> None:
@@ -65,9 +87,17 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
     lists every declared value. A question that was answered before gets the same answer, unless it is asked
     with --fresh.
 
+    With --within N the error bar is N records at most. Where the bar is narrow enough as it is, the answer
+    is free. Else the price is told: the answer is paid for after a yes on a terminal, or with --yes, and in
+    other cases the exit code is 4 and nothing is spent.
+
     One process at a time answers from a session; others wait for it to end, as long as --wait says. The other
     commands read a session that is in use without waiting.
     """
+    if given["within"] is None and given["yes"]:
+        raise click.UsageError("--yes pays the price of a bar; give --within N with it")
+    if given["within"] is not None and (where is None or given["fresh"]):
+        raise click.UsageError("--within is for one condition, which is answered again; give no other form")
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
     if sum(asked) != 1:
         raise click.UsageError("give a condition, --sql, --stream or --workload, one of the four")
@@ -84,6 +114,8 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
                 code = answer_stream(opened, sys.stdin.buffer, options)
             elif given["workload"] is not None:
                 code = _ask_workload(opened, given["workload"], options)
+            elif given["within"] is not None:
+                code = _ask_within(opened, where or "", given["within"], yes=given["yes"], as_json=as_json)
             else:
                 code = _ask_one(opened, where, given["sql"], options, as_json=as_json)
         except QueryError as error:
@@ -115,6 +147,36 @@ def _ask_one(
         answer = session.ask(_query(where or "", session), fresh=options.fresh)
     say(json_line(answer.to_dict()) if as_json else answer_text(answer))
     return strict_code(answer) if options.strict else 0
+
+
+def _ask_within(session: Session, where: str, within: float, *, yes: bool, as_json: bool) -> int:
+    """Answer one question within a bar, once its price is agreed to; return the exit code."""
+    from pmw.cli.texts import answer_text, json_line, say
+
+    query = _query(where, session)
+    quote = session.quote(query, within)
+    if quote.needed:
+        price = _price(quote, within)
+        agreed = quote.affordable and (
+            yes or (sys.stdin.isatty() and click.confirm(f"{price} Pay?", err=True))
+        )
+        if not agreed:
+            if as_json:
+                error = {"code": "not_paid", "message": price}
+                say(json_line({"error": error, "quote": quote.to_dict()}))
+            else:
+                click.echo(f"Error: {price} Nothing was spent.", err=True)
+            return 4
+    answer = session.ask_within(query, within)
+    say(json_line(answer.to_dict()) if as_json else answer_text(answer))
+    return 0
+
+
+def _price(quote: Quote, within: float) -> str:
+    """Return what a bar costs, and how to pay it."""
+    cost = f"A bar of ± {within:g} records costs {quote.share:.2%} of the budget"
+    what = f"to measure {', '.join(quote.scope)} ({quote.cells:,} cells)"
+    return f"{cost}, {what}{'.' if quote.affordable else ': so much is not left.'}"
 
 
 def _query(where: str, session: Session) -> LinearQuery:

@@ -12,7 +12,7 @@ __all__ = [
 ]
 
 _COMMANDS = (
-    "ask", "audit", "backup", "check", "close", "demo", "draft", "export", "ledger", "move", "offline",
+    "ask", "audit", "backup", "check", "close", "demo", "draft", "export", "ledger", "measure", "move", "offline",
     "open", "plan", "status", "verify",
 )  # fmt: skip
 

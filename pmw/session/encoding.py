@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import MarginalRequest, Proposal, QueryRequest, Request
+from pmw.loop import MarginalRequest, Proposal, QueryRequest, Request, RequestedMarginal
 from pmw.model import (
     Coarsening,
     HierarchicalHistogram,
@@ -61,9 +61,11 @@ __all__ = [
     "read_plan",
     "read_proposal",
     "read_query",
+    "read_requested",
     "read_tree",
     "read_tree_measurement",
     "read_units",
+    "requested_form",
     "tree_form",
     "units_bytes",
 ]
@@ -280,6 +282,17 @@ def proposal_form(proposal: Proposal, texts: Sequence[str]) -> dict[str, Any]:
         "opens_round": proposal.opens_round,
         "reserved": None if proposal.reserved is None else charge_form(proposal.reserved),
     }
+
+
+def requested_form(requested: RequestedMarginal, options: Options) -> dict[str, Any]:
+    """Return the form of a marginal on request, with the charge that is reserved for it."""
+    reserved = charge_form(requested.entry(options).charge)
+    return {"scope": list(requested.scope), "noise": noise_form(requested.noise), "reserved": reserved}
+
+
+def read_requested(domain: Domain, form: dict[str, Any]) -> RequestedMarginal:
+    """Return the marginal on request of a form."""
+    return RequestedMarginal(domain.scope(form["scope"]), read_noise(form["noise"]))
 
 
 def _request_form(request: Request) -> list[Any]:

@@ -9,30 +9,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from pmw.data import CountSource, Table
-from pmw.errors import DataError, SessionCorruptError, SessionError
+from pmw.errors import DataError, SessionCorruptError
 from pmw.loop import (
     BatchDraws,
     Proposal,
+    RequestedMarginal,
     batch_entries,
     draw_opening,
+    draw_requested,
     draw_tests,
     propose,
     released_total,
     settle,
+    settle_requested,
 )
 from pmw.loop.secret import SecretState
 from pmw.planning.opened import plan_opened
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.public.answer import Answer
 from pmw.public.contract import Contract, Options
+from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
-from pmw.session.encoding import dumps, proposal_form, read_proposal
+from pmw.session.asks import Ask, ready_answers, require_same, with_answers
+from pmw.session.encoding import dumps, proposal_form, read_proposal, read_requested, requested_form
 from pmw.session.journal import (
-    answer_row,
     batch_outcome,
     closing_outcome,
     load_contract,
@@ -43,14 +47,11 @@ from pmw.session.journal import (
     secret_facts,
 )
 from pmw.session.snapshots import duals_of
-from pmw.session.store import IntentRow, Outcome, SessionStore, query_key
+from pmw.session.store import REQUESTED, IntentRow, Outcome, SessionStore, query_key
 from pmw.session.table import session_table
-from queries.errors import QueryError
 from queries.linear import LinearQuery
 
 __all__ = [
-    "abandon",
-    "Ask",
     "Engine",
     "next_seed",
 ]
@@ -60,23 +61,6 @@ Deliver: TypeAlias = Callable[[Sequence[Answer]], None]
 _BATCH = 256  # questions per intent
 _COMMIT = 1024  # questions per commit, where none of them draws noise
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One question on its way.
-
-    Args:
-        query: what is asked.
-        text: the query's canonical text.
-        request_id: idempotency key, for safe retries; None for none.
-        fresh: answer again even where the same question was answered before.
-    """
-
-    query: LinearQuery
-    text: str
-    request_id: str | None = None
-    fresh: bool = False
 
 
 def next_seed(options: Options, number: int) -> bytes:
@@ -130,14 +114,13 @@ class Engine:
             QueryError: a idempotency key was used for another question; nothing is answered then.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        if self._interrupted:
-            self._load()  # first, so that what it finishes is found among the stored answers
+        self.finish_interrupted()  # first, so that what it finishes is found among the stored answers
         known, waiting, repeats = self._sorted(asks)
         self._tie_keys([asks[place] for place in known])
         answers: list[Answer] = []
         repeated = len(asks) - len(waiting)
         while len(answers) < len(asks):
-            ready = _ready(known, repeats, range(len(answers), len(asks)))
+            ready = ready_answers(known, repeats, range(len(answers), len(asks)))
             answers += ready
             if deliver is not None and ready:
                 deliver(ready)
@@ -160,7 +143,7 @@ class Engine:
             keyed = ask.request_id is not None
             earlier = first.get((ask.request_id or ask.text, keyed))
             if keyed and earlier is not None:
-                _require_same(ask, asks[earlier].text)
+                require_same(ask, asks[earlier].text)
             if stored is not None:
                 known[place] = stored
                 if keyed:
@@ -201,8 +184,7 @@ class Engine:
         Raises:
             StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
         """
-        if self._interrupted:
-            self._load()
+        self.finish_interrupted()
         if not self._state.closed:
             self.save_snapshot()
             self._store.finalize(None, closing_outcome(None))
@@ -215,10 +197,59 @@ class Engine:
     def _stored_answer(self, ask: Ask) -> Answer | None:
         row = None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
         if row is not None:
-            _require_same(ask, row.query)
+            require_same(ask, row.query)
         if row is None and not ask.fresh:
             row = self._store.newest_answer(query_key(ask.text))
         return None if row is None else read_answer(row, ask.query, self._state)
+
+    def answer_untested(self, ask: Ask) -> Answer:
+        """Answer one question from the model, within what is known of it: free, durable, without a test."""
+        self.finish_interrupted()
+        stored = None if ask.request_id is None else self._stored_answer(ask)
+        if stored is not None:
+            return stored
+        untested = Proposal.untested([ask.query])
+        settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger)
+        rows = Outcome(charged_before=self._charges)
+        self._store.finish(None, with_answers(rows, [(ask.text, ask.request_id)], settled.answers))
+        self._state = settled.state
+        return settled.answers[0]
+
+    def finish_interrupted(self) -> None:
+        """Finish what was interrupted, so that the state is that of the file."""
+        if self._interrupted:
+            self._load()
+
+    # --- a marginal on request ------------------------------------------------------------------------------
+
+    def measure(self, requested: RequestedMarginal) -> None:
+        """Measure a marginal, durably.
+
+        Raises:
+            BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
+            DataError: the table cannot be read or differs; nothing is spent.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        self.finish_interrupted()
+        options = self._state.contract.options
+        require_affordable(self._state, requested.entry(options))
+        self._table(self._state.contract)  # before anything is drawn
+        self._intents += 1
+        seed = next_seed(options, self._intents)
+        self._interrupted = True
+        intent = self._store.begin(REQUESTED, dumps(requested_form(requested, options)), seed)
+        self._carry_out_request(intent, requested, seed)
+
+    def _carry_out_request(self, intent: int, requested: RequestedMarginal, seed: bytes) -> None:
+        """Draw a recorded request and make its outcome durable before the new state is seen."""
+        state, source = self._state, self._table(self._state.contract)
+        measured = draw_requested(requested, state, source, BitSource(seed), self._coarse_table())
+        entry = requested.entry(state.contract.options)
+        after = settle_requested(state, measured, state.ledger.charge(entry.charge))
+        outcome = batch_outcome([entry], state, after)
+        self._store.finish(intent, replace(outcome, charged_before=self._charges))
+        self._charges += 1
+        self._state, self._interrupted = after, False
 
     # --- one batch ------------------------------------------------------------------------------------------
 
@@ -235,7 +266,7 @@ class Engine:
                 if not free:
                     raise
         if free:
-            self._store.finish(None, _with_answers(Outcome(charged_before=self._charges), asked, free))
+            self._store.finish(None, with_answers(Outcome(charged_before=self._charges), asked, free))
             self._state = state
             return free
         asked = asked[: len(proposal.queries)]  # the others ask another tier for a test
@@ -281,7 +312,7 @@ class Engine:
             ledger = ledger.charge(entry.charge)
         settled = settle(state, proposal, draws, ledger)
         answers = settled.answers
-        outcome = _with_answers(batch_outcome(entries, state, settled.state), asked, answers)
+        outcome = with_answers(batch_outcome(entries, state, settled.state), asked, answers)
         outcome = replace(outcome, secrets=secret_facts(secret, self._secret), charged_before=self._charges)
         self._store.finish(intent, outcome)
         self._charges += len(entries)
@@ -309,16 +340,27 @@ class Engine:
         self._secret = load_secret(self._store, len(self._state.plan))
         self._snapshot_version = -1 if opening else self._state.version
         if intent is not None:
-            try:
-                form = json.loads(intent.proposal)
-                proposal = read_proposal(self._state.coarsening, form)
-                asked = list(zip(form["queries"], form["request_ids"], strict=True))
-            except (ValueError, KeyError, TypeError) as error:
-                raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-            self._carry_out(intent.id, proposal, asked, intent.seed)
+            self._finish(intent)
         self._interrupted = False
         if opening:
             self.save_snapshot()  # fitting the opening again would take the longest of all that a reader does
+
+    def _finish(self, intent: IntentRow) -> None:
+        """Draw a recorded batch again, from its own bytes."""
+        requested = None
+        try:
+            form = json.loads(intent.proposal)
+            if intent.kind == REQUESTED:
+                requested = read_requested(self._state.domain, form)
+            else:
+                proposal = read_proposal(self._state.coarsening, form)
+                asked = list(zip(form["queries"], form["request_ids"], strict=True))
+        except (ValueError, KeyError, TypeError) as error:
+            raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+        if requested is not None:
+            self._carry_out_request(intent.id, requested, intent.seed)
+        else:
+            self._carry_out(intent.id, proposal, asked, intent.seed)
 
     def _finish_opening(self, intent: IntentRow) -> None:
         contract, plan = load_contract(self._store)
@@ -340,53 +382,3 @@ class Engine:
             source = self._table(self._state.contract)
             self._coarse_source = source.coarsened(coarsening.coarse, coarsening.bins)
         return self._coarse_source
-
-
-def abandon(store: SessionStore) -> None:
-    """Close a session whose interrupted batch cannot be finished: the batch is charged and never released.
-
-    Privacy: the batch drew noise from recorded bytes, if at all, and none of it was released. Its full
-        reservation is charged, and its bytes are wiped, in the commit that closes the session.
-
-    Raises:
-        SessionError: it is the opening that was interrupted; nothing would be left to answer from.
-        StoreError: the session could not be closed.
-    """
-    intent = store.pending()
-    if intent is not None and intent.kind == "opening":
-        raise SessionError(
-            "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
-            "give the table, or delete the session file: nothing was ever released from it"
-        )
-    store.finalize(None if intent is None else intent.id, closing_outcome(intent))
-
-
-def _ready(known: dict[int, Answer], repeats: dict[int, int], places: range) -> list[Answer]:
-    """Return the answers that are known without a gap; a repeat is known with the earlier place."""
-    ready = []
-    for place in places:
-        if place in repeats:
-            known[place] = known[repeats[place]]
-        if place not in known:
-            break
-        ready.append(known[place])
-    return ready
-
-
-def _require_same(ask: Ask, text: str) -> None:
-    if ask.text != text:
-        raise QueryError(
-            f"request_id {ask.request_id!r} was used for another question; choose a new one",
-            code="bad_request",
-            position="request_id",
-        )
-
-
-def _with_answers(
-    outcome: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer]
-) -> Outcome:
-    rows = [
-        answer_row(answer, text, request)
-        for answer, (text, request) in zip(answers, asked, strict=False)  # answers end at a positive
-    ]
-    return replace(outcome, answers=rows, asked=len(rows))

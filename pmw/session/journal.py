@@ -51,6 +51,8 @@ from pmw.session.encoding import (
 )
 from pmw.session.snapshots import SnapshotTerms, read_snapshot
 from pmw.session.store import (
+    LATER,
+    REQUESTED,
     CertificateRow,
     IntentRow,
     LedgerRow,
@@ -154,7 +156,8 @@ def _measured_row(measurement: LaterMeasurement) -> MeasurementRow:
     if isinstance(measurement, QueryMeasurement):
         units = np.array([measurement.units, measurement.model_units])
         return MeasurementRow("query", dumps(measurement.query.to_dict()), units_bytes(units), noise)
-    return MeasurementRow("measured", dumps(list(measurement.scope)), units_bytes(measurement.units), noise)
+    kind = "requested" if measurement.requested else "measured"
+    return MeasurementRow(kind, dumps(list(measurement.scope)), units_bytes(measurement.units), noise)
 
 
 def closing_outcome(intent: IntentRow | None) -> Outcome:
@@ -169,7 +172,8 @@ def closing_outcome(intent: IntentRow | None) -> Outcome:
     entries = []
     if intent is not None:
         try:
-            entries.append(abandoned_entry(read_charge(*json.loads(intent.proposal)["reserved"])))
+            reserved = read_charge(*json.loads(intent.proposal)["reserved"])
+            entries.append(abandoned_entry(reserved, requested=intent.kind == REQUESTED))
         except (ValueError, KeyError, TypeError) as error:
             raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
     return Outcome(ledger=ledger_rows(entries), meta={"closed": "true"})
@@ -284,8 +288,9 @@ def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningD
 def read_measured(coarsening: Coarsening, row: MeasurementRow) -> LaterMeasurement:
     """Return what a row says was measured: a question, or a marginal over declared cells or bins."""
     what, noise = json.loads(row.what), json.loads(row.noise)
-    if row.kind == "measured":
-        return MarginalMeasurement(tuple(what), read_cells(coarsening, what, row.units), read_noise(noise))
+    if row.kind in ("measured", "requested"):
+        units, requested = read_cells(coarsening, what, row.units), row.kind == "requested"
+        return MarginalMeasurement(tuple(what), units, read_noise(noise), requested)
     return read_query(coarsening.fine, what, row.units, noise)
 
 
@@ -337,7 +342,7 @@ def load_state(store: SessionStore) -> PublicState:
         draws = read_opening(contract, rows)
         ledger = _read_ledger(chained.ledger, contract)
         coarsening = choose_bins(contract, plan, draws)
-        measured = [read_measured(coarsening, row) for row in rows if row.kind in ("query", "measured")]
+        measured = [read_measured(coarsening, row) for row in rows if row.kind in LATER]
         certificates = [read_certificate(coarsening, row) for row in store.certificates()]
     except BudgetExhaustedError:
         raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None

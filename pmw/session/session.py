@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pmw.data import Table
 from pmw.errors import SessionError, SessionLockedError
-from pmw.loop import refined
+from pmw.loop import RequestedMarginal, refined
 from pmw.markup import html_table
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
+from pmw.public.quotes import Quote, quote_marginal, quote_question
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
-from pmw.session.engine import Ask, Deliver, Engine
+from pmw.session.asks import Ask
+from pmw.session.engine import Deliver, Engine
 from pmw.session.journal import load_history, load_ledger, load_status
 from pmw.session.store import SessionStore
 from pmw.session.verification import Verification, verify
@@ -140,6 +142,74 @@ class Session:
             self._open_store()
             asks = [self._ask(query, fresh, None) for query in grouped]
             return Answers(tuple(self._engine.answer(asks)), grouped)
+
+    def measure(self, names: str | Sequence[str], *, dry_run: bool = False) -> Quote:
+        """Measure the counts of every combination of some attributes' values now, under the session's cap.
+
+        The noise is that of a marginal that a test measures. What open rounds have reserved stays reserved.
+
+        Args:
+            names: one attribute, or several.
+            dry_run: tell the price alone; free.
+
+        Returns:
+            What was measured, its price and its bar.
+
+        Raises:
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: there is no such marginal, or it has too many cells; nothing is spent.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        with self._turn:
+            self._open_store()
+            self._engine.finish_interrupted()
+            quote = quote_marginal(self.state, (names,) if isinstance(names, str) else tuple(names))
+            if not dry_run:
+                self._measure(quote)
+            return quote
+
+    def quote(self, question: Asked, within: float) -> Quote:
+        """Return the smallest price at which the bar of a question is at most so many records; free.
+
+        Args:
+            question: a where-text, a structured condition, or a query.
+            within: half-width of the bar that is wanted, in records.
+
+        Raises:
+            BudgetError: the width is not positive and finite.
+            QueryError: no measurement gives the question such a bar.
+            SessionError: the session measures nothing on request.
+        """
+        with self._turn:
+            self._open_store()
+            self._engine.finish_interrupted()
+            return quote_question(self.state, self._ask(question, fresh=True, request_id=None).query, within)
+
+    def ask_within(self, question: Asked, within: float) -> Answer:
+        """Answer one question within a bar of so many records, and pay its price where there is one.
+
+        No test is made. Where the present bar suffices, the answer is free.
+
+        Args:
+            question: a where-text, a structured condition, or a query.
+            within: half-width of the bar that is wanted, in records.
+
+        Raises:
+            BudgetError: the width is not positive and finite.
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: no measurement gives the question such a bar.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        with self._turn:
+            ask = self._ask(question, fresh=True, request_id=None)
+            self._measure(self.quote(ask.query, within))
+            return self._engine.answer_untested(ask)
+
+    def _measure(self, quote: Quote) -> None:
+        if quote.noise is not None:
+            self._engine.measure(RequestedMarginal(quote.scope, quote.noise))
 
     def status(self) -> Status:
         """Return where the session stands."""
