@@ -94,14 +94,9 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
     One process at a time answers from a session; others wait for it to end, as long as --wait says. The other
     commands read a session that is in use without waiting.
     """
-    if given["within"] is None and given["yes"]:
-        raise click.UsageError("--yes pays the price of a bar; give --within N with it")
-    if given["within"] is not None and (where is None or given["fresh"]):
-        raise click.UsageError("--within is for one condition, which is answered again; give no other form")
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
-    if sum(asked) != 1:
-        raise click.UsageError("give a condition, --sql, --stream or --workload, one of the four")
-    from pmw.cli.streaming import StreamOptions, answer_stream
+    _check(sum(asked), where, given)
+    from pmw.cli.streaming import StreamOptions
     from pmw.cli.texts import json_line, say
     from pmw.session.opening import resume_session
     from queries.errors import QueryError
@@ -110,20 +105,42 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
     options = StreamOptions(given["fresh"], given["strict"], given["strict_cells"])
     with patiently(lambda seconds: resume_session(session, wait=seconds), session, wait) as opened:
         try:
-            if given["stream"]:
-                code = answer_stream(opened, sys.stdin.buffer, options)
-            elif given["workload"] is not None:
-                code = _ask_workload(opened, given["workload"], options)
-            elif given["within"] is not None:
-                code = _ask_within(opened, where or "", given["within"], yes=given["yes"], as_json=as_json)
-            else:
-                code = _ask_one(opened, where, given["sql"], options, as_json=as_json)
+            code = _answer(opened, where, options, given)
         except QueryError as error:
             if not as_json:
                 raise
             say(json_line({"error": error.to_dict()}))
             code = 4
     sys.exit(code)
+
+
+def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        UsageError: some do not.
+    """
+    if forms != 1:
+        raise click.UsageError("give a condition, --sql, --stream or --workload, one of the four")
+    if given["within"] is None and given["yes"]:
+        raise click.UsageError("--yes pays the price of a bar; give --within N with it")
+    if given["within"] is not None and where is None:
+        raise click.UsageError("--within is for one condition; leave it out, or ask a condition")
+    if given["within"] is not None and given["fresh"]:
+        raise click.UsageError("--within answers again in any case; leave --fresh out")
+
+
+def _answer(session: Session, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
+    """Print the answers to what was asked, in whichever form; return the exit code."""
+    from pmw.cli.streaming import answer_stream
+
+    if given["stream"]:
+        return answer_stream(session, sys.stdin.buffer, options)
+    if given["workload"] is not None:
+        return _ask_workload(session, given["workload"], options)
+    if given["within"] is not None:
+        return _ask_within(session, where or "", options, given)
+    return _ask_one(session, where, given["sql"], options, as_json=given["as_json"])
 
 
 def _ask_one(
@@ -149,34 +166,40 @@ def _ask_one(
     return strict_code(answer) if options.strict else 0
 
 
-def _ask_within(session: Session, where: str, within: float, *, yes: bool, as_json: bool) -> int:
-    """Answer one question within a bar, once its price is agreed to; return the exit code."""
+def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
+    """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
+    from pmw.cli.streaming import strict_code
     from pmw.cli.texts import answer_text, json_line, say
+    from queries.parsing import require_aligned
 
-    query = _query(where, session)
+    query, within, as_json = _query(where, session), given["within"], given["as_json"]
+    if options.strict_cells:
+        require_aligned(query)
     quote = session.quote(query, within)
-    if quote.needed:
-        price = _price(quote, within)
-        agreed = quote.affordable and (
-            yes or (sys.stdin.isatty() and click.confirm(f"{price} Pay?", err=True))
-        )
-        if not agreed:
-            if as_json:
-                error = {"code": "not_paid", "message": price}
-                say(json_line({"error": error, "quote": quote.to_dict()}))
-            else:
-                click.echo(f"Error: {price} Nothing was spent.", err=True)
-            return 4
+    price = _price(quote, within)
+    if quote.needed and not (quote.affordable and (given["yes"] or _agrees(price))):
+        way = " Pay it with --yes." if quote.affordable else ""
+        error = {"code": "not_paid", "message": f"{price} Nothing was spent.{way}"}
+        if as_json:
+            say(json_line({"error": error, "quote": quote.to_dict()}))
+        else:
+            click.echo(f"Error: {error['message']}", err=True)
+        return 4
     answer = session.ask_within(query, within)
     say(json_line(answer.to_dict()) if as_json else answer_text(answer))
-    return 0
+    return strict_code(answer) if options.strict else 0
+
+
+def _agrees(price: str) -> bool:
+    """Ask whether a price is to be paid; without a terminal nobody agrees."""
+    return sys.stdin.isatty() and click.confirm(f"{price} Pay it?", err=True)
 
 
 def _price(quote: Quote, within: float) -> str:
     """Return what a bar costs, and how to pay it."""
     cost = f"A bar of ± {within:g} records costs {quote.share:.2%} of the budget"
     what = f"to measure {', '.join(quote.scope)} ({quote.cells:,} cells)"
-    return f"{cost}, {what}{'.' if quote.affordable else ': so much is not left.'}"
+    return f"{cost}, {what}{'.' if quote.affordable else '; so much is not left.'}"
 
 
 def _query(where: str, session: Session) -> LinearQuery:

@@ -12,8 +12,8 @@ __all__ = [
 ]
 
 _COMMANDS = (
-    "ask", "audit", "backup", "check", "close", "demo", "draft", "export", "ledger", "measure", "move", "offline",
-    "open", "plan", "status", "verify",
+    "ask", "audit", "backup", "check", "close", "demo", "draft", "export", "ledger", "measure", "move",
+    "offline", "open", "plan", "status", "verify",
 )  # fmt: skip
 
 

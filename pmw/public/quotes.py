@@ -116,8 +116,8 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
     _require_few_cells(state, plan, scope)
     if _half_width(state, scope, query, plan.noise) is None:
         raise _refused(
-            "the question cuts cells that are measured whole, so no noise bounds its bar; "
-            "ask with the edges of cells"
+            f"no price gives the question such a bar: it cuts cells, or bins of them that the marginal of "
+            f"{', '.join(scope)} is measured on"
         )
     noise = _noise_within(state, query, within)
     width = None if noise is None else _half_width(state, scope, query, noise)

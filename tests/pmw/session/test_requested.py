@@ -1,4 +1,4 @@
-"""Marginals on request in sessions: their price and bar beforehand, their ledger line, faults and refusals."""
+"""Marginals on request in sessions: price and bar beforehand, the ledger line, faults and refusals."""
 
 from __future__ import annotations
 
@@ -45,11 +45,9 @@ def years() -> Domain:
 
 @pytest.fixture
 def opened(frame: pd.DataFrame, years: Domain) -> Callable[..., pmw.Session]:
-    def open_(
-        path: Path | None = None, *, delta: float = 1e-9, epsilon: float = 1, **choices: Any
-    ) -> pmw.Session:
+    def open_(path: Path | None = None, *, epsilon: float = 1, **choices: Any) -> pmw.Session:
         options = pmw.Options(**choices)
-        return pmw.open_session(frame, years, epsilon=epsilon, delta=delta, path=path, options=options)
+        return pmw.open_session(frame, years, epsilon=epsilon, delta=1e-9, path=path, options=options)
 
     return open_
 
@@ -276,7 +274,7 @@ def test_an_altered_scale_or_a_missing_charge_is_found(
     opened: Callable[..., pmw.Session], tmp_path: Path
 ) -> None:
     for statement in (
-        "UPDATE measurements SET noise = replace(noise, 'sigma\":\"', 'sigma\":\"1') WHERE kind = 'requested'",
+        "UPDATE measurements SET noise = replace(noise, 'ma\":\"', 'ma\":\"1') WHERE kind = 'requested'",
         "UPDATE measurements SET kind = 'measured' WHERE kind = 'requested'",
         "UPDATE ledger SET rho = '1/1152921504606846976' WHERE event = 'requested'",
         "UPDATE ledger SET event = 'marginal' WHERE event = 'requested'",
