@@ -205,13 +205,10 @@ class Engine:
     def answer_untested(self, ask: Ask) -> Answer:
         """Answer one question from the model, within what is known of it: free, durable, without a test."""
         self.finish_interrupted()
-        stored = None if ask.request_id is None else self._stored_answer(ask)
-        if stored is not None:
-            return stored
         untested = Proposal.untested([ask.query])
         settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger)
         rows = Outcome(charged_before=self._charges)
-        self._store.finish(None, with_answers(rows, [(ask.text, ask.request_id)], settled.answers))
+        self._store.finish(None, with_answers(rows, [(ask.text, None)], settled.answers))
         self._state = settled.state
         return settled.answers[0]
 

@@ -270,6 +270,47 @@ def test_a_request_that_cannot_be_finished_is_charged_when_it_is_given_up(
     assert quote.share > 0
 
 
+def test_nothing_is_drawn_before_the_request_is_durable(
+    opened: Callable[..., pmw.Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(seed=3) as session:
+        before = session.state
+        drawn: list[object] = []
+
+        def refuse(*_: object) -> int:
+            raise pmw.StoreError("no room")
+
+        def draw(*given: Any) -> MarginalMeasurement:
+            drawn.append(given)
+            return draw_requested(*given)
+
+        monkeypatch.setattr("pmw.session.engine.draw_requested", draw)
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionStore, "begin", refuse)
+            with pytest.raises(pmw.StoreError, match="no room"):
+                session.measure(["sex", "region"])
+        assert drawn == []
+        session.measure(["sex", "region"])
+        assert len(drawn) == 1
+        assert before.ledger.spent < session.state.ledger.spent
+
+
+def test_a_request_that_took_what_a_round_had_reserved_is_found(
+    opened: Callable[..., pmw.Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(seed=3, update_limit=4) as session:
+        asked = iter(["age < 40 AND sex = 'Male'", "sex = 'Male' AND member = TRUE", PAIR])
+        while not session.state.rounds[0]:
+            session.ask(next(asked))
+        with monkeypatch.context() as patch:
+            patch.setattr("pmw.public.quotes.reserved_by_rounds", lambda *_: Fraction(0))
+            while session.measure("sex", dry_run=True).affordable:
+                session.measure("sex")
+        failed = [check.detail for check in session.verify().checks if not check.holds]
+        assert len(failed) == 1
+        assert "took what an open round had reserved" in failed[0]
+
+
 def test_an_altered_scale_or_a_missing_charge_is_found(
     opened: Callable[..., pmw.Session], tmp_path: Path
 ) -> None:
