@@ -67,6 +67,9 @@ CONTRADICTIONS = [
     (("ask", "study.pmw", "--stream", "--workload", "marginals:1"), "one of the four"),
     (("ask", "study.pmw", "--sql", "x", "--stream"), "one of the four"),
     (("ask", "study.pmw", "--sql", "x", "--workload", "marginals:1"), "one of the four"),
+    (("ask", "study.pmw", "", "--yes"), "give --within N with it"),
+    (("ask", "study.pmw", "", "--within", "9", "--fresh"), "leave --fresh out"),
+    (("ask", "study.pmw", "--stream", "--within", "9"), "--within is for one condition"),
     (("export", "study.pmw", "--output", "x.json", "--format", "measurements", "--rows", "3"), "--rows"),
     (("export", "study.pmw", "--output", "x.json", "--format", "measurements", "--seed", "3"), "--seed"),
     (
@@ -106,9 +109,11 @@ ALWAYS = {
     "--strict", "--strict-cells", "--plot", "--statistical", "--exact", "--format",
     "--confidence", "--model", "--update",
 }  # fmt: skip
-WITH_EFFECT = {("ask", "--wait"), ("close", "--wait"), ("move", "--wait")} | {
-    (command, "--force") for command in ("demo", "export")
-}
+WITH_EFFECT = (
+    {("ask", "--wait"), ("close", "--wait"), ("move", "--wait")}
+    | {(command, "--force") for command in ("demo", "export")}
+    | {("measure", "--wait"), ("measure", "--dry-run")}
+)
 
 
 @pytest.mark.parametrize("name", main.list_commands(click.Context(main)))
