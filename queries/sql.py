@@ -23,6 +23,7 @@ from queries.sql_tree import PARTS, STATEMENTS, check_node, parse_tree, position
 from queries.where_text import convert_condition
 
 __all__ = [
+    "first_word",
     "parse_sql",
 ]
 
@@ -77,8 +78,7 @@ def _statement(text: str, domain: Domain) -> GroupedQuery:
 
 def _require_select(text: str) -> None:
     """Refuse any other statement by its first word, before the parser says something about it."""
-    found = _FIRST_WORD.match(text)
-    word = found[1] if found else None
+    found, word = _FIRST_WORD.match(text), first_word(text)
     if word is None or word.upper() != "SELECT":
         came = "nothing" if word is None else word.upper()[:40]
         raise QueryError(
@@ -86,6 +86,12 @@ def _require_select(text: str) -> None:
             code="unsupported" if word else "syntax",
             position=None if found is None or word is None else found.start(1),
         )
+
+
+def first_word(text: str) -> str | None:
+    """Return the word that a statement begins with, or None where it begins with none."""
+    found = _FIRST_WORD.match(text)
+    return found[1] if found else None
 
 
 def _qualify(tree: exp.Expr, domain: Domain) -> None:

@@ -196,6 +196,7 @@ def _parsed(line: bytes, number: int, domain: Domain) -> list[LinearQuery]:
     from queries.errors import QueryError
     from queries.linear import LinearQuery
     from queries.parsing import parse_question, read_line
+    from queries.statements import Statement
 
     if not line.strip():
         return []
@@ -203,6 +204,10 @@ def _parsed(line: bytes, number: int, domain: Domain) -> list[LinearQuery]:
         query = parse_question(read_line(line), domain).query
     except QueryError as error:
         raise QueryError(f"line {number:,}: {error.message}", code=error.code) from None
+    if isinstance(query, Statement):
+        raise QueryError(
+            f"line {number:,}: a workload holds counting questions; write COUNT(*) alone", code="unsupported"
+        )
     return [query] if isinstance(query, LinearQuery) else list(query)
 
 

@@ -19,6 +19,7 @@ from pmw.public.contract import Opening, guarantee
 from pmw.public.plans import TestPlan, marginal_tier, question_tier
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
+from pmw.public.tables import AnswerTable
 from queries.domain import (
     Attribute,
     CategoricalAttribute,
@@ -40,6 +41,7 @@ __all__ = [
     "say",
     "status_json",
     "status_text",
+    "table_text",
 ]
 
 _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
@@ -154,6 +156,19 @@ def answers_text(answers: Answers) -> str:
             "filling. At an edge, ask with >= or <, which cut none."
         )
     return "\n".join(lines)
+
+
+def table_text(table: AnswerTable) -> str:
+    """Return the table of a statement, and what it rests on."""
+    spent = table.spent
+    delta = f", delta {spent.delta:g}" if spent.delta else ""
+    bounds = f"low and high: {table.confidence:.0%} confidence each"
+    if not table.is_promised:
+        bounds += "; where they are missing, nothing is promised"
+    return (
+        f"{table.to_text()}\n({bounds}; model version {table.version}; {spent.share:.1%} of the budget "
+        f"spent, cap epsilon {spent.epsilon_cap:g}{delta})"
+    )
 
 
 def status_text(state: PublicState, status: Status) -> str:

@@ -23,15 +23,19 @@ from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
+from pmw.public.tables import AnswerTable, answered, questions_of
 from pmw.session.engine import Ask, Deliver, Engine
 from pmw.session.journal import load_history, load_ledger, load_status
 from pmw.session.store import SessionStore
 from pmw.session.verification import Verification, verify
+from queries.cell_sums import statement_of
+from queries.cell_values import CellCondition
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
-from queries.parsing import Question, parse_sql, parse_where
+from queries.parsing import Question, parse_statement, parse_where
+from queries.statements import Statement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,16 +111,96 @@ class Session:
             answers = self._engine.answer(asks, deliver)
             return Answers(tuple(answers), tuple(ask.query for ask in asks))
 
-    def sql(self, statement: str, *, fresh: bool = False) -> Answers:
-        """Answer a statement such as ``SELECT sex, COUNT(*) FROM people WHERE age >= 65 GROUP BY sex``.
+    def sql(self, statement: str, *, fresh: bool = False) -> Answers | AnswerTable:
+        """Answer a statement such as ``SELECT sex, AVG(age) FROM people WHERE member GROUP BY sex``.
 
-        Every declared value has its group. Each group is one question and has its own interval.
+        Every declared value has its group. Where a statement counts alone, each group is one question and has
+        its own interval; other aggregates come from the model, after counting questions were asked.
 
         Raises:
             QueryError: the statement is refused; nothing is spent.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        return self._ask_groups(parse_sql(statement, self.domain), fresh)
+        parsed = parse_statement(statement, self.domain)
+        if isinstance(parsed, Statement):
+            return self.tabulate(parsed, fresh=fresh)
+        return self.ask_groups(parsed, fresh=fresh)
+
+    def tabulate(
+        self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
+    ) -> AnswerTable:
+        """Answer a statement of aggregates that was read before.
+
+        Its counting questions are asked like any others. What its aggregates come to is then a function of
+        the public state: nothing else touches the table, and nothing else is spent.
+
+        Args:
+            statement: as ``parse_statement`` reads it.
+            fresh: ask the counting questions again that were answered before.
+            request_id: idempotency key of the counting questions.
+
+        Raises:
+            QueryError: the statement was made for another domain.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        with self._turn:
+            self._open_store()
+            asked = questions_of(self.state, statement)
+            keys = [None if request_id is None else f"{request_id}\n{place}" for place in range(len(asked))]
+            asks = [self._ask(one[2], fresh, key) for one, key in zip(asked, keys, strict=True)]
+            answers = self._engine.answer(asks)
+            return answered(self.state, statement, asked, answers)
+
+    def mean(
+        self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
+    ) -> AnswerTable:
+        """Answer the mean of an attribute's numbers, for each combination of declared values of others.
+
+        Args:
+            name: an attribute that holds numbers.
+            where: a where-text or a structured condition; an empty one means everybody.
+            by: one attribute, or several.
+
+        Raises:
+            QueryError: the question is refused; nothing is spent.
+        """
+        return self._tabulate("mean", name, where, by)
+
+    def sum(
+        self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
+    ) -> AnswerTable:
+        """Answer the sum of an attribute's numbers; see ``mean``.
+
+        Raises:
+            QueryError: the question is refused; nothing is spent.
+        """
+        return self._tabulate("sum", name, where, by)
+
+    def quantile(
+        self,
+        name: str,
+        part: float = 0.5,
+        where: str | Mapping[str, Any] = "",
+        by: str | Sequence[str] = (),
+    ) -> AnswerTable:
+        """Answer a quantile of an attribute's numbers, the median by default; see ``mean``.
+
+        Raises:
+            QueryError: the question is refused, or ``part`` is not in [0, 1]; nothing is spent.
+        """
+        return self._tabulate("quantile", name, where, by, part)
+
+    def _tabulate(
+        self,
+        kind: str,
+        name: str,
+        where: str | Mapping[str, Any],
+        by: str | Sequence[str],
+        part: float = 0.5,
+    ) -> AnswerTable:
+        condition = CellCondition.of(parse_where(where, self.domain))
+        listed = (by,) if isinstance(by, str) else tuple(by)
+        return self.tabulate(statement_of(kind, name, self.domain, condition, listed, part=part))
 
     def group_by(
         self, names: str | Sequence[str], where: str | Mapping[str, Any] = "", *, fresh: bool = False
@@ -133,9 +217,15 @@ class Session:
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         listed = (names,) if isinstance(names, str) else tuple(names)
-        return self._ask_groups(GroupedQuery(parse_where(where, self.domain), listed), fresh)
+        return self.ask_groups(GroupedQuery(parse_where(where, self.domain), listed), fresh=fresh)
 
-    def _ask_groups(self, grouped: GroupedQuery, fresh: bool) -> Answers:
+    def ask_groups(self, grouped: GroupedQuery, *, fresh: bool = False) -> Answers:
+        """Answer a grouped question that was read before.
+
+        Raises:
+            QueryError: the question was made for another domain.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
         with self._turn:
             self._open_store()
             asks = [self._ask(query, fresh, None) for query in grouped]
@@ -265,9 +355,9 @@ class Session:
     def _ask(self, question: Asked, fresh: bool, request_id: str | None) -> Ask:
         if isinstance(question, Question):
             request_id = question.request_id or request_id
-            if isinstance(question.query, GroupedQuery):
+            if not isinstance(question.query, LinearQuery):
                 raise QueryError(
-                    "a question with GROUP BY has many answers; ask its parts(), or use sql()",
+                    "a question with GROUP BY or aggregates has many answers; ask its parts(), or use sql()",
                     code="bad_request",
                 )
             query = question.query

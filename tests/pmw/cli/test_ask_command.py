@@ -54,12 +54,12 @@ def test_a_statement_without_groups_is_answered_like_its_condition(study: Path, 
 
 
 def test_a_refused_statement_is_marked_at_its_place(study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "--sql", "SELECT COUNT(*) FROM people LIMIT 3")
+    result = run("ask", "study.pmw", "--sql", "SELECT COUNT(*) FROM people LIMIT age")
     assert result.exit_code == 4
     message, text, mark = result.stderr.splitlines()
-    assert message.startswith("Error: LIMIT is not supported; write SELECT COUNT(*)")
-    assert text == "  SELECT COUNT(*) FROM people LIMIT 3"
-    assert mark == " " * text.index("3") + "^"
+    assert message.startswith("Error: LIMIT of anything but a whole number is not supported; write SELECT")
+    assert text == "  SELECT COUNT(*) FROM people LIMIT age"
+    assert mark == " " * text.index("age") + "^"
 
 
 def test_a_stream_takes_statements_among_conditions(study: Path, run: Run) -> None:
