@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pmw.markup import counted, html_table, text_table
 from pmw.public.aggregates import Aggregates, Estimate
 from pmw.public.answer import SEEDED_WARNING, Answer, Spent
+from pmw.public.marginal_intervals import is_held
+from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from queries.grouping import GroupValue
 from queries.linear import LinearQuery
@@ -203,9 +205,23 @@ def questions_of(state: PublicState, statement: Statement) -> _Asked:
     asked = [
         (leaf, group, aggregates.question(leaf, group)) for group in statement.groups() for leaf in leaves
     ]
-    tests = state.contract.options.tests_marginals
-    # A single question that is tested says nothing of sums: only numbers of records are asked then.
-    return [one for one in asked if tests or (isinstance(one[0], Linear) and one[0].counting)]
+    return [
+        one
+        for one in asked
+        if (isinstance(one[0], Linear) and one[0].counting) or _may_be_held(state, one[2])
+    ]
+
+
+def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
+    """Tell whether released numbers hold a question's scope, or a test of its marginal may.
+
+    A single question that is tested says nothing of sums: asking it would spend something for nothing.
+    """
+    plan = marginal_tier(state.plan)
+    if plan is None or is_held(state, query):
+        return plan is not None
+    may_test = not state.closed and state.positives_used < state.positives_limit
+    return may_test and state.grid(query.scope).scope_size(query.scope) <= plan.most_cells
 
 
 def answered(
