@@ -14,7 +14,7 @@ from sqlglot import exp
 from queries.domain import Domain, nearest, quoted_name
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
-from queries.intervals import resolve_attribute
+from queries.intervals import resolve_operand
 from queries.linear import LinearQuery
 from queries.parts import CALENDAR, check_part
 from queries.segments import count_where
@@ -145,8 +145,8 @@ def _column(node: exp.Expr, domain: Domain) -> _Column:
             None if isinstance(inner, exp.Star | exp.Window) else _expression(inner),
             grammar=STATEMENTS,
         )
-    name = _attribute(inner, domain)
-    return _Column((name, None), alias or name, node)
+    name, level = _named(inner, domain)
+    return _Column((name, level), alias or level or name, node)
 
 
 def _part(node: exp.Expr, domain: Domain) -> _Grouping:
@@ -154,7 +154,7 @@ def _part(node: exp.Expr, domain: Domain) -> _Grouping:
     check_node(node, STATEMENTS)
     if not isinstance(node.this, exp.Column):
         refuse(node, "a function of anything but an attribute", grammar=STATEMENTS)
-    name = _attribute(node.this, domain)
+    name, _ = _named(node.this, domain)
     if isinstance(node, exp.DateTrunc):
         part = CALENDAR + node.args["unit"].name.casefold()
     else:
@@ -169,11 +169,11 @@ def _expression(node: exp.Expr) -> str | None:
     return "a computed column" if computed and not isinstance(node, exp.Case) else None
 
 
-def _attribute(node: exp.Expr, domain: Domain) -> str:
+def _named(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
     check_node(node, STATEMENTS)
     check_node(node.this, STATEMENTS)
     quoted = bool(node.this.args.get("quoted"))
-    return resolve_attribute(node.name, domain, position_of(node), any_case=not quoted)
+    return resolve_operand(node.name, domain, position_of(node), any_case=not quoted)
 
 
 def _grouped(group: exp.Expr | None, columns: list[_Column], domain: Domain) -> list[_Grouping]:
@@ -192,7 +192,7 @@ def _grouped(group: exp.Expr | None, columns: list[_Column], domain: Domain) -> 
             refuse(node, grammar=STATEMENTS)
         else:
             alias = aliases.get(node.name) if node.name not in domain else None
-            grouping = alias or (_attribute(node, domain), None)
+            grouping = alias or _named(node, domain)
         if grouping in groupings:
             raise QueryError(
                 f"GROUP BY names {_called(grouping)} twice; name it once",
@@ -207,6 +207,8 @@ def _called(grouping: _Grouping) -> str:
     name, part = grouping
     if part is None:
         return repr(name)
+    if part not in (*PARTS.values(), *(f"{CALENDAR}{period}" for period in (*PARTS.values(), "week"))):
+        return repr(part)  # a level
     period = part.removeprefix(CALENDAR)
     name = quoted_name(name)
     return f"{period.upper()}({name})" if part == period else f"DATE_TRUNC('{period}', {name})"

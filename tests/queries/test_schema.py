@@ -165,7 +165,12 @@ FAULTS: list[tuple[str, int | None, str]] = [
         6,
         f"attribute 'a': kind 'integer' knows the keys {KEYS}, got 'widht'; did you mean 'width'?",
     ),
-    (INTEGER + "values = [1]", 6, f"attribute 'a': kind 'integer' knows the keys {KEYS}, got 'values'"),
+    (
+        INTEGER + "values = [1]",
+        6,
+        f"attribute 'a': kind 'integer' knows the keys {KEYS}, got 'values'; "
+        "'values' is for kind = 'categorical'",
+    ),
     (SECTION + 'kind = "integer"\nmin = 0', 1, "attribute 'a': kind 'integer' needs the key 'max'"),
     (NUMERIC, 1, "attribute 'a': kind 'numeric' needs the key 'edges'"),
     (INTEGER + CATEGORICAL, 6, "attribute 'a': kind 'categorical' needs the key 'values'"),
