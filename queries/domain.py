@@ -128,6 +128,12 @@ class CategoricalAttribute(Cells):
     def __hash__(self) -> int:
         return self._hash
 
+    @property
+    def hierarchy(self) -> tuple[tuple[int, ...], ...]:
+        """The node of each value in each level that tells some values apart and not all, coarsest first."""
+        different = {len(set(level.parents)): level.codes for level in self.levels}
+        return tuple(codes for nodes, codes in sorted(different.items()) if 1 < nodes < self.base_size)
+
     def level(self, name: str) -> Level | None:
         """Return the level of a name, or None where there is none."""
         return next((level for level in self.levels if level.name == name), None)

@@ -113,7 +113,9 @@ def assumed_domain(
             return attribute.base_size
         told_apart = total / (_NOISE * deviation) if deviation > 0 else math.inf
         if isinstance(attribute, CategoricalAttribute):
-            return _assumed_values(attribute.base_size, told_apart)
+            nodes = max(attribute.hierarchy[0]) + 1 if attribute.hierarchy else 0
+            apart = min(nodes, math.floor(min(nodes, told_apart / _CLEAR)))
+            return max(_assumed_values(attribute.base_size, told_apart), apart)
         return min(groups, max(2, math.floor(min(groups, told_apart / _CLEAR))))
 
     return _resized(domain, size)
@@ -170,7 +172,8 @@ def _group_cells(
     """Return the group of each cell, the special cells last, or None where nothing is grouped."""
     base = counts[: attribute.base_size]
     if isinstance(attribute, CategoricalAttribute):
-        group = _pool_rare(base, deviation) if attribute.base_size > SHORT_CATEGORICAL else None
+        rare = attribute.base_size > SHORT_CATEGORICAL
+        group = _pool_rare(base, deviation, attribute.hierarchy) if rare else None
     else:
         group = cut_runs(base, deviation, groups) if attribute.base_size > SHORT_ORDERED else None
     if group is None or group.max() == len(group) - 1:
@@ -223,16 +226,27 @@ def _heavy_cells(
         heavy |= found
 
 
-def _pool_rare(counts: NDArray[np.float64], deviation: float) -> NDArray[np.int64] | None:
-    """Return one group for all rare values, in the place of the first, and one for each other value."""
+def _pool_rare(
+    counts: NDArray[np.float64], deviation: float, hierarchy: Sequence[Sequence[int]]
+) -> NDArray[np.int64] | None:
+    """Return a group for each value that is not rare, and groups of the rare ones, each where its first is.
+
+    Rare values are pooled inside the nodes of the finest level where their sum is not rare, then of the next
+    coarser one, and those that are left together.
+    """
     rare = counts < _NOISE * deviation
     if int(rare.sum()) < 2:
         return None
-    own = ~rare
-    own[int(rare.argmax())] = True
-    group = np.cumsum(own) - 1
-    group[rare] = group[int(rare.argmax())]
-    return group.astype(np.int64)
+    first = np.arange(len(counts))  # the first value of each one's group
+    left = rare.copy()
+    for level in reversed(hierarchy):
+        nodes = np.array(level)
+        for node in np.unique(nodes[left]):
+            members = np.flatnonzero(left & (nodes == node))
+            if counts[members].sum() >= _NOISE * deviation:
+                first[members], left[members] = members[0], False
+    first[left] = int(left.argmax())
+    return np.unique(first, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def _coarse_attribute(attribute: Attribute, group: NDArray[np.int64]) -> Attribute:

@@ -173,12 +173,16 @@ def choose_tree(attribute: Attribute, composition: Composition) -> RangeTree | N
     Ordered attributes of more than 24 cells are bought as trees of branching 4 (where epsilons add, which
     makes a level dearer: more than 64 cells, branching 8), of so many levels that the widest has at most 16
     nodes. Chosen by the error of random ranges on a census table (docs/algorithm.md): up to about 20 cells a
-    marginal is as good, and around these branchings the error is flat.
+    marginal is as good, and around these branchings the error is flat. As long a categorical attribute with
+    levels is bought at each of them.
     """
     longest, branching = (24, 4) if composition is Composition.ZCDP else (64, 8)
     cells = attribute.base_size
-    if isinstance(attribute, CategoricalAttribute) or cells <= longest:
+    if cells <= longest:
         return None
+    if isinstance(attribute, CategoricalAttribute):
+        levels = attribute.hierarchy
+        return RangeTree(cells, attribute.size - cells, 2, len(levels) + 1, levels) if levels else None
     height = 1
     while -(-cells // branching ** (height - 1)) > _WIDEST_LEVEL:
         height += 1

@@ -161,14 +161,16 @@ def read_opening_plan(form: dict[str, Any]) -> OpeningPlan:
     )
 
 
-def tree_form(tree: RangeTree) -> dict[str, int]:
+def tree_form(tree: RangeTree) -> dict[str, Any]:
     """Return the form of a range tree."""
-    return {name: getattr(tree, name) for name in ("cells", "special", "branching", "height")}
+    form = {name: getattr(tree, name) for name in ("cells", "special", "branching", "height")}
+    return {**form, "hierarchy": [list(level) for level in tree.hierarchy]} if tree.hierarchy else form
 
 
-def read_tree(form: dict[str, int]) -> RangeTree:
+def read_tree(form: dict[str, Any]) -> RangeTree:
     """Return the range tree of a form."""
-    return RangeTree(form["cells"], form["special"], form["branching"], form["height"])
+    hierarchy = tuple(tuple(level) for level in form.get("hierarchy", ()))
+    return RangeTree(form["cells"], form["special"], form["branching"], form["height"], hierarchy)
 
 
 _CELLS = ("most_cells", "free_cells", "fine_cells")
