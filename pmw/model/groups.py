@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -251,7 +252,7 @@ def _pool_rare(
 
 def _coarse_attribute(attribute: Attribute, group: NDArray[np.int64]) -> Attribute:
     size = int(group[: attribute.base_size].max()) + 1 + len(attribute.atoms)
-    special = {"missing": attribute.missing, "other": attribute.other}
+    special: dict[str, Any] = {"missing": attribute.missing, "other": attribute.other}
     if isinstance(attribute, CategoricalAttribute):
         return CategoricalAttribute(attribute.name, tuple(range(size)), **special)
     return IntegerAttribute(attribute.name, 0, size - 1, **special)

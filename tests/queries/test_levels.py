@@ -60,7 +60,7 @@ def test_a_level_stands_in_objects_and_groups() -> None:
     assert parse_where({"code_1": {"eq": "B"}}, DOMAIN).key() == parse_where("code_1 = 'B'", DOMAIN).key()
     groups = parse_sql("SELECT code_1, COUNT(*) FROM t GROUP BY code_1", DOMAIN)
     assert (groups.columns, groups.labels()) == (("code_1",), (("A",), ("B",), (None,), ("(other)",)))
-    assert sum(query.weights() for query in groups).tolist() == [2**20] * 6
+    assert np.sum([query.weights() for query in groups], axis=0).tolist() == [2**20] * 6
 
 
 @pytest.mark.parametrize(

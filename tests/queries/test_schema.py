@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -46,7 +47,9 @@ missing = true
 other = true
 """
 
-FLAGS = st.fixed_dictionaries({"missing": st.booleans(), "other": st.booleans()})
+FLAGS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"missing": st.booleans(), "other": st.booleans()}
+)
 NAMES = st.text(min_size=1, max_size=12).filter(lambda name: name == name.strip() and name.isprintable())
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 AWKWARD = st.sampled_from(

@@ -9,7 +9,7 @@ import operator
 import time
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ INTEGERS = st.builds(
 )
 
 
-def _numeric(edges: set[int], atoms: set[int], integer: bool, flags: dict[str, bool]) -> NumericAttribute:
+def _numeric(edges: set[int], atoms: set[int], integer: bool, flags: dict[str, Any]) -> NumericAttribute:
     inside = tuple(atom for atom in atoms if min(edges) <= atom <= max(edges))
     try:
         return NumericAttribute("x", tuple(sorted(edges)), atoms=inside, integer=integer, **flags)

@@ -87,7 +87,7 @@ def values_of(attribute: Attribute) -> np.ndarray[Any, Any]:
 
 @st.composite
 def attributes(draw: st.DrawFn, number: int, complete: bool) -> Attribute:
-    special = {name: complete or draw(st.booleans()) for name in ("missing", "other")}
+    special: dict[str, Any] = {name: complete or draw(st.booleans()) for name in ("missing", "other")}
     size = draw(st.sampled_from([1, 2, 3, 7, 9, 16, 25, 40, 90]))
     kind = draw(st.sampled_from(["categorical", "integer", "numeric"]))
     name = f"a{number}"
