@@ -20,13 +20,13 @@ __all__ = [
     "cell_value",
     "GroupedQuery",
     "GroupValue",
-    "MOST_GROUPS",
+    "MOST_BINS",
     "RESERVED_COLUMNS",
 ]
 
 GroupValue: TypeAlias = str | int | bool | None  # None stands for an empty value, as NULL does
 
-MOST_GROUPS = 10_000  # answers that one question may ask for
+MOST_BINS = 10_000  # answers that one question may ask for
 
 # What an answer says of a group besides its values; a column of values is called otherwise.
 RESERVED_COLUMNS = ("count", "fraction", "interval", "low", "high", "source", "aligned", "version")
@@ -56,7 +56,7 @@ class GroupedQuery:
 
     Raises:
         QueryError: an attribute stands twice with the same part or is not declared, it has no such part or
-            its cells are wider, there are more groups than MOST_GROUPS, or a column would be called like
+            its cells are wider, there are more groups than MOST_BINS, or a column would be called like
             another one.
     """
 
@@ -82,11 +82,11 @@ class GroupedQuery:
         columns = tuple(self.columns) or names
         _check_columns(columns, self.count_column)
         plain = math.prod(domain[name].size for name, part in zip(names, parts, strict=True) if part is None)
-        groups = () if plain > MOST_GROUPS else tuple(map(_groups_of, map(domain.__getitem__, names), parts))
+        groups = () if plain > MOST_BINS else tuple(map(_groups_of, map(domain.__getitem__, names), parts))
         count = math.prod(map(len, groups)) if groups else plain
-        if count > MOST_GROUPS:
+        if count > MOST_BINS:
             raise QueryError(
-                f"expected at most {MOST_GROUPS:,} groups, got {count:,}; group by fewer attributes",
+                f"expected at most {MOST_BINS:,} groups, got {count:,}; group by fewer attributes",
                 code="too_large",
             )
         object.__setattr__(self, "names", names)

@@ -10,27 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.model import RangeTree, choose_coarsening, leaf_variances, query_variance
-from pmw.model.range_tree import least_squares, non_negative_least_squares
+from pmw.model import HierarchicalHistogram, choose_coarsening, leaf_variances, query_variance
+from pmw.model.hierarchical_histogram import least_squares, non_negative_least_squares
 from queries import CategoricalAttribute, Domain
 from queries.errors import ScopeError
 
-TREE = RangeTree(5, 1, 2, 3, ((0, 0, 1, 1, 0), (0, 0, 2, 2, 1)))  # the cells of a node lie apart
+TREE = HierarchicalHistogram(5, 1, 2, 3, ((0, 0, 1, 1, 0), (0, 0, 2, 2, 1)))  # the cells of a node lie apart
 
 
-def incidence(tree: RangeTree) -> NDArray[np.float64]:
+def incidence(tree: HierarchicalHistogram) -> NDArray[np.float64]:
     """Return which cells each node holds: float64, shape (nodes, size)."""
     rows = [tree.node_counts(np.eye(tree.size, dtype=np.int64)[cell]) for cell in range(tree.size)]
     return np.array(rows, dtype=np.float64).T
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> RangeTree:
+def trees(draw: st.DrawFn) -> HierarchicalHistogram:
     cells = draw(st.integers(4, 9))
     fine = [0, 1, 2] + [draw(st.integers(0, 2)) for _ in range(cells - 3)]
     coarse = [0 if node < 2 else 1 for node in fine]
     levels = (tuple(coarse), tuple(fine)) if draw(st.booleans()) else (tuple(fine),)
-    return RangeTree(cells, draw(st.integers(0, 2)), 2, len(levels) + 1, levels)
+    return HierarchicalHistogram(cells, draw(st.integers(0, 2)), 2, len(levels) + 1, levels)
 
 
 def test_nodes_are_level_by_level_and_the_special_cells_hang_beside_them() -> None:
@@ -41,7 +41,7 @@ def test_nodes_are_level_by_level_and_the_special_cells_hang_beside_them() -> No
 
 
 @given(trees(), st.data())
-def test_a_record_is_in_one_node_of_each_level(tree: RangeTree, data: st.DataObject) -> None:
+def test_a_record_is_in_one_node_of_each_level(tree: HierarchicalHistogram, data: st.DataObject) -> None:
     counts = np.array([data.draw(st.integers(0, 3)) for _ in range(tree.size)])
     before = tree.node_counts(counts)
     for cell, other in itertools.product(range(tree.size), repeat=2):
@@ -58,7 +58,7 @@ def test_a_record_is_in_one_node_of_each_level(tree: RangeTree, data: st.DataObj
 
 
 @given(trees(), st.integers(0, 99))
-def test_least_squares_is_exact(tree: RangeTree, seed: int) -> None:
+def test_least_squares_is_exact(tree: HierarchicalHistogram, seed: int) -> None:
     numbers = np.random.default_rng(seed).normal(size=tree.nodes)
     matrix = incidence(tree)
     expected = np.linalg.lstsq(matrix, numbers, rcond=None)[0]
@@ -80,7 +80,7 @@ def test_least_squares_is_exact(tree: RangeTree, seed: int) -> None:
 )  # fmt: skip
 def test_nodes_that_cannot_be_are_refused(hierarchy: tuple[tuple[int, ...], ...]) -> None:
     with pytest.raises(ScopeError):
-        RangeTree(4, 0, 2, 3 if len(hierarchy) > 1 else 2, hierarchy)
+        HierarchicalHistogram(4, 0, 2, 3 if len(hierarchy) > 1 else 2, hierarchy)
 
 
 def test_rare_values_are_pooled_inside_the_nodes_of_their_level() -> None:
