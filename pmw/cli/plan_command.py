@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pmw.cli.people_options import load_domain
 from pmw.cli.session_options import read_options, session_options
 from pmw.cli.usage import read_budget, wrong_values
 
@@ -64,8 +66,8 @@ def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
     from pmw.cli.plan_texts import plan_text
     from pmw.cli.texts import json_line, say
     from pmw.planning.accuracy import check_accuracy, plan_accuracy
+    from pmw.planning.people import forecast_people
     from pmw.planning.session_plan import check_records, plan_session
-    from queries.schema import load_schema
 
     options = read_options(given)
     with wrong_values():
@@ -73,7 +75,7 @@ def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
         if given["accuracy"] is not None:
             check_accuracy(given["accuracy"])
     read_budget(given if given["accuracy"] is None else {**given, "epsilon": "1"})
-    domain = load_schema(schema)
+    domain = load_domain(schema, given)
     if given["accuracy"] is None:
         plan = plan_session(
             domain, records=records, epsilon=given["epsilon"], delta=given["delta"], options=options
@@ -85,7 +87,12 @@ def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
         if found is None:
             raise click.ClickException(_out_of_reach(given["accuracy"]))
         plan = found
-    say(json_line(plan.to_dict()) if as_json else plan_text(plan, schema))
+    people = forecast_people(plan)
+    if as_json:
+        form = {"people": [asdict(one) for one in people]} if people else {}
+        say(json_line({**plan.to_dict(), **form}))
+    else:
+        say(plan_text(plan, schema, people))
 
 
 def _take_beta(given: dict[str, Any]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pmw.markup import counted
 from pmw.model import DEFAULT_GROUPS
 from pmw.planning.forecasts import OrderForecast
 from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast
+from pmw.planning.people import PeopleForecast
 from pmw.planning.session_plan import SessionPlan
 
 __all__ = [
@@ -20,8 +21,8 @@ _ROW = "  {:<23} {:>13} {:>14} {:>11} {:>20}"
 _SHOWN_ORDERS = 4  # one row each; what more attributes get is one row together
 
 
-def plan_text(plan: SessionPlan, schema: Path) -> str:
-    """Return a plan in words and one table."""
+def plan_text(plan: SessionPlan, schema: Path, people: Sequence[PeopleForecast] = ()) -> str:
+    """Return a plan in words and one table, and what numbers of records per person would cost."""
     return "\n".join(
         [
             *_head(plan),
@@ -31,6 +32,7 @@ def plan_text(plan: SessionPlan, schema: Path) -> str:
             *_tests(plan),
             *_sparse_vectors(plan),
             *_beside(plan),
+            *_people(people),
             _next(plan, schema),
         ]
     )
@@ -60,6 +62,16 @@ def _head(plan: SessionPlan) -> Iterator[str]:
             f"  {attributes} then put into groups of cells, chosen from these counts: about "
             f"{DEFAULT_GROUPS}; bounds hold for any groups."
         )
+
+
+def _people(people: Sequence[PeopleForecast]) -> Iterator[str]:
+    if people:
+        yield "Bounds by records per person, K (pmw check tells the custodian what share of a table K keeps):"
+        yield "  {:>9} {:>14} {:>14} {:>14} {:>14}".format("K", "everybody", "one cell", "tested", "measured")
+    for one in people:
+        bounds = (one.everybody_bound, one.cell_bound, one.tested_bound, one.measured_bound)
+        cells = ("" if bound is None else f"{bound:,.0f}" for bound in bounds)
+        yield "  {:>9} {:>14} {:>14} {:>14} {:>14}".format(f"{one.records:,}", *cells)
 
 
 def _wider_rows(plan: SessionPlan, shown: int) -> Iterator[str]:

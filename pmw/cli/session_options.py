@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pmw.cli.people_options import PERSON_OPTIONS
 from pmw.cli.usage import wrong_values
 
 if TYPE_CHECKING:
@@ -34,14 +35,7 @@ _OPTIONS = (
         show_default=True,
         help="What is hidden: whether one person's records are there, or what they say.",
     ),
-    click.option(
-        "--records-per-person",
-        type=int,
-        default=1,
-        show_default=True,
-        metavar="K",
-        help="The most records of one person (declared, not checked).",
-    ),
+    *PERSON_OPTIONS,
     click.option(
         "--test",
         type=click.Choice(["marginal", "query"]),
@@ -179,6 +173,7 @@ def read_options(given: dict[str, Any]) -> Options:
             model=ModelKind(given["model"]),
             max_cells=given["max_cells"],
             simultaneous=given["simultaneous"],
+            person_column=given["person_column"],
         )
 
 

@@ -41,7 +41,7 @@ from pmw.planning.opening import check_model_size, check_neighbors, choose_filte
 from pmw.planning.sparse_vector_forecasts import SparseVectorForecast, forecast_sparse_vectors
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.contract import Contract, Options, guarantee, is_dense
+from pmw.public.contract import Contract, Options, agreed, guarantee, is_dense
 from pmw.public.intervals import Confidences, total_half_width
 from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier, question_tier
 from queries.domain import Domain
@@ -213,7 +213,8 @@ def plan_session(
         BudgetError: a parameter is out of range, or the domain is too large for the model.
     """
     check_records(records)
-    contract = Contract(domain, Budget.of(epsilon, delta), options or Options())
+    domain, chosen = agreed(domain, options or Options())
+    contract = Contract(domain, Budget.of(epsilon, delta), chosen)
     check_model_size(domain, contract.options)
     check_neighbors(domain, contract.options)
     plan = _forecast(contract, records)

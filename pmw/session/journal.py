@@ -77,6 +77,7 @@ __all__ = [
     "load_state",
     "load_status",
     "opening_outcome",
+    "PERSON_KEY",
     "read_answer",
     "read_certificate",
     "read_entries",
@@ -87,18 +88,18 @@ __all__ = [
     "tree_text",
 ]
 
+PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
 _MOST_POINTS = 2000  # of a history
 
 
-def first_facts(
-    contract: Contract, plan: OpeningPlan, fingerprint: tuple[bytes, bytes], data: Any
-) -> Outcome:
+def first_facts(contract: Contract, plan: OpeningPlan, secrets: dict[str, bytes], data: Any) -> Outcome:
     """Return the facts that a session file starts with.
 
     Args:
         contract: what is fixed at opening.
         plan: the noise of the opening measurements.
-        fingerprint: the key and the keyed fingerprint of the table (secret).
+        secrets: the key and the keyed fingerprint of the table; where persons are declared, the key that
+            chooses which of their records are kept.
         data: JSON-ready: where the table is, or None for a table in memory.
     """
     return Outcome(
@@ -107,7 +108,7 @@ def first_facts(
             "opening_plan": dumps(opening_plan_form(plan)),
             "data": dumps(data),
         },
-        secrets={"fingerprint_key": fingerprint[0], "fingerprint": fingerprint[1]},
+        secrets={**secrets},
     )
 
 

@@ -23,9 +23,9 @@ from pmw.loop.fit import coarse_model, correct, fitted_to
 from pmw.model import DenseDistribution, DescentRule, MarginalMeasurement, refit, step
 from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Number
-from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
+from pmw.privacy.random_bits import BitSource, fresh_seed, person_key, repeatable_seed
 from pmw.public.charges import LedgerEntry, opening_entries
-from pmw.public.contract import Contract, UpdateRule
+from pmw.public.contract import Contract, UpdateRule, agreed
 from pmw.public.ledger import ledger_of
 from pmw.public.state import PublicState
 from pmw.research.offline.draws import TrueAnswers, draw_marginal, draw_query
@@ -90,7 +90,7 @@ def fit_workload(
     """
     require_domain(domain)
     chosen = options or OfflineOptions()
-    policy = release_policy(domain, chosen)
+    domain, policy = agreed(domain, release_policy(domain, chosen))
     budget = Budget.of(epsilon, delta)
     check_model_size(domain, policy)
     check_neighbors(domain, policy)
@@ -101,7 +101,7 @@ def fit_workload(
     entries = opening_entries(plan, contract.options)
     for entry in entries:
         ledger = ledger.charge(entry.charge)
-    source = as_source(data, domain)
+    source = as_source(data, domain, None if domain.person is None else person_key(policy.seed))
     bits = BitSource(fresh_seed() if policy.seed is None else repeatable_seed(policy.seed, 0))
     opened = settle_opening(contract, plan, draw_opening(plan, source, bits), ledger, ())
     if not opened.coarsening.is_identity:

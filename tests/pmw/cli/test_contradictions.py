@@ -83,7 +83,8 @@ def test_options_that_contradict_each_other_are_refused_by_name_and_nothing_is_w
 # Options that have an effect whatever else is given; the others stand in a contradiction above.
 ALWAYS = {
     "--json", "--help", "--version", "--output", "--data", "--schema", "--epsilon", "--delta", "--neighbors",
-    "--records-per-person", "--test", "--opening", "--update-limit", "--queries", "--sparse-vector",
+    "--records-per-person", "--person-column", "--test", "--opening", "--update-limit", "--queries",
+    "--sparse-vector",
     "--composition", "--records", "--anchor", "--yes", "--abandon", "--long", "--query-seed", "--fresh",
     "--strict", "--strict-cells", "--plot", "--statistical", "--exact", "--format",
     "--confidence", "--model", "--update",
