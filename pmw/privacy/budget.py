@@ -46,6 +46,8 @@ class NeighboringRelation(enum.Enum):
 
     ``ADD_REMOVE``: one person's records (at most ``records_per_person``) are added or removed.
     ``REPLACE_ONE``: as many records of one person are replaced by others; the row count is public.
+    Where a column of ids tells whose a record is, they are replaced by any number of others, of which as many
+    are counted at most, and the row count is private.
     """
 
     ADD_REMOVE = "add_remove"

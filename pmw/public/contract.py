@@ -11,6 +11,7 @@ from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries.domain import Domain, require_domain
 from queries.person import Person
+from queries.plain_values import shown_text
 
 __all__ = [
     "agreed",
@@ -130,6 +131,9 @@ class Options:
         self._check_reals()
         if not 0 < self.confidence < 1:
             raise BudgetError(f"expected a confidence strictly between 0 and 1, got {self.confidence!r}")
+        column = self.person_column
+        if column is not None and not issubclass(type(column), str):
+            raise BudgetError(f"expected a name as person_column, got {shown_text(column)}")
         if self.sides is Sides.ONE_SIDED:
             raise BudgetError("a loop tests for errors of both signs; choose two-sided or two-thresholds")
         if self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree:

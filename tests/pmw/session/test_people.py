@@ -174,6 +174,8 @@ def test_contradictions_are_refused() -> None:
         agreed(DOMAIN, Options(person_column="visitor"))
     with pytest.raises(BudgetError, match="give one number"):
         agreed(DOMAIN, Options(records_per_person=3))
+    with pytest.raises(BudgetError, match="expected a name as person_column, got a pandas"):
+        Options(person_column=FRAME)  # type: ignore[arg-type]
     with pytest.raises(BudgetError, match="the same persons"):
         Contract(DOMAIN, pmw.Budget.of(1), Options())
     with pytest.raises(BudgetError, match="the same persons"):
