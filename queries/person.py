@@ -51,15 +51,19 @@ class Person:
     constant: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not issubclass(type(self.constant), tuple | list):
+            raise _fault("constant", f"names of attributes, got {shown_text(self.constant)}")
         object.__setattr__(self, "constant", tuple(self.constant))
         if not issubclass(type(self.column), str) or not self.column.isprintable() or not self.column:
             raise _fault("column", f"a printable name of a column, got {shown_text(self.column)}")
         records = self.records
         if records is not None and not (type(records) is int and 1 <= records <= _MOST_RECORDS):
-            raise _fault("records", f"a whole number from 1 to {_MOST_RECORDS:,}, got {records!r}")
+            got = repr(records) if type(records) in (int, float, bool) else shown_text(records)
+            raise _fault("records", f"a whole number from 1 to {_MOST_RECORDS:,}, got {got}")
         for key, known in (("ids", ID_KINDS), ("empty", EMPTY_IDS)):
-            if getattr(self, key) not in known:
-                raise _fault(key, f"{' or '.join(map(repr, known))}, got {getattr(self, key)!r}")
+            value = getattr(self, key)
+            if type(value) is not str or value not in known:
+                raise _fault(key, f"{' or '.join(map(repr, known))}, got {shown_text(value)}")
 
     def id_of(self, value: object) -> str | None:
         """Return the canonical text of a person's id: empty for no id, None for one that drops its record."""
