@@ -303,6 +303,6 @@ def _replacement(contract: Contract) -> str:
         return f"{verb} all of one person's records (at most {unit})"
     alone = ", or one record without any" if person.empty == "person" else ""
     return (
-        f"{verb} one person: all records with one value of {person.column!r}{alone}, of which at most {unit} "
-        f"{'is' if records == 1 else 'are'} kept"
+        f"{verb} one person{'' if adding else ' by another'}: all records with one value of "
+        f"{person.column!r}{alone}, of which at most {unit} {'is' if records == 1 else 'are'} kept"
     )

@@ -188,7 +188,10 @@ def test_every_guarantee_says_person_and_how_many_records(
 ) -> None:
     options = pmw.Options(neighboring_relation=relation)
     with pmw.open_session(FRAME, DOMAIN, epsilon=1, options=options) as session:
-        words = "one person: all records with one value of 'patient'"
+        verb = (
+            "adding or removing one person" if relation is RELATIONS[0] else "replacing one person by another"
+        )
+        words = f"{verb}: all records with one value of 'patient'"
         ending = "of which at most 2 records are kept"
         texts = [
             guarantee(session.state.contract),
