@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement
+from pmw.model import MarginalMeasurement, NoiseDistribution, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition, gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.contract import Options
@@ -31,7 +31,7 @@ class Event(enum.StrEnum):
 
     TOTAL = "total"
     MARGINAL = "marginal"
-    RANGE_TREE = "range tree"
+    RANGE_TREE = "hierarchical histogram"
     ROUND = "sparse vector round"
     VECTOR = "sparse vector"
     MEASUREMENT = "measurement"
@@ -51,8 +51,8 @@ class LedgerEntry:
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:
     """Return what opening charges: a marginal is one event, since a record is in one of its cells.
 
-    A tree of ranges is one event too: a record is in one node of each of its h levels, so one person moves
-    its nodes by h times as much in L1 as the cells, and by sqrt(h) times as much in L2.
+    A hierarchical histogram is one event too: a record is in one node of each of its h levels, so one person
+    moves its nodes by h times as much in L1 as the cells, and by sqrt(h) times as much in L2.
     """
     entries = []
     if plan.total_noise is not None:
@@ -69,7 +69,7 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
     return tuple(entries)
 
 
-def _total_charge(noise: NoiseLaw, options: Options) -> Charge:
+def _total_charge(noise: NoiseDistribution, options: Options) -> Charge:
     """Return the price of the number of records under noise: one question, about everybody."""
     moved = query_sensitivity(options)
     if isinstance(noise, DiscreteLaplace):
@@ -77,7 +77,7 @@ def _total_charge(noise: NoiseLaw, options: Options) -> Charge:
     return gaussian_charge(Fraction(moved**2), noise.sigma)
 
 
-def marginal_charge(noise: NoiseLaw, options: Options, levels: int = 1) -> Charge:
+def marginal_charge(noise: NoiseDistribution, options: Options, levels: int = 1) -> Charge:
     """Return the price of a whole marginal under noise, or of a tree of so many levels."""
     if isinstance(noise, DiscreteLaplace):
         return pure_charge(levels * l1_sensitivity(options) / noise.scale)

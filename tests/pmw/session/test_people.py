@@ -110,7 +110,7 @@ def test_the_key_goes_with_the_secrets(path: Path) -> None:
     pmw.backup_session(path, path.with_name("copy.pmw"))
     assert "person_key" not in secrets(path.with_name("copy.pmw"))
     assert key not in path.with_name("copy.pmw").read_bytes()
-    pmw.seal_session(path)
+    pmw.finalize_session(path)
     assert secrets(path) == {}
     assert key not in path.read_bytes()
     assert pmw.verify_session(path).holds
