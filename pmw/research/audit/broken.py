@@ -110,17 +110,30 @@ def _slips() -> Iterator[Entry]:
     def one_draw(runs: int, bits: BitSource) -> NDArray[np.int64]:
         return np.repeat(replicas.open(runs, bits)[:1], 2, axis=0)
 
-    yield Entry(
+    monotone = Entry(
         name="shared-threshold",
         claim=Claim(Measure.EPSILON, two.total_epsilon),
         law=table_law(shared),
         instances=(Instance((1, -2, 2, 2), (2, -1, 3, 3), 2),),
         draw=draw_from(replace(replicas, open=one_draw)),
-        source="a slip",
-        flaw="one draw for both of two thresholds",
+        source="a slip in Machanavajjhala's slides (2016), slide 26",
+        flaw="one draw for both of two thresholds, at the monotone price",
         bases=(*NEAR, ((-1, 2, -2, 2, -2), 2)),
         monotone=True,
         keeps_claim=False,
+    )
+    yield monotone
+    # A value and its negation move against each other, so that together they are never monotone.
+    general = two.test.threshold_price + two.update_limit * 2 * two.test.positive_price
+    yield replace(
+        monotone,
+        name="shared-threshold-general",
+        claim=Claim(Measure.EPSILON, general),
+        source="Machanavajjhala's slides (2016), slide 26",
+        flaw="",
+        remark="one draw for both of two thresholds, at the general price",
+        monotone=False,
+        keeps_claim=True,
     )
     yield _bare()
 
@@ -156,7 +169,12 @@ def flawed_entry(
     sensitivity and c.
     """
     shown = tuple(
-        Shown(Instance(one.first, one.second, one.thresholds[0], sensitivity=16), one.log_ratio)
+        Shown(
+            Instance(one.first, one.second, one.thresholds[0], one.sensitivity),
+            one.output,
+            one.probabilities,
+            one.log_ratio,
+        )
         for one in COUNTEREXAMPLES
         if (one.mechanism.name, one.mechanism.claimed) == (mechanism.name, mechanism.claimed)
         and one.mechanism.update_limit == mechanism.update_limit

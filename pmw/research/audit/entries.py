@@ -102,10 +102,14 @@ class Shown:
 
     Args:
         instance: the streams.
+        output: what each test says, as in ``Witness``.
+        probabilities: computes those of the output on the first and on the second stream.
         log_ratio: computes ln of the ratio of the output's probabilities.
     """
 
     instance: Instance
+    output: tuple[int | None, ...]
+    probabilities: Callable[[], tuple[float, float]]
     log_ratio: Callable[[], float]
 
 
@@ -116,6 +120,7 @@ class Entry:
     Args:
         name: how the command line calls it.
         flaw: what is wrong with it, in a few words; empty for a sound mechanism.
+        remark: what else its line says.
         claim: what is claimed for it.
         law: the exact law of the outputs of a stream, against a threshold.
         instances: stated pairs of streams, enumerated whole; runs are compared on the first of them.
@@ -137,6 +142,7 @@ class Entry:
     source: str
     draw: Callable[[Values, int, int, BitSource], NDArray[np.int64]] | None = None
     flaw: str = ""
+    remark: str = ""
     bases: tuple[tuple[Values, int], ...] = ()
     monotone: bool = False
     tables: Callable[[int], OutcomeTables] | None = None
