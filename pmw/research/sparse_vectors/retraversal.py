@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Charge, Composition, Number, as_fraction
 from pmw.privacy.first_passes import MOST_PASSES, first_passes
+from pmw.privacy.noise import DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector.noisy_comparison import (
     NoiseKind,
     NoisyThreshold,
     Sides,
-    ThresholdTest,
     require_integers,
 )
 from pmw.sparse_vector.sparse import Sparse
@@ -40,7 +40,7 @@ class Retraversal:
     it first does is geometric, and one exact draw gives it.
 
     Args:
-        sparse: the tests, by a ``ThresholdTest``; c is its update limit.
+        sparse: the tests, with Laplace or exponential noise; c is its update limit.
         deviations: how far thresholds are raised, in standard deviations of the test noise; at least 0.
         passes: after which a run ends with fewer than c values, so that it ends where nothing ever passes;
             from 1 to 2^40. After the default of 10^9, a value is left out with probability at most
@@ -69,8 +69,7 @@ class Retraversal:
             raise BudgetError(f"expected deviations of at least 0, got {float(self.deviations):g}")
         if not 1 <= self.passes <= MOST_PASSES:
             raise BudgetError(f"expected from 1 to 2^40 passes, got {self.passes}")
-        if not isinstance(self.sparse.test, ThresholdTest):
-            raise BudgetError("expected tests with Laplace or exponential noise")
+        self._test_noise  # noqa: B018 - refuses other laws
 
     @classmethod
     def of(cls, sparse: Sparse, *, deviations: Number = 1, passes: int = 10**9) -> Retraversal:
@@ -136,6 +135,13 @@ class Retraversal:
                 break
         return found
 
+    @property
+    def _test_noise(self) -> Geometric | DiscreteLaplace:
+        noise = self.sparse.test.query_noise
+        if not isinstance(noise, Geometric | DiscreteLaplace):
+            raise BudgetError("expected tests with Laplace or exponential noise")
+        return noise
+
     def _hits(
         self,
         noisy: NoisyThreshold,
@@ -146,8 +152,8 @@ class Retraversal:
         """Return the pass in which each value would first be selected: int64, shape (n,)."""
         test = self.sparse.test
         compared = np.abs(values) if test.sides is Sides.TWO_SIDED else values
-        hits = first_passes(test.query_noise, limits + noisy.upper - compared, self.passes, bits)
+        hits = first_passes(self._test_noise, limits + noisy.upper - compared, self.passes, bits)
         if noisy.lower is None:
             return hits
-        negated = first_passes(test.query_noise, limits + noisy.lower + values, self.passes, bits)
+        negated = first_passes(self._test_noise, limits + noisy.lower + values, self.passes, bits)
         return np.minimum(hits, negated)

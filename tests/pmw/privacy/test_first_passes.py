@@ -26,7 +26,7 @@ class Scripted(BitSource):
         super().__init__(bytes(32))
         self._words = words
 
-    def words(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:  # type: ignore[override]
+    def words(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
         return np.array(self._words[:count], dtype=np.uint64)
 
 
