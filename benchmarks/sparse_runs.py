@@ -19,6 +19,7 @@ __all__ = ["EXACT_NOISE", "LIMITS", "NOISE", "Plan", "selection_lines"]
 
 LIMITS = tuple(range(25, 301, 25))
 NOISE, EXACT_NOISE = "floating point, seeded", "exact, seeded"
+_PAPER_EPSILON = 0.1
 _BLOCK = 1_000_000  # scores held at a time, in whole runs
 
 
@@ -78,13 +79,19 @@ def _lines(counts: Counts, plan: Plan, limit: int, factor: float) -> Iterator[di
             "setting": "online" if METHODS[name].online else "offline",
             "c": limit,
             "epsilon": round(task.epsilon, 4),
-            "epsilon_is": "as given" if factor == 1 else f"x {factor:.2f}, for the records missing",
+            "epsilon_is": _epsilon_is(plan.epsilon, factor),
             "threshold": task.threshold,
             "runs": plan.runs,
             "seed": plan.seed,
             "noise": EXACT_NOISE if METHODS[name].exact else NOISE,
             **_summary(outcome, task),
         }
+
+
+def _epsilon_is(epsilon: float, factor: float) -> str:
+    if factor != 1:
+        return f"x {factor:.2f}, for the records missing"
+    return "the paper's" if epsilon == _PAPER_EPSILON else "as given"
 
 
 def _outcomes(counts: Counts, task: Task, plan: Plan) -> dict[str, _Outcome]:

@@ -146,7 +146,7 @@ def test_a_prefix_is_run_at_the_epsilon_given_and_at_the_scaled_one() -> None:
     counts = Counts("some", "prefix", np.arange(600, 0, -10), 5.0)
     lines = list(selection_lines(counts, Plan((5,), runs=3, epsilon=0.1, methods=("Laplace 1:1",))))
     assert [(line["epsilon"], line["epsilon_is"]) for line in lines] == [
-        (0.1, "as given"),
+        (0.1, "the paper's"),
         (0.5, "x 5.00, for the records missing"),
     ]
     fnr = [line["fnr"] for line in lines]

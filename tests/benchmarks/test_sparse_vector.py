@@ -31,7 +31,10 @@ def test_absent_counts_are_named_and_the_others_selected_from(
     run(monkeypatch, "--part", "selection", "--counts", "zipf_1m_10k", "--counts", "retail", *few)
     printed = capsys.readouterr()
     assert "skipped retail: no data folder" in printed.err
-    assert "zipf_1m_10k (exact), epsilon 0.1:\nfalse negative rate (FNR), by c: mean (sd)" in printed.out
+    assert (
+        "zipf_1m_10k (exact), epsilon 0.1 (the paper's):\nfalse negative rate (FNR), by c: mean (sd)"
+        in printed.out
+    )
     assert "score error rate over what was selected (SER, as the paper defines it)" in printed.out
     assert "score error rate, empty places as 0 (filled)" in printed.out
     assert all(len(row) <= 100 for row in printed.out.splitlines())

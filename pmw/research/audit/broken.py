@@ -94,15 +94,17 @@ def _inside() -> Iterator[Entry]:
 
 def _slips() -> Iterator[Entry]:
     """Return scales that are right for something else."""
-    two = Sparse(
-        ThresholdTest(NoiseKind.EXPONENTIAL, Sides.TWO_THRESHOLDS, 1, True, Fraction(3), Fraction(4)),
-        2,
-        redraw=False,
-    )
-    replicas = replica_test(two.test, 2, redraw=False)
+    yield from _shared_threshold()
+    yield _bare()
+
+
+def _shared_threshold() -> Iterator[Entry]:
+    """Return one draw of threshold noise for both signs, at a price too low for it and at its own."""
+    test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.TWO_THRESHOLDS, 1, True, Fraction(3), Fraction(4))
+    two, replicas = Sparse(test, 2, redraw=False), replica_test(test, 2, redraw=False)
 
     def shared(threshold: int) -> OutcomeTables:
-        own = tables_of(two.test, threshold)
+        own = tables_of(test, threshold)
         return outcome_tables(
             ComparisonTables(own.weights, own.above, own.negated, shared=True), 2, redraw=False
         )
@@ -116,7 +118,7 @@ def _slips() -> Iterator[Entry]:
         law=table_law(shared),
         instances=(Instance((1, -2, 2, 2), (2, -1, 3, 3), 2),),
         draw=draw_from(replace(replicas, open=one_draw)),
-        source="a slip in Machanavajjhala's slides (2016), slide 26",
+        source="Machanavajjhala's slides (2016), slide 26, at the price of two draws",
         flaw="one draw for both of two thresholds, at the monotone price",
         bases=(*NEAR, ((-1, 2, -2, 2, -2), 2)),
         monotone=True,
@@ -124,7 +126,7 @@ def _slips() -> Iterator[Entry]:
     )
     yield monotone
     # A value and its negation move against each other, so that together they are never monotone.
-    general = two.test.threshold_price + two.update_limit * 2 * two.test.positive_price
+    general = test.threshold_price + two.update_limit * 2 * test.positive_price
     yield replace(
         monotone,
         name="shared-threshold-general",
@@ -135,7 +137,6 @@ def _slips() -> Iterator[Entry]:
         monotone=False,
         keeps_claim=True,
     )
-    yield _bare()
 
 
 def _bare() -> Entry:
