@@ -164,13 +164,14 @@ def _plot_paper(lines: list[Line], counts: list[Counts], numbers: list[int], fol
     settings = {4: "interactive", 5: "non-interactive"}
     for number in dict.fromkeys(numbers):
         path = folder / f"figure-{number}.png"
+        chosen = [line for line in lines if line["part"] == "selection"]
         if number == 3:
             score_figure(counts, path)
-            continue
-        chosen = [line for line in lines if line["part"] == "selection"]
-        if not chosen:
+        elif chosen:
+            rate_figure(chosen, PAPER_FIGURES[number], f"Figure {number}, {settings[number]} setting", path)
+        else:
             sys.exit("nothing to draw: every c was skipped, for the reason above")
-        rate_figure(chosen, PAPER_FIGURES[number], f"Figure {number}, {settings[number]} setting", path)
+        print(f"wrote {path}", file=sys.stderr)
 
 
 if __name__ == "__main__":

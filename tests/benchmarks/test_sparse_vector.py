@@ -77,6 +77,7 @@ def test_a_figure_of_the_paper_is_drawn_under_its_number(
     assert "retraversal +0D" in printed.out
     assert "textbook" not in printed.out  # the methods of Figure 5 alone
     assert "skipped kosarak_first100k: no data folder" in printed.err
+    assert printed.err.endswith("wrote figures/figure-3.png\nwrote figures/figure-5.png\n")
 
 
 @pytest.mark.parametrize(

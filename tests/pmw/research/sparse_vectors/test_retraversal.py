@@ -188,8 +188,10 @@ def test_one_draw_for_all_passes_has_the_law_of_tests_one_by_one(
     table = [[*(side[places] for places in likely), 1] for side in chosen]
     assert stats.chi2_contingency(table).pvalue > 1e-4
     for which in (0, 2):  # the passes of the first and of the second positive
-        passes = [[one[which] if len(one) > which else 61 for one in side] for side in (drawn, walked)]
-        assert stats.ks_2samp(*passes).pvalue > 1e-4
+        passes = [
+            np.array([one[which] if len(one) > which else 61 for one in side]) for side in (drawn, walked)
+        ]
+        assert stats.ks_2samp(passes[0], passes[1]).pvalue > 1e-4
         assert np.median(passes[0]) > 1  # the test could tell a wrong law
 
 
