@@ -167,20 +167,26 @@ def test_more_passes_find_more_of_the_price_and_never_more_than_it(noise: NoiseK
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("noise", list(NoiseKind))
-@pytest.mark.parametrize("redraw", [False, True])
-@pytest.mark.parametrize("sides", [Sides.ONE_SIDED, Sides.TWO_THRESHOLDS])
+@pytest.mark.parametrize(
+    ("noise", "redraw", "sides"),
+    [
+        (NoiseKind.LAPLACE, False, Sides.ONE_SIDED),
+        (NoiseKind.EXPONENTIAL, True, Sides.ONE_SIDED),
+        (NoiseKind.LAPLACE, True, Sides.TWO_THRESHOLDS),
+        (NoiseKind.EXPONENTIAL, False, Sides.TWO_THRESHOLDS),
+    ],
+)
 def test_one_draw_for_all_passes_has_the_law_of_tests_one_by_one(
     noise: NoiseKind, redraw: bool, sides: Sides
 ) -> None:
     monotone = sides is Sides.TWO_THRESHOLDS
     test = ThresholdTest(noise, sides, 1, monotone, Fraction(3), Fraction(4))
     again, values, limits = (
-        Retraversal(Sparse(test, 2, redraw), passes=60),
-        np.array([1, 3, -9]),
-        np.full(3, 9),
+        Retraversal(Sparse(test, 2, redraw), passes=30),
+        np.array([1, 3, -7]),
+        np.full(3, 4),
     )
-    runs, bits = 2500, BitSource.from_integer(21)
+    runs, bits = 1000, BitSource.from_integer(21)
     drawn = [again.run(values, limits, bits).ravel() for _ in range(runs)]
     walked = [one_by_one(again, values, limits, bits) for _ in range(runs)]
     chosen = [Counter(tuple(one[1::2]) for one in side) for side in (drawn, walked)]
@@ -189,10 +195,10 @@ def test_one_draw_for_all_passes_has_the_law_of_tests_one_by_one(
     assert stats.chi2_contingency(table).pvalue > 1e-4
     for which in (0, 2):  # the passes of the first and of the second positive
         passes = [
-            np.array([one[which] if len(one) > which else 61 for one in side]) for side in (drawn, walked)
+            np.array([one[which] if len(one) > which else 31 for one in side]) for side in (drawn, walked)
         ]
         assert stats.ks_2samp(passes[0], passes[1]).pvalue > 1e-4
-        assert np.median(passes[0]) > 1  # the test could tell a wrong law
+        assert np.mean(passes[0]) > 1.3  # the test could tell a wrong law
 
 
 def one_by_one(
