@@ -12,7 +12,7 @@ import numpy as np
 from numpy.random import Generator
 
 from benchmarks.sparse_counts import Counts
-from benchmarks.sparse_laws import Floats
+from benchmarks.sparse_noise import Floats
 from benchmarks.sparse_selection import METHODS, ErrorRates, Method, Selected, Task, error_rates, task_for
 
 __all__ = ["EXACT_NOISE", "LIMITS", "NOISE", "Plan", "selection_lines"]

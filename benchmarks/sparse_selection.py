@@ -24,7 +24,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from benchmarks.sparse_laws import Floats
+from benchmarks.sparse_noise import Floats
 from pmw.privacy.random_bits import BitSource
 from pmw.research.sparse_vectors import Retraversal, TopC, algorithm_2, algorithm_7
 from pmw.sparse_vector import Comparison, NoiseKind, Ratio, Sparse, Split
@@ -89,7 +89,7 @@ class Kept:
     """A sparse vector for counts whose threshold noise is drawn once (Algorithm 7, monotone).
 
     Args:
-        noise: law of both noises.
+        noise: distribution of both noises.
         ratio: epsilon1 : epsilon2.
         centred: the threshold is moved by the difference of the two means, which is public.
     """
@@ -99,7 +99,7 @@ class Kept:
     centred: bool = True
 
     def sparse(self, task: Task) -> Sparse:
-        """Return the algorithm at the scales that the task's epsilon buys."""
+        """Return the algorithm at the scales that the task's epsilon measures."""
         split = Split.of(self.ratio, epsilon=task.epsilon, update_limit=task.limit)
         return algorithm_7(Comparison(self.noise, monotone=True), split, task.limit)
 
@@ -169,7 +169,7 @@ def _one_pass(
 
 
 def _textbook(task: Task, scores: Floats, generator: Generator) -> Selected:
-    """Select with the textbook's Sparse: threshold noise drawn anew after each positive."""
+    """Select with the textbook's Sparse: threshold noise drawn again after each positive."""
     test = algorithm_2(epsilon=task.epsilon, update_limit=task.limit).test
     noisy = scores + float(test.query_scale) * generator.laplace(size=scores.shape)
     shape = (len(scores), task.limit)

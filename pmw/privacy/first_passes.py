@@ -47,7 +47,7 @@ def first_passes(
     """Return for each gap the number of the draw, from 1, in which noise is first at least the gap.
 
     Args:
-        noise: its law.
+        noise: its distribution.
         gaps: int64, shape (n,), in units of the noise.
         most: draws that are told apart, at most 2^40; a later one is ``most`` + 1.
         bits: source of the draws.
@@ -55,8 +55,8 @@ def first_passes(
     Raises:
         NoiseError: ``most`` is out of range.
 
-    Privacy: none by itself. The law is that of ``most`` draws of the noise for each gap, one after the other.
-        How long it takes depends on the gaps hardly at all, on ``most`` not at all.
+    Privacy: none by itself. The distribution is that of ``most`` draws of the noise for each gap, one after
+        the other. How long it takes depends on the gaps hardly at all, on ``most`` not at all.
     """
     if not 1 <= most <= MOST_PASSES:
         raise NoiseError(f"expected from 1 to 2^40 draws, got {most}")

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.sparse_counts import Counts, read_counts, zipf_counts
-from benchmarks.sparse_laws import Floats
+from benchmarks.sparse_noise import Floats
 from benchmarks.sparse_runs import EXACT_NOISE, NOISE, Plan, selection_lines
 from benchmarks.sparse_selection import METHODS, Kept, Task, error_rates, task_for
 from benchmarks.tables import TableAbsentError
@@ -62,9 +62,9 @@ def test_every_method_is_right_when_epsilon_is_large(name: str) -> None:
     assert (mask == [False, True, False, True]).mean() > 0.99
 
 
-@pytest.mark.parametrize("law", list(NoiseKind))
-def test_kept_noise_is_priced_for_counts(law: NoiseKind) -> None:
-    test = Kept(law, Ratio.ONE_TO_THREE).sparse(Task(10, 0.0, 0.1)).test
+@pytest.mark.parametrize("distribution", list(NoiseKind))
+def test_kept_noise_is_priced_for_counts(distribution: NoiseKind) -> None:
+    test = Kept(distribution, Ratio.ONE_TO_THREE).sparse(Task(10, 0.0, 0.1)).test
     assert (float(test.threshold_scale), float(test.query_scale)) == pytest.approx((40, 400 / 3))
 
 
@@ -118,14 +118,14 @@ def test_the_textbook_draws_a_threshold_for_each_positive() -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("law", ["Laplace", "exponential"])
-def test_free_values_are_off_by_the_two_noises(law: str) -> None:
-    task, kind = Task(1, 0.0, 1.0), NoiseKind(law.lower())
+@pytest.mark.parametrize("distribution", ["Laplace", "exponential"])
+def test_free_values_are_off_by_the_two_noises(distribution: str) -> None:
+    task, kind = Task(1, 0.0, 1.0), NoiseKind(distribution.lower())
     shown = np.full((RUNS, 1), 1e6)  # always above: nothing is lost by selection
-    name = f"free gap, {law} 1:c^(2/3)"
+    name = f"free gap, {distribution} 1:c^(2/3)"
     errors = METHODS[name].select(task, shown, np.random.default_rng(5)).value_errors
     test = Kept(kind, Ratio.OPTIMAL_MONOTONE).sparse(task).test
-    variance = (2 if law == "Laplace" else 1) * float(test.threshold_scale**2 + test.query_scale**2)
+    variance = (2 if distribution == "Laplace" else 1) * float(test.threshold_scale**2 + test.query_scale**2)
     assert errors.mean() == pytest.approx(0, abs=5 * (variance / RUNS) ** 0.5)
     assert errors.var() == pytest.approx(variance, rel=0.1)
 

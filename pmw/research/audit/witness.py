@@ -70,8 +70,8 @@ def witness_of(entry: Entry, instance: Instance | None) -> Witness | None:
             return Witness(
                 instance, shown.output, shown.probabilities(), any(o is None for o in shown.output)
             )
-    first = entry.law(instance.first, instance.threshold)
-    second = entry.law(instance.second, instance.threshold)
+    first = entry.distribution(instance.first, instance.threshold)
+    second = entry.distribution(instance.second, instance.threshold)
     found = (Witness(instance, output, (first[output], second[output])) for output in first)
     return max((one for one in found if max(one.probabilities) > 0), key=lambda one: one.log_ratio)
 

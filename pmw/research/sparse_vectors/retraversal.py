@@ -69,7 +69,7 @@ class Retraversal:
             raise BudgetError(f"expected deviations of at least 0, got {float(self.deviations):g}")
         if not 1 <= self.passes <= MOST_PASSES:
             raise BudgetError(f"expected from 1 to 2^40 passes, got {self.passes}")
-        self._test_noise  # noqa: B018 - refuses other laws
+        self._test_noise  # noqa: B018 - refuses other distributions
 
     @classmethod
     def of(cls, sparse: Sparse, *, deviations: Number = 1, passes: int = 10**9) -> Retraversal:

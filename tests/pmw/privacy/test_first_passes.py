@@ -1,4 +1,4 @@
-"""The number of the draw that first reaches a gap: exact by inversion, and the law of draws one by one."""
+"""The number of the draw that first reaches a gap: exact by inversion, and the distribution of draws one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pmw.privacy.first_passes import MOST_PASSES, first_passes
 from pmw.privacy.noise import DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
 
-LAWS = [Geometric, DiscreteLaplace]
+DISTRIBUTIONS = [Geometric, DiscreteLaplace]
 SCALE = Fraction(7, 3)
 
 
@@ -30,21 +30,21 @@ class Scripted(BitSource):
         return np.array(self._words[:count], dtype=np.uint64)
 
 
-def miss(law: Geometric | DiscreteLaplace, gap: int) -> mpmath.mpf:
+def miss(distribution: Geometric | DiscreteLaplace, gap: int) -> mpmath.mpf:
     """Return Pr[noise < gap], to the digits that are set."""
-    step = mpmath.mpf(law.scale.denominator) / law.scale.numerator
-    if isinstance(law, Geometric):
+    step = mpmath.mpf(distribution.scale.denominator) / distribution.scale.numerator
+    if isinstance(distribution, Geometric):
         return 1 - mpmath.exp(-step * gap) if gap > 0 else mpmath.mpf(0)
     share = 1 / (1 + mpmath.exp(-step))
     return 1 - share * mpmath.exp(-step * gap) if gap > 0 else share * mpmath.exp(-step * (1 - gap))
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("gap", [-30, 0, 1, 2, 9, 30, 50])
-def test_the_draw_is_the_inverse_of_its_law_for_every_leading_bit(
-    law: type[Geometric | DiscreteLaplace], gap: int, monkeypatch: pytest.MonkeyPatch
+def test_the_draw_is_the_inverse_of_its_distribution_for_every_leading_bit(
+    distribution: type[Geometric | DiscreteLaplace], gap: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noise, size = law(SCALE), 2**10
+    noise, size = distribution(SCALE), 2**10
     monkeypatch.setattr(module, "_BITS", 10)  # all uniform numbers are enumerated by their ten leading bits
     words = [u << 54 for u in range(size)]
     drawn = first_passes(noise, np.full(size, gap), 1000, Scripted(words))
@@ -56,9 +56,9 @@ def test_the_draw_is_the_inverse_of_its_law_for_every_leading_bit(
             assert int(mpmath.floor(share)) <= (drawn > m).sum() <= int(mpmath.floor(share)) + 1
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_single_draws_agree_with_many_digits(law: type[Geometric | DiscreteLaplace]) -> None:
-    noise, bits = law(Fraction(55, 2)), BitSource.from_integer(2)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_single_draws_agree_with_many_digits(distribution: type[Geometric | DiscreteLaplace]) -> None:
+    noise, bits = distribution(Fraction(55, 2)), BitSource.from_integer(2)
     words = [int(word) for word in bits.words(300)]
     gaps = np.arange(300) * 2 - 40
     drawn = first_passes(noise, gaps, 10**9, Scripted(words))
@@ -69,35 +69,39 @@ def test_single_draws_agree_with_many_digits(law: type[Geometric | DiscreteLapla
             assert found == pytest.approx(min(expected, 10**9 + 1), rel=1e-9)
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_more_digits_give_what_floating_point_was_sure_of(
-    law: type[Geometric | DiscreteLaplace], monkeypatch: pytest.MonkeyPatch
+    distribution: type[Geometric | DiscreteLaplace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gaps = np.arange(-20, 180)
-    quick = first_passes(law(SCALE), gaps, 10**6, BitSource.from_integer(5))
+    quick = first_passes(distribution(SCALE), gaps, 10**6, BitSource.from_integer(5))
     monkeypatch.setattr(module, "_FLOAT_ERROR", 0.999)  # nothing is sure: each is resolved with more bits
-    slow = first_passes(law(SCALE), gaps, 10**6, BitSource.from_integer(5))
+    slow = first_passes(distribution(SCALE), gaps, 10**6, BitSource.from_integer(5))
     assert (quick == slow).all()
     assert len(np.unique(quick)) > 20
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("gap", [-2, 0, 1, 6])
-def test_the_law_is_that_of_draws_one_by_one(law: type[Geometric | DiscreteLaplace], gap: int) -> None:
+def test_the_distribution_is_that_of_draws_one_by_one(
+    distribution: type[Geometric | DiscreteLaplace], gap: int
+) -> None:
     runs, edges = 60_000, np.arange(1, 12)
-    drawn = first_passes(law(SCALE), np.full(runs, gap), 10**6, BitSource.from_integer(8))
+    drawn = first_passes(distribution(SCALE), np.full(runs, gap), 10**6, BitSource.from_integer(8))
     found = np.array([*((drawn == m).sum() for m in edges), (drawn > edges[-1]).sum()])
 
     def p_value(scale: Fraction) -> float:
-        below = float(law(scale).survival(np.array([gap]))[0])
-        law_of = np.array([*(below * (1 - below) ** (edges - 1)), (1 - below) ** len(edges)]) * runs
-        kept = law_of >= 5
+        below = float(distribution(scale).survival(np.array([gap]))[0])
+        distribution_of = np.array([*(below * (1 - below) ** (edges - 1)), (1 - below) ** len(edges)]) * runs
+        kept = distribution_of >= 5
         return float(
-            stats.chisquare(found[kept], law_of[kept] * found[kept].sum() / law_of[kept].sum()).pvalue
+            stats.chisquare(
+                found[kept], distribution_of[kept] * found[kept].sum() / distribution_of[kept].sum()
+            ).pvalue
         )
 
-    if law is Geometric and gap <= 0:
+    if distribution is Geometric and gap <= 0:
         assert (drawn == 1).all()  # noise that is never negative
         return
     assert p_value(SCALE) > 1e-4
@@ -114,16 +118,16 @@ def test_gaps_draw_apart_from_each_other() -> None:
     assert len(np.unique(drawn)) > 8
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_what_is_never_reached_ends_at_the_bound(law: type[Geometric | DiscreteLaplace]) -> None:
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_what_is_never_reached_ends_at_the_bound(distribution: type[Geometric | DiscreteLaplace]) -> None:
     far = np.array([2**40, 10**12, 2**62])
     for most in (1, 7, MOST_PASSES):
-        assert (first_passes(law(SCALE), far, most, BitSource.from_integer(1)) == most + 1).all()
+        assert (first_passes(distribution(SCALE), far, most, BitSource.from_integer(1)) == most + 1).all()
     ones = Scripted([2**64 - 1] * 3)  # the leading bits of a uniform number that is almost 1
-    assert (first_passes(law(SCALE), far, 7, ones) == 8).all()
+    assert (first_passes(distribution(SCALE), far, 7, ones) == 8).all()
     zeros = Scripted([0] * 3)
-    assert (first_passes(law(SCALE), np.array([5, 5, 5]), 7, zeros) == 8).all()
-    assert first_passes(law(SCALE), np.zeros(0, dtype=int), 7, zeros).shape == (0,)
+    assert (first_passes(distribution(SCALE), np.array([5, 5, 5]), 7, zeros) == 8).all()
+    assert first_passes(distribution(SCALE), np.zeros(0, dtype=int), 7, zeros).shape == (0,)
 
 
 @pytest.mark.parametrize("most", [0, MOST_PASSES + 1])

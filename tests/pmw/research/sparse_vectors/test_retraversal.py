@@ -15,8 +15,14 @@ from scipy import stats
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Composition
 from pmw.privacy.random_bits import BitSource
-from pmw.research.audit import OutputLaw, adaptive_law, neighbor_patterns, tables_of, worst_log_ratio
-from pmw.research.audit.family import retraversal_law
+from pmw.research.audit import (
+    OutputDistribution,
+    adaptive_distribution,
+    neighbor_patterns,
+    tables_of,
+    worst_log_ratio,
+)
+from pmw.research.audit.family import retraversal_distribution
 from pmw.research.sparse_vectors import Retraversal, algorithm_1, algorithm_7
 from pmw.sparse_vector import (
     Comparison,
@@ -64,10 +70,10 @@ def asker(values: tuple[int, ...], most: int) -> Callable[[tuple[int, ...]], int
     return ask
 
 
-def law_of(algorithm: Retraversal, values: tuple[int, ...]) -> OutputLaw:
+def distribution_of(algorithm: Retraversal, values: tuple[int, ...]) -> OutputDistribution:
     tables = tables_of(algorithm.sparse.test, algorithm.raised)
     ask = asker(values, algorithm.passes)
-    return adaptive_law(tables, ask, algorithm.sparse.update_limit, redraw=algorithm.sparse.redraw)
+    return adaptive_distribution(tables, ask, algorithm.sparse.update_limit, redraw=algorithm.sparse.redraw)
 
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
@@ -79,10 +85,10 @@ def test_two_passes_stay_within_the_price_of_one_sparse_vector(
     algorithm = repeated(noise, monotone=monotone, redraw=redraw)
     found = 0.0
     for base in (VALUES, (2, 2, 2), (4, 4, 4)):
-        here = law_of(algorithm, base)
+        here = distribution_of(algorithm, base)
         for pattern in neighbor_patterns(3, monotone=monotone):
             moved = tuple(value + change for value, change in zip(base, pattern, strict=True))
-            found = max(found, worst_log_ratio(here, law_of(algorithm, moved)))
+            found = max(found, worst_log_ratio(here, distribution_of(algorithm, moved)))
     assert found <= float(algorithm.epsilon) + 1e-9
     if noise is NoiseKind.EXPONENTIAL and not redraw:  # a value cannot both rise and fall in two rounds
         assert found >= 0.95 * float(algorithm.epsilon)
@@ -90,19 +96,19 @@ def test_two_passes_stay_within_the_price_of_one_sparse_vector(
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("noise", list(NoiseKind))
-def test_selections_follow_the_law_that_is_audited(noise: NoiseKind) -> None:
+def test_selections_follow_the_distribution_that_is_audited(noise: NoiseKind) -> None:
     algorithm, bits, runs = repeated(noise), BitSource.from_integer(12), 3000
     limits = np.zeros(3, dtype=int)
     drawn = Counter(algorithm.select(np.array(VALUES), limits, bits) for _ in range(runs))
 
     def p_value(factor: Fraction) -> float:
         off = repeated(noise, factor=factor)
-        law: Counter[tuple[int, ...]] = Counter()
+        distribution: Counter[tuple[int, ...]] = Counter()
         tables = tables_of(off.sparse.test, algorithm.raised)
-        for outputs, probability in adaptive_law(tables, asker(VALUES, 2), 2, redraw=False).items():
-            law[tuple(places_of(outputs, 3)[0])] += probability  # type: ignore[assignment]
-        likely = [places for places, probability in law.items() if probability * runs >= 5]
-        expected = np.array([law[places] for places in likely]) * runs
+        for outputs, probability in adaptive_distribution(tables, asker(VALUES, 2), 2, redraw=False).items():
+            distribution[tuple(places_of(outputs, 3)[0])] += probability  # type: ignore[assignment]
+        likely = [places for places, probability in distribution.items() if probability * runs >= 5]
+        expected = np.array([distribution[places] for places in likely]) * runs
         counts = np.array([drawn[places] for places in likely])
         return float(stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue)
 
@@ -152,14 +158,14 @@ def test_more_passes_find_more_of_the_price_and_never_more_than_it(noise: NoiseK
     found, price = [], 0.0
     for passes in (1, 2, 6, 20):
         again = Retraversal(Sparse(test, 2, redraw=False), Fraction(1, 2), passes)
-        law, price = retraversal_law(again), float(again.epsilon)
+        distribution, price = retraversal_distribution(again), float(again.epsilon)
         ratios = []
         for base in ((2, 2, 2), (6, 6, 6)):
-            here = law(base, 2)
+            here = distribution(base, 2)
             assert math.fsum(here.values()) == pytest.approx(1, abs=1e-9)
             for pattern in neighbor_patterns(3, monotone=False):
                 moved = tuple(value + change for value, change in zip(base, pattern, strict=True))
-                ratios.append(worst_log_ratio(here, law(moved, 2)))
+                ratios.append(worst_log_ratio(here, distribution(moved, 2)))
         found.append(max(ratios))
     assert found == pytest.approx(sorted(found), abs=1e-12)
     assert found[-1] <= price + 1e-9
@@ -176,7 +182,7 @@ def test_more_passes_find_more_of_the_price_and_never_more_than_it(noise: NoiseK
         (NoiseKind.EXPONENTIAL, False, Sides.TWO_THRESHOLDS),
     ],
 )
-def test_one_draw_for_all_passes_has_the_law_of_tests_one_by_one(
+def test_one_draw_for_all_passes_has_the_distribution_of_tests_one_by_one(
     noise: NoiseKind, redraw: bool, sides: Sides
 ) -> None:
     monotone = sides is Sides.TWO_THRESHOLDS
@@ -198,7 +204,7 @@ def test_one_draw_for_all_passes_has_the_law_of_tests_one_by_one(
             np.array([one[which] if len(one) > which else 31 for one in side]) for side in (drawn, walked)
         ]
         assert stats.ks_2samp(passes[0], passes[1]).pvalue > 1e-4
-        assert np.mean(passes[0]) > 1.3  # the test could tell a wrong law
+        assert np.mean(passes[0]) > 1.3  # the test could tell a wrong distribution
 
 
 def one_by_one(
