@@ -284,6 +284,34 @@ def test_a_measured_answer_that_no_link_covers_is_refused(
             store.answer_to_request(f"r{number}")
 
 
+HIDE = "PRAGMA writable_schema = ON"
+
+
+def execute_behind_the_index(path: Path, script: str) -> None:
+    """Alter rows and leave the index of measured answers as it is, as a damaged page of the table does."""
+    execute(path, f"{HIDE}; CREATE TABLE kept AS SELECT * FROM sqlite_master WHERE name = 'answers_measured';"
+                  "DELETE FROM sqlite_master WHERE name = 'answers_measured'")  # fmt: skip
+    execute(path, script)
+    execute(path, f"{HIDE}; INSERT INTO sqlite_master SELECT * FROM kept; DROP TABLE kept")
+
+
+@pytest.mark.parametrize(
+    ("request_id", "source"), [("r7", "measured"), ("r9", "measured"), ("r3", "synthetic")]
+)
+def test_a_source_that_the_index_does_not_know_of_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, request_id: str, source: str
+) -> None:
+    monkeypatch.setattr("pmw.session.store.wholeness._FEW_PAGES", 0)  # as in a file too large to look at
+    execute_behind_the_index(
+        path, f"UPDATE answers SET source = '{source}' WHERE request_id = '{request_id}'"
+    )
+    with closing(SessionStore.open(path)) as store:
+        with pytest.raises(SessionCorruptError, match=DAMAGED):
+            store.answer_to_request(request_id)
+        with pytest.raises(SessionCorruptError, match=DAMAGED):
+            store.take_over()
+
+
 @pytest.mark.parametrize("script", [
     "DELETE FROM answers WHERE sequence = 7", "DELETE FROM answers WHERE sequence = 1",
     "DELETE FROM meta WHERE key = 'answers'", "UPDATE answers SET sequence = 9 WHERE sequence = 7",
