@@ -1,4 +1,4 @@
-"""Write the console blocks of README.md and docs anew, with what each command prints now."""
+"""Write the console blocks of README.md and docs again, with what each command prints now."""
 
 import importlib.util
 import re

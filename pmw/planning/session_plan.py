@@ -30,10 +30,10 @@ from pmw.planning.marginal_forecasts import (
     Certificates,
     Grids,
     MarginalForecast,
-    bought_width,
     forecast_marginal_orders,
     forecast_marginals,
     forecast_table,
+    measured_width,
     planned_confidences,
 )
 from pmw.planning.opened import plan_opened
@@ -66,16 +66,16 @@ class SessionPlan:
         records: stated number of records.
         opening_share: part of the budget that is spent at opening, in [0, 1].
         total_deviation: standard deviation of the released number of records.
-        attributes: what opening buys, by attribute; empty where it buys no marginals.
+        attributes: what opening measures, by attribute; empty where it measures no marginals.
         orders: what questions get, by the number of attributes they name, from 0.
         vector: the sparse vector of single questions; None where nothing is left for one, and where marginals
             are tested.
         marginals: the sparse vector of whole marginals; None likewise, and where single questions are
             tested.
-        coarse: the domain that the tests are planned for (``assumed_domain``): a session's own groups may be
-            fewer or more, its tests are those of the plan. The declared one where nothing is grouped.
+        coarse: the domain that the tests are planned for (``assumed_domain``): a session's own bins may be
+            fewer or more, its tests are those of the plan. The declared one where nothing is binned.
         sparse_vectors: every sound one at the price of the tests; empty where nothing is tested.
-        table_bought: opening buys the whole table in place of its attributes.
+        table_measured: opening measures the whole table in place of its attributes.
         other_delta: the same without delta, or with one; None where that cannot be planned.
         textbook: what theorems promise.
     """
@@ -90,7 +90,7 @@ class SessionPlan:
     marginals: MarginalForecast | None
     coarse: Domain
     sparse_vectors: tuple[SparseVectorForecast, ...]
-    table_bought: bool
+    table_measured: bool
     other_delta: DeltaForecast | None
     textbook: TextbookForecast
 
@@ -100,7 +100,7 @@ class SessionPlan:
 
         Of covered questions it is that of the noise; an answer adds how far the model is from the released
         numbers. Where marginals are tested it is that of questions about at most two attributes that cut no
-        group of cells, on the most groups that opening may choose.
+        bin, on the most bins that opening may choose.
         """
         marginal = self.contract.options.tests_marginals
         bounds = [order.bound for order in self.orders if order.order <= 2 or not marginal]
@@ -167,7 +167,7 @@ class SessionPlan:
             "opening": {
                 "share": self.opening_share,
                 "total_deviation": self.total_deviation,
-                "whole_table": self.table_bought,
+                "whole_table": self.table_measured,
                 "marginals": [asdict(attribute) for attribute in self.attributes],
             },
             "orders": [asdict(order) for order in self.orders],
@@ -275,7 +275,7 @@ def _tests(plan: SessionPlan) -> VectorForecast | MarginalForecast | None:
 
 
 def _test_bounds(plan: SessionPlan) -> tuple[float | None, float | None]:
-    """Return the bound of a tested question, on a typical pair of attributes, and of a bought number."""
+    """Return the bound of a tested question, on a typical pair of attributes, and of a measured number."""
     if plan.vector is not None:
         return plan.vector.bound, plan.vector.value_bound
     if plan.marginals is not None:
@@ -307,7 +307,7 @@ def _forecast(contract: Contract, records: int) -> SessionPlan:
         marginals=promises.marginals,
         coarse=choices.grids.assumed,
         sparse_vectors=vectors,
-        table_bought=choices.opening.table_noise is not None,
+        table_measured=choices.opening.table_noise is not None,
         other_delta=None,
         textbook=forecast_textbook(fixed, records, promises.vector),
     )
@@ -326,7 +326,7 @@ class _Promises:
 def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
     domain, options, opening, test = contract.domain, contract.options, choices.opening, choices.test
     confidences = planned_confidences(options, opening, test)
-    width = bought_width(options, confidences)
+    width = measured_width(options, confidences)
     everybody = _everybody(contract, records, choices, confidences)
     tested, alone = marginal_tier(test), question_tier(test)
     single = None if alone is None else forecast_vector(alone, confidences.alone)
@@ -342,8 +342,8 @@ def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
     marginals = None
     if options.tests_marginals:
         if tested is not None:
-            misfit = _planned_misfit(contract, records, choices, confidences.total)
-            certificates = Certificates(tested, choices.grids, options, confidences, misfit)
+            total_error = _planned_total_error(contract, records, choices, confidences.total)
+            certificates = Certificates(tested, choices.grids, options, confidences, total_error)
             marginals = forecast_marginals(certificates, single)
             orders = forecast_marginal_orders(orders, certificates, marginals, records)
         else:
@@ -355,11 +355,11 @@ def _everybody(
     contract: Contract, records: int, choices: _Choices, confidences: Confidences
 ) -> OrderForecast:
     deviation = total_deviation(contract.domain, choices.opening)
-    bound = _planned_misfit(contract, records, choices, confidences.alone)
+    bound = _planned_total_error(contract, records, choices, confidences.alone)
     return forecast_everybody(records, deviation, bound)
 
 
-def _planned_misfit(contract: Contract, records: int, choices: _Choices, confidence: float) -> float:
+def _planned_total_error(contract: Contract, records: int, choices: _Choices, confidence: float) -> float:
     """Return how far a model's total may be from the number of records, in records.
 
     A model's total is at least 1, which the released number may be below.

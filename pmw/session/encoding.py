@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from pmw.loop import MarginalRequest, Proposal, QueryRequest, Request
 from pmw.model import (
     Coarsening,
+    HierarchicalHistogram,
+    HierarchicalMeasurement,
     MarginalMeasurement,
     QueryMeasurement,
-    RangeTree,
-    RangeTreeMeasurement,
     noise_form,
     read_noise,
 )
@@ -161,14 +161,14 @@ def read_opening_plan(form: dict[str, Any]) -> OpeningPlan:
     )
 
 
-def tree_form(tree: RangeTree) -> dict[str, int]:
-    """Return the form of a range tree."""
+def tree_form(tree: HierarchicalHistogram) -> dict[str, int]:
+    """Return the form of a hierarchical histogram."""
     return {name: getattr(tree, name) for name in ("cells", "special", "branching", "height")}
 
 
-def read_tree(form: dict[str, int]) -> RangeTree:
-    """Return the range tree of a form."""
-    return RangeTree(form["cells"], form["special"], form["branching"], form["height"])
+def read_tree(form: dict[str, int]) -> HierarchicalHistogram:
+    """Return the hierarchical histogram of a form."""
+    return HierarchicalHistogram(form["cells"], form["special"], form["branching"], form["height"])
 
 
 _CELLS = ("most_cells", "free_cells", "fine_cells")
@@ -247,14 +247,14 @@ def read_marginal(domain: Domain, scope: list[str], raw: bytes, noise: dict[str,
 
 
 def read_cells(coarsening: Coarsening, scope: Sequence[str], raw: bytes) -> NDArray[np.int64]:
-    """Return the units of a marginal: one axis per attribute, of declared cells or of groups."""
+    """Return the units of a marginal: one axis per attribute, of declared cells or of bins."""
     units = read_units(raw)
     return units.reshape(coarsening.grid(scope, units.size).scope_shape(scope))
 
 
-def read_tree_measurement(form: dict[str, Any], raw: bytes, noise: dict[str, str]) -> RangeTreeMeasurement:
-    """Return a measured range tree."""
-    return RangeTreeMeasurement((form["attribute"],), read_tree(form), read_units(raw), read_noise(noise))
+def read_tree_measurement(form: dict[str, Any], raw: bytes, noise: dict[str, str]) -> HierarchicalMeasurement:
+    """Return a measured hierarchical histogram."""
+    return HierarchicalMeasurement((form["attribute"],), read_tree(form), read_units(raw), read_noise(noise))
 
 
 def read_query(domain: Domain, form: dict[str, Any], raw: bytes, noise: dict[str, str]) -> QueryMeasurement:
@@ -287,14 +287,14 @@ def _request_form(request: Request) -> list[Any]:
     if isinstance(request, QueryRequest):
         return [request.model_units, request.threshold]
     units = base64.b64encode(units_bytes(request.model_units)).decode()
-    return [units, request.threshold, list(request.scope), list(request.bought)]
+    return [units, request.threshold, list(request.scope), list(request.measured)]
 
 
 def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
     """Return the batch of a form.
 
     Args:
-        coarsening: the declared attributes, and the groups that marginals may be over.
+        coarsening: the declared attributes, and the bins that marginals may be over.
         form: of the batch.
     """
     queries = tuple(LinearQuery.from_dict(coarsening.fine, json.loads(text)) for text in form["queries"])
@@ -319,7 +319,7 @@ def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
 
 
 def _read_marginal_request(
-    coarsening: Coarsening, units: str, threshold: int, scope: list[str], bought: list[str]
+    coarsening: Coarsening, units: str, threshold: int, scope: list[str], measured: list[str]
 ) -> MarginalRequest:
     cells = read_cells(coarsening, scope, base64.b64decode(units))
-    return MarginalRequest(tuple(scope), cells, threshold, tuple(bought))
+    return MarginalRequest(tuple(scope), cells, threshold, tuple(measured))

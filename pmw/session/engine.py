@@ -69,8 +69,8 @@ class Ask:
     Args:
         query: what is asked.
         text: the query's canonical text.
-        request_id: marks the request for safe retries; None for none.
-        fresh: answer anew even where the same question was answered before.
+        request_id: idempotency key, for safe retries; None for none.
+        fresh: answer again even where the same question was answered before.
     """
 
     query: LinearQuery
@@ -120,20 +120,20 @@ class Engine:
     def answer(self, asks: Sequence[Ask], deliver: Deliver | None = None) -> list[Answer]:
         """Answer questions in order, each durable before it is given.
 
-        A question that was answered before gets the same answer, unless it is asked afresh.
+        A question that was answered before gets the same answer, unless it is asked again.
 
         Args:
             asks: the questions.
             deliver: called with the next answers, in order, as soon as they are durable.
 
         Raises:
-            QueryError: a request's mark was used for another question; nothing is answered then.
+            QueryError: a idempotency key was used for another question; nothing is answered then.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         if self._interrupted:
             self._load()  # first, so that what it finishes is found among the stored answers
         known, waiting, repeats = self._sorted(asks)
-        self._keep_marks([asks[place] for place in known])
+        self._tie_keys([asks[place] for place in known])
         answers: list[Answer] = []
         repeated = len(asks) - len(waiting)
         while len(answers) < len(asks):
@@ -153,38 +153,38 @@ class Engine:
         """Return the answers that are stored, the places that wait for one, and repeats of earlier places."""
         known: dict[int, Answer] = {}
         waiting: list[int] = []
-        first: dict[tuple[str, bool], int] = {}  # where a text, or a mark, stands first among those that wait
+        first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
         repeats: dict[int, int] = {}
         for place, ask in enumerate(asks):
             stored = self._stored_answer(ask)
-            marked = ask.request_id is not None
-            earlier = first.get((ask.request_id or ask.text, marked))
-            if marked and earlier is not None:
+            keyed = ask.request_id is not None
+            earlier = first.get((ask.request_id or ask.text, keyed))
+            if keyed and earlier is not None:
                 _require_same(ask, asks[earlier].text)
             if stored is not None:
                 known[place] = stored
-                if marked:
+                if keyed:
                     first.setdefault((ask.request_id or "", True), place)
-            elif earlier is not None and (marked or not ask.fresh):
+            elif earlier is not None and (keyed or not ask.fresh):
                 repeats[place] = earlier
             else:
                 first.setdefault((ask.text, False), place)
-                first[ask.request_id or ask.text, marked] = place
+                first[ask.request_id or ask.text, keyed] = place
                 waiting.append(place)
         return known, waiting, repeats
 
-    def _keep_marks(self, asks: Sequence[Ask]) -> None:
-        """Tie marks to the stored answers that they are about to be given, durably.
+    def _tie_keys(self, asks: Sequence[Ask]) -> None:
+        """Tie keys to the stored answers that they are about to be given, durably.
 
-        Else a request that is repeated after its question was asked afresh would get the newer answer.
+        Else a request that is repeated after its question was asked again would get the newer answer.
         """
-        marks = {
+        keys = {
             ask.request_id: query_key(ask.text)
             for ask in asks
             if ask.request_id is not None and self._store.answer_to_request(ask.request_id) is None
         }
-        if marks:
-            self._store.finish(None, Outcome(marks=marks))
+        if keys:
+            self._store.finish(None, Outcome(idempotency_keys=keys))
 
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""
@@ -192,11 +192,11 @@ class Engine:
             self._store.save_snapshot(self._state.version, duals_of(self._state))
             self._snapshot_version = self._state.version
 
-    def seal(self) -> None:
-        """Close the session for good: its secrets are wiped, and nothing is spent any more.
+    def finalize(self) -> None:
+        """Close the session permanently: its secrets are wiped, and nothing is spent any more.
 
         A batch that was interrupted is finished first. Closing is one durable commit; after it the file is
-        written anew, and so it is when a closed session is closed again.
+        written again, and so it is when a closed session is closed again.
 
         Raises:
             StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
@@ -205,7 +205,7 @@ class Engine:
             self._load()
         if not self._state.closed:
             self.save_snapshot()
-            self._store.seal(None, closing_outcome(None))
+            self._store.finalize(None, closing_outcome(None))
             tiers = len(self._state.plan)
             self._state = replace(self._state, rounds=(False,) * tiers, closed=True)
             self._secret = SecretState.closed(tiers)
@@ -334,11 +334,11 @@ class Engine:
         return self._source
 
     def _coarse_table(self) -> CountSource | None:
-        """Return the count source over groups of cells; None where nothing is grouped."""
+        """Return the count source over bins; None where nothing is binned."""
         coarsening = self._state.coarsening
         if self._coarse_source is None and not coarsening.is_identity:
             source = self._table(self._state.contract)
-            self._coarse_source = source.coarsened(coarsening.coarse, coarsening.groups)
+            self._coarse_source = source.coarsened(coarsening.coarse, coarsening.bins)
         return self._coarse_source
 
 
@@ -358,7 +358,7 @@ def abandon(store: SessionStore) -> None:
             "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
             "give the table, or delete the session file: nothing was ever released from it"
         )
-    store.seal(None if intent is None else intent.id, closing_outcome(intent))
+    store.finalize(None if intent is None else intent.id, closing_outcome(intent))
 
 
 def _ready(known: dict[int, Answer], repeats: dict[int, int], places: range) -> list[Answer]:

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
-from pmw.loop import OpeningDraws, choose_groups, correct, released_total, settle_opening
+from pmw.loop import OpeningDraws, choose_bins, correct, released_total, settle_opening
 from pmw.loop.secret import SecretState
 from pmw.model import (
     Coarsening,
+    HierarchicalHistogram,
+    HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
     QueryMeasurement,
-    RangeTree,
-    RangeTreeMeasurement,
     read_noise,
 )
 from pmw.planning.opening import check_model_size, choose_filter
@@ -28,7 +28,7 @@ from pmw.public.charges import LedgerEntry, abandoned_entry, opening_entries
 from pmw.public.contract import Contract, UpdateRule
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.state import Bought, Certificate, PublicState
+from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.public.status import History, Status, status_of
 from pmw.session.encoding import (
     charge_form,
@@ -125,22 +125,22 @@ def opening_outcome(
 
 def _one_way_row(measurement: OneWayMeasurement) -> MeasurementRow:
     kind, what = "marginal", dumps(list(measurement.scope))
-    if isinstance(measurement, RangeTreeMeasurement):
-        kind, what = "range tree", tree_text(measurement.scope[0], measurement.tree)
+    if isinstance(measurement, HierarchicalMeasurement):
+        kind, what = "hierarchical histogram", tree_text(measurement.scope[0], measurement.tree)
     return MeasurementRow(kind, what, units_bytes(measurement.units), dumps(noise_form(measurement.noise)))
 
 
-def tree_text(name: str, tree: RangeTree) -> str:
-    """Return what the row of a range tree over an attribute says of it."""
+def tree_text(name: str, tree: HierarchicalHistogram) -> str:
+    """Return what the row of a hierarchical histogram over an attribute says of it."""
     return dumps({"attribute": name, **tree_form(tree)})
 
 
 def batch_outcome(entries: Sequence[LedgerEntry], before: PublicState, after: PublicState) -> Outcome:
-    """Return the rows of a batch's charges, of what it bought, if anything, and of what it certified."""
+    """Return the rows of a batch's charges, of what it measured, if anything, and of what it certified."""
     held = before.certificates
     return Outcome(
         ledger=ledger_rows(entries),
-        measurements=[_bought_row(one) for one in after.measured[len(before.measured) :]],
+        measurements=[_measured_row(one) for one in after.measured[len(before.measured) :]],
         certificates=[
             CertificateRow(dumps(list(scope)), one.version, one.threshold, units_bytes(one.units))
             for scope, one in after.certificates.items()
@@ -149,12 +149,12 @@ def batch_outcome(entries: Sequence[LedgerEntry], before: PublicState, after: Pu
     )
 
 
-def _bought_row(measurement: Bought) -> MeasurementRow:
+def _measured_row(measurement: LaterMeasurement) -> MeasurementRow:
     noise = dumps(noise_form(measurement.noise))
     if isinstance(measurement, QueryMeasurement):
         units = np.array([measurement.units, measurement.model_units])
         return MeasurementRow("query", dumps(measurement.query.to_dict()), units_bytes(units), noise)
-    return MeasurementRow("bought", dumps(list(measurement.scope)), units_bytes(measurement.units), noise)
+    return MeasurementRow("measured", dumps(list(measurement.scope)), units_bytes(measurement.units), noise)
 
 
 def closing_outcome(intent: IntentRow | None) -> Outcome:
@@ -271,7 +271,7 @@ def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningD
     """Return what opening released, of the rows of all measurements."""
     marginals: list[OneWayMeasurement] = []
     for row in rows:
-        if row.kind in ("marginal", "range tree"):
+        if row.kind in ("marginal", "hierarchical histogram"):
             what, noise = json.loads(row.what), json.loads(row.noise)
             if row.kind == "marginal":
                 marginals.append(read_marginal(contract.domain, what, row.units, noise))
@@ -281,10 +281,10 @@ def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningD
     return OpeningDraws(int(read_units(total.units)[0]), tuple(marginals))
 
 
-def read_measured(coarsening: Coarsening, row: MeasurementRow) -> Bought:
-    """Return what a row says was bought: a question, or a marginal over declared cells or groups."""
+def read_measured(coarsening: Coarsening, row: MeasurementRow) -> LaterMeasurement:
+    """Return what a row says was measured: a question, or a marginal over declared cells or bins."""
     what, noise = json.loads(row.what), json.loads(row.noise)
-    if row.kind == "bought":
+    if row.kind == "measured":
         return MarginalMeasurement(tuple(what), read_cells(coarsening, what, row.units), read_noise(noise))
     return read_query(coarsening.fine, what, row.units, noise)
 
@@ -336,8 +336,8 @@ def load_state(store: SessionStore) -> PublicState:
     try:
         draws = read_opening(contract, rows)
         ledger = _read_ledger(chained.ledger, contract)
-        coarsening = choose_groups(contract, plan, draws)
-        measured = [read_measured(coarsening, row) for row in rows if row.kind in ("query", "bought")]
+        coarsening = choose_bins(contract, plan, draws)
+        measured = [read_measured(coarsening, row) for row in rows if row.kind in ("query", "measured")]
         certificates = [read_certificate(coarsening, row) for row in store.certificates()]
     except BudgetExhaustedError:
         raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
@@ -349,7 +349,7 @@ def load_state(store: SessionStore) -> PublicState:
     if stored is not None and contract.options.update is not UpdateRule.STEP:
         # Single steps are taken again: to the last bit, their model depends on their order.
         found = read_snapshot(*stored, contract, SnapshotTerms(coarsening, draws.marginals, measured, total))
-    fitted = None if found is None else (found.model, found.pace)
+    fitted = None if found is None else (found.model, found.step_size)
     state = settle_opening(contract, plan, draws, ledger, load_plan(store), fitted)
     if found is not None:
         state = replace(state, measured=tuple(measured[: found.version]), beside=found.beside)

@@ -125,7 +125,7 @@ def test_of_a_free_answer_an_anchor_tells_its_loss_alone(study: Path, tmp_path: 
 def test_a_session_that_had_been_closed_is_closed(study: Path, tmp_path: Path) -> None:
     anchor = tmp_path / "study.anchor"
     shutil.copy(study, tmp_path / "open.pmw")
-    pmw.seal_session(study)
+    pmw.finalize_session(study)
     assert fault(study, anchor) is None
     assert "it had been closed: this is an older copy" in (fault(tmp_path / "open.pmw", anchor) or "")
 
