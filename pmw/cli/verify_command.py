@@ -1,4 +1,4 @@
-"""``pmw verify``: check a session's books."""
+"""``pmw verify``: check a session's ledger and measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contents: a session file that is read while others may be using it, verified, or closed permanently.
+"""Maintenance: a session file that is read while others may be using it, verified, or closed permanently.
 
 Reading and verifying take no lock, so they work while the session is in use.
 """
@@ -77,7 +77,7 @@ def read_ledger(path: str | Path) -> Ledger:
 
 
 def verify_session(path: str | Path, anchor: str | Path | None = None) -> Verification:
-    """Check the books of a session in a file, while others may be using it, and return what holds.
+    """Check a session file, while others may be using it, and return what holds.
 
     Args:
         path: the session file.
@@ -128,7 +128,7 @@ def finalize_session(
             opening; or the file has several names (hard links).
         StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
 
-    Privacy: ``data`` is for the custodian alone: whether it is the session's table is told without noise.
+    Privacy: ``data`` is for the custodian alone: whether it is the session's table is reported without noise.
     """
     require_table(data)
     target = Path(path)

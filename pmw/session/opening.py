@@ -41,7 +41,7 @@ def open_session(
         data: a pandas table, or a CSV or Parquet file.
         domain: the declared attributes; other columns are ignored.
         epsilon: of the guarantee; positive.
-        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, measures much accuracy.
+        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, gains much accuracy.
         path: the session file to make; None keeps the session in memory.
         options: further choices.
 
@@ -93,7 +93,7 @@ def resume_session(path: str | Path, data: Table | None = None, *, wait: float =
         DataError: the table is of no kind; the session reads its table from a file, and one is given; or an
             interrupted batch needs the table, and it cannot be read or differs.
 
-    Privacy: ``data`` is for the custodian alone: whether it is the session's table is told without noise.
+    Privacy: ``data`` is for the custodian alone: whether it is the session's table is reported without noise.
     """
     require_table(data)
 

@@ -152,7 +152,7 @@ class Session:
             return load_ledger(self._open_store())
 
     def verify(self) -> Verification:
-        """Check the session's books, and return what holds; free.
+        """Check the session's ledger, measurements and answers, and return what holds; free.
 
         Raises:
             StoreError: the session file cannot be read.

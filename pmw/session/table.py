@@ -46,7 +46,7 @@ def move_session(path: str | Path, data: TableFile | Path | str, *, wait: float 
         SessionError: the session was closed, or the file has several names (hard links).
         StoreError: the place could not be made durable.
 
-    Privacy: for the custodian alone: whether a table is the session's is told without noise.
+    Privacy: for the custodian alone: whether a table is the session's is reported without noise.
     """
     if not issubclass(type(data), TableFile | Path | str):  # not what the thing says of itself
         raise DataError(f"expected the name of a CSV or Parquet file, got a {type_name(data)}")

@@ -11,7 +11,7 @@ Source: Hardt, Ligett and McSherry (2012), MWEM, where a question is measured; M
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -20,12 +20,20 @@ from pmw.data import CountSource, Table, as_source
 from pmw.errors import BudgetError
 from pmw.loop import draw_opening, settle_opening
 from pmw.loop.fit import coarse_model, correct, fitted_to
-from pmw.model import DenseDistribution, DescentRule, MarginalMeasurement, refit, step
+from pmw.model import (
+    DenseDistribution,
+    DescentRule,
+    MarginalMeasurement,
+    NoiseDistribution,
+    half_width,
+    refit,
+    step,
+)
 from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.public.charges import LedgerEntry, opening_entries
-from pmw.public.contract import Contract, UpdateRule
+from pmw.public.contract import Contract, Options, UpdateRule
 from pmw.public.ledger import ledger_of
 from pmw.public.state import PublicState
 from pmw.research.offline.draws import TrueAnswers, draw_marginal, draw_query
@@ -43,10 +51,11 @@ from pmw.research.offline.rounds import (
 from pmw.research.offline.schedule import RoundPrices, Schedule, first_schedule
 from pmw.research.offline.workload import Candidates, WorkloadItem, candidates_of
 from queries.domain import Domain, require_domain
-from queries.linear import UNITS
+from queries.linear import UNITS, LinearQuery
 
 __all__ = [
     "fit_workload",
+    "small_error",
 ]
 
 _LARGEST_STEP = 10.0
@@ -54,7 +63,26 @@ _LAST_STEPS = 10  # of a descent, for each final refit
 _LAST_TOLERANCE = 1e-6
 
 Entries: TypeAlias = tuple[LedgerEntry, ...]
-Play: TypeAlias = Callable[[PublicState, RoundPrices], tuple[PublicState, Entries, bool] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """What a round came to: public.
+
+    Args:
+        state: with the round's charges, and the model corrected.
+        entries: what it charged.
+        paid: the measurement moved the model by more than its noise is wide.
+        small: the error was measured as small, which ends the release: the model is not corrected.
+    """
+
+    state: PublicState
+    entries: Entries
+    paid: bool
+    small: bool = False
+
+
+Play: TypeAlias = Callable[[PublicState, RoundPrices], _Played | None]
 
 
 def fit_workload(
@@ -80,7 +108,7 @@ def fit_workload(
         BudgetError: a parameter is out of range, or the domain is too large for the dense model that single
             questions need.
         DataError: the table cannot be read or lacks a declared column.
-        QueryError: the workload is empty, too large, or made for another domain.
+        QueryError: the workload is empty, too large, made for another domain, or a single question.
         ScopeError: a scope names an unknown attribute, or one twice.
 
     Privacy: the release is (epsilon, delta)-differentially private for the neighbours that ``options.policy``
@@ -120,35 +148,33 @@ def _rounds(
     while True:
         last = schedule.is_last(state.ledger)
         played = play(state, schedule.prices(state.ledger))
-        paid = False
         if played is not None:
-            state, charged, paid = played
-            entries += charged
-        if last:
+            state, entries = played.state, entries + played.entries
+        if last or (played is not None and played.small):
             return state, entries
-        schedule = schedule.after(paid=paid)
+        schedule = schedule.after(paid=played is not None and played.paid)
 
 
 def _player(options: OfflineOptions, candidates: Candidates, source: CountSource, bits: BitSource) -> Play:
-    """Return how a round is played: charged, drawn and settled; None where its price measures nothing."""
+    """Return how a round is played: charged, drawn and settled; None where its price allows nothing."""
     if options.targets is Targets.QUERY:
         truth = TrueAnswers(source, candidates.queries)
 
-        def play_query(state: PublicState, prices: RoundPrices) -> tuple[PublicState, Entries, bool] | None:
+        def play_query(state: PublicState, prices: RoundPrices) -> _Played | None:
             proposal = propose_query(state, candidates.queries, prices)
             if proposal is None:
                 return None
             charged = _charged(state, proposal)
-            return _settled(charged, proposal, draw_query(proposal, truth, bits))
+            return _settled(charged, proposal, draw_query(proposal, truth, bits), options)
 
         return play_query
 
-    def play_marginal(state: PublicState, prices: RoundPrices) -> tuple[PublicState, Entries, bool] | None:
+    def play_marginal(state: PublicState, prices: RoundPrices) -> _Played | None:
         proposal = propose_marginal(state, candidates.scopes, prices)
         if proposal is None:
             return None
         charged = _charged(state, proposal)
-        return _settled(charged, proposal, draw_marginal(proposal, source, bits))
+        return _settled(charged, proposal, draw_marginal(proposal, source, bits), options)
 
     return play_marginal
 
@@ -166,11 +192,18 @@ def _charged(state: PublicState, proposal: Round) -> PublicState:
 
 
 def _settled(
-    state: PublicState, proposal: Round, measured: RoundMeasurement
-) -> tuple[PublicState, Entries, bool]:
-    """Return the state with the model corrected, the round's entries, and whether the measurement paid.
+    state: PublicState, proposal: Round, measured: RoundMeasurement, options: OfflineOptions
+) -> _Played:
+    """Return the state with the model corrected, or unchanged where the measured error is small.
 
-    It paid where it moved the model by more than its noise is expected to; post-processing.
+    The measurement paid where it moved the model by more than its noise is expected to.
+
+    Privacy: post-processing. The error that is compared is the released measurement less the model's answer,
+        both public; the true error is not looked at again, and no noise is drawn. So whether a round follows
+        is a function of what was released before it, on every table the same: the release is a sequence of
+        mechanisms, each chosen by the outcomes of those before, each charged before it is drawn, of which
+        an early end leaves the later ones out. The charges of the rounds that were played compose as in any
+        release, the last round's among them, and the filter holds them under its cap.
     """
     entries = round_entries(proposal, measured, state.contract.options)
     if isinstance(measured, MarginalMeasurement):
@@ -180,16 +213,34 @@ def _settled(
         else:
             state = fitted_to(replace(state, opening=(*state.opening, measured)))
         moved = float(np.abs(coarse_model(state).marginal(measured.scope) - before).sum())
-        return state, entries, moved * UNITS > before.size * expected_noise(measured.noise)
+        return _Played(state, entries, moved * UNITS > before.size * expected_noise(measured.noise))
     state = replace(state, measured=(*state.measured, measured))
     error = (measured.units - measured.model_units) / UNITS
+    if options.early_stop and abs(error) <= small_error(measured.noise, options.policy):
+        return _Played(state, entries, paid=False, small=True)
+    return _Played(
+        _stepped(state, measured.query, error), entries, abs(error) * UNITS > expected_noise(measured.noise)
+    )
+
+
+def small_error(noise: NoiseDistribution, policy: Options) -> float:
+    """Return the measured error at which an early stop returns the model, in records.
+
+    Args:
+        noise: of the measurement.
+        policy: its threshold, or else its confidence: the noise alone stays within the result so often.
+    """
+    return half_width(noise, policy.confidence) if policy.threshold is None else policy.threshold
+
+
+def _stepped(state: PublicState, query: LinearQuery, error: float) -> PublicState:
+    """Return the state with the model corrected for the error that was measured of a question."""
     if state.contract.options.update is UpdateRule.REFIT:
-        state = _refitted(state)
-    elif error:
-        rate = min(abs(error) / (2 * state.total.value), _LARGEST_STEP)
-        model = step(_dense(state), measured.query, learning_rate=rate, increase=error > 0)
-        state = replace(state, model=model)
-    return state, entries, abs(error) * UNITS > expected_noise(measured.noise)
+        return _refitted(state)
+    if not error:
+        return state
+    rate = min(abs(error) / (2 * state.total.value), _LARGEST_STEP)
+    return replace(state, model=step(_dense(state), query, learning_rate=rate, increase=error > 0))
 
 
 def _finished(state: PublicState, options: OfflineOptions) -> PublicState:

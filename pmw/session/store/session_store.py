@@ -261,8 +261,9 @@ class SessionStore(SessionReader):
             done = False
         if not done:
             raise StoreError(
-                f"{self._name}: the session is closed, but its file could not be written again, so old copies "
-                "of its secrets may lie in it; make room and let its readers end, then close it again"
+                f"{self._name}: the session is closed, but its file could not be written again, so "
+                "old copies of its secrets may lie in it; make room and let its readers end, "
+                "then close it again"
             )
 
     def copy_public(self, path: Path, target: Path) -> None:

@@ -85,5 +85,5 @@ def _is_found(connection: sqlite3.Connection, place: int, request: str | None, k
     by_key = "SELECT 1 FROM answers WHERE query_key = ? AND sequence = ?"
     if connection.execute(by_key, (key, place)).fetchone() is None:
         return False
-    by_mark = "SELECT 1 FROM answers WHERE request_id = ? AND sequence = ?"
-    return request is None or connection.execute(by_mark, (request, place)).fetchone() is not None
+    by_request = "SELECT 1 FROM answers WHERE request_id = ? AND sequence = ?"
+    return request is None or connection.execute(by_request, (request, place)).fetchone() is not None

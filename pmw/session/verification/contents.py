@@ -1,4 +1,4 @@
-"""The contents of a session: its contract, plans, charges, measurements and batches, as its file holds them."""
+"""What a session file holds: its contract, plans, charges, measurements and batches."""
 
 from __future__ import annotations
 

@@ -162,7 +162,8 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
         "UPDATE ledger SET label = 'sex, grade' WHERE event = 'marginal' AND sequence > 6", PAID, "has no",
     ),
     "a marginal's noise was understated": (
-        'UPDATE measurements SET noise = \'{"distribution":"discrete_gaussian","sigma":"9"}\' WHERE kind = \'measured\'',
+        '''UPDATE measurements SET noise = '{"distribution":"discrete_gaussian","sigma":"9"}' '''
+        "WHERE kind = 'measured'",
         PLANNED, "noise of measurement",
     ),
     "the noise of marginals was understated in the plan": (

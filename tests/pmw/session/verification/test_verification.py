@@ -35,6 +35,7 @@ QUESTIONS = [
     "sex = 'Female' AND region = 'west'",
 ]
 
+UNDERSTATED = """UPDATE measurements SET noise = '{"distribution":"discrete_gaussian","sigma":"9"}'"""
 WHOLE = "the file is whole"
 FIT = "the plans fit the contract"
 PRICES = "every charge is what its event costs"
@@ -161,11 +162,11 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "every measurement was deleted": ("DELETE FROM measurements", PLANNED, "it cannot be read (ValueError)"),
     "a noise was understated": (
-        'UPDATE measurements SET noise = \'{"distribution":"discrete_gaussian","sigma":"9"}\' WHERE kind = \'query\'',
+        UNDERSTATED + " WHERE kind = 'query'",
         PLANNED, "noise of measurement 1: expected ",
     ),
     "a noise of the opening was understated": (
-        'UPDATE measurements SET noise = \'{"distribution":"discrete_gaussian","sigma":"9"}\' WHERE sequence = 2',
+        UNDERSTATED + " WHERE sequence = 2",
         PLANNED, "noise of the opening",
     ),
     "a count left its interval": (
@@ -398,7 +399,8 @@ def tree_session(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
         ("UPDATE measurements SET what = replace(what, '\"branching\":4', '\"branching\":5')", None),
         ("UPDATE ledger SET event = 'marginal' WHERE event = 'hierarchical histogram'", PRICES),
         (
-            "UPDATE measurements SET noise = replace(noise, ':\"', ':\"1') WHERE kind = 'hierarchical histogram'",
+            "UPDATE measurements SET noise = replace(noise, ':\"', ':\"1')"
+            " WHERE kind = 'hierarchical histogram'",
             PLANNED,
         ),
         ("DELETE FROM measurements WHERE kind = 'hierarchical histogram'", PLANNED),
