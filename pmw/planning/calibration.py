@@ -6,6 +6,7 @@ Scales are rounded up and prices down, so that what is charged never exceeds wha
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -258,14 +259,9 @@ def _upper(law: Distribution, probability: float) -> int:
     """
     if isinstance(law, DiscreteGaussian):
         return math.ceil(float(law.sigma) * NormalDist().inv_cdf(1 - probability)) + 1
-    low, high = 0, _FAR
-    while low < high:
-        middle = (low + high) // 2
-        if law.survival(np.array([middle]))[0] <= probability:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return bisect_left(
+        range(_FAR), True, key=lambda value: bool(law.survival(np.array([value]))[0] <= probability)
+    )
 
 
 def _lower(law: Distribution, probability: float) -> int:
