@@ -30,18 +30,17 @@ from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.public.answer import Answer
 from pmw.public.contract import Contract, Options
 from pmw.public.state import PublicState
-from pmw.session.encoding import dumps, proposal_form, read_proposal
+from pmw.session.encoding import dumps
 from pmw.session.journal import (
     answer_row,
     batch_outcome,
     closing_outcome,
-    load_contract,
-    load_secret,
-    load_state,
     opening_outcome,
     read_answer,
     secret_facts,
 )
+from pmw.session.loading import load_contract, load_secret, load_state
+from pmw.session.proposals import proposal_form, read_proposal
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore, query_key
 from pmw.session.table import session_table

@@ -16,14 +16,8 @@ from pmw.public.state import PublicState
 from pmw.public.status import History, Status
 from pmw.session.encoding import read_charge
 from pmw.session.engine import Engine, abandon
-from pmw.session.journal import (
-    closing_outcome,
-    load_contract,
-    load_history,
-    load_ledger,
-    load_state,
-    load_status,
-)
+from pmw.session.journal import closing_outcome
+from pmw.session.loading import load_contract, load_history, load_ledger, load_state, load_status
 from pmw.session.store import IntentRow, SessionStore
 from pmw.session.store.locking import SessionLock
 from pmw.session.table import refuse_given_table, session_table, table_place

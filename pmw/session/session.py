@@ -24,7 +24,7 @@ from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
 from pmw.session.engine import Ask, Deliver, Engine
-from pmw.session.journal import load_history, load_ledger, load_status
+from pmw.session.loading import load_history, load_ledger, load_status
 from pmw.session.store import SessionStore
 from pmw.session.store.locking import SessionLock
 from pmw.session.verification import Verification, verify

@@ -15,7 +15,7 @@ from pathlib import Path
 from pmw.data import MemorySource, Table, TableFile, as_source
 from pmw.errors import DataError, SessionError
 from pmw.session.encoding import dumps
-from pmw.session.journal import load_contract
+from pmw.session.loading import load_contract
 from pmw.session.store import Outcome, SessionStore
 from pmw.session.store.locking import SessionLock
 from queries.domain import Domain

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pmw.errors import SessionCorruptError, SessionError, StoreError
-from pmw.session.journal import load_ledger
+from pmw.session.loading import load_ledger
 from pmw.session.store import SessionStore
 from pmw.session.store.locking import turn_in
 from pmw.session.verification.report import require
