@@ -7,18 +7,46 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from pmw.errors import SessionCorruptError
 from pmw.loop import MarginalRequest, Proposal, QueryRequest, Request
 from pmw.model import (
     Coarsening,
 )
-from pmw.session.encoding import charge_form, read_charge
+from pmw.session.encoding import charge_form, dumps, read_charge
 from pmw.session.measurement_rows import read_cells, units_bytes
 from queries.linear import LinearQuery
 
 __all__ = [
     "proposal_form",
     "read_proposal",
+    "read_recorded",
+    "recorded",
 ]
+
+
+def recorded(proposal: Proposal, asked: Sequence[tuple[str, str | None]]) -> str:
+    """Return the text that a batch is recorded by.
+
+    Args:
+        proposal: the batch.
+        asked: of each of its queries, the canonical text and the mark of its request.
+    """
+    form = proposal_form(proposal, [text for text, _ in asked])
+    return dumps({**form, "request_ids": [request for _, request in asked]})
+
+
+def read_recorded(coarsening: Coarsening, text: str) -> tuple[Proposal, list[tuple[str, str | None]]]:
+    """Return the batch of a text, and what was asked.
+
+    Raises:
+        SessionCorruptError: it cannot be read.
+    """
+    try:
+        form = json.loads(text)
+        asked = list(zip(form["queries"], form["request_ids"], strict=True))
+        return read_proposal(coarsening, form), asked
+    except (ValueError, KeyError, TypeError) as error:
+        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 
 
 def proposal_form(proposal: Proposal, texts: Sequence[str]) -> dict[str, Any]:

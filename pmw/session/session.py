@@ -23,7 +23,8 @@ from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
-from pmw.session.engine import Ask, Deliver, Engine
+from pmw.session.asks import Ask
+from pmw.session.engine import Deliver, Engine
 from pmw.session.loading import load_history, load_ledger, load_status
 from pmw.session.store import SessionStore
 from pmw.session.store.locking import SessionLock
