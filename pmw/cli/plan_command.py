@@ -64,7 +64,8 @@ def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
     from pmw.cli.plan_texts import plan_text
     from pmw.cli.texts import json_line, say
     from pmw.planning.accuracy import check_accuracy, plan_accuracy
-    from pmw.planning.session_plan import check_records, plan_session
+    from pmw.planning.plans import plan_session
+    from pmw.planning.session_plan import check_records
     from queries.schema import load_schema
 
     options = read_options(given)

@@ -6,7 +6,8 @@ import math
 from functools import cache
 
 from pmw.errors import BudgetError
-from pmw.planning.session_plan import SessionPlan, plan_session
+from pmw.planning.plans import plan_session
+from pmw.planning.session_plan import SessionPlan
 from pmw.privacy.budget import Number
 from pmw.public.contract import Options
 from queries.domain import Domain

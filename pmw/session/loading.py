@@ -19,14 +19,8 @@ from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status, status_of
-from pmw.session.encoding import (
-    read_charge,
-    read_contract,
-    read_opening_plan,
-    read_plan,
-)
+from pmw.session import encoding, measurement_rows
 from pmw.session.journal import threshold_name
-from pmw.session.measurement_rows import read_certificate, read_measured, read_opening
 from pmw.session.snapshots import SnapshotTerms, read_snapshot
 from pmw.session.store import (
     SessionStore,
@@ -54,14 +48,14 @@ def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
     Raises:
         BudgetError: the domain is too large for the model.
     """
-    contract = read_contract(_fact(store, "contract"))
+    contract = encoding.read_contract(_fact(store, "contract"))
     check_model_size(contract.domain, contract.options)
-    return contract, read_opening_plan(_fact(store, "opening_plan"))
+    return contract, encoding.read_opening_plan(_fact(store, "opening_plan"))
 
 
 def load_plan(store: SessionStore) -> TestPlan:
     """Return the tiers that were planned when the opening was finished."""
-    return read_plan(_fact(store, "test_plan"))
+    return encoding.read_plan(_fact(store, "test_plan"))
 
 
 def load_ledger(store: SessionStore) -> Ledger:
@@ -86,7 +80,10 @@ def read_entries(store: SessionStore) -> list[LedgerEntry]:
         ValueError: a number cannot be read.
         ZeroDivisionError: a fraction has no value.
     """
-    return [LedgerEntry(row.event, row.label, read_charge(row.epsilon, row.rho)) for row in store.ledger()]
+    return [
+        LedgerEntry(row.event, row.label, encoding.read_charge(row.epsilon, row.rho))
+        for row in store.ledger()
+    ]
 
 
 def load_history(store: SessionStore) -> History:
@@ -127,11 +124,13 @@ def load_state(store: SessionStore) -> PublicState:
     if not rows:
         raise SessionCorruptError("the session's opening is not finished; ask it a question to finish it")
     try:
-        draws = read_opening(contract, rows)
+        draws = measurement_rows.read_opening(contract, rows)
         ledger = _read_ledger(store, contract)
         coarsening = choose_groups(contract, plan, draws)
-        measured = [read_measured(coarsening, row) for row in rows if row.kind in ("query", "bought")]
-        certificates = [read_certificate(coarsening, row) for row in store.certificates()]
+        measured = [
+            measurement_rows.read_measured(coarsening, row) for row in rows if row.kind in ("query", "bought")
+        ]
+        certificates = [measurement_rows.read_certificate(coarsening, row) for row in store.certificates()]
     except BudgetExhaustedError:
         raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
     except (ValueError, KeyError, TypeError) as error:
