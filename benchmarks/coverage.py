@@ -40,7 +40,7 @@ from queries import UNITS, LinearQuery
 
 _BATCH = 25  # questions between two looks at the released numbers
 
-Pairs = list[tuple[Answer, float, bool]]  # an answer, the truth in records, whether the question cuts groups
+Pairs = list[tuple[Answer, float, bool]]  # an answer, the truth in records, whether the question cuts bins
 
 
 def main() -> None:
@@ -109,7 +109,7 @@ def _adaptive(session: pmw.Session, case: Case, size: int, seed: int) -> Pairs:
 
 
 def _is_cut(state: PublicState, query: LinearQuery) -> bool:
-    """Tell whether a question cuts groups that its marginal is on, so that its bound is what they hold."""
+    """Tell whether a question cuts bins that its marginal is on, so that its bound is what they hold."""
     return state.grid(query.scope) is not state.domain and not state.coarsening.is_aligned(query)
 
 
@@ -124,12 +124,12 @@ def _disagreements(state: PublicState) -> list[tuple[float, str, NDArray[np.floa
         if isinstance(measured, QueryMeasurement):
             continue
         coarse = state.coarsening.coarse
-        grouped = (
+        binned = (
             measured.values.shape
             == coarse.scope_shape(measured.scope)
             != state.domain.scope_shape(measured.scope)
         )
-        model = coarse_model(state) if grouped else state.model
+        model = coarse_model(state) if binned else state.model
         distance = measured.values - model.marginal(measured.scope)
         for axis, name in enumerate(measured.scope):
             others = tuple(other for other in range(len(measured.scope)) if other != axis)
@@ -137,14 +137,14 @@ def _disagreements(state: PublicState) -> list[tuple[float, str, NDArray[np.floa
             noise = np.sqrt(measured.cell_variances.sum(axis=others))
             size = float(np.max(np.abs(along) / noise))
             if name not in found or size > found[name][0]:
-                found[name] = (size, name, _ungrouped(state, name, along) if grouped else along)
+                found[name] = (size, name, _ungrouped(state, name, along) if binned else along)
     return sorted(found.values(), key=lambda one: -one[0])
 
 
 def _ungrouped(state: PublicState, name: str, along: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return signed distances of an attribute's cells, where those of its groups are given."""
-    group = state.coarsening.groups[state.domain.index(name)]
-    return along if group is None else along[group] / np.bincount(group)[group]
+    """Return signed distances of an attribute's cells, where those of its bins are given."""
+    bin_ = state.coarsening.bins[state.domain.index(name)]
+    return along if bin_ is None else along[bin_] / np.bincount(bin_)[bin_]
 
 
 def _question(
@@ -164,11 +164,11 @@ def _question(
 
 
 def _results(pairs: Pairs, records: int) -> list[dict[str, object]]:
-    """Return coverage and widths, of all answers, by source, and of questions that cut groups or cut none."""
+    """Return coverage and widths, of all answers, by source, and of questions that cut bins or cut none."""
     by_source: dict[str, Pairs] = defaultdict(list)
     for pair in pairs:
         source = pair[0].source.value
-        for name in ("all", source, f"{source}, {'groups cut' if pair[2] else 'no group cut'}"):
+        for name in ("all", source, f"{source}, {'bins cut' if pair[2] else 'no bin cut'}"):
             by_source[name].append(pair)
     results: list[dict[str, object]] = []
     for source, some in by_source.items():

@@ -214,7 +214,7 @@ def _fault(study: Study, files: dict[str, bytes], session: pmw.Session) -> str |
             continue
         again = session.ask(where)
         if (again.count, again.interval, again.source) != (answer.count, answer.interval, answer.source):
-            return f"{where!r} is answered anew"
+            return f"{where!r} is answered again"
     for where in _LATER:
         session.ask(where, fresh=True)
     return None if session.state.ledger.spent >= spent else "the share falls"

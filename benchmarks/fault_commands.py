@@ -79,12 +79,12 @@ def _check_closing(study: Study, before: Contents, run: Run) -> Iterator[str]:
     yield "" if again.code == 0 and is_closed(study.path) else f"it cannot be closed: {again.end}"
     yield _grown(after, last) or ", ".join(last.faults or ())
     yield "something secret is left" if last.pending or last.thresholds else ""
-    bought = {row[1]: row[3] for row in last.measurements}
+    measured = {row[1]: row[3] for row in last.measurements}
     drawn = [note for one in (run, again) for note in one.notes if note.get("intent")]
     for note in drawn:  # the batch that waited, with the noise that it was drawn with before
         yield "" if (note["intent"], note["seed"]) in before.pending else "the noise of a batch is another"
         if note["released"] is not None:
-            kept = bought.get(note["intent"], b"").hex().startswith(note["released"])
+            kept = measured.get(note["intent"], b"").hex().startswith(note["released"])
             yield "" if kept else "what was drawn is not in the file"
     left = list(study.path.parent.glob(f"{study.path.name}-companion*"))
     yield "the companion is left" if left else ""

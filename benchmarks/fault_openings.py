@@ -49,8 +49,8 @@ def _checks(study: Study, first: Run) -> Iterator[str]:
     yield "" if len(runs[-1].lines) == study.asked else "some questions have no answer"
     drawn = [draws for run in runs for draws in _openings(run)]
     yield "" if drawn and all(draws == drawn[0] for draws in drawn) else f"the opening drew {drawn}"
-    bought = _bought(study.path)
-    yield "" if bought == drawn[-1:][0] else "the file does not hold what the opening drew"
+    measured = _measured(study.path)
+    yield "" if measured == drawn[-1:][0] else "the file does not hold what the opening drew"
     verified = pmw.verify_session(study.path)
     yield ", ".join(check.name for check in verified.checks if not check.holds)
 
@@ -64,7 +64,7 @@ def _is_born(path: Path) -> bool:
         return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
-def _bought(path: Path) -> list[str]:
+def _measured(path: Path) -> list[str]:
     """Return what the opening's intent released, as hexadecimal bytes."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT units FROM measurements WHERE intent = 1 ORDER BY sequence")

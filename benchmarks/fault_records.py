@@ -70,7 +70,7 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for file in path.parent.glob(f"{path.name}*"):
-        if not file.name.endswith("-shm"):  # it is made anew from the log
+        if not file.name.endswith("-shm"):  # it is made again from the log
             shutil.copy(file, folder)
     copy = folder / path.name
     with contextlib.closing(sqlite3.connect(copy)) as connection:
@@ -80,7 +80,7 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
         marked = read(_MARKED)
         found.update({row[0]: row[1:] for row in marked})
         ledger = read("SELECT sequence, intent, event, epsilon, rho FROM ledger ORDER BY sequence").fetchall()
-        bought = read("SELECT sequence, intent, kind, units FROM measurements ORDER BY sequence").fetchall()
+        measured = read("SELECT sequence, intent, kind, units FROM measurements ORDER BY sequence").fetchall()
         names = read("SELECT key, value FROM secrets WHERE key LIKE '%threshold'").fetchall()
     faults = tuple(one.name for one in pmw.verify_session(copy).checks if not one.holds) if verified else None
     with contextlib.closing(SessionStore.open(copy)) as store:
@@ -88,7 +88,7 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
     pending = [] if waiting is None else [(waiting.id, _digest(waiting.seed))]
     thresholds = tuple(sorted((name, _digest(value)) for name, value in names))
     share = read_ledger(copy).share
-    return Contents(tuple(ledger), tuple(bought), found, tuple(pending), thresholds, share, faults)
+    return Contents(tuple(ledger), tuple(measured), found, tuple(pending), thresholds, share, faults)
 
 
 def _digest(raw: bytes) -> str:
@@ -157,7 +157,7 @@ def _drawn_once(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
                 )
 
 
-def _bought_is_what_was_drawn(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+def _measured_is_what_was_drawn(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     drawn = {note["intent"]: note for stop in stops for note in stop.run.notes if "intent" in note}
     for row in stops[-1].after.measurements[len(first.measurements) :]:
         note = drawn.get(row[1])
@@ -173,13 +173,13 @@ def _bought_is_what_was_drawn(first: Contents, stops: Sequence[Stop]) -> Iterato
 
 def _drawn_is_kept(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
     """What was drawn comes into the file before anything else is drawn."""
-    bought = {row[1]: row[3] for row in stops[-1].after.measurements}
+    measured = {row[1]: row[3] for row in stops[-1].after.measurements}
     before = first
     for stop in stops:
         drawn = [note for note in stop.run.notes if "intent" in note]
         for note in drawn:
             if note["released"] is not None:
-                kept = _starts_with(bought.get(note["intent"], b""), note["released"])
+                kept = _starts_with(measured.get(note["intent"], b""), note["released"])
                 yield "" if kept else f"what intent {note['intent']} drew is not in the file"
         for number, _ in before.pending:
             waits = stop.after.pending == before.pending
@@ -206,8 +206,8 @@ def _charged_once(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
         known = {row[1] for row in before.ledger}
         yield "" if not known & {row[1] for row in after.ledger[len(before.ledger) :]} else "charged twice"
         intents = [row[1] for row in after.measurements[len(first.measurements) :]]
-        yield "" if len(set(intents)) == len(intents) else "one intent bought twice"
-        yield "" if set(intents) <= {row[1] for row in after.ledger} else "bought without a charge"
+        yield "" if len(set(intents)) == len(intents) else "one intent measured twice"
+        yield "" if set(intents) <= {row[1] for row in after.ledger} else "measured without a charge"
         kept = before.measurements == after.measurements[: len(before.measurements)]
         yield "" if kept else "a measurement was changed or lost"
         before = after
@@ -275,7 +275,7 @@ PROMISES: dict[str, Callable[[Contents, Sequence[Stop]], Iterator[str]]] = {
     "a released answer is in the file, the same": _released_is_stored,
     "a retried request gets the same answer": _released_never_changes,
     "an intent draws one outcome, from bytes that were durable first": _drawn_once,
-    "a measurement is what its intent drew": _bought_is_what_was_drawn,
+    "a measurement is what its intent drew": _measured_is_what_was_drawn,
     "what was drawn is kept, and nothing is drawn in its place": _drawn_is_kept,
     "an intent is charged once, and no charge is lost": _charged_once,
     "the share spent never falls, and stays within 1": _share_never_falls,

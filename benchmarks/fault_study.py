@@ -35,7 +35,7 @@ class Study:
     asked: int
 
     def copy(self, folder: Path) -> Study:
-        """Return the study with a copy of its session in another folder, which is made anew."""
+        """Return the study with a copy of its session in another folder, which is made again."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for file in self.path.parent.glob(f"{self.path.name}*"):

@@ -1,7 +1,7 @@
 """Methods: ways to answer a stream of questions under one budget, each as a function of a case and settings.
 
-The loop in its modes, its offline twin, and the baselines that any of them must beat. A method is told only
-what its docstring says. All noise is drawn by the exact samplers, seeded so that a run can be repeated.
+The loop in its modes, its offline variant, and the baselines that any of them must beat. A method is told
+only what its docstring says. All noise is drawn by the exact samplers, seeded so that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.streams import stream_scopes
 from benchmarks.tables import Case
 from pmw.model import (
     DEFAULT_MAX_CELLS,
-    FIRST_PACE,
+    FIRST_STEP_SIZE,
     DenseDistribution,
     DescentRule,
     GraphicalDistribution,
@@ -150,12 +150,12 @@ def one_way_product(case: Case, settings: Settings) -> Outcome:
 
 
 def offline_scopes(case: Case, settings: Settings) -> Outcome:
-    """The offline twin, told which scopes the stream will ask about."""
+    """The offline variant, told which scopes the stream will ask about."""
     return _offline(case, settings, stream_scopes(case.queries), Targets.MARGINAL)
 
 
 def offline_questions(case: Case, settings: Settings) -> Outcome:
-    """The offline twin measuring single questions (MWEM), told the whole stream."""
+    """The offline variant measuring single questions (MWEM), told the whole stream."""
     return _offline(case, settings, case.queries, Targets.QUERY)
 
 
@@ -245,7 +245,7 @@ def all_pairs(case: Case, settings: Settings) -> Outcome:
         units = counts * UNITS + noise.sample_array(bits, counts.size).reshape(counts.shape)
         aims.append(target_of(MarginalMeasurement(scope, units, noise), total))
     kind = DenseDistribution if domain.size <= DEFAULT_MAX_CELLS else GraphicalDistribution
-    fitted = descend(kind.uniform(domain, total), aims, pace=FIRST_PACE, rule=_PAIRS_RULE)
+    fitted = descend(kind.uniform(domain, total), aims, step_size=FIRST_STEP_SIZE, rule=_PAIRS_RULE)
     facts: dict[str, object] = {
         "model_cells": fitted.model.cells,
         "pairs": sum(len(scope) == 2 for scope in scopes),

@@ -1,8 +1,8 @@
 """Counts per item that sparse vector methods select from: Zipf's law, generated, and public tables by file.
 
 Files are ``svt/NAME.npz`` below the data folder, with ``count`` (int64, one per item). They stand in for the
-tables of Lyu, Su and Li (2017), Section 6; ``data_is`` says how: ``exact`` the same law, ``prefix`` the first
-records of the same table, ``substitute`` another table.
+tables of Lyu, Su and Li (2017), Section 6; ``data_is`` says how: ``exact`` the same distribution, ``prefix``
+the first records of the same table, ``substitute`` another table.
 """
 
 from __future__ import annotations

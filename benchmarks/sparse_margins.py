@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import logsumexp
 
-from benchmarks.sparse_laws import TEST_LAWS, THRESHOLD_LAWS
+from benchmarks.sparse_noise import TEST_DISTRIBUTIONS, THRESHOLD_DISTRIBUTIONS
 from pmw.sparse_vector import NoisyComparison, Sech2Test
 
 __all__ = ["BETA", "best_split", "log_success", "margin", "Scales", "Stream"]
@@ -43,25 +43,27 @@ class Scales:
     """A mechanism's noise.
 
     Args:
-        threshold_law: a name in THRESHOLD_LAWS.
+        threshold_distribution: a name in THRESHOLD_DISTRIBUTIONS.
         threshold_scale: b1, in units of the values; for a Gaussian, its standard deviation.
-        test_law: a name in TEST_LAWS.
+        test_distribution: a name in TEST_DISTRIBUTIONS.
         test_scale: b.
-        redrawn: the threshold noise is drawn anew after each positive.
+        redrawn: the threshold noise is drawn again after each positive.
     """
 
-    threshold_law: str
+    threshold_distribution: str
     threshold_scale: float
-    test_law: str
+    test_distribution: str
     test_scale: float
     redrawn: bool = False
 
     @classmethod
     def of(cls, test: NoisyComparison, *, redrawn: bool) -> Scales:
         """Return the noise of a one-sided test."""
-        law = str(test.noise.value)
-        test_law = "sech2" if isinstance(test, Sech2Test) else law
-        return cls(law, float(test.threshold_scale), test_law, float(test.query_scale), redrawn)
+        distribution = str(test.noise.value)
+        test_distribution = "sech2" if isinstance(test, Sech2Test) else distribution
+        return cls(
+            distribution, float(test.threshold_scale), test_distribution, float(test.query_scale), redrawn
+        )
 
 
 def log_success(scales: Scales, stream: Stream, alpha: float, shift: float) -> float:
@@ -69,8 +71,8 @@ def log_success(scales: Scales, stream: Stream, alpha: float, shift: float) -> f
 
     It is ln of E[Pr[below]^(k-c) Pr[above]^c] over the threshold noise; redrawn, c times that of one round.
     """
-    nodes, weights = THRESHOLD_LAWS[scales.threshold_law]
-    test = TEST_LAWS[scales.test_law]
+    nodes, weights = THRESHOLD_DISTRIBUTIONS[scales.threshold_distribution]
+    test = TEST_DISTRIBUTIONS[scales.test_distribution]
     rounds = stream.positives if scales.redrawn else 1
     below, above = (stream.queries - stream.positives) / rounds, stream.positives / rounds
     threshold = shift + scales.threshold_scale * nodes

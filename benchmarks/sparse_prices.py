@@ -1,4 +1,4 @@
-"""Scales that a budget buys, for mechanisms of the literature that the project does not offer.
+"""Scales that a budget measures, for mechanisms of the literature that the project does not offer.
 
 Floating point, for comparison only: nothing private is drawn at these scales.
 """
@@ -10,7 +10,7 @@ import math
 import numpy as np
 from scipy.optimize import brentq
 
-from benchmarks.sparse_laws import TEST_LAWS, Floats
+from benchmarks.sparse_noise import TEST_DISTRIBUTIONS, Floats
 
 __all__ = ["converted", "gaussian_sigma", "ORDERS", "uncoupled_scale"]
 
@@ -68,9 +68,9 @@ def uncoupled_scale(positives: int, *, epsilon: float, delta: float) -> float:
 
 def _log_lambda(step: float) -> Floats:
     """Return ln lambda at each order; infinite where a stream of tests is not bounded."""
-    law = TEST_LAWS["laplace"]
-    above, other = law.log_above(_PLACES), law.log_above(_PLACES + step)
-    below, beside = law.log_below(_PLACES), law.log_below(_PLACES + step)
+    distribution = TEST_DISTRIBUTIONS["laplace"]
+    above, other = distribution.log_above(_PLACES), distribution.log_above(_PLACES + step)
+    below, beside = distribution.log_below(_PLACES), distribution.log_below(_PLACES + step)
     found = np.full_like(ORDERS, np.inf)
     for place, order in enumerate(ORDERS):
         stays = order * below + (1 - order) * beside

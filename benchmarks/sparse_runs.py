@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 
 from benchmarks.sparse_counts import Counts
-from benchmarks.sparse_laws import Floats
+from benchmarks.sparse_noise import Floats
 from benchmarks.sparse_selection import METHODS, ErrorRates, Method, Selected, Task, error_rates, task_for
 
 __all__ = ["LIMITS", "NOISE", "Plan", "selection_lines"]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from benchmarks.sparse_laws import TEST_LAWS, Floats
+from benchmarks.sparse_noise import TEST_DISTRIBUTIONS, Floats
 from pmw.research.sparse_vectors import Retraversal, TopC, algorithm_2, algorithm_7
 from pmw.sparse_vector import Comparison, NoiseKind, Ratio, Sparse, Split
 
@@ -83,7 +83,7 @@ class Kept:
     """A sparse vector for counts whose threshold noise is drawn once (Algorithm 7, monotone).
 
     Args:
-        noise: law of both noises.
+        noise: distribution of both noises.
         ratio: epsilon1 : epsilon2.
         centred: the threshold is moved by the difference of the two means, which is public.
         raised: deviations of the test noise by which the threshold is raised.
@@ -95,7 +95,7 @@ class Kept:
     raised: int = 0
 
     def sparse(self, task: Task) -> Sparse:
-        """Return the algorithm at the scales that the task's epsilon buys."""
+        """Return the algorithm at the scales that the task's epsilon measures."""
         split = Split.of(self.ratio, epsilon=task.epsilon, update_limit=task.limit)
         return algorithm_7(Comparison(self.noise, monotone=True), split, task.limit)
 
@@ -166,7 +166,7 @@ def _one_pass(
 
 
 def _textbook(task: Task, scores: Floats, generator: Generator) -> Selected:
-    """Select with the textbook's Sparse: threshold noise drawn anew after each positive."""
+    """Select with the textbook's Sparse: threshold noise drawn again after each positive."""
     test = algorithm_2(epsilon=task.epsilon, update_limit=task.limit).test
     noisy = scores + float(test.query_scale) * generator.laplace(size=scores.shape)
     shape = (len(scores), task.limit)
@@ -203,7 +203,7 @@ def _retraversal(kept: Kept, task: Task, scores: Floats, generator: Generator) -
     test = kept.sparse(task).test
     rho = float(test.threshold_scale) * _noise(kept.noise, (len(scores), 1), generator)
     distances = (kept.threshold(task) + rho - scores) / float(test.query_scale)
-    missed = TEST_LAWS[kept.noise.value].log_below(distances)
+    missed = TEST_DISTRIBUTIONS[kept.noise.value].log_below(distances)
     with np.errstate(divide="ignore", over="ignore"):
         rounds = np.maximum(np.ceil(generator.standard_exponential(scores.shape) / -missed), 1)
     keys = rounds + np.arange(scores.shape[1]) / scores.shape[1]  # by round, then in order

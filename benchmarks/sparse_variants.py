@@ -22,7 +22,7 @@ class Variant:
         algorithm: number in the paper.
         origin: where it was published.
         threshold_scale: of the Laplace threshold noise.
-        redrawn: the threshold noise is drawn anew after each positive.
+        redrawn: the threshold noise is drawn again after each positive.
         test_scale: of the Laplace test noise; "0" where there is none.
         tells: what a positive releases.
         stops: it halts after c positives.

@@ -71,17 +71,19 @@ def _rate(count: int, work: Callable[[], object]) -> float:
 def _noise() -> Iterable[dict[str, object]]:
     bits = BitSource.from_integer(1)
     scale = Fraction(100 * UNITS)
-    for law in (Geometric(scale), DiscreteLaplace(scale), DiscreteGaussian(scale)):
+    for distribution in (Geometric(scale), DiscreteLaplace(scale), DiscreteGaussian(scale)):
         yield {
-            "what": f"noise {type(law).__name__}",
-            "array_draws_per_cpu_second": round(_rate(_DRAWS, partial(law.sample_array, bits, _DRAWS))),
-            "single_draws_per_cpu_second": round(_rate(_SINGLE, partial(_draw_singly, law, bits))),
+            "what": f"noise {type(distribution).__name__}",
+            "array_draws_per_cpu_second": round(
+                _rate(_DRAWS, partial(distribution.sample_array, bits, _DRAWS))
+            ),
+            "single_draws_per_cpu_second": round(_rate(_SINGLE, partial(_draw_singly, distribution, bits))),
         }
 
 
-def _draw_singly(law: Distribution, bits: BitSource) -> None:
+def _draw_singly(distribution: Distribution, bits: BitSource) -> None:
     for _ in range(_SINGLE):
-        law.sample(bits)
+        distribution.sample(bits)
 
 
 def _children_cpu(command: list[str], stdin: Path | None = None, cwd: Path | None = None) -> float:
@@ -98,7 +100,7 @@ def _help() -> dict[str, object]:
 
 
 def _settled(case: Case) -> dict[str, object]:
-    """A session as it opens by default, in memory, that has seen its stream: marginals are bought."""
+    """A session as it opens by default, in memory, that has seen its stream: marginals are measured."""
     options = pmw.Options(seed=1)
     with pmw.open_session(case.source(), case.domain, epsilon=1, delta=1e-9, options=options) as session:
         session.ask_all(case.queries)

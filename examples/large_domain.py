@@ -32,7 +32,7 @@ domain = queries.Domain(
     name="census",
 )
 
-# Nobody knows the questions in advance; what they find wrong is bought, a whole marginal at a time.
+# Nobody knows the questions in advance; what they find wrong is measured, a whole marginal at a time.
 with pmw.open_session(people, domain, epsilon=1, delta=1e-9) as session:
     print(f"{domain.size:.1e} cells; the model starts from {len(session.state.opening)} marginals")
     questions = (

@@ -13,7 +13,7 @@ domain = queries.Domain(
     name="people",
 )
 
-print("epsilon  bound: one attribute  typical pair  bought marginals, each cell within")
+print("epsilon  bound: one attribute  typical pair  measured marginals, each cell within")
 for epsilon in (0.25, 0.5, 1, 2):
     plan = pmw.plan_session(domain, records=50_000, epsilon=epsilon, delta=1e-9).to_dict()
     one, tests = plan["orders"][1]["bound"], plan["marginals"]

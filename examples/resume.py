@@ -39,6 +39,6 @@ with tempfile.TemporaryDirectory() as folder:
     print("all checks hold:", pmw.verify_session(path).holds)
 
     # Sealed, it spends nothing any more and needs no table; answers and exports go on.
-    pmw.seal_session(path, visits)
+    pmw.finalize_session(path, visits)
     with pmw.resume_session(path) as session:
         print(session.ask("ward = 'B' AND nights >= 14").sentence())

@@ -1,6 +1,6 @@
 """The textbook's loop, step by step: online private multiplicative weights from a uniform start.
 
-NumericSparse tests whether the model's answer is far off. Where it is, a noisy answer is bought and one
+NumericSparse tests whether the model's answer is far off. Where it is, a noisy answer is measured and one
 multiplicative weights step corrects the model (Hardt and Rothblum 2010; Dwork and Roth 2014, Section 4.2).
 """
 
@@ -19,7 +19,7 @@ domain = queries.Domain(
 
 options = pmw.Options(
     test=pmw.TestKind.QUERY,  # single questions are tested, not whole marginals
-    opening=pmw.Opening.NONE,  # the uniform start: only the number of records is bought
+    opening=pmw.Opening.NONE,  # the uniform start: only the number of records is measured
     update=pmw.UpdateRule.STEP,  # one step of length eta for each positive
     update_limit=12,  # c positives, not c + 1
     threshold=400.0,  # T, in records

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pmw.public.status import Status
     from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
     from pmw.session.backup import backup_session
-    from pmw.session.maintenance import seal_session, verify_session
+    from pmw.session.maintenance import finalize_session, verify_session
     from pmw.session.opening import open_session, resume_session
     from pmw.session.session import Session
     from pmw.session.table import move_session
@@ -53,6 +53,7 @@ __all__ = [
     "Composition",
     "CsvDialect",
     "DataError",
+    "finalize_session",
     "fit_workload",
     "Ledger",
     "LedgerLine",
@@ -70,7 +71,6 @@ __all__ = [
     "ReleaseError",
     "resume_session",
     "RowPlan",
-    "seal_session",
     "Session",
     "SessionCorruptError",
     "SessionError",
@@ -118,7 +118,7 @@ _HOMES = {
     "public.status": ("Status",),
     "research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
     "session.backup": ("backup_session",),
-    "session.maintenance": ("seal_session", "verify_session"),
+    "session.maintenance": ("finalize_session", "verify_session"),
     "session.opening": ("open_session", "resume_session"),
     "session.session": ("Session",),
     "session.table": ("move_session",),

@@ -16,13 +16,13 @@ __all__ = [
     "cell_value",
     "GroupedQuery",
     "GroupValue",
-    "MOST_GROUPS",
+    "MOST_BINS",
     "RESERVED_COLUMNS",
 ]
 
 GroupValue: TypeAlias = str | int | bool | None  # None stands for an empty value, as NULL does
 
-MOST_GROUPS = 10_000  # answers that one question may ask for
+MOST_BINS = 10_000  # answers that one question may ask for
 
 # What an answer says of a group besides its values; a column of values is called otherwise.
 RESERVED_COLUMNS = ("count", "fraction", "interval", "low", "high", "source", "aligned", "version")
@@ -45,7 +45,7 @@ class GroupedQuery:
         codes: the cells of each group, the last attribute running fastest.
 
     Raises:
-        QueryError: an attribute stands twice or is not declared, there are more groups than MOST_GROUPS, or
+        QueryError: an attribute stands twice or is not declared, there are more groups than MOST_BINS, or
             a column would be called like another one.
     """
 
@@ -69,9 +69,9 @@ class GroupedQuery:
         columns = tuple(self.columns) or names
         _check_columns(columns, self.count_column)
         groups = math.prod(domain[name].size for name in names)
-        if groups > MOST_GROUPS:
+        if groups > MOST_BINS:
             raise QueryError(
-                f"expected at most {MOST_GROUPS:,} groups, got {groups:,}; group by fewer attributes",
+                f"expected at most {MOST_BINS:,} groups, got {groups:,}; group by fewer attributes",
                 code="too_large",
             )
         cells = itertools.product(*(range(domain[name].size) for name in names))

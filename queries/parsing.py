@@ -49,8 +49,8 @@ class Question:
 
     Args:
         query: what is asked; a grouped query has an answer for each of its groups.
-        id: the analyst's own mark, given back with the answer.
-        request_id: marks one request for safe retries; the same mark gets the same answer.
+        id: the analyst's own label, given back with the answer.
+        request_id: idempotency key, for safe retries; the same key gets the same answer.
     """
 
     query: LinearQuery | GroupedQuery
@@ -61,13 +61,13 @@ class Question:
         """Return one question for each answer: itself, or one for each group."""
         if isinstance(self.query, LinearQuery):
             return (self,)
-        marks = (
-            # A mark that an analyst gives holds no control character, so these are no analyst's own.
+        keys = (
+            # A key that an analyst gives holds no control character, so these are no analyst's own.
             self.request_id if self.request_id is None or group == 0 else f"{self.request_id}\n{group}"
             for group in range(len(self.query))
         )
         return tuple(
-            replace(self, query=query, request_id=mark) for query, mark in zip(self.query, marks, strict=True)
+            replace(self, query=query, request_id=key) for query, key in zip(self.query, keys, strict=True)
         )
 
 
@@ -231,7 +231,7 @@ def parse_question(form: Mapping[str, Any], domain: Domain) -> Question:
     identifier, request = identifier_of(form), form.get("request_id")
     if identifier is None and form.get("id") is not None:
         raise QueryError("id must be a text or a whole number", code="bad_request", position="id")
-    if request is not None and not _is_mark(request):
+    if request is not None and not _is_idempotency_key(request):
         raise QueryError(
             "request_id must be a text of 1 to 200 characters, without control characters",
             code="bad_request",
@@ -255,7 +255,7 @@ def _parse_query(form: Mapping[str, Any], domain: Domain) -> LinearQuery | Group
     return grouped if grouped.names else grouped.query
 
 
-def _is_mark(value: object) -> bool:
+def _is_idempotency_key(value: object) -> bool:
     return isinstance(value, str) and 1 <= len(value) <= 200 and _is_text(value) and min(value) >= " "
 
 

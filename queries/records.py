@@ -224,7 +224,7 @@ def _alike(values: list[object]) -> bool:
 class _KnownCells(dict[tuple[type, object], int]):
     """Remembers the cells of values, by type and value: True, 1 and 1.0 are equal and hash alike.
 
-    Other objects are encoded anew each time, for equal ones may be written differently, as Decimal 1.0 and
+    Other objects are encoded again each time, for equal ones may be written differently, as Decimal 1.0 and
     1.00 are. So no record changes another one's cell.
     """
 

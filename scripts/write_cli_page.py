@@ -11,7 +11,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 _HEAD = """\
 # The command line
 
-What `pmw --help` and `pmw COMMAND --help` print, on one page; `scripts/write_cli_page.py` writes it anew,
+What `pmw --help` and `pmw COMMAND --help` print, on one page; `scripts/write_cli_page.py` writes it again,
 and a test keeps it current. The [custodian's](custodian.md) and the [analyst's](analyst.md) guide show the
 commands at work.
 

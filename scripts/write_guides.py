@@ -1,4 +1,4 @@
-"""Write the console blocks of README.md and docs anew, with what each command prints now."""
+"""Write the console blocks of README.md and docs again, with what each command prints now."""
 
 import importlib.util
 import re
@@ -51,7 +51,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _written(text: str, folder: Path, run: Callable[[str, Path], str]) -> str:
-    """Return a document with its console blocks written anew."""
+    """Return a document with its console blocks written again."""
     return _BLOCK.sub(lambda block: f"```console\n{_recorded(block.group(1), folder, run)}```", text)
 
 

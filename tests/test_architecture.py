@@ -161,7 +161,7 @@ def test_questions_know_nothing_of_privacy() -> None:
 
 
 def test_true_counts_leave_the_data_in_few_places_only() -> None:
-    # The loop's draws, of opening and of both tests, and its offline twin's; and the demonstration, whose
+    # The loop's draws, of opening and of both tests, and its offline variant's; and the demonstration, whose
     # packaged table is public.
     places = {
         module

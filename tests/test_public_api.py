@@ -18,7 +18,7 @@ Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check
 Composition CsvDialect DataError
 fit_workload Ledger LedgerLine ModelKind move_session NeighboringRelation NoiseError OfflineOptions
 OfflineRelease open_session Opening Options plan_session PMWError ReleaseError resume_session RowPlan
-seal_session Session SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan
+finalize_session Session SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan
 Sides Source SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verification
 verify_session
 """

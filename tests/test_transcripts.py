@@ -5,7 +5,7 @@ Each test plays one kind of session, from its plan to questions after its end, a
 and whole numbers are compared exactly, numbers with a decimal point to five digits or nearly to their last
 place.
 
-Who means to change no behaviour leaves these files as they are. Who means to change some writes them anew
+Who means to change no behaviour leaves these files as they are. Who means to change some writes them again
 with ``PMW_WRITE_TRANSCRIPTS=1 pytest tests/test_transcripts.py`` and reads what became different.
 """
 
@@ -34,7 +34,7 @@ from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttri
 FOLDER = Path(__file__).parent / "transcripts"
 WRITE = "PMW_WRITE_TRANSCRIPTS"
 SEEDS = "pmw.session.engine.fresh_seed"  # where sessions take the bytes of their noise from
-LAWS = (Geometric, DiscreteLaplace, DiscreteGaussian, SechSquared)
+DISTRIBUTIONS = (Geometric, DiscreteLaplace, DiscreteGaussian, SechSquared)
 
 DELTA = ("--delta", "1e-9")
 REPLACED = ("--neighbors", "replace-one")
@@ -198,9 +198,9 @@ class Draws:
         self._seeds = itertools.count()
         self._drawn: list[int] = []
         monkeypatch.setattr(SEEDS, lambda: repeatable_seed(20, next(self._seeds)))
-        for law in LAWS:
+        for distribution in DISTRIBUTIONS:
             for name in ("sample", "sample_array"):
-                monkeypatch.setattr(law, name, self._watched(getattr(law, name)))
+                monkeypatch.setattr(distribution, name, self._watched(getattr(distribution, name)))
 
     def _watched(self, draw: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*arguments: Any) -> Any:

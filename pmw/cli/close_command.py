@@ -1,4 +1,4 @@
-"""``pmw close``: no more spending, for good."""
+"""``pmw close``: no more spending, permanently."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 
 @click.command(
     "close",
-    short_help="End all spending and wipe the secrets, for good.",
+    short_help="End all spending and wipe the secrets, permanently.",
     epilog="""\b
 Examples:
   pmw close study.pmw
@@ -30,7 +30,7 @@ Examples:
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def command(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool) -> None:
-    """Close SESSION for good: nothing is spent any more, and its secrets are wiped.
+    """Close SESSION permanently: nothing is spent any more, and its secrets are wiped.
 
     The fingerprint of the table and its key, the noise of the open round and the bytes of an unfinished batch
     are wiped from the file; earlier copies of it keep theirs. `pmw ask` and `pmw export` go on from the
@@ -42,18 +42,20 @@ def command(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool)
     up: all that was reserved for it is charged, and nothing is ever released from it. A batch that can be
     finished is finished all the same. Closing cannot be undone.
     """
-    from pmw.cli.books_texts import closing_text
+    from pmw.cli.ledger_texts import closing_text
     from pmw.cli.texts import say, status_json
-    from pmw.session.maintenance import is_closed, read_ledger, seal_session
+    from pmw.session.maintenance import finalize_session, is_closed, read_ledger
 
     again = is_closed(session)
     if not (again or yes):
         _confirm(session)
-    status = patiently(lambda seconds: seal_session(session, wait=seconds, abandon=abandon), session, wait)
+    status = patiently(
+        lambda seconds: finalize_session(session, wait=seconds, abandon=abandon), session, wait
+    )
     if as_json:
         say(status_json(status))
     elif again:
-        say(f"{session} is closed already, and its file was written anew; questions and exports go on.")
+        say(f"{session} is closed already, and its file was written again; questions and exports go on.")
     else:
         say(closing_text(session, status, read_ledger(session), abandon=abandon))
 
@@ -61,4 +63,4 @@ def command(session: Path, yes: bool, abandon: bool, wait: float, as_json: bool)
 def _confirm(session: Path) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("closing cannot be undone and nobody can be asked here; confirm it with --yes")
-    click.confirm(f"Close {session} for good? Nothing can be spent afterwards", abort=True, err=True)
+    click.confirm(f"Close {session} permanently? Nothing can be spent afterwards", abort=True, err=True)

@@ -83,7 +83,7 @@ def _comparison(scores: Scores, baseline: Baseline) -> list[str]:
         ("largest error", scores.errors.max(), baseline.errors.max()),
         ("error bar, half, median", np.nanmedian(scores.widths), baseline.width),
     ]
-    name = f"{baseline.law} per question"
+    name = f"{baseline.distribution} per question"
     lines = [
         "The table is public, so the true errors may be shown (in % of all records):",
         f"  {'':24}{'this session':>14}{name:>30}",
@@ -93,7 +93,7 @@ def _comparison(scores: Scores, baseline: Baseline) -> list[str]:
     closer = float(np.mean(scores.errors < baseline.errors))
     lines += [
         "",
-        f"This session was closer on {closer:.0%} of the questions, {baseline.law.split()[0]} noise on "
+        f"This session was closer on {closer:.0%} of the questions, {baseline.distribution.split()[0]} noise on "
         f"{1 - closer:.0%}.",
         f"{name} must know the number of questions in advance and is spent after them; this session goes on.",
     ]

@@ -56,14 +56,14 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     In Parquet, integers are BIGINT, numbers DOUBLE, categories BIGINT, BOOLEAN or VARCHAR by their declared
     values, a column with an "other" cell is VARCHAR, and empty values are NULL.
 
-    With --format measurements the file holds no rows but every number that was released, with the law of its
-    noise, so that others can fit a model of their own.
+    With --format measurements the file holds no rows but every number that was released, with the
+    distribution of its noise, so that others can fit a model of their own.
 
     The files are public: they are made from released numbers alone and cost nothing.
     """
     from pmw.cli.targets import refuse_session_files, refuse_table
     from pmw.cli.texts import json_line, say
-    from pmw.loop import misfit, refined
+    from pmw.loop import refined, residual
     from pmw.public.export import ExportFormat, RowPlan, export
     from pmw.session.maintenance import read_session
 
@@ -83,7 +83,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     with wrong_values():
         ExportFormat.chosen(file_format, output)
     state, _ = read_session(session)
-    before = misfit(state)
+    before = residual(state)
     if refine:
         state = refined(state)
     manifest = export(state, output, plan, format=file_format, force=given["force"], refined=refine)
@@ -92,7 +92,7 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         return
     count = _count(manifest)
     if refine:
-        say(_refinement(before, misfit(state)))
+        say(_refinement(before, residual(state)))
     say(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
     say(f"Guarantee: {manifest['guarantee']}.")
 

@@ -34,7 +34,7 @@ def command(session: Path, as_json: bool) -> None:
     positive and charges compose as zero-concentrated privacy, else epsilon. It reads public state only,
     needs no table, and works while the session is in use.
     """
-    from pmw.cli.books_texts import ledger_text
+    from pmw.cli.ledger_texts import ledger_text
     from pmw.cli.texts import json_line, say
     from pmw.session.maintenance import read_ledger
 

@@ -45,9 +45,9 @@ def command(
 ) -> None:
     """Begin SESSION, a new file, over the table in --data.
 
-    The schema declares the attributes and their cells. Opening buys the number of records and, unless told
-    otherwise, every one-attribute marginal, with noise; the rest of the budget answers questions. The file
-    holds secrets: keep it as safe as the table. What `pmw export` writes is public.
+    The schema declares the attributes and their cells. Opening measures the number of records and, unless
+    told otherwise, every one-attribute marginal, with noise; the rest of the budget answers questions. The
+    file holds secrets: keep it as safe as the table. What `pmw export` writes is public.
     """
     from pmw.cli.texts import opening_text, say, status_json
     from pmw.data import TableFile

@@ -25,9 +25,9 @@ Examples:
   pmw plan --schema people.toml --records 50000 --delta 1e-9 --accuracy 0.01
 \b
 The bound is the half-width of the interval that an answer will carry, at the confidence:
-  covered   counts that opening buys: the noise; the answer adds how far the model is from these counts
+  covered   counts that opening measures: the noise; the answer adds how far the model is from these counts
   tested    any other question, while positives are left: T and what the threshold noise can hide
-  bought    the answer to a question whose test was positive: the noise of the measurement
+  measured    the answer to a question whose test was positive: the noise of the measurement
 For tested questions only the bound is known beforehand: their errors depend on the table.
 """,
 )
@@ -55,7 +55,7 @@ def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
 
     It makes the choices that `pmw open` would make with the same options: noise, thresholds, number of
     measurements. It sees no data, so nothing is spent. Beside the session's own bounds it shows what the
-    textbook's theorems promise for the same budget, and what delta buys.
+    textbook's theorems promise for the same budget, and what delta measures.
     """
     if (given["epsilon"] is None) == (given["accuracy"] is None):
         raise click.UsageError("give --epsilon or --accuracy, one of the two")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pmw.markup import counted
-from pmw.model import DEFAULT_GROUPS
+from pmw.model import DEFAULT_BINS
 from pmw.planning.forecasts import OrderForecast
 from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast
 from pmw.planning.session_plan import SessionPlan
@@ -44,21 +44,21 @@ def _head(plan: SessionPlan) -> Iterator[str]:
         "No data is read, nothing is spent."
     )
     yield f"Guarantee: {plan.guarantee}."
-    bought = []
+    parts = []
     if plan.total_deviation:
-        bought.append("the number of records")
-    if plan.table_bought:
-        bought.append("the whole table, cell by cell")
+        parts.append("the number of records")
+    if plan.table_measured:
+        parts.append("the whole table, cell by cell")
     elif plan.attributes:
-        bought.append(counted(len(plan.attributes), "one-attribute marginal"))
-    measured = " and ".join(bought) or "nothing is measured"
+        parts.append(counted(len(plan.attributes), "one-attribute marginal"))
+    measured = " and ".join(parts) or "nothing is measured"
     yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
-    grouped = sum(ours != theirs for ours, theirs in zip(domain.shape, plan.coarse.shape, strict=True))
-    if grouped:
-        attributes = "1 long attribute is" if grouped == 1 else f"{grouped} long attributes are"
+    binned = sum(ours != theirs for ours, theirs in zip(domain.shape, plan.coarse.shape, strict=True))
+    if binned:
+        attributes = "1 long attribute is" if binned == 1 else f"{binned} long attributes are"
         yield (
-            f"  {attributes} then put into groups of cells, chosen from these counts: about "
-            f"{DEFAULT_GROUPS}; bounds hold for any groups."
+            f"  {attributes} then put into bins, chosen from these counts: about "
+            f"{DEFAULT_BINS}; bounds hold for any bins."
         )
 
 
@@ -69,7 +69,7 @@ def _wider_rows(plan: SessionPlan, shown: int) -> Iterator[str]:
     yield _ROW.format(more, "", "", _error(plan.orders[-1]), bound)
     cut = max((order.cut_bound or 0.0 for order in plan.orders[shown:]), default=0.0)
     if cut:
-        yield _ROW.format("  cutting groups", "", "", "tested", _bound(cut, plan))
+        yield _ROW.format("  cutting bins", "", "", "tested", _bound(cut, plan))
 
 
 def _table(plan: SessionPlan) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _table(plan: SessionPlan) -> Iterator[str]:
         yield _order_row(order, plan)
         yield from _typical_row(order, plan)
         if order.cut_bound is not None:
-            yield _ROW.format("  cutting groups", "", "", "tested", _bound(order.cut_bound, plan))
+            yield _ROW.format("  cutting bins", "", "", "tested", _bound(order.cut_bound, plan))
         if order.order == 1 and plan.attributes:
             widest = max(plan.attributes, key=lambda attribute: attribute.range_bound)
             error, bound = _number(widest.range_error), _bound(widest.range_bound, plan)
@@ -136,7 +136,7 @@ def _error(order: OrderForecast) -> str:
 
 
 def _tests(plan: SessionPlan) -> Iterator[str]:
-    if plan.table_bought:
+    if plan.table_measured:
         yield "Tests: none is needed; the measured table covers every question."
         return
     if plan.marginals is not None:
@@ -167,7 +167,7 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
         f"  {_number(tests.cell_deviation)} on each cell) and correct the model. A marginal found right "
         "bounds every question"
     )
-    yield "  on it; of one that cuts groups of cells, the bound is wider by half of what these hold."
+    yield "  on it; of one that cuts bins, the bound is wider by half of what these hold."
     if tests.head_start >= 1:
         questions = counted(plan.contract.options.expected_queries, "question")
         yield (
@@ -180,8 +180,8 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
             f"{_records(tests.single.threshold)}, until"
         )
         answers = counted(tests.single.update_limit, "such answer")
-        bought = "is" if tests.single.update_limit == 1 else "are"
-        yield f"  {answers} {bought} measured; after that they carry no bound."
+        parts = "is" if tests.single.update_limit == 1 else "are"
+        yield f"  {answers} {parts} measured; after that they carry no bound."
 
 
 def _sparse_vectors(plan: SessionPlan) -> Iterator[str]:

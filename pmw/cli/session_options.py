@@ -102,7 +102,7 @@ _OPTIONS = (
     click.option(
         "--sparse-vector",
         type=click.Choice(["exponential", "exponential-rounds", "laplace", "laplace-rounds", "sech2"]),
-        help="The tests: their noise, and threshold noise drawn once or anew after each positive (rounds). "
+        help="The tests: their noise, and threshold noise drawn once or again after each positive (rounds). "
         "[default: exponential-rounds with delta, else exponential]",
     ),
     click.option(

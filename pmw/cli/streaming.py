@@ -41,7 +41,7 @@ class StreamOptions:
     """How questions are answered.
 
     Args:
-        fresh: answer anew what was answered before.
+        fresh: answer again what was answered before.
         strict: the exit code is 3 or 4 where an answer came without a promise, or a question was refused.
         strict_cells: refuse questions that cut cells.
     """

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from pmw.markup import counted
-from pmw.model import NoiseLaw, noise_variance
+from pmw.model import NoiseDistribution, noise_variance
 from pmw.public.answer import SEEDED_WARNING, Answer, Source
 from pmw.public.answers import Answers
 from pmw.public.contract import Opening, guarantee
@@ -77,10 +77,10 @@ def opening_text(state: PublicState, path: Path) -> str:
     records = counted(total.value, "record")
     if total.deviation:
         records = f"{total.value:,.0f} ± {2 * total.deviation:,.0f} records"
-    bought = "the number of records"
+    measured = "the number of records"
     if state.contract.options.opening is Opening.ONE_WAY:
         whole = any(len(one.scope) > 1 for one in state.opening)
-        bought += (
+        measured += (
             " and the whole table"
             if whole
             else f" and {counted(len(state.opening), 'one-attribute marginal')}"
@@ -89,7 +89,7 @@ def opening_text(state: PublicState, path: Path) -> str:
         f"Opened {path} over {state.domain.name!r}: {counted(len(state.domain), 'attribute')}, "
         f"{counted(f'{state.domain.size:,}', 'cell')}, about {records}.",
         f"Guarantee: {guarantee(state.contract)}.",
-        f"Measured at opening: {bought} ({state.ledger.share:.1%} of the budget).",
+        f"Measured at opening: {measured} ({state.ledger.share:.1%} of the budget).",
     ]
     lines.append(_tests_text(plan))
     lines.append(f"Next: {asking(path, state.domain)}")
@@ -97,16 +97,16 @@ def opening_text(state: PublicState, path: Path) -> str:
 
 
 def _tests_text(plan: TestPlan) -> str:
-    """Return what is tested, and what positives buy."""
+    """Return what is tested, and what positives measure."""
     marginals, questions = marginal_tier(plan), question_tier(plan)
-    buying = ""
+    measuring = ""
     if questions is not None:
         width = 2 * _deviation(questions.noise)
-        buying = f"up to {_buying(questions.update_limit)}, each within about ± {width:,.0f}."
+        measuring = f"up to {_measuring(questions.update_limit)}, each within about ± {width:,.0f}."
     if marginals is None:
         if questions is None:
             return "Nothing is left for tests: questions are answered from these alone."
-        return f"Tests look for errors above {counted(questions.threshold / UNITS, 'record')}; {buying}"
+        return f"Tests look for errors above {counted(questions.threshold / UNITS, 'record')}; {measuring}"
     per_cell = marginals.threshold(1, 2**62) - marginals.margin
     text = (
         "Tests look for marginals farther from the model than their noise would be "
@@ -115,7 +115,9 @@ def _tests_text(plan: TestPlan) -> str:
         f"{'is' if marginals.update_limit == 1 else 'are'} measured, each cell with standard deviation "
         f"{rounded(_deviation(marginals.noise))}."
     )
-    return f"{text} Questions that no marginal holds are tested one by one; {buying}" if buying else text
+    return (
+        f"{text} Questions that no marginal holds are tested one by one; {measuring}" if measuring else text
+    )
 
 
 def answer_text(answer: Answer) -> str:
@@ -162,7 +164,7 @@ def status_text(state: PublicState, status: Status) -> str:
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
-def _deviation(noise: NoiseLaw) -> float:
+def _deviation(noise: NoiseDistribution) -> float:
     return math.sqrt(noise_variance(noise))
 
 
@@ -204,5 +206,5 @@ def _value_text(value: CategoricalValue) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value).upper()
 
 
-def _buying(limit: int) -> str:
+def _measuring(limit: int) -> str:
     return "1 of them is measured" if limit == 1 else f"{limit} of them are measured"

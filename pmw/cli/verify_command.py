@@ -47,7 +47,7 @@ def command(session: Path, anchor: Path | None, as_json: bool) -> None:
     another machine. A later run tells an older copy and a rewritten history, and brings FILE up to date where
     everything holds.
     """
-    from pmw.cli.books_texts import verification_text
+    from pmw.cli.ledger_texts import verification_text
     from pmw.cli.targets import refuse_session_files
     from pmw.cli.texts import json_line, say
     from pmw.session.maintenance import verify_session

@@ -81,36 +81,36 @@ class MemorySource:
             self._cached.move_to_end(wanted)
         return marginal
 
-    def coarsened(self, coarse: Domain, groups: Sequence[NDArray[np.int64] | None]) -> MemorySource:
-        """Return the source of the same records over a domain whose cells are groups of this one's.
+    def coarsened(self, coarse: Domain, bins: Sequence[NDArray[np.int64] | None]) -> MemorySource:
+        """Return the source of the same records over a domain whose cells are bins of this one's.
 
-        Columns that are not grouped are shared, not copied. Coarse counts are kept like others.
+        Columns that are not binned are shared, not copied. Coarse counts are kept like others.
 
         Args:
-            coarse: attributes of the same names in the same order, one cell per group.
-            groups: per attribute, the group of each cell: int64, shape (cells,); None where it is kept as
+            coarse: attributes of the same names in the same order, one cell per bin.
+            bins: per attribute, the bin of each cell: int64, shape (cells,); None where it is kept as
                 it is. A function of public numbers.
 
         Privacy: the new source holds true data as this one does. A record has one cell before and after, so
             one person moves its counts as far; nothing is released here.
 
         Raises:
-            DataError: the groups do not fit the two domains.
+            DataError: the bins do not fit the two domains.
         """
-        if coarse.names != self.domain.names or len(groups) != len(self.domain):
-            raise DataError("expected a coarse domain and groups of the same attributes")
+        if coarse.names != self.domain.names or len(bins) != len(self.domain):
+            raise DataError("expected a coarse domain and bins of the same attributes")
         columns = []
-        for position, (column, group) in enumerate(zip(self._records.columns, groups, strict=True)):
+        for position, (column, bin_) in enumerate(zip(self._records.columns, bins, strict=True)):
             size, coarse_size = self.domain.shape[position], coarse.shape[position]
-            if group is None:
+            if bin_ is None:
                 fits = size == coarse_size
                 columns.append(column)
             else:
-                fits = group.shape == (size,) and int(group.min()) >= 0 and int(group.max()) < coarse_size
+                fits = bin_.shape == (size,) and int(bin_.min()) >= 0 and int(bin_.max()) < coarse_size
                 if fits:
-                    columns.append(group.astype(np.min_scalar_type(coarse_size - 1))[column])
+                    columns.append(bin_.astype(np.min_scalar_type(coarse_size - 1))[column])
             if not fits:
-                raise DataError(f"expected groups that fit attribute {self.domain.names[position]!r}")
+                raise DataError(f"expected bins that fit attribute {self.domain.names[position]!r}")
         return MemorySource(CodedRecords(coarse, tuple(columns)))
 
     def fingerprint(self, key: bytes) -> bytes:

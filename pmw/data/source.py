@@ -30,12 +30,12 @@ class CountSource(Protocol):
             ``records_per_person`` in L1 under add/remove, by twice that under replace-one.
         """
 
-    def coarsened(self, coarse: Domain, groups: Sequence[NDArray[np.int64] | None]) -> CountSource:
-        """Return the source of the same records over a domain whose cells are groups of this one's.
+    def coarsened(self, coarse: Domain, bins: Sequence[NDArray[np.int64] | None]) -> CountSource:
+        """Return the source of the same records over a domain whose cells are bins of this one's.
 
         Args:
-            coarse: attributes of the same names in the same order, one cell per group.
-            groups: per attribute, the group of each cell: int64, shape (cells,); None where it is kept.
+            coarse: attributes of the same names in the same order, one cell per bin.
+            bins: per attribute, the bin of each cell: int64, shape (cells,); None where it is kept.
 
         Privacy: holds true data too. A record has one cell before and after, so one person moves its counts
             as far.

@@ -15,20 +15,19 @@ from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest, 
 from pmw.loop.fit import correct, model_of_terms
 from pmw.loop.loop import Settled, batch_entries, draw_tests, propose, settle
 from pmw.loop.marginals import l1_distance, marginal_units
-from pmw.loop.opening import OpeningDraws, choose_groups, draw_opening, released_total, settle_opening
-from pmw.loop.refine import misfit, refined
+from pmw.loop.opening import OpeningDraws, choose_bins, draw_opening, released_total, settle_opening
+from pmw.loop.refine import refined, residual
 
 __all__ = [
     "batch_entries",
     "BatchDraws",
-    "choose_groups",
+    "choose_bins",
     "correct",
     "draw_opening",
     "draw_tests",
     "l1_distance",
     "marginal_units",
     "MarginalRequest",
-    "misfit",
     "model_of_terms",
     "OpeningDraws",
     "Proposal",
@@ -37,6 +36,7 @@ __all__ = [
     "refined",
     "released_total",
     "Request",
+    "residual",
     "settle",
     "settle_opening",
     "Settled",

@@ -47,14 +47,14 @@ class MarginalRequest:
         scope: attribute names in declared order.
         model_units: the model's marginal, rounded: int64, one axis per attribute, units of 2^-20 records.
         threshold: T, in units.
-        bought: the scope that a positive measures; it contains ``scope``. Whether the cells of either are
-            declared ones or groups, the plan says.
+        measured: the scope that a positive measures; it contains ``scope``. Whether the cells of either are
+            declared ones or bins, the plan says.
     """
 
     scope: tuple[str, ...]
     model_units: NDArray[np.int64]
     threshold: int
-    bought: tuple[str, ...]
+    measured: tuple[str, ...]
 
 
 Request: TypeAlias = QueryRequest | MarginalRequest

@@ -16,10 +16,10 @@ from pmw.model import (
     DenseDistribution,
     DescentRule,
     GraphicalDistribution,
+    HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
     QueryMeasurement,
-    RangeTreeMeasurement,
     SyntheticDistribution,
     Target,
     Term,
@@ -29,7 +29,7 @@ from pmw.model import (
     target_of,
 )
 from pmw.public.contract import Contract, UpdateRule, is_dense
-from pmw.public.state import Bought, PublicState
+from pmw.public.state import LaterMeasurement, PublicState
 
 __all__ = [
     "coarse_model",
@@ -63,14 +63,14 @@ def model_of_terms(
     return model if coarsening.is_identity else CoarsenedDistribution(coarsening, model)
 
 
-def correct(state: PublicState, measurement: Bought) -> PublicState:
+def correct(state: PublicState, measurement: LaterMeasurement) -> PublicState:
     """Return the state with one more measurement and the model corrected by it; post-processing, free.
 
     A marginal that would make the model's tree too large is kept beside the model, and so is a single
-    question that cuts a group of cells.
+    question that cuts a bin.
 
     Raises:
-        BudgetError: single questions are bought for a model that is not dense.
+        BudgetError: single questions are measured for a model that is not dense.
     """
     measured = (*state.measured, measurement)
     if not state.contract.options.tests_marginals:
@@ -80,7 +80,7 @@ def correct(state: PublicState, measurement: Bought) -> PublicState:
     return replace(state, measured=measured, beside=(*state.beside, len(state.measured)))
 
 
-def _corrected(state: PublicState, measured: Sequence[Bought]) -> SyntheticDistribution:
+def _corrected(state: PublicState, measured: Sequence[LaterMeasurement]) -> SyntheticDistribution:
     newest = measured[-1]
     if not isinstance(state.model, DenseDistribution) or not isinstance(newest, QueryMeasurement):
         raise BudgetError("expected a dense model and the answer to a question")
@@ -95,7 +95,7 @@ def _corrected(state: PublicState, measured: Sequence[Bought]) -> SyntheticDistr
     return refit(state.model, (*state.opening, *measured))
 
 
-def _fits(state: PublicState, measurement: Bought) -> bool:
+def _fits(state: PublicState, measurement: LaterMeasurement) -> bool:
     """Tell whether the model takes a measurement in."""
     if isinstance(measurement, MarginalMeasurement):
         return model_holds(state, measurement.scope)
@@ -119,11 +119,11 @@ def fitted_to(state: PublicState, rule: DescentRule = _RULE) -> PublicState:
         else coarse_target(coarsening, one, state.total.value)
         for one in (*state.opening, *state.fitted)
     ]
-    descent = descend(coarse_model(state), aims, pace=state.pace, rule=rule)
+    descent = descend(coarse_model(state), aims, step_size=state.step_size, rule=rule)
     model = descent.model
     if not coarsening.is_identity:
         model = CoarsenedDistribution(coarsening, model)
-    return replace(state, model=model, pace=descent.pace)
+    return replace(state, model=model, step_size=descent.step_size)
 
 
 def coarse_model(state: PublicState) -> SyntheticDistribution:
@@ -132,19 +132,21 @@ def coarse_model(state: PublicState) -> SyntheticDistribution:
 
 
 def coarse_target(coarsening: Coarsening, measurement: OneWayMeasurement, total: float) -> Target:
-    """Return what a model of groups should give where groups, or declared cells, were measured.
+    """Return what a model of bins should give where bins, or declared cells, were measured.
 
     Args:
-        coarsening: the groups.
-        measurement: noisy numbers over a scope; on declared cells, they are summed inside the groups.
+        coarsening: the bins.
+        measurement: noisy numbers over a scope; on declared cells, they are summed inside the bins.
         total: records that the model sums to; positive.
     """
     target = target_of(measurement, total)
     if target.values.shape == coarsening.coarse.scope_shape(target.scope):
         return target
     variance = coarsening.summed(target.scope, target.variance)
-    group = coarsening.groups[coarsening.fine.index(target.scope[0])]
-    if isinstance(measurement, RangeTreeMeasurement) and group is not None:  # its cells' noise is correlated
-        inside = (np.where(np.equal(group, number), 1.0, 0.0) for number in range(len(variance)))
+    bin_ = coarsening.bins[coarsening.fine.index(target.scope[0])]
+    if (
+        isinstance(measurement, HierarchicalMeasurement) and bin_ is not None
+    ):  # its cells' noise is correlated
+        inside = (np.where(np.equal(bin_, number), 1.0, 0.0) for number in range(len(variance)))
         variance = np.array([measurement.weighted_variance(one) for one in inside])
     return Target(target.scope, coarsening.summed(target.scope, target.values), variance)

@@ -95,7 +95,7 @@ def draw_tests(
         secret: the threshold noise so far.
         source: the table, over the declared cells.
         bits: source of the noise.
-        coarse: the same table over groups of cells; None where nothing is grouped.
+        coarse: the same table over bins; None where nothing is binned.
 
     Privacy: one step of a sparse vector, and one measurement with fresh noise at a positive.
 

@@ -78,7 +78,7 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
     def scopes(self, state: PublicState, query: LinearQuery) -> Iterator[tuple[str, ...]]:
         """Yield the marginals that a question asks to be tested: its pairs, then its whole scope.
 
-        Pairs come first because noise hides least in them. Not tested is what a bought marginal contains,
+        Pairs come first because noise hides least in them. Not tested is what a measured marginal contains,
         what noise would drown, and what is wider than a pair and the model could not hold. One question
         cannot use up the positives: where its pairs are more than half of them, it asks for its whole scope
         alone. What was tested against this very model is tested again only where the threshold has come down
@@ -128,7 +128,7 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
     def _widened(self, state: PublicState, scope: tuple[str, ...]) -> tuple[str, ...]:
         """Return the widest scope around one that has at most the plan's ``free_cells``: its noise is small.
 
-        Attributes that add the fewest cells come first. A scope on declared cells that would be grouped
+        Attributes that add the fewest cells come first. A scope on declared cells that would be binned
         elsewhere stays on declared ones.
         """
         domain, most = state.coarsening.coarse, self.plan.free_cells
@@ -173,8 +173,8 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         after, outcomes = plan.sparse.scan(before, values, thresholds, bits)
         released = None
         if outcomes[-1]:
-            bought = counts(requests[len(outcomes) - 1].bought)
-            released = bought * UNITS + plan.noise.sample_array(bits, bought.size).reshape(bought.shape)
+            measured = counts(requests[len(outcomes) - 1].measured)
+            released = measured * UNITS + plan.noise.sample_array(bits, measured.size).reshape(measured.shape)
         return BatchDraws(tuple(int(outcome) for outcome in outcomes), released), self.kept(after)
 
     def settle(
@@ -189,14 +189,14 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
     ) -> Iterator[Answer]:
         """Yield the answers to the questions that no positive, and no test after it, stands before.
 
-        The question whose marginal was bought is answered where what was bought contains it; else it is asked
-        again, for it may ask for further tests.
+        The question whose marginal was measured is answered where what was measured contains it; else it is
+        asked again, for it may ask for further tests.
         """
         bars = MarginalBars(after, spent)
         for query, need in zip(proposal.queries, proposal.needs, strict=True):
             if need > draws.negatives:
                 if set(query.scope) <= set(after.marginals[-1].scope):
-                    yield bars.answer(query, bought=True)
+                    yield bars.answer(query, measured=True)
                 return
             yield bars.answer(query)
 
@@ -210,4 +210,4 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
 
     def measurement(self, request: MarginalRequest, released: Released) -> MarginalMeasurement:
         """Return the measurement that a positive released."""
-        return MarginalMeasurement(request.bought, np.asarray(released), self.plan.noise)
+        return MarginalMeasurement(request.measured, np.asarray(released), self.plan.noise)

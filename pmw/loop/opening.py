@@ -1,4 +1,4 @@
-"""Opening: what is bought before the first question, and the first public state that comes of it."""
+"""Opening: what is measured before the first question, and the first public state that comes of it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from pmw.data import CountSource
 from pmw.loop.fit import first_model, fitted_to
 from pmw.model import (
-    FIRST_PACE,
+    FIRST_STEP_SIZE,
     Coarsening,
     DenseDistribution,
+    HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
-    RangeTreeMeasurement,
     SyntheticDistribution,
     choose_coarsening,
     noise_variance,
@@ -30,7 +30,7 @@ from pmw.public.state import PublicState, Total
 from queries.linear import UNITS
 
 __all__ = [
-    "choose_groups",
+    "choose_bins",
     "draw_opening",
     "OpeningDraws",
     "released_total",
@@ -44,7 +44,7 @@ class OpeningDraws:
 
     Args:
         total_units: records in units of 2^-20, noisy, or exact where the row count is public.
-        marginals: one per attribute bought.
+        marginals: one per attribute measured.
     """
 
     total_units: int
@@ -68,7 +68,7 @@ def draw_opening(plan: OpeningPlan, source: CountSource, bits: BitSource) -> Ope
             marginals.append(MarginalMeasurement((name,), units, noise))
         else:
             units = tree.node_counts(counts) * UNITS + noise.sample_array(bits, tree.nodes)
-            marginals.append(RangeTreeMeasurement((name,), tree, units, noise))
+            marginals.append(HierarchicalMeasurement((name,), tree, units, noise))
     if plan.table_noise is not None:
         counts = source.counts(source.domain.names).counts
         units = counts * UNITS + plan.table_noise.sample_array(bits, counts.size).reshape(counts.shape)
@@ -92,13 +92,13 @@ def settle_opening(
         draws: what they gave.
         ledger: the filter after their charges.
         test: the tests, planned from the same numbers.
-        fitted: the model and its pace, where they are known already; None fits the model.
+        fitted: the model and its step size, where they are known already; None fits the model.
     """
     total = released_total(plan, draws)
-    coarsening = choose_groups(contract, plan, draws)
+    coarsening = choose_bins(contract, plan, draws)
     if not contract.options.tests_marginals and fitted is None:
         dense = DenseDistribution.uniform(contract.domain, total.value)
-        fitted = refit(dense, draws.marginals), FIRST_PACE
+        fitted = refit(dense, draws.marginals), FIRST_STEP_SIZE
     state = PublicState(
         contract=contract,
         ledger=ledger,
@@ -110,13 +110,13 @@ def settle_opening(
         rounds=(False,) * len(test),
         coarsening=coarsening,
     )
-    return fitted_to(state) if fitted is None else replace(state, pace=fitted[1])
+    return fitted_to(state) if fitted is None else replace(state, step_size=fitted[1])
 
 
-def choose_groups(contract: Contract, plan: OpeningPlan, draws: OpeningDraws) -> Coarsening:
-    """Return the groups of long attributes, by the released one-attribute counts; post-processing, free.
+def choose_bins(contract: Contract, plan: OpeningPlan, draws: OpeningDraws) -> Coarsening:
+    """Return the bins of long attributes, by the released one-attribute counts; post-processing, free.
 
-    Single questions are tested and bought on the declared cells, and so is a table that was bought whole.
+    Single questions are tested and measured on the declared cells, and so is a table that was measured whole.
     """
     if not contract.options.tests_marginals or plan.table_noise is not None:
         return Coarsening.identity(contract.domain)

@@ -17,8 +17,8 @@ from pmw.model import DenseDistribution, DescentRule, QueryMeasurement, dual_num
 from pmw.public.state import PublicState
 
 __all__ = [
-    "misfit",
     "refined",
+    "residual",
 ]
 
 _RULE = DescentRule(steps=1000, tolerance=1e-6)  # errors do not change from about 300 steps on
@@ -47,11 +47,11 @@ def refined(state: PublicState) -> PublicState:
     return replace(state, model=model)
 
 
-def misfit(state: PublicState) -> float | None:
-    """Return how far the model is from what was bought since opening, in standard deviations of its noise.
+def residual(state: PublicState) -> float | None:
+    """Return how far the model is from what was measured since opening, in standard deviations of its noise.
 
-    The root of the mean square over all bought numbers that the model takes in: about 1 where it is as far
-    from them as they are from the truth; None where nothing was bought.
+    The root of the mean square over all measured numbers that the model takes in: about 1 where it is as far
+    from them as they are from the truth; None where nothing was measured.
     """
     model = coarse_model(state)
     squares: list[float] = []
@@ -62,7 +62,7 @@ def misfit(state: PublicState) -> float | None:
             values, variances = one.values, one.cell_variances
             if values.shape != state.coarsening.coarse.scope_shape(
                 one.scope
-            ):  # declared cells, which it groups
+            ):  # declared cells, which it bins
                 values, variances = (state.coarsening.summed(one.scope, each) for each in (values, variances))
             squares += ((model.marginal(one.scope) - values) ** 2 / variances).ravel().tolist()
     return math.sqrt(sum(squares) / len(squares)) if squares else None

@@ -15,7 +15,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Spent
 from pmw.public.charges import LedgerEntry, paid_for, positive_entry, reservation, threshold_entry
 from pmw.public.plans import TierPlan
-from pmw.public.state import Bought, PublicState
+from pmw.public.state import LaterMeasurement, PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.linear import LinearQuery
 
@@ -99,7 +99,7 @@ class Tier(ABC, Generic[Want, Asked]):
             before: the sparse vector.
             source: the table, over the declared cells.
             bits: source of the noise.
-            coarse: the same table over groups of cells; None where nothing is grouped.
+            coarse: the same table over bins; None where nothing is binned.
 
         Privacy: one step of the sparse vector, and one measurement with fresh noise at a positive; costs what
             ``charges`` says.
@@ -151,7 +151,7 @@ class Tier(ABC, Generic[Want, Asked]):
         return state
 
     @abstractmethod
-    def measurement(self, request: Asked, released: Released) -> Bought:
+    def measurement(self, request: Asked, released: Released) -> LaterMeasurement:
         """Return the measurement that a positive released."""
 
     def _stays_open(self, proposal: Proposal, draws: BatchDraws) -> bool:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from pmw.model.bins import (
+    DEFAULT_BINS,
+    SHORT_ORDERED,
+    assumed_domain,
+    choose_coarsening,
+    coarsening_of,
+    extreme_domains,
+)
 from pmw.model.coarsening import CoarsenedDistribution, Coarsening
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
 from pmw.model.distribution import (
@@ -14,22 +22,20 @@ from pmw.model.distribution import (
 )
 from pmw.model.fitting import refit, step
 from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
-from pmw.model.groups import (
-    DEFAULT_GROUPS,
-    SHORT_ORDERED,
-    assumed_domain,
-    choose_coarsening,
-    coarsening_of,
-    extreme_domains,
+from pmw.model.hierarchical_histogram import (
+    HierarchicalHistogram,
+    leaf_variances,
+    mean_range_variance,
+    query_variance,
 )
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS, fits, tree_cells
 from pmw.model.measurement import (
+    HierarchicalMeasurement,
     MarginalMeasurement,
     Measurement,
-    NoiseLaw,
+    NoiseDistribution,
     OneWayMeasurement,
     QueryMeasurement,
-    RangeTreeMeasurement,
     Target,
     half_width,
     noise_form,
@@ -37,8 +43,7 @@ from pmw.model.measurement import (
     read_noise,
     target_of,
 )
-from pmw.model.mirror_descent import FIRST_PACE, Aim, Descent, DescentRule, descend
-from pmw.model.range_tree import RangeTree, leaf_variances, mean_range_variance, query_variance
+from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, Descent, DescentRule, descend
 
 __all__ = [
     "Aim",
@@ -48,7 +53,7 @@ __all__ = [
     "CoarsenedDistribution",
     "Coarsening",
     "coarsening_of",
-    "DEFAULT_GROUPS",
+    "DEFAULT_BINS",
     "DEFAULT_MAX_CELLS",
     "DenseDistribution",
     "descend",
@@ -56,10 +61,12 @@ __all__ = [
     "DescentRule",
     "dual_numbers",
     "extreme_domains",
-    "FIRST_PACE",
+    "FIRST_STEP_SIZE",
     "fits",
     "GraphicalDistribution",
     "half_width",
+    "HierarchicalHistogram",
+    "HierarchicalMeasurement",
     "LARGEST_DENSE_DOMAIN",
     "LARGEST_TREE",
     "leaf_variances",
@@ -69,13 +76,11 @@ __all__ = [
     "Measurement",
     "noise_form",
     "noise_variance",
-    "NoiseLaw",
+    "NoiseDistribution",
     "OneWayMeasurement",
     "query_variance",
     "QueryMeasurement",
     "QueryTerm",
-    "RangeTree",
-    "RangeTreeMeasurement",
     "read_noise",
     "refit",
     "SHORT_ORDERED",

@@ -1,7 +1,7 @@
-"""Coarsening: a domain whose cells are groups of another domain's cells, and the models on both.
+"""Coarsening: a domain whose cells are bins of another domain's cells, and the models on both.
 
-A long attribute is modelled on a few groups of its cells; inside a group a record's cell follows the released
-one-way shape, independently of everything else. Groups and shares are functions of released numbers, so all
+A long attribute is modelled on a few bins of its cells; inside a bin a record's cell follows the released
+one-way shape, independently of everything else. Bins and shares are functions of released numbers, so all
 of this is post-processing: it is public and free.
 """
 
@@ -25,20 +25,20 @@ __all__ = [
     "Coarsening",
 ]
 
-_TOLERANCE = 1e-9  # of the sum of a group's shares
+_TOLERANCE = 1e-9  # of the sum of a bin's shares
 
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """An axis of fine cells, ready to be reduced: the cells group by group, and where each group starts."""
+    """An axis of fine cells, ready to be reduced: the cells bin by bin, and where each bin starts."""
 
-    order: NDArray[np.int64] | None  # None where the cells lie group by group as they are
+    order: NDArray[np.int64] | None  # None where the cells lie bin by bin as they are
     starts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, group: NDArray[np.int64]) -> _Runs:
-        order = np.argsort(group, kind="stable").astype(np.int64)
-        starts = np.searchsorted(group[order], np.arange(int(group.max()) + 1)).astype(np.int64)
+    def of(cls, bin_: NDArray[np.int64]) -> _Runs:
+        order = np.argsort(bin_, kind="stable").astype(np.int64)
+        starts = np.searchsorted(bin_[order], np.arange(int(bin_.max()) + 1)).astype(np.int64)
         return cls(None if np.array_equal(order, np.arange(order.size)) else order, starts)
 
     def reduce(self, ufunc: np.ufunc, values: NDArray[Any], axis: int) -> NDArray[Any]:
@@ -53,11 +53,11 @@ class Coarsening:
 
     Args:
         fine: the declared attributes.
-        coarse: attributes of the same names in the same order, with one cell per group.
-        groups: per attribute, the group of each cell: int64, shape (cells,), every group of the coarse
+        coarse: attributes of the same names in the same order, with one cell per bin.
+        bins: per attribute, the bin of each cell: int64, shape (cells,), every bin of the coarse
             attribute at least once; None where the attribute is kept as it is.
-        shares: per attribute, the share of each cell in the records of its group: float64, shape (cells,),
-            summing to 1 inside each group; None where the attribute is kept as it is.
+        shares: per attribute, the share of each cell in the records of its bin: float64, shape (cells,),
+            summing to 1 inside each bin; None where the attribute is kept as it is.
 
     Raises:
         ScopeError: the parts do not fit each other.
@@ -65,7 +65,7 @@ class Coarsening:
 
     fine: Domain
     coarse: Domain
-    groups: tuple[NDArray[np.int64] | None, ...]
+    bins: tuple[NDArray[np.int64] | None, ...]
     shares: tuple[NDArray[np.float64] | None, ...]
     _runs: tuple[_Runs | None, ...] = field(init=False, repr=False)
 
@@ -74,37 +74,37 @@ class Coarsening:
             raise ScopeError(
                 f"expected the attributes {list(self.fine.names)}, got {list(self.coarse.names)}"
             )
-        if not len(self.groups) == len(self.shares) == len(self.fine):
-            raise ScopeError(f"expected groups and shares of {len(self.fine)} attributes")
-        groups, shares, runs = [], [], []
-        for position, given in enumerate(zip(self.groups, self.shares, strict=True)):
-            group, share = self._checked(position, *given)
-            groups.append(group)
+        if not len(self.bins) == len(self.shares) == len(self.fine):
+            raise ScopeError(f"expected bins and shares of {len(self.fine)} attributes")
+        bins, shares, runs = [], [], []
+        for position, given in enumerate(zip(self.bins, self.shares, strict=True)):
+            bin_, share = self._checked(position, *given)
+            bins.append(bin_)
             shares.append(share)
-            runs.append(None if group is None else _Runs.of(group))
-        for name, value in (("groups", groups), ("shares", shares), ("_runs", runs)):
+            runs.append(None if bin_ is None else _Runs.of(bin_))
+        for name, value in (("bins", bins), ("shares", shares), ("_runs", runs)):
             object.__setattr__(self, name, tuple(value))
 
     def _checked(
-        self, position: int, group: NDArray[np.int64] | None, share: NDArray[np.float64] | None
+        self, position: int, bin_: NDArray[np.int64] | None, share: NDArray[np.float64] | None
     ) -> tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]:
         """Return read-only copies of an attribute's parts."""
         name = self.fine.names[position]
-        if group is None or share is None:
-            if group is not None or share is not None or self.fine[name] != self.coarse[name]:
-                raise ScopeError(f"expected attribute {name!r} as it is, or both its groups and its shares")
+        if bin_ is None or share is None:
+            if bin_ is not None or share is not None or self.fine[name] != self.coarse[name]:
+                raise ScopeError(f"expected attribute {name!r} as it is, or both its bins and its shares")
             return None, None
         size, coarse_size = self.fine.shape[position], self.coarse.shape[position]
-        group, share = np.array(group, dtype=np.int64), np.array(share, dtype=np.float64)
-        if group.shape != (size,) or share.shape != (size,):
-            raise ScopeError(f"expected a group and a share for each of the {size} cells of {name!r}")
-        if not np.array_equal(np.unique(group), np.arange(coarse_size)):
-            raise ScopeError(f"expected groups 0..{coarse_size - 1} of {name!r}, each with a cell")
-        sums = np.bincount(group, weights=share, minlength=coarse_size)
+        bin_, share = np.array(bin_, dtype=np.int64), np.array(share, dtype=np.float64)
+        if bin_.shape != (size,) or share.shape != (size,):
+            raise ScopeError(f"expected a bin and a share for each of the {size} cells of {name!r}")
+        if not np.array_equal(np.unique(bin_), np.arange(coarse_size)):
+            raise ScopeError(f"expected bins 0..{coarse_size - 1} of {name!r}, each with a cell")
+        sums = np.bincount(bin_, weights=share, minlength=coarse_size)
         if np.any(share < 0) or not np.all(np.abs(sums - 1) < _TOLERANCE):
-            raise ScopeError(f"expected shares of {name!r} of at least 0 that sum to 1 in each group")
-        group.flags.writeable = share.flags.writeable = False
-        return group, share
+            raise ScopeError(f"expected shares of {name!r} of at least 0 that sum to 1 in each bin")
+        bin_.flags.writeable = share.flags.writeable = False
+        return bin_, share
 
     @classmethod
     def identity(cls, domain: Domain) -> Coarsening:
@@ -115,7 +115,7 @@ class Coarsening:
     @property
     def is_identity(self) -> bool:
         """Every attribute is kept as it is."""
-        return all(group is None for group in self.groups)
+        return all(bin_ is None for bin_ in self.bins)
 
     def grid(self, scope: Sequence[str], cells: int) -> Domain:
         """Return the domain, declared or coarse, in which a scope has so many cells.
@@ -126,25 +126,25 @@ class Coarsening:
         for domain in (self.coarse, self.fine):
             if domain.scope_size(scope) == cells:
                 return domain
-        raise ScopeError(f"expected the cells of {list(scope)}, or their groups, got {cells}")
+        raise ScopeError(f"expected the cells of {list(scope)}, or their bins, got {cells}")
 
     def is_aligned(self, query: LinearQuery) -> bool:
-        """Tell whether a query over the fine domain has one weight inside every group.
+        """Tell whether a query over the fine domain has one weight inside every bin.
 
         Exact: factors are not negative and none is zero everywhere, so their product is constant inside every
-        group only where each of them is.
+        bin only where each of them is.
         """
         return all(self._extremes(factor)[1] is None for factor in query.factors)
 
     def inner(self, query: LinearQuery) -> LinearQuery:
-        """Return the coarse query with the least weight inside each group, exactly: never above the query.
+        """Return the coarse query with the least weight inside each bin, exactly: never above the query.
 
         Factors share no attribute and are not negative, so the least product is the product of the least.
         """
         return self.bounds(query)[0]
 
     def outer(self, query: LinearQuery) -> LinearQuery:
-        """Return the coarse query with the greatest weight inside each group, exactly: never below it."""
+        """Return the coarse query with the greatest weight inside each bin, exactly: never below it."""
         return self.bounds(query)[1]
 
     def bounds(self, query: LinearQuery) -> tuple[LinearQuery, LinearQuery]:
@@ -165,7 +165,7 @@ class Coarsening:
         return inner, LinearQuery(self.coarse, tuple(greatest))
 
     def weights(self, query: LinearQuery) -> list[WeightedFactor]:
-        """Return the mean weights inside the groups, factor by factor, for ``expectation`` of a coarse model.
+        """Return the mean weights inside the bins, factor by factor, for ``expectation`` of a coarse model.
 
         Returns:
             Pairs of a scope and float64 weights over it, one axis per attribute in coarse cells, of records;
@@ -182,11 +182,11 @@ class Coarsening:
         return [(scope, weights * (query.constant / UNITS)), *factors[1:]]
 
     def summed(self, scope: Sequence[str], values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return fine values summed inside the groups: float64, one axis per attribute."""
+        """Return fine values summed inside the bins: float64, one axis per attribute."""
         return self._reduced(np.add, scope, values)
 
     def averaged(self, scope: Sequence[str], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean of fine weights inside the groups, by shares: float64, one axis per attribute."""
+        """Return the mean of fine weights inside the bins, by shares: float64, one axis per attribute."""
         for axis, name in enumerate(scope):
             position = self.fine.index(name)
             share, runs = self.shares[position], self._runs[position]
@@ -195,21 +195,20 @@ class Coarsening:
         return weights
 
     def cells_of(self, columns: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-        """Return the group of each record's cell, attribute by attribute.
+        """Return the bin of each record's cell, attribute by attribute.
 
         Args:
             columns: per attribute, integers, shape (records,): the fine cell of each record.
 
         Returns:
-            As many integer columns; int64 where an attribute is grouped, else the given one.
+            As many integer columns; int64 where an attribute is binned, else the given one.
         """
         return tuple(
-            column if group is None else group[column]
-            for column, group in zip(columns, self.groups, strict=True)
+            column if bin_ is None else bin_[column] for column, bin_ in zip(columns, self.bins, strict=True)
         )
 
     def expand(self, scope: Sequence[str], values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return coarse counts spread over the fine cells of their groups, by shares.
+        """Return coarse counts spread over the fine cells of their bins, by shares.
 
         Args:
             scope: attribute names in declared order.
@@ -220,13 +219,13 @@ class Coarsening:
         """
         for axis, name in enumerate(scope):
             position = self.fine.index(name)
-            group, share = self.groups[position], self.shares[position]
-            if group is not None and share is not None:
-                values = values.take(group, axis=axis) * _along(share, axis, values.ndim)
+            bin_, share = self.bins[position], self.shares[position]
+            if bin_ is not None and share is not None:
+                values = values.take(bin_, axis=axis) * _along(share, axis, values.ndim)
         return values
 
     def _extremes(self, factor: Factor) -> tuple[Factor, Factor | None]:
-        """Return the least and the greatest weights inside each group; None for the same again."""
+        """Return the least and the greatest weights inside each bin; None for the same again."""
         if all(self._runs[self.fine.index(name)] is None for name in factor.scope):
             return factor, None
         low = self._reduced(np.minimum, factor.scope, factor.weights)
@@ -235,7 +234,7 @@ class Coarsening:
         return Factor(factor.scope, low), None if same else Factor(factor.scope, high)
 
     def _reduced(self, ufunc: np.ufunc, scope: Sequence[str], values: NDArray[Any]) -> NDArray[Any]:
-        """Reduce the fine cells of each group, along every grouped axis."""
+        """Reduce the fine cells of each bin, along every binned axis."""
         for axis, name in enumerate(scope):
             runs = self._runs[self.fine.index(name)]
             if runs is not None:
@@ -245,12 +244,12 @@ class Coarsening:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CoarsenedDistribution:
-    """A distribution over the fine domain: a model of the groups, and the shares inside them.
+    """A distribution over the fine domain: a model of the bins, and the shares inside them.
 
-    The cell of a record inside its group is independent of the record's other attributes.
+    The cell of a record inside its bin is independent of the record's other attributes.
 
     Args:
-        coarsening: the groups and the shares.
+        coarsening: the bins and the shares.
         model: a distribution over the coarse domain.
 
     Raises:
@@ -337,8 +336,8 @@ class CoarsenedDistribution:
     def sample(self, count: int, generator: np.random.Generator, *, independent: bool) -> CodedRecords:
         """Return ``count`` synthetic records.
 
-        The model's records, each of whose grouped cells is drawn inside its group: in systematic proportion,
-        so that every cell gets its share of the group's records rounded up or down and one-way shapes are
+        The model's records, each of whose binned cells is drawn inside its bin: in systematic proportion,
+        so that every cell gets its share of the bin's records rounded up or down and one-way shapes are
         kept, or as independent draws.
 
         Raises:
@@ -347,10 +346,10 @@ class CoarsenedDistribution:
         records = self.model.sample(count, generator, independent=independent)
         columns = []
         for position, column in enumerate(records.columns):
-            group, share = self.coarsening.groups[position], self.coarsening.shares[position]
-            if group is not None and share is not None:
-                cells = _drawn_inside(column.astype(np.int64), (group, share), generator, independent)
-                columns.append(cells.astype(np.min_scalar_type(len(group) - 1)))
+            bin_, share = self.coarsening.bins[position], self.coarsening.shares[position]
+            if bin_ is not None and share is not None:
+                cells = _drawn_inside(column.astype(np.int64), (bin_, share), generator, independent)
+                columns.append(cells.astype(np.min_scalar_type(len(bin_) - 1)))
             else:
                 columns.append(column)
         return CodedRecords(self.domain, tuple(columns))
@@ -367,14 +366,14 @@ def _drawn_inside(
     generator: np.random.Generator,
     independent: bool,
 ) -> NDArray[np.int64]:
-    """Return a fine cell for each record's group: int64, shape (records,)."""
-    group, share = parts
+    """Return a fine cell for each record's bin: int64, shape (records,)."""
+    bin_, share = parts
     drawn = np.empty(len(column), dtype=np.int64)
-    for number in range(int(group.max()) + 1):
+    for number in range(int(bin_.max()) + 1):
         rows = np.flatnonzero(column == number)
         if not len(rows):
             continue
-        cells = np.flatnonzero(group == number)
+        cells = np.flatnonzero(bin_ == number)
         ends = np.cumsum(share[cells])
         if independent:
             places = generator.random(len(rows))

@@ -1,6 +1,6 @@
 """Dense cells: the array of a dense distribution, summed and multiplied.
 
-Never a mask per query, and an exponential per cell only where a model is combined anew: a box query is a
+Never a mask per query, and an exponential per cell only where a model is combined again: a box query is a
 slice times a number, any other a small table of weights that is exponentiated once and broadcast. The array
 is not normalised; the sum of its cells is kept as a number beside it.
 """

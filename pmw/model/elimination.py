@@ -39,7 +39,7 @@ class KeptTables:
     """Tables that were made on the way to marginals of one calibrated tree, and are met again on others.
 
     Scopes that share attributes, or only the cliques between them, share contractions. A key says all that a
-    table is made of, and in which order; so a table that is kept is, bit for bit, the one made anew.
+    table is made of, and in which order; so a table that is kept is, bit for bit, the one made again.
 
     Args:
         most_cells: those used longest ago go first where there are more.

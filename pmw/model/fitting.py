@@ -37,7 +37,7 @@ PRIOR_WEIGHT = (
 _SWEEPS = 10  # of one refit, at most
 _TOLERANCE = 0.05  # stop when no fitted number moves by more than this many standard deviations
 _LARGEST_DUAL_STEP = 20.0
-_FEWEST_STEPS = 8  # laying an array out anew pays after about this many steps on its last axes
+_FEWEST_STEPS = 8  # laying an array out again pays after about this many steps on its last axes
 _LARGEST_EXPONENT = 200.0  # of steps multiplied in, together; keeps cells far from overflow
 
 
@@ -73,7 +73,7 @@ def step(
 
 
 def _is_due(terms: Sequence[Term], combined: int) -> bool:
-    """Tell whether steps are combined anew: whenever their number doubles, or their exponents grow large."""
+    """Tell whether steps are combined again: whenever their number doubles, or their exponents grow large."""
     steps = [abs(term.dual) for term in terms[combined:] if isinstance(term, QueryTerm)]
     before = sum(isinstance(term, QueryTerm) for term in terms[:combined])
     return len(steps) >= max(_FEWEST_STEPS, before) or sum(steps) > _LARGEST_EXPONENT

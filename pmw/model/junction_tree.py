@@ -93,7 +93,7 @@ def junction_tree(shape: tuple[int, ...], scopes: Sequence[Positions]) -> Juncti
     """Return the tree of a model whose terms live on scopes.
 
     It is grown: a scope inside a clique of the tree of those before it keeps that tree. So the tree depends
-    on the scopes and their order alone, and is the same when a model is made anew as when it grew.
+    on the scopes and their order alone, and is the same when a model is made again as when it grew.
 
     Args:
         shape: cells per attribute of the domain.

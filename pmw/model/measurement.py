@@ -1,4 +1,4 @@
-"""Measurements: noisy numbers that were bought, and how noisy they are. All of it is public."""
+"""Measurements: noisy numbers that were measured, and how noisy they are. All of it is public."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import PMWError
-from pmw.model.range_tree import (
-    RangeTree,
+from pmw.model.hierarchical_histogram import (
+    HierarchicalHistogram,
     leaf_variances,
     least_squares,
     non_negative_least_squares,
@@ -25,20 +25,20 @@ from queries.linear import UNITS, LinearQuery
 
 __all__ = [
     "half_width",
+    "HierarchicalMeasurement",
     "MarginalMeasurement",
     "Measurement",
     "noise_form",
     "noise_variance",
-    "NoiseLaw",
+    "NoiseDistribution",
     "OneWayMeasurement",
     "QueryMeasurement",
-    "RangeTreeMeasurement",
     "read_noise",
     "Target",
     "target_of",
 ]
 
-NoiseLaw: TypeAlias = DiscreteLaplace | DiscreteGaussian
+NoiseDistribution: TypeAlias = DiscreteLaplace | DiscreteGaussian
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,12 +48,12 @@ class MarginalMeasurement:
     Args:
         scope: attribute names in declared order; empty for the number of records.
         units: int64, one axis per attribute, noisy records per cell in units of 2^-20.
-        noise: law of each cell's noise, in units.
+        noise: distribution of each cell's noise, in units.
     """
 
     scope: tuple[str, ...]
     units: NDArray[np.int64]
-    noise: NoiseLaw
+    noise: NoiseDistribution
 
     def __post_init__(self) -> None:
         units = np.array(self.units, dtype=np.int64)
@@ -87,8 +87,8 @@ class MarginalMeasurement:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RangeTreeMeasurement:
-    """All nodes of a range tree over one attribute, each under fresh noise.
+class HierarchicalMeasurement:
+    """All nodes of a hierarchical histogram over one attribute, each under fresh noise.
 
     Its values are the cells that least squares makes of all nodes: unbiased, and of all unbiased linear
     estimates those of least variance for every query.
@@ -98,16 +98,16 @@ class RangeTreeMeasurement:
         tree: the nodes.
         units: int64, shape (nodes,), noisy records per node in units of 2^-20, level by level, the widest
             first.
-        noise: law of each node's noise, in units.
+        noise: distribution of each node's noise, in units.
 
     Raises:
         ScopeError: the numbers do not fit the tree.
     """
 
     scope: tuple[str, ...]
-    tree: RangeTree
+    tree: HierarchicalHistogram
     units: NDArray[np.int64]
-    noise: NoiseLaw
+    noise: NoiseDistribution
 
     def __post_init__(self) -> None:
         units = np.array(self.units, dtype=np.int64)
@@ -155,13 +155,13 @@ class QueryMeasurement:
     Args:
         query: what was asked.
         units: the noisy answer, in units of 2^-20 records.
-        noise: law of the noise, in units.
+        noise: distribution of the noise, in units.
         model_units: the model's answer that it corrects, in units.
     """
 
     query: LinearQuery
     units: int
-    noise: NoiseLaw
+    noise: NoiseDistribution
     model_units: int = 0
 
     @property
@@ -175,7 +175,7 @@ class QueryMeasurement:
         return noise_variance(self.noise)
 
 
-OneWayMeasurement: TypeAlias = MarginalMeasurement | RangeTreeMeasurement  # what opening buys
+OneWayMeasurement: TypeAlias = MarginalMeasurement | HierarchicalMeasurement  # what opening measures
 Measurement: TypeAlias = OneWayMeasurement | QueryMeasurement
 
 
@@ -198,23 +198,24 @@ def target_of(measurement: OneWayMeasurement, total: float) -> Target:
     """Return what a model that sums to a total should give where a measurement was made.
 
     The total is known better than the sum of the cells. Of a marginal, the cells share the difference evenly.
-    Of a range tree, the cells are the non-negative ones with that sum that are nearest to all nodes: on
-    columns most of whose cells are empty that halves the error of ranges, and without the sum it would raise
+    Of a hierarchical histogram, the cells are the non-negative ones with that sum that are nearest to all
+    nodes: on columns most of whose cells are empty that halves the error of ranges, and without the sum it
+        would raise
     them (figures in docs/algorithm.md).
 
     Args:
         measurement: noisy numbers over a scope.
         total: records that the model sums to; positive.
     """
-    if isinstance(measurement, RangeTreeMeasurement):
+    if isinstance(measurement, HierarchicalMeasurement):
         values = non_negative_least_squares(measurement.tree, measurement.units / UNITS, total)
     else:
         values = measurement.values + (total - measurement.values.sum()) / measurement.values.size
     return Target(measurement.scope, values, measurement.cell_variances)
 
 
-def noise_variance(noise: NoiseLaw) -> float:
-    """Return an upper bound on the variance of a law in units, in squared records.
+def noise_variance(noise: NoiseDistribution) -> float:
+    """Return an upper bound on the variance of a distribution in units, in squared records.
 
     2 b^2 for discrete Laplace, sigma^2 for discrete Gaussian; both are attained for wide noise.
 
@@ -226,7 +227,7 @@ def noise_variance(noise: NoiseLaw) -> float:
     return (float(noise.sigma) / UNITS) ** 2
 
 
-def half_width(noise: NoiseLaw, confidence: float) -> float:
+def half_width(noise: NoiseDistribution, confidence: float) -> float:
     """Return w, in records, such that noise lies within +-w with at least the given probability.
 
     One unit is added for the rounding of the continuous quantile to the grid. For t = b ln(1/beta) + 1 and
@@ -245,15 +246,15 @@ def half_width(noise: NoiseLaw, confidence: float) -> float:
     return (float(noise.sigma) * NormalDist().inv_cdf((1 + confidence) / 2) + 1) / UNITS
 
 
-def noise_form(noise: NoiseLaw) -> dict[str, str]:
-    """Return the form of a noise law: its name and its scale in units."""
+def noise_form(noise: NoiseDistribution) -> dict[str, str]:
+    """Return the form of a noise distribution: its name and its scale in units."""
     if isinstance(noise, DiscreteLaplace):
-        return {"law": "discrete_laplace", "scale": str(noise.scale)}
-    return {"law": "discrete_gaussian", "sigma": str(noise.sigma)}
+        return {"distribution": "discrete_laplace", "scale": str(noise.scale)}
+    return {"distribution": "discrete_gaussian", "sigma": str(noise.sigma)}
 
 
-def read_noise(form: dict[str, str]) -> NoiseLaw:
-    """Return the noise law of a form."""
-    if form["law"] == "discrete_laplace":
+def read_noise(form: dict[str, str]) -> NoiseDistribution:
+    """Return the noise distribution of a form."""
+    if form["distribution"] == "discrete_laplace":
         return DiscreteLaplace(Fraction(form["scale"]))
     return DiscreteGaussian(Fraction(form["sigma"]))

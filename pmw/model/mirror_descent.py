@@ -8,7 +8,7 @@ One step of entropic mirror descent lowers the dual of each number by rate * (a_
 multiplicative weights with all measurements in one exponent. Directions that many measurements share
 converge first, and noise in small cells last: a descent that is warm-started and stopped early keeps most of
 that noise out. A penalty on the duals did worse on the stream benchmark, for it never lets go of the large
-effects. Nesterov's momentum does in k steps what takes about k^2/4 plain ones; it starts anew whenever the
+effects. Nesterov's momentum does in k steps what takes about k^2/4 plain ones; it starts again whenever the
 loss rises.
 
 Source: Arora, Hazan and Kale (2012) for multiplicative weights as mirror descent with the entropy; Nesterov
@@ -33,13 +33,13 @@ __all__ = [
     "descend",
     "Descent",
     "DescentRule",
-    "FIRST_PACE",
+    "FIRST_STEP_SIZE",
 ]
 
 Aim: TypeAlias = Target | QueryMeasurement
 
-FIRST_PACE = 3.0  # of the first descent; later ones start from where the one before ended
-_FASTER, _SLOWER = 1.2, 0.7  # the pace between descents, and where the loss rises
+FIRST_STEP_SIZE = 3.0  # of the first descent; later ones start from where the one before ended
+_FASTER, _SLOWER = 1.2, 0.7  # the step size between descents, and where the loss rises
 _RISE = 1e-4  # of the loss, from which on it is taken to rise
 _LARGEST_DUAL = 300.0  # far from overflow, whatever contradicts itself
 
@@ -63,13 +63,14 @@ class Descent:
 
     Args:
         model: the fitted model.
-        pace: step length in units of 1 / sum of the measurements' largest curvatures; for the next descent.
+        step_size: step length in units of 1 / sum of the measurements' largest curvatures; for the next
+            descent.
         loss: L per measured number, times two: about one where residuals are as large as the noise.
         steps: evaluations of the model.
     """
 
     model: SyntheticDistribution
-    pace: float
+    step_size: float
     loss: float
     steps: int
 
@@ -84,13 +85,15 @@ class _Point:
     loss: float
 
 
-def descend(model: SyntheticDistribution, aims: Sequence[Aim], *, pace: float, rule: DescentRule) -> Descent:
+def descend(
+    model: SyntheticDistribution, aims: Sequence[Aim], *, step_size: float, rule: DescentRule
+) -> Descent:
     """Return the model after multiplicative weights over all aims, starting from its own duals.
 
     Args:
         model: its terms belong to the first aims, in order; further aims start with a dual of zero.
         aims: at least as many as the model has terms.
-        pace: of the descent before, or FIRST_PACE.
+        step_size: of the descent before, or FIRST_STEP_SIZE.
         rule: when to end.
 
     Raises:
@@ -100,23 +103,23 @@ def descend(model: SyntheticDistribution, aims: Sequence[Aim], *, pace: float, r
         raise BudgetError(f"expected at most {len(aims)} terms, got {len(model.terms)}")
     numbers = sum(np.size(_values(aim)) for aim in aims)
     if numbers == 0:
-        return Descent(model, pace, 0.0, 0)
+        return Descent(model, step_size, 0.0, 0)
     unit = 1.0 / sum(_curvature(aim) for aim in aims)
     start = [_dual(term) for term in model.terms]
     start += [np.zeros(np.shape(_values(aim))) for aim in aims[len(start) :]]
     best = ahead = _point(model, aims, start)
     duals, momentum, steps = start, 0, 1
-    pace *= _FASTER
+    step_size *= _FASTER
     while steps < rule.steps:
         moved = [
-            np.clip(dual - pace * unit * residual, -_LARGEST_DUAL, _LARGEST_DUAL)
+            np.clip(dual - step_size * unit * residual, -_LARGEST_DUAL, _LARGEST_DUAL)
             for dual, residual in zip(ahead.duals, ahead.residuals, strict=True)
         ]
         push = momentum / (momentum + 3)
         point = _point(model, aims, [new + push * (new - old) for new, old in zip(moved, duals, strict=True)])
         steps += 1
         if point.loss > ahead.loss * (1 + _RISE):
-            pace *= _SLOWER
+            step_size *= _SLOWER
             ahead, duals, momentum = best, best.duals, 0
             continue
         gain = (ahead.loss - point.loss) / numbers
@@ -125,7 +128,7 @@ def descend(model: SyntheticDistribution, aims: Sequence[Aim], *, pace: float, r
             best = point
         if momentum > 1 and gain < rule.tolerance:
             break
-    return Descent(best.model, pace, 2 * best.loss / numbers, steps)
+    return Descent(best.model, step_size, 2 * best.loss / numbers, steps)
 
 
 def _point(model: SyntheticDistribution, aims: Sequence[Aim], duals: list[NDArray[np.float64]]) -> _Point:

@@ -37,7 +37,7 @@ def plan_accuracy(
     """Return the plan of the smallest epsilon whose bounds are within an accuracy, or None out of reach.
 
     The bounds are those of intervals at ``options.confidence``, for questions of every order while positives
-    are left; where marginals are tested, for questions about at most two attributes that cut no group of
+    are left; where marginals are tested, for questions about at most two attributes that cut no bin of
     cells. Epsilon is searched by Brent's method, from 1e-4 to 1000, and rounded up to three digits where the
     bounds keep to the accuracy there too.
 

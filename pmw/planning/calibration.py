@@ -1,4 +1,4 @@
-"""Calibration: the quietest noise and the narrowest noisy comparison that a price buys.
+"""Calibration: the quietest noise and the narrowest noisy comparison that a price measures.
 
 Scales are rounded up and prices down, so that what is charged never exceeds what was planned.
 """
@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 
 from pmw.errors import NoiseError
-from pmw.model import NoiseLaw
+from pmw.model import NoiseDistribution
 from pmw.privacy.budget import Composition, floor_price, root_down
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution
 from pmw.public.contract import Options
@@ -94,7 +94,7 @@ def scaled_test(
         tests: price of all tests together, in the filter's own measure.
         limit: number of positives.
         statistic: what is tested.
-        kind: the law of the noise, and how often the threshold's is drawn.
+        kind: the distribution of the noise, and how often the threshold's is drawn.
         composition: how charges add up.
 
     Raises:
@@ -119,7 +119,7 @@ def scaled_test(
 
 
 def _scaled_by_rhos(tests: Fraction, limit: int, statistic: Statistic) -> Sech2Test:
-    """Return the sech^2 comparison with Gaussian threshold noise that a rho buys."""
+    """Return the sech^2 comparison with Gaussian threshold noise that a rho measures."""
     if tests <= 0:
         raise NoiseError("expected a positive budget for tests, got none")
     rate = 1 if statistic.monotone else 2
@@ -148,7 +148,7 @@ def _threshold_share(factor: int, tests: int) -> Fraction:
     return Fraction(round(2**20 * kept / (kept + fresh)), 2**20)
 
 
-def marginal_noise(composition: Composition, price: Fraction, options: Options) -> NoiseLaw:
+def marginal_noise(composition: Composition, price: Fraction, options: Options) -> NoiseDistribution:
     """Return the narrowest noise, in whole units, on the cells of a marginal that costs at most the price.
 
     Raises:
@@ -157,7 +157,7 @@ def marginal_noise(composition: Composition, price: Fraction, options: Options) 
     return calibrated_noise(composition, floor_price(price), l1_sensitivity(options), options, one=False)
 
 
-def value_noise(composition: Composition, price: Fraction, options: Options) -> NoiseLaw:
+def value_noise(composition: Composition, price: Fraction, options: Options) -> NoiseDistribution:
     """Return the narrowest noise, in whole units, on one answer that costs at most the price.
 
     Raises:
@@ -180,7 +180,7 @@ def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
 
 def calibrated_noise(
     composition: Composition, price: Fraction, l1: int, options: Options, *, one: bool
-) -> NoiseLaw:
+) -> NoiseDistribution:
     """Return the narrowest noise, in whole units, that costs at most the price.
 
     Args:
@@ -216,8 +216,8 @@ def half_band(test: NoisyComparison, tests: int, positives: int, *, beta: float 
 
     With probability at least 1 - beta all of so many values below the band are found below, and all of so
     many above it above, where the threshold stands at the band's middle but for one public shift. A false
-    positive needs nu - rho of at least the distance, a false negative rho - nu: each tail of a law takes an
-    equal part of beta, by the union bound. Exact one-dimensional integrals are 3 to 7 % smaller.
+    positive needs nu - rho of at least the distance, a false negative rho - nu: each tail of a distribution
+    takes an equal part of beta, by the union bound. Exact one-dimensional integrals are 3 to 7 % smaller.
 
     Args:
         test: the comparison.
@@ -229,29 +229,29 @@ def half_band(test: NoisyComparison, tests: int, positives: int, *, beta: float 
     """
     kept, fresh = test.threshold_noise, test.query_noise
     draws = 2 if test.sides is Sides.TWO_THRESHOLDS else 1
-    tails = 2 + sum(_is_two_sided(law) for law in (kept, fresh))
+    tails = 2 + sum(_is_two_sided(distribution) for distribution in (kept, fresh))
     part = beta / tails
     rise = _upper(fresh, part / (draws * tests)) + _lower(kept, part / draws)
     fall = _upper(kept, part / draws) + _lower(fresh, part / positives)
     return (rise + fall) / 2
 
 
-def _is_two_sided(law: Distribution) -> bool:
-    return isinstance(law, DiscreteLaplace | DiscreteGaussian)
+def _is_two_sided(distribution: Distribution) -> bool:
+    return isinstance(distribution, DiscreteLaplace | DiscreteGaussian)
 
 
-def _upper(law: Distribution, probability: float) -> int:
+def _upper(distribution: Distribution, probability: float) -> int:
     """Return the least number that the noise reaches with at most a probability.
 
     Of Gaussian noise it is the continuous quantile and one unit, for wide noise has no table.
     """
-    if isinstance(law, DiscreteGaussian):
-        return math.ceil(float(law.sigma) * NormalDist().inv_cdf(1 - probability)) + 1
+    if isinstance(distribution, DiscreteGaussian):
+        return math.ceil(float(distribution.sigma) * NormalDist().inv_cdf(1 - probability)) + 1
     return bisect_left(
-        range(_FAR), True, key=lambda value: bool(law.survival(np.array([value]))[0] <= probability)
+        range(_FAR), True, key=lambda value: bool(distribution.survival(np.array([value]))[0] <= probability)
     )
 
 
-def _lower(law: Distribution, probability: float) -> int:
+def _lower(distribution: Distribution, probability: float) -> int:
     """Return the least number below whose negative the noise falls with at most a probability."""
-    return _upper(law, probability) if _is_two_sided(law) else 0
+    return _upper(distribution, probability) if _is_two_sided(distribution) else 0

@@ -13,7 +13,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pmw.model import NoiseLaw, RangeTree, half_width, leaf_variances, noise_variance, query_variance
+from pmw.model import (
+    HierarchicalHistogram,
+    NoiseDistribution,
+    half_width,
+    leaf_variances,
+    noise_variance,
+    query_variance,
+)
 from pmw.planning.theorems import numeric_sparse_accuracy, online_pmw_accuracy
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.contract import Contract
@@ -38,7 +45,7 @@ __all__ = [
     "Width",
 ]
 
-Width: TypeAlias = Callable[[NoiseLaw, float, int], float]
+Width: TypeAlias = Callable[[NoiseDistribution, float, int], float]
 """The half-width of an interval, in records: of the noise on each number, the sum of squared weights over the
 numbers that were measured, and how many these are."""
 
@@ -47,12 +54,12 @@ _HALF_NORMAL = math.sqrt(2 / math.pi)  # E|x| of a standard normal
 
 @dataclass(frozen=True, slots=True)
 class AttributeForecast:
-    """What opening buys about one attribute, in records.
+    """What opening measures about one attribute, in records.
 
     Args:
         name: of the attribute.
         cells: its number of cells.
-        levels: of the tree of ranges that it is bought as; 1 where its cells are bought.
+        levels: of the hierarchical histogram that it is measured as; 1 where its cells are measured.
         cell_deviation: standard deviation of the noise on one cell; of a tree, on its noisiest.
         cell_error: expected |noise| of one cell; of a tree, that of normal noise as wide, which is no less.
         cell_bound: half-width of one cell's interval.
@@ -86,8 +93,8 @@ class OrderForecast:
         expected_error: expected |noise| of one cell, of the noisiest attribute, in records (of everybody: an
             upper bound on it); None for tested questions, of whose error only the bound is known.
         bound: half-width of the interval, in records: of one cell where opening covers it, else of any
-            question that cuts no group of cells; None where nothing is promised.
-        cut_bound: the same of questions that cut groups, whatever these hold; None where there are none, and
+            question that cuts no bin; None where nothing is promised.
+        cut_bound: the same of questions that cut bins, whatever these hold; None where there are none, and
             where nothing is promised.
     """
 
@@ -106,15 +113,15 @@ class VectorForecast:
     """The sparse vector of the session, in records.
 
     Args:
-        update_limit: number of positives, each of which buys a measurement.
+        update_limit: number of positives, each of which measures a measurement.
         threshold: T, the error that a test looks for.
         threshold_scale: scale of the threshold noise.
         query_scale: scale of the noise of each test.
         learning_rate: eta of the single step.
         redrawn: new threshold noise after each positive.
         bound: half-width of the interval of an answer whose test was negative.
-        value_deviation: standard deviation of the noise on a bought answer.
-        value_error: expected |noise| of a bought answer.
+        value_deviation: standard deviation of the noise on a measured answer.
+        value_error: expected |noise| of a measured answer.
         value_bound: half-width of its interval.
     """
 
@@ -139,12 +146,13 @@ class DeltaForecast:
 
     Args:
         delta: 0, or 1e-9 where the plan itself has none.
-        cell_bound: of one cell of the noisiest attribute; None where opening buys none.
+        cell_bound: of one cell of the noisiest attribute; None where opening measures none.
         cell_ratio: of these bounds.
         tested_bound: of tested questions; where marginals are tested, on a typical pair of attributes. None
             where none is tested.
         tested_ratio: of these bounds.
-        value_bound: of bought answers, or of a bought marginal's cell; None where nothing is to be bought.
+        value_bound: of measured answers, or of a measured marginal's cell; None where nothing is to be
+            measured.
         value_ratio: of these bounds.
     """
 
@@ -173,7 +181,13 @@ class TextbookForecast:
 
 
 def forecast_attribute(
-    name: str, cells: int, noise: NoiseLaw, width: Width, *, tree: RangeTree | None = None, repeated: int = 1
+    name: str,
+    cells: int,
+    noise: NoiseDistribution,
+    width: Width,
+    *,
+    tree: HierarchicalHistogram | None = None,
+    repeated: int = 1,
 ) -> AttributeForecast:
     """Return what a marginal under noise will give.
 
@@ -183,7 +197,8 @@ def forecast_attribute(
         noise: on each cell, in units.
         width: of intervals.
         tree: of ranges, with the noise on each node; None where the noise is on each cell.
-        repeated: how many measured cells sum to one of these: more than one where a wider marginal is bought.
+        repeated: how many measured cells sum to one of these: more than one where a wider marginal is
+            measured.
     """
     if tree is not None:
         return _forecast_tree(name, tree, noise, width)
@@ -202,7 +217,9 @@ def forecast_attribute(
     )
 
 
-def _forecast_tree(name: str, tree: RangeTree, noise: NoiseLaw, width: Width) -> AttributeForecast:
+def _forecast_tree(
+    name: str, tree: HierarchicalHistogram, noise: NoiseDistribution, width: Width
+) -> AttributeForecast:
     """Return what least squares makes of a tree; a question's variance is at most that of its cells alone."""
     deviation = math.sqrt(noise_variance(noise))
     half = np.zeros(tree.size)
@@ -242,7 +259,7 @@ def forecast_orders(
     Args:
         domain: the declared attributes.
         records: number of records.
-        attributes: what opening buys; empty where it buys no marginals.
+        attributes: what opening measures; empty where it measures no marginals.
         vector: the sparse vector; None where nothing is left for one.
     """
     sizes = [attribute.size for attribute in domain]
@@ -315,7 +332,7 @@ def _symmetric(sizes: list[int]) -> list[int]:
     return sums
 
 
-def noise_error(noise: NoiseLaw, cells: int) -> float:
+def noise_error(noise: NoiseDistribution, cells: int) -> float:
     """Return the expected |sum| of the noises of so many cells, in records.
 
     Gaussian: sigma sqrt(2m/pi). Laplace: a sum of m is the difference of two Gamma(m) variables, so

@@ -1,8 +1,8 @@
-"""Forecasts where whole marginals are tested and bought, from public numbers, in records.
+"""Forecasts where whole marginals are tested and measured, from public numbers, in records.
 
-Bounds are the half-widths of the intervals that answers carry, by the same formulas. The groups of long
-attributes are chosen from what opening releases, so a bound is that of the most groups it may choose; what is
-typical is told of the groups that the tests are planned for.
+Bounds are the half-widths of the intervals that answers carry, by the same formulas. The bins of long
+attributes are chosen from what opening releases, so a bound is that of the most bins it may choose; what is
+typical is told of the bins that the tests are planned for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pmw.model import DEFAULT_MAX_CELLS, NoiseLaw, extreme_domains, noise_variance
+from pmw.model import DEFAULT_MAX_CELLS, NoiseDistribution, extreme_domains, noise_variance
 from pmw.planning.forecasts import (
     AttributeForecast,
     OrderForecast,
@@ -21,7 +21,7 @@ from pmw.planning.forecasts import (
     forecast_attribute,
     noise_error,
 )
-from pmw.planning.marginals import assumed_groups, group_deviations
+from pmw.planning.marginals import assumed_bins, bin_deviations
 from pmw.privacy.tail_bounds import simultaneous_half_width, sum_half_width
 from pmw.public.contract import Contract, Opening, Options, is_dense
 from pmw.public.intervals import Confidences
@@ -31,7 +31,6 @@ from queries.domain import Domain
 from queries.linear import UNITS
 
 __all__ = [
-    "bought_width",
     "CertificateForecast",
     "Certificates",
     "forecast_marginal_orders",
@@ -39,6 +38,7 @@ __all__ = [
     "forecast_table",
     "Grids",
     "MarginalForecast",
+    "measured_width",
     "planned_confidences",
 ]
 
@@ -52,12 +52,12 @@ class CertificateForecast:
     Args:
         order: number of attributes.
         marginals: marginals of that order.
-        tested: those among them that are tested on the assumed groups; the others have too many cells. Of
+        tested: those among them that are tested on the assumed bins; the others have too many cells. Of
             triples, a tree tests only those that it could hold, so these are the most.
         typical_cells: of the median of those; None where none is.
         typical_bound: half-width of the interval of a question on it, where its test was negative after the
             expected number of questions: thresholds come down with them.
-        largest_cells: of the largest that may be tested, whatever groups come out, or more; None for none.
+        largest_cells: of the largest that may be tested, whatever bins come out, or more; None for none.
         largest_bound: the same half-width for it.
     """
 
@@ -72,21 +72,21 @@ class CertificateForecast:
 
 @dataclass(frozen=True, slots=True)
 class MarginalForecast:
-    """The sparse vector over whole marginals, and what its positives buy.
+    """The sparse vector over whole marginals, and what its positives measure.
 
     Args:
-        update_limit: number of positives, each of which buys a marginal.
+        update_limit: number of positives, each of which measures a marginal.
         threshold_scale: scale of the threshold noise.
         query_scale: scale of the noise of each test.
         head_start: what the first thresholds are higher by, in distance: twice what they add to a bound.
         redrawn: new threshold noise after each positive.
         most_cells: of a marginal that is tested.
-        free_cells: a marginal is bought with further attributes while it has at most so many cells.
-        fine_cells: a marginal of at most so many declared cells is on those; else on groups.
-        cell_deviation: standard deviation of the noise on each cell of a bought marginal.
+        free_cells: a marginal is measured with further attributes while it has at most so many cells.
+        fine_cells: a marginal of at most so many declared cells is on those; else on bins.
+        cell_deviation: standard deviation of the noise on each cell of a measured marginal.
         cell_error: expected |noise| of one cell.
         cell_bound: half-width of one cell's interval.
-        widest_bound: half-width of the widest interval of a question about a bought marginal.
+        widest_bound: half-width of the widest interval of a question about a measured marginal.
         certificates: what negatives promise, by order.
         single: the test of single questions, for those that no marginal covers; None where there is none.
     """
@@ -114,12 +114,12 @@ class MarginalForecast:
 
 @dataclass(frozen=True, slots=True)
 class Grids:
-    """The cells that marginals may be tested on: groups are chosen from what opening releases.
+    """The cells that marginals may be tested on: bins are chosen from what opening releases.
 
     Args:
         declared: the declared domain.
-        assumed: of the groups that tests are planned for.
-        narrowest: of the fewest groups that any released counts lead to, attribute by attribute.
+        assumed: of the bins that tests are planned for.
+        narrowest: of the fewest bins that any released counts lead to, attribute by attribute.
         widest: of the most.
     """
 
@@ -131,32 +131,32 @@ class Grids:
     @classmethod
     def of(cls, contract: Contract, opening: OpeningPlan, records: float) -> Grids:
         """Return the grids of a session over so many records."""
-        extremes = extreme_domains(contract.domain, group_deviations(contract, opening))
-        return cls(contract.domain, assumed_groups(contract, opening, records), *extremes)
+        extremes = extreme_domains(contract.domain, bin_deviations(contract, opening))
+        return cls(contract.domain, assumed_bins(contract, opening, records), *extremes)
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What negatives of a test promise, whatever groups of cells a session chooses.
+    """What negatives of a test promise, whatever bins a session chooses.
 
     Args:
         plan: the test.
         grids: what it may test.
         options: the custodian's choices.
         confidences: of the session's noises.
-        misfit: how far the model's total may be from the number of records, in records.
+        total_error: how far the model's total may be from the number of records, in records.
     """
 
     plan: MarginalTestPlan
     grids: Grids
     options: Options
     confidences: Confidences
-    misfit: float
+    total_error: float
 
     def bound(self, cells: int) -> float:
         """Return the half-width of a marginal's certificate after the expected number of questions."""
         threshold = self.plan.threshold(cells, self.options.expected_queries)
-        return negative_half_width(self.plan, threshold, cells, self.confidences, self.misfit)
+        return negative_half_width(self.plan, threshold, cells, self.confidences, self.total_error)
 
     def largest(self, order: int) -> int:
         """Return the cells of the largest marginal of an order that may be tested, or more; 0 for none."""
@@ -174,19 +174,19 @@ class Certificates:
         return self.bound(cells) if cells else None
 
     def is_sure(self, order: int) -> bool:
-        """Tell whether every marginal of an order is tested, whatever groups come out."""
+        """Tell whether every marginal of an order is tested, whatever bins come out."""
         return self._most_cells(order) <= self.plan.most_cells and not self._may_be_full(order)
 
-    def is_grouped(self, order: int) -> bool:
-        """Tell whether some marginal of an order may be tested on groups of cells."""
+    def is_binned(self, order: int) -> bool:
+        """Tell whether some marginal of an order may be tested on bins."""
         shapes = zip(self.grids.declared.shape, self.grids.narrowest.shape, strict=True)
-        grouped = [fine for fine, least in shapes if fine > least]
+        binned = [fine for fine, least in shapes if fine > least]
         largest = sorted(self.grids.declared.shape)[-order:]
-        # Some grouped attribute, and the longest of the others.
+        # Some binned attribute, and the longest of the others.
         cells = math.prod(largest)
-        if grouped and max(grouped) not in largest:
-            cells = cells // largest[0] * max(grouped)
-        return bool(grouped) and cells > self.plan.fine_cells
+        if binned and max(binned) not in largest:
+            cells = cells // largest[0] * max(binned)
+        return bool(binned) and cells > self.plan.fine_cells
 
     def forecast(self, order: int) -> CertificateForecast:
         """Return what negatives promise about marginals of an order."""
@@ -218,8 +218,8 @@ class Certificates:
         return len(self.grids.widest) * cells > (options.max_cells or DEFAULT_MAX_CELLS)
 
 
-def bought_width(options: Options, confidences: Confidences) -> Width:
-    """Return the half-widths that bought numbers carry.
+def measured_width(options: Options, confidences: Confidences) -> Width:
+    """Return the half-widths that measured numbers carry.
 
     Args:
         options: whether intervals hold for all questions at once.
@@ -240,10 +240,10 @@ def forecast_marginals(certificates: Certificates, single: VectorForecast | None
     """Return what a test of marginals will give, with that of single questions behind it."""
     plan, options, confidences = certificates.plan, certificates.options, certificates.confidences
     declared = certificates.grids.declared
-    width, length = bought_width(options, confidences), len(declared)
+    width, length = measured_width(options, confidences), len(declared)
     orders = _TESTED_ORDERS if options.opening is Opening.NONE else _TESTED_ORDERS[1:]
     largest = max((certificates.largest(order) for order in range(1, length + 1)), default=1)
-    # What is bought is widened only where a tree could hold the whole domain.
+    # What is measured is widened only where a tree could hold the whole domain.
     cells = max(largest, min(max(plan.free_cells, plan.fine_cells), declared.size))
     return MarginalForecast(
         update_limit=plan.update_limit,
@@ -268,7 +268,7 @@ def forecast_marginal_orders(
 ) -> Iterator[OrderForecast]:
     """Yield what questions about 1, 2, ... attributes get where marginals are tested.
 
-    A question is within the certificate of its marginal, or the noise of one that was bought; where its
+    A question is within the certificate of its marginal, or the noise of one that was measured; where its
     marginal is not tested, it is tested by itself, while positives of that test are left.
 
     Args:
@@ -285,8 +285,8 @@ def forecast_marginal_orders(
         held = certificates.held_bound(one.order)
         if held is not None:
             bounds += [held, test.widest_bound]
-        # The noise of bought numbers widens both ends; of the groups that are cut, half lies on either side.
-        cut = 2 * max(bounds) + records / 2 if bounds and certificates.is_grouped(one.order) else None
+        # The noise of measured numbers widens both ends; of the bins that are cut, half lies on either side.
+        cut = 2 * max(bounds) + records / 2 if bounds and certificates.is_binned(one.order) else None
         if not sure and test.single is not None:
             bounds += [test.single.bound, test.single.value_bound]
         promised = bool(bounds) and (sure or test.single is not None)
@@ -300,11 +300,11 @@ def forecast_marginal_orders(
 
 
 def _tested_sizes(plan: MarginalTestPlan, domains: tuple[Domain, Domain], order: int) -> Counter[int]:
-    """Return how many marginals of an order have each number of cells, fine or on groups, up to one too many.
+    """Return how many marginals of an order have each number of cells, fine or on bins, up to one too many.
 
     Args:
         plan: the test.
-        domains: the declared one, and one of groups.
+        domains: the declared one, and one of bins.
         order: number of attributes.
     """
     tested: Counter[int] = Counter()
@@ -335,9 +335,9 @@ def _median(sizes: Counter[int]) -> int:
 
 
 def forecast_table(
-    domain: Domain, records: int, noise: NoiseLaw, width: Width
+    domain: Domain, records: int, noise: NoiseDistribution, width: Width
 ) -> tuple[tuple[AttributeForecast, ...], tuple[OrderForecast, ...]]:
-    """Return what a table that is bought whole will give: by attribute, and by order from 1.
+    """Return what a table that is measured whole will give: by attribute, and by order from 1.
 
     Args:
         domain: the declared attributes.

@@ -1,9 +1,9 @@
-"""Schedules: how a budget is split where whole marginals are tested and bought, and how often.
+"""Schedules: how a budget is split where whole marginals are tested and measured, and how often.
 
 A schedule holds the numbers that the stream benchmark chooses, and ``plan_marginal_test`` makes a plan of
 them from public numbers: the schema, what is left of the budget, and the number of records, as released or as
-stated. Groups of long attributes are chosen from what opening releases, which a plan does not know: so tests
-are planned for assumed groups (``assumed_groups``), and a session does what was planned for it.
+stated. Bins of long attributes are chosen from what opening releases, which a plan does not know: so tests
+are planned for assumed bins (``assumed_bins``), and a session does what was planned for it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from queries.domain import Domain
 from queries.linear import UNITS
 
 __all__ = [
-    "assumed_groups",
+    "assumed_bins",
+    "bin_deviations",
     "DEFAULT_SCHEDULE",
     "expected_tests",
-    "group_deviations",
     "plan_marginal_test",
     "Schedule",
 ]
@@ -46,20 +46,20 @@ class Schedule:
         noise_factor: of the distance that noise alone would make, in a threshold.
         margin: what a threshold adds, in scales of the test's fresh noise.
         decay: what the first thresholds add besides, in parts of the total, where only a few of all pairs of
-            attributes can be bought, and in proportion less where more can be; and after how many questions
+            attributes can be measured, and in proportion less where more can be; and after how many questions
             for each pair it is e times less.
         per_attribute: the most positives for each attribute; a model's tree holds few more.
         least: the fewest, however noisy they are: one marginal alone leaves all others as they were.
         target: the distance that noise alone may make on a pair of attributes, in parts of the total: with
             more positives noise would exceed it.
         tested: the same, of the largest marginal that is tested.
-        free: the same, of a bought marginal that is widened.
-        fine: the same, of a marginal that is tested and bought on declared cells where others are on groups.
+        free: the same, of a measured marginal that is widened.
+        fine: the same, of a marginal that is tested and measured on declared cells where others are on bins.
         few: where epsilons add, so that each marginal makes all of them noisier: the most positives, in parts
             of the number of pairs.
         few_free: ``free`` where epsilons add: fewer marginals, but wider ones.
         few_target: ``target`` where epsilons add: noise grows faster with their number, and what opening
-            releases is noisier, which leaves fewer groups than are assumed.
+            releases is noisier, which leaves fewer bins than are assumed.
     """
 
     tests: Fraction = Fraction(3, 100)
@@ -82,21 +82,21 @@ class Schedule:
 DEFAULT_SCHEDULE = Schedule()
 
 
-def assumed_groups(contract: Contract, opening: OpeningPlan, total: float) -> Domain:
+def assumed_bins(contract: Contract, opening: OpeningPlan, total: float) -> Domain:
     """Return the domain that marginals are planned to be tested on; see ``assumed_domain``.
 
-    Single questions are tested on the declared cells, and what opening does not measure is not grouped.
+    Single questions are tested on the declared cells, and what opening does not measure is not binned.
 
     Args:
         contract: what is fixed at opening.
-        opening: what is bought at opening.
+        opening: what is measured at opening.
         total: the number of records, as released or as stated.
     """
-    return assumed_domain(contract.domain, max(total, 1.0), group_deviations(contract, opening))
+    return assumed_domain(contract.domain, max(total, 1.0), bin_deviations(contract, opening))
 
 
-def group_deviations(contract: Contract, opening: OpeningPlan) -> dict[str, float]:
-    """Return, for each attribute that may be grouped, the deviation of its noisiest cell, in records."""
+def bin_deviations(contract: Contract, opening: OpeningPlan) -> dict[str, float]:
+    """Return, for each attribute that may be binned, the deviation of its noisiest cell, in records."""
     if not contract.options.tests_marginals:
         return {}
     deviations = {}
@@ -156,9 +156,9 @@ def expected_tests(coarse: Domain) -> int:
     return 10 * max(1, math.comb(len(coarse), 2))
 
 
-def _decay(schedule: Schedule, bought: float, records: float, pairs: int) -> tuple[int, int]:
+def _decay(schedule: Schedule, measured: float, records: float, pairs: int) -> tuple[int, int]:
     height, length = schedule.decay
-    return math.ceil(height * max(0.0, 1 - bought) * records * UNITS), max(1, round(length * pairs))
+    return math.ceil(height * max(0.0, 1 - measured) * records * UNITS), max(1, round(length * pairs))
 
 
 def _cells(number: float) -> int:
@@ -168,7 +168,7 @@ def _cells(number: float) -> int:
 def _choose_limit(
     coarse: Domain, ledger: PrivacyFilter, records: float, options: Options, schedule: Schedule
 ) -> int:
-    """Return how many marginals are bought: all pairs, or as many as noise leaves worth buying.
+    """Return how many marginals are measured: all pairs, or as many as noise leaves worth measuring.
 
     With c of them the noise of a pair of the median size makes a distance of cells E|noise|, which grows as
     sqrt(c), or as c where epsilons add; c is the most that keeps it below the target, of at least and at most

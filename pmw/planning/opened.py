@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pmw.planning.marginals import DEFAULT_SCHEDULE, Schedule, assumed_groups, plan_marginal_test
-from pmw.planning.opening import buys_table, choose_filter
+from pmw.planning.marginals import DEFAULT_SCHEDULE, Schedule, assumed_bins, plan_marginal_test
+from pmw.planning.opening import choose_filter, measures_table
 from pmw.planning.questions import plan_query_test, plan_query_tier
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, opening_entries
@@ -30,7 +30,7 @@ def plan_test(
 
     Args:
         contract: what is fixed at opening.
-        opening: what is bought at opening.
+        opening: what is measured at opening.
         ledger: what is left after it.
         total: the number of records, as released or as stated.
         schedule: how what is left is spent, where marginals are tested.
@@ -39,9 +39,9 @@ def plan_test(
     if not options.tests_marginals:
         alone = plan_query_test(domain, ledger, total, options)
         return () if alone is None else (alone,)
-    if options.opening is not Opening.NONE and (len(domain) == 1 or buys_table(domain)):
-        return ()  # what opening bought covers every question
-    coarse = assumed_groups(contract, opening, total)
+    if options.opening is not Opening.NONE and (len(domain) == 1 or measures_table(domain)):
+        return ()  # what opening measured covers every question
+    coarse = assumed_bins(contract, opening, total)
     marginals = plan_marginal_test(coarse, ledger, total, options, schedule)
     questions = plan_query_tier(ledger, schedule.queries, schedule.query_limit, options)
     return () if marginals is None else (marginals,) if questions is None else (marginals, questions)
@@ -70,7 +70,7 @@ def plan_opened(contract: Contract, plan: OpeningPlan, total: float) -> Opened:
 
     Args:
         contract: what is fixed at opening.
-        plan: what is bought at opening.
+        plan: what is measured at opening.
         total: the number of records, as released or as stated.
     """
     entries = opening_entries(plan, contract.options)

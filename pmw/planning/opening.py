@@ -11,7 +11,7 @@ import math
 from fractions import Fraction
 
 from pmw.errors import BudgetError, NoiseError
-from pmw.model import NoiseLaw, RangeTree, check_dense_size, mean_range_variance
+from pmw.model import HierarchicalHistogram, NoiseDistribution, check_dense_size, mean_range_variance
 from pmw.planning.calibration import calibrated_noise
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
@@ -21,11 +21,11 @@ from pmw.public.sensitivity import l1_sensitivity
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 
 __all__ = [
-    "buys_table",
     "check_model_size",
     "check_neighbors",
     "choose_filter",
     "choose_tree",
+    "measures_table",
     "opening_share",
     "plan_opening",
 ]
@@ -35,11 +35,11 @@ __all__ = [
 TOTAL_SHARE = Fraction(1, 100)
 MARGINAL_TOTAL_SHARE = Fraction(3, 100)  # its noise is in every answer, and soon outweighs others
 OPENING_SHARE = Fraction(10, 100)  # of the one-attribute marginals, where all attributes are short
-MARGINAL_OPENING_SHARE = Fraction(8, 100)  # the same, where whole marginals are bought later
-TREE_SHARE = Fraction(4, 100)  # more for each attribute that is bought as a tree of ranges
+MARGINAL_OPENING_SHARE = Fraction(8, 100)  # the same, where whole marginals are measured later
+TREE_SHARE = Fraction(4, 100)  # more for each attribute that is measured as a hierarchical histogram
 LARGEST_OPENING_SHARE = Fraction(25, 100)
 _WIDEST_LEVEL = 16  # nodes of a tree's widest level, at most
-_LARGEST_TABLE = 2**16  # cells of a table that is bought whole
+_LARGEST_TABLE = 2**16  # cells of a table that is measured whole
 
 
 def check_neighbors(domain: Domain, options: Options) -> None:
@@ -86,9 +86,9 @@ def choose_filter(domain: Domain, budget: Budget, options: Options) -> PrivacyFi
     if budget.delta == 0:
         return open_filter(budget, Composition.PURE)
     zcdp = open_filter(budget, Composition.ZCDP)
-    bought = len(domain) if options.opening is Opening.ONE_WAY else 0
-    events = 1 + bought + 2 * (options.update_limit or 2 * bought + 20)
-    if bought and options.tests_marginals and (bought == 1 or buys_table(domain)):
+    measured = len(domain) if options.opening is Opening.ONE_WAY else 0
+    events = 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
+    if measured and options.tests_marginals and (measured == 1 or measures_table(domain)):
         events = 2  # the number of records, and the table or the one attribute
     gaussian = math.sqrt(events / (2 * float(zcdp.cap)))
     laplace = math.sqrt(2) * events / float(budget.epsilon)
@@ -117,14 +117,14 @@ def plan_opening(
     marginal = options.tests_marginals
     if share is None:
         share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE
-        if marginal and len(domain) == 1:  # there will be nothing else to buy
+        if marginal and len(domain) == 1:  # there will be nothing else to measure
             share = 1 - TOTAL_SHARE
     private_total = options.neighboring_relation is NeighboringRelation.ADD_REMOVE
-    table = marginal and options.opening is not Opening.NONE and buys_table(domain)
+    table = marginal and options.opening is not Opening.NONE and measures_table(domain)
     little = table or len(domain) == 1
     total_share = MARGINAL_TOTAL_SHARE if marginal and not little else TOTAL_SHARE
     total_noise = _noise(budget_filter, total_share, options) if private_total else None
-    if table:  # nothing else is ever bought
+    if table:  # nothing else is ever measured
         return OpeningPlan(total_noise, {}, {}, _noise(budget_filter, 1 - total_share, options))
     if options.opening is Opening.NONE:
         return OpeningPlan(total_noise, {})
@@ -144,8 +144,8 @@ def plan_opening(
     return OpeningPlan(total_noise, noises, trees)
 
 
-def buys_table(domain: Domain) -> bool:
-    """Tell whether the whole table is bought at opening: it is hardly larger than its pairs of attributes.
+def measures_table(domain: Domain) -> bool:
+    """Tell whether the whole table is measured at opening: it is hardly larger than its pairs of attributes.
 
     One table with all of the budget then answers everything with less noise than its parts would. A table of
     more than 65,536 cells, such as one of two long attributes, is not: ranges of so many cells sum too much
@@ -158,19 +158,21 @@ def buys_table(domain: Domain) -> bool:
 
 
 def opening_share(trees: int, short: Fraction = OPENING_SHARE) -> Fraction:
-    """Return the share of the budget for the one-attribute marginals, so many of them trees of ranges.
+    """Return the share of the budget for the one-attribute marginals, so many of them hierarchical
+    histograms.
 
     Args:
-        trees: number of attributes that are bought as trees.
+        trees: number of attributes that are measured as trees.
         short: the share where there are none.
     """
     return min(short + trees * TREE_SHARE, max(short, LARGEST_OPENING_SHARE))
 
 
-def choose_tree(attribute: Attribute, composition: Composition) -> RangeTree | None:
-    """Return the tree of ranges that an attribute is bought as, or None where its cells are bought.
+def choose_tree(attribute: Attribute, composition: Composition) -> HierarchicalHistogram | None:
+    """Return the hierarchical histogram that an attribute is measured as, or None where its cells are
+    measured.
 
-    Ordered attributes of more than 24 cells are bought as trees of branching 4 (where epsilons add, which
+    Ordered attributes of more than 24 cells are measured as trees of branching 4 (where epsilons add, which
     makes a level dearer: more than 64 cells, branching 8), of so many levels that the widest has at most 16
     nodes. Chosen by the error of random ranges on a census table (docs/algorithm.md): up to about 20 cells a
     marginal is as good, and around these branchings the error is flat.
@@ -182,10 +184,10 @@ def choose_tree(attribute: Attribute, composition: Composition) -> RangeTree | N
     height = 1
     while -(-cells // branching ** (height - 1)) > _WIDEST_LEVEL:
         height += 1
-    return RangeTree(cells, attribute.size - cells, branching, height)
+    return HierarchicalHistogram(cells, attribute.size - cells, branching, height)
 
 
-def _spread(attribute: Attribute, tree: RangeTree | None, composition: Composition) -> float:
+def _spread(attribute: Attribute, tree: HierarchicalHistogram | None, composition: Composition) -> float:
     """Return the variance of an attribute's ranges at a fixed price, in those of a marginal's cells."""
     if tree is None:
         return float(attribute.size)
@@ -193,7 +195,7 @@ def _spread(attribute: Attribute, tree: RangeTree | None, composition: Compositi
     return attribute.size * mean_range_variance(tree) * dearer
 
 
-def _noise(budget_filter: PrivacyFilter, share: Fraction, options: Options) -> NoiseLaw:
+def _noise(budget_filter: PrivacyFilter, share: Fraction, options: Options) -> NoiseDistribution:
     """Return the noise of a marginal, or of a level of a tree, that costs a share of the cap."""
     try:
         price = floor_price(share * budget_filter.cap)

@@ -22,10 +22,10 @@ from pmw.planning.marginal_forecasts import (
     Certificates,
     Grids,
     MarginalForecast,
-    bought_width,
     forecast_marginal_orders,
     forecast_marginals,
     forecast_table,
+    measured_width,
     planned_confidences,
 )
 from pmw.planning.opened import plan_opened
@@ -126,7 +126,7 @@ def _tests(plan: SessionPlan) -> VectorForecast | MarginalForecast | None:
 
 
 def _test_bounds(plan: SessionPlan) -> tuple[float | None, float | None]:
-    """Return the bound of a tested question, on a typical pair of attributes, and of a bought number."""
+    """Return the bound of a tested question, on a typical pair of attributes, and of a measured number."""
     if plan.vector is not None:
         return plan.vector.bound, plan.vector.value_bound
     if plan.marginals is not None:
@@ -155,7 +155,7 @@ def _forecast(contract: Contract, records: int) -> SessionPlan:
         marginals=promises.marginals,
         coarse=choices.grids.assumed,
         sparse_vectors=vectors,
-        table_bought=choices.opening.table_noise is not None,
+        table_measured=choices.opening.table_noise is not None,
         other_delta=None,
         textbook=forecast_textbook(fixed, records, promises.vector),
     )
@@ -174,7 +174,7 @@ class _Promises:
 def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
     domain, options, opening, test = contract.domain, contract.options, choices.opening, choices.test
     confidences = planned_confidences(options, opening, test)
-    width = bought_width(options, confidences)
+    width = measured_width(options, confidences)
     everybody = _everybody(contract, records, choices, confidences)
     tested, alone = marginal_tier(test), question_tier(test)
     single = None if alone is None else forecast_vector(alone, confidences.alone)
@@ -190,8 +190,8 @@ def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
     marginals = None
     if options.tests_marginals:
         if tested is not None:
-            misfit = _planned_misfit(contract, records, choices, confidences.total)
-            certificates = Certificates(tested, choices.grids, options, confidences, misfit)
+            total_error = _planned_total_error(contract, records, choices, confidences.total)
+            certificates = Certificates(tested, choices.grids, options, confidences, total_error)
             marginals = forecast_marginals(certificates, single)
             orders = forecast_marginal_orders(orders, certificates, marginals, records)
         else:
@@ -203,11 +203,11 @@ def _everybody(
     contract: Contract, records: int, choices: _Choices, confidences: Confidences
 ) -> OrderForecast:
     deviation = total_deviation(contract.domain, choices.opening)
-    bound = _planned_misfit(contract, records, choices, confidences.alone)
+    bound = _planned_total_error(contract, records, choices, confidences.alone)
     return forecast_everybody(records, deviation, bound)
 
 
-def _planned_misfit(contract: Contract, records: int, choices: _Choices, confidence: float) -> float:
+def _planned_total_error(contract: Contract, records: int, choices: _Choices, confidence: float) -> float:
     """Return how far a model's total may be from the number of records, in records.
 
     A model's total is at least 1, which the released number may be below.

@@ -44,16 +44,16 @@ class SessionPlan:
         records: stated number of records.
         opening_share: part of the budget that is spent at opening, in [0, 1].
         total_deviation: standard deviation of the released number of records.
-        attributes: what opening buys, by attribute; empty where it buys no marginals.
+        attributes: what opening measures, by attribute; empty where it measures no marginals.
         orders: what questions get, by the number of attributes they name, from 0.
         vector: the sparse vector of single questions; None where nothing is left for one, and where marginals
             are tested.
         marginals: the sparse vector of whole marginals; None likewise, and where single questions are
             tested.
-        coarse: the domain that the tests are planned for (``assumed_domain``): a session's own groups may be
-            fewer or more, its tests are those of the plan. The declared one where nothing is grouped.
+        coarse: the domain that the tests are planned for (``assumed_domain``): a session's own bins may be
+            fewer or more, its tests are those of the plan. The declared one where nothing is binned.
         sparse_vectors: every sound one at the price of the tests; empty where nothing is tested.
-        table_bought: opening buys the whole table in place of its attributes.
+        table_measured: opening measures the whole table in place of its attributes.
         other_delta: the same without delta, or with one; None where that cannot be planned.
         textbook: what theorems promise.
     """
@@ -68,7 +68,7 @@ class SessionPlan:
     marginals: MarginalForecast | None
     coarse: Domain
     sparse_vectors: tuple[SparseVectorForecast, ...]
-    table_bought: bool
+    table_measured: bool
     other_delta: DeltaForecast | None
     textbook: TextbookForecast
 
@@ -78,7 +78,7 @@ class SessionPlan:
 
         Of covered questions it is that of the noise; an answer adds how far the model is from the released
         numbers. Where marginals are tested it is that of questions about at most two attributes that cut no
-        group of cells, on the most groups that opening may choose.
+        bin, on the most bins that opening may choose.
         """
         marginal = self.contract.options.tests_marginals
         bounds = [order.bound for order in self.orders if order.order <= 2 or not marginal]
@@ -145,7 +145,7 @@ class SessionPlan:
             "opening": {
                 "share": self.opening_share,
                 "total_deviation": self.total_deviation,
-                "whole_table": self.table_bought,
+                "whole_table": self.table_measured,
                 "marginals": [asdict(attribute) for attribute in self.attributes],
             },
             "orders": [asdict(order) for order in self.orders],

@@ -50,7 +50,7 @@ def forecast_sparse_vectors(
 
     Args:
         contract: what is fixed at opening.
-        opening: what is bought at opening.
+        opening: what is measured at opening.
         ledger: the filter after opening.
         records: stated number of records.
     """

@@ -169,8 +169,9 @@ def bounded_range_charge(epsilon: Fraction) -> Charge:
     """Return the price of an event of bounded range: epsilon, and rho = epsilon^2/8 rounded up.
 
     An event has range epsilon where, for any two neighbours, the logarithms L of the ratios of its outcomes'
-    probabilities all lie in one interval of length epsilon. 0 lies in it, since both laws sum to 1, so
-    |L| <= epsilon. Under the first law P, E[e^-L] = 1, and Hoeffding's lemma gives
+    probabilities all lie in one interval of length epsilon. 0 lies in it, since both distributions sum to 1,
+    so
+    |L| <= epsilon. Under the first distribution P, E[e^-L] = 1, and Hoeffding's lemma gives
     1 <= exp(-E[L] + epsilon^2/8), so the mean of L is at most epsilon^2/8; once more it gives
     E[e^((alpha-1) L)] <= exp((alpha-1) epsilon^2/8 + (alpha-1)^2 epsilon^2/8), so the Rényi divergence of
     order alpha is at most alpha epsilon^2/8.

@@ -6,7 +6,7 @@ floating-point number takes part in a draw, so there is nothing for attacks on f
 are added to. The tables (``pmf``, ``survival``) are floating point and serve audits and planning only.
 
 Each distribution draws one number (``sample``) or many (``sample_array``); the two consume different bits
-and give the same law.
+and give the same distribution.
 
 Source of the samplers: Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy"
 (2020), Algorithms 1 to 3. Departure: the acceptance step of the Gaussian is split into factors
@@ -41,7 +41,7 @@ _LARGEST_PART = 2**50  # numerator and denominator of a scale: products with sma
 
 
 class Distribution(Protocol):
-    """A law on the integers that can be drawn exactly and tabulated."""
+    """A distribution on the integers that can be drawn exactly and tabulated."""
 
     def sample(self, bits: BitSource) -> int:
         """Draw one number."""
@@ -69,7 +69,7 @@ def _checked_scale(scale: Fraction, name: str) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Geometric:
-    """One-sided geometric noise, the exponential law on integers.
+    """One-sided geometric noise, the exponential distribution on integers.
 
     P(x) = (1-r) r^x for x >= 0, r = e^(-1/scale).
 

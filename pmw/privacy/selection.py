@@ -27,8 +27,8 @@ class ExponentialMechanism:
 
     A candidate is drawn evenly and accepted with probability exp(-epsilon (best - quality)/(2 sensitivity)),
     else another is drawn. An accepted one has a probability proportional to the probability of acceptance,
-    which is the law above divided by a constant. Candidates and coins are drawn from uniform bits with exact
-    integers, so the law holds exactly, not up to rounding.
+    which is the distribution above divided by a constant. Candidates and coins are drawn from uniform bits
+    with exact integers, so the distribution holds exactly, not up to rounding.
 
     Args:
         sensitivity: how much one person changes any quality at most, in units of the qualities.
@@ -98,8 +98,8 @@ class ExponentialMechanism:
                 return place
 
     def probabilities(self, qualities: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the law of ``select``: float64, shape (k,). Floating point, for audits and planning only."""
+        """Return the distribution of ``select``: float64, shape (k,). Floating point, for audits and planning only."""
         distances = np.asarray(qualities, dtype=np.int64) - int(np.max(qualities))
         weights = np.exp(distances * float(self.rate))
-        law: NDArray[np.float64] = weights / weights.sum()
-        return law
+        distribution: NDArray[np.float64] = weights / weights.sum()
+        return distribution

@@ -1,9 +1,9 @@
 """Noise bounds: how far sums of exact noise stray, and what negatives and measurements promise together.
 
-Everything here is computed from public scales. Widths are in records, noise laws in units of 2^-20 records.
-A width w at a confidence 1 - beta means: the probability of straying beyond w is at most beta.
+Everything here is computed from public scales. Widths are in records, noise distributions in units of 2^-20
+records. A width w at a confidence 1 - beta means: the probability of straying beyond w is at most beta.
 
-From discrete noise to continuous noise, for both laws. Let X be a cell's noise in units.
+From discrete noise to continuous noise, for both distributions. Let X be a cell's noise in units.
   Laplace: X is the difference of two geometric numbers, and floor(b E) is geometric for E ~ Exp(1). So
   X + U = b (E1 - E2), continuous Laplace noise, with U, the difference of two fractional parts, independent
   of X, centred and in (-1, 1).
@@ -12,7 +12,7 @@ From discrete noise to continuous noise, for both laws. Let X be a cell's noise 
   8 units and more tau^2 >= 3.7: the factor is within 1 +- 1e-31 for a cell, 1 +- 1e-22 for 10^9 of them.
 So for independent V and U', Pr[|V| > t] <= Pr[|V + U'| > t - g] / Pr[|U'| <= g]: the discrete sum strays
 beyond t hardly more often than the continuous one beyond t - g, g a few units per root of the squared
-weights. With 18 of them the denominator is above 1 - 1e-18 for either law (Hoeffding; nine
+weights. With 18 of them the denominator is above 1 - 1e-18 for either distribution (Hoeffding; nine
 standard deviations).
 """
 
@@ -46,7 +46,7 @@ _SMOOTHING = 2.0  # units: the standard deviation of U beside a discrete Gaussia
 _LEAST_SIGMA = 8  # units, from which on X + U is as good as Gaussian
 _GRID = 18.0  # g, in units per root of the squared weights
 _MOST_EQUAL_CELLS = 4096  # a Laplace sum of more is taken for one of so many, hardly wider
-_NODES = 1024  # of an integral over the mixing law
+_NODES = 1024  # of an integral over the mixing distribution
 _QUADRATURE = 1e-3  # relative error of the integral that is allowed for
 _STEP_OF_FEW = 1 / 512  # of the lattice, in scales: up to 64 cells
 _STEP_OF_MANY = 1 / 128
@@ -78,7 +78,7 @@ def sum_half_width(noise: _Noise, squares: float, confidence: float, *, peak: fl
     Laplace: b sqrt(2 squares) times the quantile of ``_laplace_quantile``, plus the same.
 
     Args:
-        noise: law of each cell's noise.
+        noise: distribution of each cell's noise.
         squares: sum of w_i^2 over the cells that were measured.
         confidence: of the width.
         peak: the largest w_i^2, where known (1 for weights in [0, 1]): noise spread over many cells is nearer
@@ -103,7 +103,8 @@ def simultaneous_half_width(noise: _Noise, cells: int, confidence: float) -> flo
     """Return w such that, with the given probability, |sum_i w_i X_i| <= w for all weights in [0, 1] at once.
 
     The supremum over weights is max(P, N), the sums of the positive and of the negative parts, which have one
-    law: each is beyond w with probability at most beta/2. Of the positive parts' sum the bound is the less of
+    distribution: each is beyond w with probability at most beta/2. Of the positive parts' sum the bound is
+        the less of
       - Chernoff's: min over lambda of (cells ln E e^(lambda X+) + ln(2/beta)) / lambda, each valid;
       - for at most 2048 cells, the quantile of the exact convolution, X+ rounded up to 1/128 of a scale.
     The grid adds at most 2 cells + 18 sqrt(cells) units: for Laplace noise X+ is below b E + 1, and for
@@ -112,7 +113,7 @@ def simultaneous_half_width(noise: _Noise, cells: int, confidence: float) -> flo
     It holds for a question chosen after the noisy numbers were seen.
 
     Args:
-        noise: law of each cell's noise.
+        noise: distribution of each cell's noise.
         cells: number of cells that were measured.
         confidence: of the width.
 
@@ -130,7 +131,7 @@ def simultaneous_half_width(noise: _Noise, cells: int, confidence: float) -> flo
 
 
 def certificate_half_width(
-    statistic: float, misfit: float, cells: int, *, weights: tuple[float, float] = (0.0, 1.0)
+    statistic: float, total_error: float, cells: int, *, weights: tuple[float, float] = (0.0, 1.0)
 ) -> float:
     """Return how far a query constant on the tested cells may be from the model's answer, in records.
 
@@ -144,16 +145,16 @@ def certificate_half_width(
 
     Args:
         statistic: S, a bound on the sum of |d_i|, in records.
-        misfit: a bound on |number of records - the model's total|, in records; 0 under replace-one.
+        total_error: a bound on |number of records - the model's total|, in records; 0 under replace-one.
         cells: of the tested marginal.
         weights: the least and the greatest weight of the query.
 
-    Privacy: none is touched: S and the misfit are bounds from released numbers.
+    Privacy: none is touched: S and the total_error are bounds from released numbers.
     """
     least, greatest = weights
     rounding = cells / (2 * UNITS)
     middle = (least + greatest) / 2
-    return (greatest - least) / 2 * statistic + middle * (misfit + rounding) + greatest * rounding
+    return (greatest - least) / 2 * statistic + middle * (total_error + rounding) + greatest * rounding
 
 
 def split_confidence(confidence: float, events: int) -> float:
@@ -201,7 +202,7 @@ def _equal_cells(squares: float, peak: float | None) -> int:
 
 
 def _smoothed(noise: DiscreteGaussian) -> float:
-    """Return the scale of X + U in units; a narrower law is below one of the least width, cell by cell."""
+    """Return the scale of X + U in units; a narrower distribution is below one of the least width, cell by cell."""
     return math.hypot(max(float(noise.sigma), _LEAST_SIGMA), _SMOOTHING)
 
 
@@ -305,10 +306,10 @@ def _lattice_quantile(laplace: bool, cells: int, beta: float) -> float:
     step = _STEP_OF_FEW if cells <= 64 else _STEP_OF_MANY
     ends = np.arange(math.ceil(reach / step) + 1, dtype=np.float64) * step
     above = np.exp(-ends) / 2 if laplace else _normal_tails(ends) / 2
-    law = np.concatenate(([0.5], above[:-1] - above[1:]))
+    distribution = np.concatenate(([0.5], above[:-1] - above[1:]))
     longest = _chernoff(laplace, cells, _ROUNDING / 10) + cells * step
-    length = 2 ** math.ceil(math.log2(max(longest / step, len(law)) + 2))
-    total = np.fft.irfft(np.fft.rfft(law, length) ** cells, length)
+    length = 2 ** math.ceil(math.log2(max(longest / step, len(distribution)) + 2))
+    total = np.fft.irfft(np.fft.rfft(distribution, length) ** cells, length)
     tail = np.cumsum(total[::-1])[::-1]  # at each place, the probability of it and beyond
     beyond = np.append(tail[1:], 0.0)
     return float(np.flatnonzero(beyond <= beta - 3 * _ROUNDING)[0]) * step

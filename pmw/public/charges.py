@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement
+from pmw.model import MarginalMeasurement, NoiseDistribution, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition, gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.contract import Options
@@ -30,7 +30,7 @@ class Event(enum.StrEnum):
 
     TOTAL = "total"
     MARGINAL = "marginal"
-    RANGE_TREE = "range tree"
+    RANGE_TREE = "hierarchical histogram"
     ROUND = "sparse vector round"
     VECTOR = "sparse vector"
     MEASUREMENT = "measurement"
@@ -50,8 +50,8 @@ class LedgerEntry:
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:
     """Return what opening charges: a marginal is one event, since a record is in one of its cells.
 
-    A tree of ranges is one event too: a record is in one node of each of its h levels, so one person moves
-    its nodes by h times as much in L1 as the cells, and by sqrt(h) times as much in L2.
+    A hierarchical histogram is one event too: a record is in one node of each of its h levels, so one person
+    moves its nodes by h times as much in L1 as the cells, and by sqrt(h) times as much in L2.
     """
     entries = []
     if plan.total_noise is not None:
@@ -67,7 +67,7 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
     return tuple(entries)
 
 
-def marginal_charge(noise: NoiseLaw, options: Options, levels: int = 1) -> Charge:
+def marginal_charge(noise: NoiseDistribution, options: Options, levels: int = 1) -> Charge:
     """Return the price of a whole marginal under noise, or of a tree of so many levels."""
     if isinstance(noise, DiscreteLaplace):
         return pure_charge(levels * l1_sensitivity(options) / noise.scale)

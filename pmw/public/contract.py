@@ -25,14 +25,14 @@ __all__ = [
 
 
 class Opening(enum.Enum):
-    """What is bought before the first question, besides the number of records."""
+    """What is measured before the first question, besides the number of records."""
 
     NONE = "none"  # the uniform start of the textbooks
     ONE_WAY = "one-way"  # every one-attribute marginal
 
 
 class TestKind(enum.Enum):
-    """What is tested, and bought where the test finds the model wrong."""
+    """What is tested, and measured where the test finds the model wrong."""
 
     __test__ = False  # no test case, whatever its name says
 
@@ -73,11 +73,11 @@ class Options:
         neighboring_relation: which tables must be indistinguishable.
         records_per_person: the most records of one person; declared, not enforced.
         update: what a measurement does to the model.
-        opening: what is bought before the first question.
+        opening: what is measured before the first question.
         update_limit: number of positives.
         threshold: T in records, of the query test.
         learning_rate: eta of the single step, of ``update = step``.
-        sparse_vector: the tests; None for exponential noise, drawn anew after each positive under zCDP.
+        sparse_vector: the tests; None for exponential noise, drawn again after each positive under zCDP.
         sides: of the query test: signed tests with two thresholds, or tests of the absolute error.
         composition: how charges add up.
         expected_queries: about how many different questions will come; it sets thresholds, not a limit.
@@ -86,7 +86,7 @@ class Options:
         model: how the synthetic distribution is held.
         max_cells: the most cells of a graphical model's tree; a measurement that would exceed them answers
             questions within its own scope only.
-        simultaneous: intervals that hold for all questions at once, however they were chosen: of bought
+        simultaneous: intervals that hold for all questions at once, however they were chosen: of measured
             numbers, of tests and of the number of records; where marginals are tested.
         seed: makes the noise repeatable by anybody, for tests and experiments in memory: no privacy.
 
@@ -188,7 +188,7 @@ class Options:
         return self.neighboring_relation is NeighboringRelation.ADD_REMOVE
 
     def chosen_sparse_vector(self, composition: Composition) -> SparseVectorKind:
-        """Return the tests asked for, or exponential noise, drawn anew where squares of epsilons add up."""
+        """Return the tests asked for, or exponential noise, drawn again where squares of epsilons add up."""
         if self.sparse_vector is not None:
             return self.sparse_vector
         zcdp = composition is Composition.ZCDP

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pmw.model import NoiseLaw, OneWayMeasurement, half_width, noise_variance
+from pmw.model import NoiseDistribution, OneWayMeasurement, half_width, noise_variance
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import split_confidence, sum_half_width
@@ -33,8 +33,8 @@ __all__ = [
     "is_covered",
     "measured_answer",
     "negative_margin",
+    "total_error_bound",
     "total_half_width",
-    "total_misfit",
     "untested_answer",
 ]
 
@@ -63,7 +63,7 @@ class Confidences:
 
         Args:
             options: the stated confidence, and whether intervals hold for all questions at once.
-            opening: measurements bought at opening.
+            opening: measurements measured at opening.
             plan: the tiers of tests.
             private_total: the number of records is released with noise.
         """
@@ -102,7 +102,7 @@ def is_covered(state: PublicState, query: LinearQuery) -> bool:
 
 
 def measured_answer(state: PublicState, query: LinearQuery, units: int, spent: Spent) -> Answer:
-    """Return the answer that was bought: the noisy number, within a quantile of its noise.
+    """Return the answer that was measured: the noisy number, within a quantile of its noise.
 
     Args:
         state: the state that the question was asked in.
@@ -197,8 +197,8 @@ def _interval(
 ) -> tuple[float, float] | None:
     """Return the interval of an answer: around it, or from one reading's low end to the other's high end.
 
-    What was tested or bought is the number of records if cells were evenly filled: of a condition that cells
-    cannot decide it bounds nothing. The noises of the opening are symmetric, so an end of a reading's
+    What was tested or measured is the number of records if cells were evenly filled: of a condition that
+    cells cannot decide it bounds nothing. The noises of the opening are symmetric, so an end of a reading's
     interval fails with half the probability that the interval does, and by the union bound both ends hold
     as stated.
     """
@@ -211,7 +211,7 @@ def _interval(
 def _of_cells(state: PublicState, reading: LinearQuery) -> tuple[float, float]:
     """Return the interval of a reading: of released numbers that cover it, else from nobody to everybody."""
     total, confidence = state.total, Confidences.in_state(state).alone
-    most = total_misfit(state, confidence)
+    most = total_error_bound(state, confidence)
     if not reading.scope:
         share = reading.constant / UNITS  # of everybody, or of nobody
         return share * (total.value - most), share * (total.value + most)
@@ -226,7 +226,7 @@ def _of_cells(state: PublicState, reading: LinearQuery) -> tuple[float, float]:
 def everybody_answer(state: PublicState, query: LinearQuery, spent: Spent) -> Answer:
     """Return the answer to a question of one weight for everybody, within the noise of the total."""
     weight = query.evaluate(np.ones(()))
-    width = weight * total_misfit(state, state.contract.options.confidence)
+    width = weight * total_error_bound(state, state.contract.options.confidence)
     count = weight * state.total.value
     return answer_within(state, query, count, (count - width, count + width), Source.SYNTHETIC, spent)
 
@@ -255,7 +255,7 @@ def answer_within(
 
 
 def total_half_width(
-    composition: Composition, deviation: float, confidence: float, opening: Iterable[NoiseLaw] = ()
+    composition: Composition, deviation: float, confidence: float, opening: Iterable[NoiseDistribution] = ()
 ) -> float:
     """Return how far the released number of records may be from the true one, in records.
 
@@ -264,7 +264,7 @@ def total_half_width(
     holds for it.
 
     Args:
-        composition: which law the noises have: Laplace where epsilons add.
+        composition: which distribution the noises have: Laplace where epsilons add.
         deviation: standard deviation of the released number, in records; 0 where it is public.
         confidence: of the width.
         opening: the noises on the opening's measurements, whose sums the number takes in.
@@ -272,7 +272,7 @@ def total_half_width(
     if deviation == 0:
         return 0.0
     units = deviation * UNITS
-    alone: NoiseLaw
+    alone: NoiseDistribution
     if composition is Composition.PURE:
         alone = DiscreteLaplace(Fraction(math.ceil(units / math.sqrt(2))))
     else:
@@ -282,7 +282,7 @@ def total_half_width(
     return sum_half_width(quietest, squares, confidence)
 
 
-def total_misfit(state: PublicState, confidence: float) -> float:
+def total_error_bound(state: PublicState, confidence: float) -> float:
     """Return how far the model's total may be from the number of records, in records.
 
     That is the noise of the released number, and what the model's total differs from it: a total is at least

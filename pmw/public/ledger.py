@@ -146,7 +146,7 @@ def ledger_of(
     Raises:
         BudgetError: an event is not pure and epsilons are added.
     """
-    cap, spent, tested = budget_filter.cap, Fraction(0), False  # what opening buys comes before any test
+    cap, spent, tested = budget_filter.cap, Fraction(0), False  # what opening measures comes before any test
     lines = []
     for number, entry in enumerate(entries, start=1):
         price = budget_filter.price(entry.charge)
@@ -169,7 +169,7 @@ _SELECTION = {
     Composition.ZCDP: "exponential mechanism: Cesar and Rogers (2021), bounded range",
 }
 _VECTORS = (Event.ROUND, Event.VECTOR)
-_BOUGHT = (Event.MARGINAL, Event.MEASUREMENT)  # at a positive, where that is paid for as it comes
+_MEASURED = (Event.MARGINAL, Event.MEASUREMENT)  # at a positive, where that is paid for as it comes
 
 
 def _theorem(entry: LedgerEntry, kind: SparseVectorKind | None, composition: Composition) -> str:
@@ -183,4 +183,4 @@ def _theorem(entry: LedgerEntry, kind: SparseVectorKind | None, composition: Com
         return tests
     noise = _NOISE[composition]
     at_positive = kind is not None and not kind.redraw and (kind.is_sech2 or composition is Composition.PURE)
-    return f"{noise}; {tests}" if entry.event in _BOUGHT and at_positive else noise
+    return f"{noise}; {tests}" if entry.event in _MEASURED and at_positive else noise

@@ -1,8 +1,8 @@
-"""Error bars where whole marginals are tested and bought, from public numbers alone.
+"""Error bars where whole marginals are tested and measured, from public numbers alone.
 
-A question over a scope is held by evidence of two kinds: the noise of a bought marginal that contains the
-scope, or a certificate of a marginal that does. A question that cuts a group of cells lies, cell by cell,
-between its inner and its outer query on the groups: the low end is the inner one's, the high end the outer
+A question over a scope is held by evidence of two kinds: the noise of a measured marginal that contains the
+scope, or a certificate of a marginal that does. A question that cuts a bin lies, cell by cell,
+between its inner and its outer query on the bins: the low end is the inner one's, the high end the outer
 one's. So does a question that the declared cells cannot decide lie between its two readings. Where ends may
 rest on different noises, what may fail is shared among them (``_Share``). Proofs are in
 ``docs/marginal-test.md``.
@@ -32,7 +32,7 @@ from pmw.public.intervals import (
     Confidences,
     answer_within,
     negative_margin,
-    total_misfit,
+    total_error_bound,
     untested_answer,
 )
 from pmw.public.plans import MarginalTestPlan, marginal_tier
@@ -79,28 +79,28 @@ class _Scope:
     """What is known of a scope, whatever is asked about it.
 
     Args:
-        opening: what opening bought over it, on the declared cells.
+        opening: what opening measured over it, on the declared cells.
         fine: what else is known on declared cells.
-        coarse: what is known on groups of them.
-        bought: marginals that contain the scope, the newest first; whether each lies beside the model, and
+        coarse: what is known on bins of them.
+        measured: marginals that contain the scope, the newest first; whether each lies beside the model, and
             whether it is on declared cells.
     """
 
     opening: OneWayMeasurement | None
     fine: Sequence[_Known]
     coarse: Sequence[_Known]
-    bought: Sequence[tuple[MarginalMeasurement, bool, bool]]
+    measured: Sequence[tuple[MarginalMeasurement, bool, bool]]
 
     @classmethod
     def of(cls, state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...]) -> _Scope:
         """Return what is known of a scope, with the certificates of what was asked: it contains the scope."""
         wanted = set(scope)
-        bought = [
+        measured = [
             (one, place in state.beside, is_fine(state, one))
             for place, one in enumerate(state.measured)
             if isinstance(one, MarginalMeasurement) and wanted <= set(one.scope)
         ]
-        return cls(opening_over(state, scope), *known_of(state, scope, asked), bought[::-1])
+        return cls(opening_over(state, scope), *known_of(state, scope, asked), measured[::-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +145,13 @@ class MarginalBars:
         self._spent = spent
         confidences = Confidences.in_state(state)
         self._confidence = confidences.alone
-        self._misfit = total_misfit(state, confidences.alone)
-        self._certified_misfit = total_misfit(state, confidences.total)
+        self._total_error = total_error_bound(state, confidences.alone)
+        self._certified_total_error = total_error_bound(state, confidences.total)
         self._scopes: dict[tuple[tuple[str, ...], ...], _Scope] = {}
         self._held: dict[tuple[_Known, tuple[str, ...], bool], _Evidence] = {}
 
-    def answer(self, query: LinearQuery, *, bought: bool = False) -> Answer:
-        """Return the model's answer to a question; ``bought``: a marginal was measured for it."""
+    def answer(self, query: LinearQuery, *, measured: bool = False) -> Answer:
+        """Return the model's answer to a question; ``measured``: a marginal was measured for it."""
         state = self._state
         if not query.scope and query.readings is None:
             count, width = self._everybody(query)
@@ -159,7 +159,7 @@ class MarginalBars:
             return answer_within(state, query, count, interval, Source.SYNTHETIC, self._spent)
         count = self._count(query) if query.scope else self._everybody(query)[0]
         found = self._interval(query)
-        source = Source.MEASURED if bought and found is not None else Source.SYNTHETIC
+        source = Source.MEASURED if measured and found is not None else Source.SYNTHETIC
         if found is None:
             spendable = not state.closed and state.positives_used < state.positives_limit
             source = Source.UNVERIFIED if spendable else Source.EXHAUSTED
@@ -171,11 +171,11 @@ class MarginalBars:
         """Return the model's answer.
 
         Where a marginal says more of the scope than the model can know, since it is kept beside the model, or
-        is on declared cells of a group that the question cuts, the answer is moved to within one standard
+        is on declared cells of a bin that the question cuts, the answer is moved to within one standard
         deviation of what the marginal says.
         """
         count = self._state.model.answer(query)
-        for one, beside, fine in self._scope(query.scope, query.scope).bought:
+        for one, beside, fine in self._scope(query.scope, query.scope).measured:
             if not beside and not (fine and not self._state.coarsening.is_aligned(query)):
                 continue
             value, deviation = _weighed(self._state, one, query)
@@ -209,7 +209,7 @@ class MarginalBars:
         inner, outer = self._state.coarsening.bounds(query)
         if inner is not outer and not scope.fine:
             return ((inner, scope.coarse),), ((outer, scope.coarse),)
-        # Of a question that cuts groups, those have been looked into.
+        # Of a question that cuts bins, those have been looked into.
         both = ((query, scope.fine), (inner, scope.coarse)) if inner is outer else ((query, scope.fine),)
         return both, both
 
@@ -240,7 +240,7 @@ class MarginalBars:
         """
         widths = []
         for query, pieces in known:
-            if not query.scope:  # one weight, or none where a group was cut: everybody, or nobody
+            if not query.scope:  # one weight, or none where a bin was cut: everybody, or nobody
                 return self._everybody(query, share)
             for one in pieces:
                 if share is _Share.CERTIFIED and not isinstance(one, Certificate):
@@ -255,8 +255,8 @@ class MarginalBars:
     def _everybody(self, query: LinearQuery, share: _Share = _Share.ONE) -> _Bound:
         """Return the answer to a question of one weight for everybody, and its half-width."""
         weight = query.constant / UNITS
-        misfit = self._certified_misfit if share is _Share.CERTIFIED else self._misfit
-        return weight * self._state.total.value, weight * misfit
+        total_error = self._certified_total_error if share is _Share.CERTIFIED else self._total_error
+        return weight * self._state.total.value, weight * total_error
 
     def _scope(self, scope: tuple[str, ...], asked: tuple[str, ...]) -> _Scope:
         if (scope, asked) not in self._scopes:
@@ -280,7 +280,7 @@ def _width(ends: tuple[_Bound | None, _Bound | None]) -> float:
 
 
 def _weighed(state: PublicState, measurement: MarginalMeasurement, query: LinearQuery) -> tuple[float, float]:
-    """Return what a bought marginal says of a question, and its standard deviation, in records."""
+    """Return what a measured marginal says of a question, and its standard deviation, in records."""
     axes = _others(measurement.scope, query.scope)
     values = measurement.values.sum(axis=axes)
     squares = np.full(values.shape, measurement.units.size / values.size)
@@ -297,7 +297,7 @@ def _weighed(state: PublicState, measurement: MarginalMeasurement, query: Linear
 def known_of(
     state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...] | None = None
 ) -> tuple[list[Known], list[Known]]:
-    """Return what is known of a scope: on declared cells, and on groups of them.
+    """Return what is known of a scope: on declared cells, and on bins of them.
 
     Args:
         state: the state.
@@ -317,12 +317,12 @@ def known_of(
 
 
 def is_fine(state: PublicState, known: Known) -> bool:
-    """Tell whether something is known on declared cells that are grouped elsewhere."""
+    """Tell whether something is known on declared cells that are binned elsewhere."""
     return known.units.shape != state.coarsening.coarse.scope_shape(known.scope)
 
 
 def opening_over(state: PublicState, scope: tuple[str, ...]) -> OneWayMeasurement | None:
-    """Return what opening bought over a scope, on the declared cells."""
+    """Return what opening measured over a scope, on the declared cells."""
     wanted = set(scope)
     return next((one for one in state.opening if wanted <= set(one.scope)), None)
 
@@ -374,12 +374,12 @@ def certificate_bound(state: PublicState, certificate: Certificate, *, one_end: 
     confidences = Confidences.in_state(state)
     if one_end and not state.contract.options.simultaneous:
         confidences = confidences.of_one_end()
-    misfit = total_misfit(state, confidences.total)
-    return negative_half_width(plan, certificate.threshold, certificate.units.size, confidences, misfit)
+    total_error = total_error_bound(state, confidences.total)
+    return negative_half_width(plan, certificate.threshold, certificate.units.size, confidences, total_error)
 
 
 def negative_half_width(
-    plan: MarginalTestPlan, threshold: int, cells: int, confidences: Confidences, misfit: float
+    plan: MarginalTestPlan, threshold: int, cells: int, confidences: Confidences, total_error: float
 ) -> float:
     """Return how far any question may be from a marginal whose test was negative, in records.
 
@@ -388,10 +388,10 @@ def negative_half_width(
         threshold: T of the test, in units.
         cells: of the marginal.
         confidences: of the threshold noise, and of the number of records.
-        misfit: how far the model's total may be from the number of records, in records.
+        total_error: how far the model's total may be from the number of records, in records.
     """
     margin = negative_margin(plan, confidences.certificate)
-    return certificate_half_width((threshold + margin) / UNITS, misfit, cells)
+    return certificate_half_width((threshold + margin) / UNITS, total_error, cells)
 
 
 def _others(scope: tuple[str, ...], kept: tuple[str, ...]) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement, RangeTree
+from pmw.model import HierarchicalHistogram, MarginalMeasurement, NoiseDistribution, QueryMeasurement
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.sparse_vector import NumericSparse, Sparse
 from queries.domain import Domain
@@ -26,22 +26,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class OpeningPlan:
-    """What is bought at opening.
+    """What is measured at opening.
 
     Args:
         total_noise: on the number of records; None where it is public (replace-one).
-        marginal_noise: per attribute bought, by name, on each of its cells, or on each node of its tree.
-        trees: the attributes that are bought as trees of ranges, by name.
-        table_noise: on each cell of the whole table, where that is bought in place of the attributes.
+        marginal_noise: per attribute measured, by name, on each of its cells, or on each node of its tree.
+        trees: the attributes that are measured as hierarchical histograms, by name.
+        table_noise: on each cell of the whole table, where that is measured in place of the attributes.
     """
 
-    total_noise: NoiseLaw | None
-    marginal_noise: dict[str, NoiseLaw]
-    trees: dict[str, RangeTree] = field(default_factory=dict)
-    table_noise: NoiseLaw | None = None
+    total_noise: NoiseDistribution | None
+    marginal_noise: dict[str, NoiseDistribution]
+    trees: dict[str, HierarchicalHistogram] = field(default_factory=dict)
+    table_noise: NoiseDistribution | None = None
 
     @property
-    def noises(self) -> tuple[NoiseLaw, ...]:
+    def noises(self) -> tuple[NoiseDistribution, ...]:
         """The noises on the marginals, or on the table."""
         table = () if self.table_noise is None else (self.table_noise,)
         return (*self.marginal_noise.values(), *table)
@@ -73,7 +73,7 @@ class QueryTestPlan:
         return self.vector.sparse
 
     @property
-    def noise(self) -> NoiseLaw:
+    def noise(self) -> NoiseDistribution:
         """The noise on the value that a positive measures, in units."""
         return self.vector.value_noise
 
@@ -89,18 +89,18 @@ class MarginalTestPlan:
 
     Args:
         sparse: tests of the L1 distance, in units of 2^-20 records.
-        noise: of a bought marginal, on each of its cells, in units.
+        noise: of a measured marginal, on each of its cells, in units.
         noise_factor: of the distance that noise alone would make, in a threshold.
         margin: what a threshold adds to that, in units.
         decay: what the first thresholds add besides, in units, and after how many answers it is e times less.
         most_cells: of a scope that is tested; beyond it noise drowns what a test could find.
-        free_cells: a scope is bought with further attributes while it has at most so many cells.
-        fine_cells: a scope is tested and bought on the declared cells where it has at most so many of them;
-            elsewhere on groups.
+        free_cells: a scope is measured with further attributes while it has at most so many cells.
+        fine_cells: a scope is tested and measured on the declared cells where it has at most so many of them;
+            elsewhere on bins.
     """
 
     sparse: Sparse
-    noise: NoiseLaw
+    noise: NoiseDistribution
     noise_factor: float
     margin: int
     decay: tuple[int, int]
@@ -116,14 +116,14 @@ class MarginalTestPlan:
         return self.sparse.update_limit
 
     def is_fine(self, domain: Domain, scope: Sequence[str]) -> bool:
-        """Tell whether a scope is tested and bought on the declared cells, of ``domain``, not on groups."""
+        """Tell whether a scope is tested and measured on the declared cells, of ``domain``, not on bins."""
         return domain.scope_size(scope) <= self.fine_cells
 
     def threshold(self, cells: int, asked: int) -> int:
         """Return T of a marginal, in units.
 
-        That is the distance that noise alone would make, were it bought, a margin for the noise of the test,
-        and a head start that decays, so that the worst marginals are bought first.
+        That is the distance that noise alone would make, were it measured, a margin for the noise of the
+        test, and a head start that decays, so that the worst marginals are measured first.
 
         Args:
             cells: of the marginal.

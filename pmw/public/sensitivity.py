@@ -23,8 +23,8 @@ def query_sensitivity(options: Options) -> int:
 def l1_sensitivity(options: Options) -> int:
     """Return how much one person changes a marginal in L1, in units.
 
-    Under replace-one a record leaves one cell and enters another. A tree of ranges moves by as much at each
-    of its levels.
+    Under replace-one a record leaves one cell and enters another. A hierarchical histogram moves by as much
+    at each of its levels.
     """
     moves = 1 if options.neighboring_relation is NeighboringRelation.ADD_REMOVE else 2
     return moves * options.records_per_person * UNITS

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.model import (
-    FIRST_PACE,
+    FIRST_STEP_SIZE,
     Coarsening,
     MarginalMeasurement,
     Measurement,
@@ -25,14 +25,14 @@ from queries.domain import Domain
 from queries.linear import LinearQuery
 
 __all__ = [
-    "Bought",
     "Certificate",
+    "LaterMeasurement",
     "PublicState",
     "Total",
 ]
 
 
-Bought: TypeAlias = QueryMeasurement | MarginalMeasurement
+LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,24 +80,24 @@ class PublicState:
         contract: what was fixed at opening.
         ledger: the filter with what was charged.
         total: the number of records.
-        opening: the marginals bought at opening.
-        measured: what was bought since, in order; marginals are over the domain of their ``grid``.
+        opening: the marginals measured at opening.
+        measured: what was measured since, in order; marginals are over the domain of their ``grid``.
         model: the synthetic distribution, fitted to opening and measured.
         plan: the tiers of tests, in order; none where nothing was left for any.
         rounds: of each tier, whether it holds threshold noise, so that its next test draws none.
         closed: no more is spent, so nothing is tested.
-        coarsening: the groups of long attributes that marginals are tested and bought on.
+        coarsening: the bins of long attributes that marginals are tested and measured on.
         beside: positions in ``measured`` of those that the model does not take in.
         certificates: what tests of marginals did not find wrong, by scope.
         asked: how many questions were answered, repeated ones left out.
-        pace: of the descent that fitted the model.
+        step_size: of the descent that fitted the model.
     """
 
     contract: Contract
     ledger: PrivacyFilter
     total: Total
     opening: tuple[OneWayMeasurement, ...]
-    measured: tuple[Bought, ...]
+    measured: tuple[LaterMeasurement, ...]
     model: SyntheticDistribution
     plan: TestPlan
     rounds: tuple[bool, ...]
@@ -106,7 +106,7 @@ class PublicState:
     beside: tuple[int, ...] = ()
     certificates: Mapping[tuple[str, ...], Certificate] = field(default_factory=dict)
     asked: int = 0
-    pace: float = FIRST_PACE
+    step_size: float = FIRST_STEP_SIZE
 
     @property
     def domain(self) -> Domain:
@@ -114,7 +114,7 @@ class PublicState:
         return self.contract.domain
 
     def grid(self, scope: Sequence[str]) -> Domain:
-        """Return the domain on whose cells a marginal is tested and bought: the declared one, or groups."""
+        """Return the domain on whose cells a marginal is tested and measured: the declared one, or bins."""
         tier = marginal_tier(self.plan)
         fine = tier is not None and tier.is_fine(self.domain, scope)
         return self.domain if fine else self.coarsening.coarse
@@ -131,11 +131,11 @@ class PublicState:
 
     @property
     def marginals(self) -> tuple[MarginalMeasurement, ...]:
-        """The marginals bought since opening."""
+        """The marginals measured since opening."""
         return tuple(one for one in self.measured if isinstance(one, MarginalMeasurement))
 
     @property
-    def fitted(self) -> tuple[Bought, ...]:
+    def fitted(self) -> tuple[LaterMeasurement, ...]:
         """What the model takes in of ``measured``."""
         return tuple(one for place, one in enumerate(self.measured) if place not in self.beside)
 

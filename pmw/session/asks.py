@@ -28,7 +28,7 @@ class Ask:
         query: what is asked.
         text: the query's canonical text.
         request_id: marks the request for safe retries; None for none.
-        fresh: answer anew even where the same question was answered before.
+        fresh: answer again even where the same question was answered before.
     """
 
     query: LinearQuery
@@ -67,7 +67,7 @@ def sorted_asks(
 def keep_marks(store: SessionStore, asks: Sequence[Ask]) -> None:
     """Tie marks to the stored answers that they are about to be given, durably.
 
-    Else a request that is repeated after its question was asked afresh would get the newer answer.
+    Else a request that is repeated after its question was asked again would get the newer answer.
     """
     marks = {
         ask.request_id: query_key(ask.text)

@@ -57,7 +57,7 @@ def backup_session(path: str | Path, output: str | Path) -> Status:
             if copy.meta("closed") is None:
                 if pending is not None and pending.id != copy.last_intent() + 1:
                     pending = None
-                copy.seal(None if pending is None else pending.id, closing_outcome(pending))
+                copy.finalize(None if pending is None else pending.id, closing_outcome(pending))
             copy.scrub()
             state = load_state(copy)
             status = load_status(copy, state)

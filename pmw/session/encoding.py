@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from pmw.model import (
-    RangeTree,
+    HierarchicalHistogram,
     noise_form,
     read_noise,
 )
@@ -141,14 +141,14 @@ def read_opening_plan(form: dict[str, Any]) -> OpeningPlan:
     )
 
 
-def tree_form(tree: RangeTree) -> dict[str, int]:
-    """Return the form of a range tree."""
+def tree_form(tree: HierarchicalHistogram) -> dict[str, int]:
+    """Return the form of a hierarchical histogram."""
     return {name: getattr(tree, name) for name in ("cells", "special", "branching", "height")}
 
 
-def read_tree(form: dict[str, int]) -> RangeTree:
-    """Return the range tree of a form."""
-    return RangeTree(form["cells"], form["special"], form["branching"], form["height"])
+def read_tree(form: dict[str, int]) -> HierarchicalHistogram:
+    """Return the hierarchical histogram of a form."""
+    return HierarchicalHistogram(form["cells"], form["special"], form["branching"], form["height"])
 
 
 _CELLS = ("most_cells", "free_cells", "fine_cells")

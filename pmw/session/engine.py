@@ -89,14 +89,14 @@ class Engine:
     def answer(self, asks: Sequence[Ask], deliver: Deliver | None = None) -> list[Answer]:
         """Answer questions in order, each durable before it is given.
 
-        A question that was answered before gets the same answer, unless it is asked afresh.
+        A question that was answered before gets the same answer, unless it is asked again.
 
         Args:
             asks: the questions.
             deliver: called with the next answers, in order, as soon as they are durable.
 
         Raises:
-            QueryError: a request's mark was used for another question; nothing is answered then.
+            QueryError: a idempotency key was used for another question; nothing is answered then.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         if self._interrupted:
@@ -124,11 +124,11 @@ class Engine:
             self._store.save_snapshot(self._state.version, duals_of(self._state))
             self._snapshot_version = self._state.version
 
-    def seal(self) -> None:
-        """Close the session for good: its secrets are wiped, and nothing is spent any more.
+    def finalize(self) -> None:
+        """Close the session permanently: its secrets are wiped, and nothing is spent any more.
 
         A batch that was interrupted is finished first. Closing is one durable commit; after it the file is
-        written anew, and so it is when a closed session is closed again.
+        written again, and so it is when a closed session is closed again.
 
         Raises:
             StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
@@ -137,7 +137,7 @@ class Engine:
             self._load()
         if not self._state.closed:
             self.save_snapshot()
-            self._store.seal(None, journal.closing_outcome(None))
+            self._store.finalize(None, journal.closing_outcome(None))
             tiers = len(self._state.plan)
             self._state = replace(self._state, rounds=(False,) * tiers, closed=True)
             self._secret = SecretState.closed(tiers)
@@ -253,11 +253,11 @@ class Engine:
         return self._source
 
     def _coarse_table(self) -> CountSource | None:
-        """Return the count source over groups of cells; None where nothing is grouped."""
+        """Return the count source over bins; None where nothing is binned."""
         coarsening = self._state.coarsening
         if self._coarse_source is None and not coarsening.is_identity:
             source = self._table(self._state.contract)
-            self._coarse_source = source.coarsened(coarsening.coarse, coarsening.groups)
+            self._coarse_source = source.coarsened(coarsening.coarse, coarsening.bins)
         return self._coarse_source
 
 

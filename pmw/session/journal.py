@@ -25,7 +25,7 @@ from pmw.session.encoding import (
     plan_form,
     read_charge,
 )
-from pmw.session.measurement_rows import bought_row, one_way_row, units_bytes
+from pmw.session.measurement_rows import measured_row, one_way_row, units_bytes
 from pmw.session.store import (
     CertificateRow,
     IntentRow,
@@ -85,11 +85,11 @@ def opening_outcome(
 
 
 def batch_outcome(entries: Sequence[LedgerEntry], before: PublicState, after: PublicState) -> Outcome:
-    """Return the rows of a batch's charges, of what it bought, if anything, and of what it certified."""
+    """Return the rows of a batch's charges, of what it measured, if anything, and of what it certified."""
     held = before.certificates
     return Outcome(
         ledger=ledger_rows(entries),
-        measurements=[bought_row(one) for one in after.measured[len(before.measured) :]],
+        measurements=[measured_row(one) for one in after.measured[len(before.measured) :]],
         certificates=[
             CertificateRow(dumps(list(scope)), one.version, one.threshold, units_bytes(one.units))
             for scope, one in after.certificates.items()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
-from pmw.loop import choose_groups, correct, released_total, settle_opening
+from pmw.loop import choose_bins, correct, released_total, settle_opening
 from pmw.loop.secret import SecretState
 from pmw.planning.opening import check_model_size, choose_filter
 from pmw.privacy.filter import PrivacyFilter
@@ -126,9 +126,11 @@ def load_state(store: SessionStore) -> PublicState:
     try:
         draws = measurement_rows.read_opening(contract, rows)
         ledger = _read_ledger(store, contract)
-        coarsening = choose_groups(contract, plan, draws)
+        coarsening = choose_bins(contract, plan, draws)
         measured = [
-            measurement_rows.read_measured(coarsening, row) for row in rows if row.kind in ("query", "bought")
+            measurement_rows.read_measured(coarsening, row)
+            for row in rows
+            if row.kind in ("query", "measured")
         ]
         certificates = [measurement_rows.read_certificate(coarsening, row) for row in store.certificates()]
     except BudgetExhaustedError:
@@ -141,7 +143,7 @@ def load_state(store: SessionStore) -> PublicState:
     if stored is not None and contract.options.update is not UpdateRule.STEP:
         # Single steps are taken again: to the last bit, their model depends on their order.
         found = read_snapshot(*stored, contract, SnapshotTerms(coarsening, draws.marginals, measured, total))
-    fitted = None if found is None else (found.model, found.pace)
+    fitted = None if found is None else (found.model, found.step_size)
     state = settle_opening(contract, plan, draws, ledger, load_plan(store), fitted)
     if found is not None:
         state = replace(state, measured=tuple(measured[: found.version]), beside=found.beside)

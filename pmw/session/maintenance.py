@@ -1,4 +1,4 @@
-"""Books: a session file that is read while others may be using it, verified, or closed for good.
+"""Contents: a session file that is read while others may be using it, verified, or closed permanently.
 
 Reading and verifying take no lock, so they work while the session is in use.
 """
@@ -24,12 +24,12 @@ from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Verification, verify
 
 __all__ = [
+    "finalize_session",
     "is_closed",
     "read_history",
     "read_ledger",
     "read_session",
     "remembered_table",
-    "seal_session",
     "verify_session",
 ]
 
@@ -89,7 +89,7 @@ def verify_session(path: str | Path, anchor: str | Path | None = None) -> Verifi
 
 
 def is_closed(path: str | Path) -> bool:
-    """Tell whether a session in a file was closed for good.
+    """Tell whether a session in a file was closed permanently.
 
     Raises:
         SessionCorruptError: the file is no session.
@@ -98,12 +98,12 @@ def is_closed(path: str | Path) -> bool:
         return store.meta("closed") is not None
 
 
-def seal_session(
+def finalize_session(
     path: str | Path, data: Table | None = None, *, wait: float = 0, abandon: bool = False
 ) -> Status:
-    """Close a session in a file for good, and return where it stands.
+    """Close a session in a file permanently, and return where it stands.
 
-    As ``Session.seal``, which finishes an interrupted batch first. Where the table differs
+    As ``Session.finalize``, which finishes an interrupted batch first. Where the table differs
     or cannot be read, nothing is changed, unless the batch may be abandoned: then its whole reservation is
     charged, and nothing is ever released from it. Where the companion file is not the session's, whether a
     batch waits cannot be known: then too the session is closed only where a batch may be abandoned.
@@ -134,8 +134,8 @@ def seal_session(
         with closing(SessionStore.open(target)) as store:
             table = _table_to_finish(store, data, target, may_abandon=abandon)  # before anything is written
             store.take_over()
-            engine = _engine_to_seal(store, table)
-            engine.seal()
+            engine = _engine_to_finalize(store, table)
+            engine.finalize()
             return load_status(store, engine.state)
     finally:
         lock.release()
@@ -157,7 +157,7 @@ def _abandon(store: SessionStore) -> None:
             "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
             "give the table, or delete the session file: nothing was ever released from it"
         )
-    store.seal(None if intent is None else intent.id, closing_outcome(intent))
+    store.finalize(None if intent is None else intent.id, closing_outcome(intent))
 
 
 def _table_to_finish(
@@ -191,7 +191,7 @@ def _reserved(store: SessionStore, waiting: IntentRow) -> float:
     return float(whole.price(read_charge(row.epsilon, row.rho)) / whole.cap)
 
 
-def _engine_to_seal(store: SessionStore, table: Table | None) -> Engine:
+def _engine_to_finalize(store: SessionStore, table: Table | None) -> Engine:
     if table is None and store.pending() is not None:
         _abandon(store)
     return Engine(store, table)

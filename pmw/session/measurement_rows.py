@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from pmw.loop import OpeningDraws
 from pmw.model import (
     Coarsening,
+    HierarchicalHistogram,
+    HierarchicalMeasurement,
     MarginalMeasurement,
     OneWayMeasurement,
     QueryMeasurement,
-    RangeTree,
-    RangeTreeMeasurement,
     noise_form,
     read_noise,
 )
 from pmw.public.contract import Contract
-from pmw.public.state import Bought, Certificate
+from pmw.public.state import Certificate, LaterMeasurement
 from pmw.session.encoding import dumps, read_tree, tree_form
 from pmw.session.store import (
     CertificateRow,
@@ -31,7 +31,7 @@ from queries.domain import Domain
 from queries.linear import LinearQuery
 
 __all__ = [
-    "bought_row",
+    "measured_row",
     "one_way_row",
     "read_cells",
     "read_certificate",
@@ -48,30 +48,30 @@ __all__ = [
 def one_way_row(measurement: OneWayMeasurement) -> MeasurementRow:
     """Return the row of what opening measured of one attribute."""
     kind, what = "marginal", dumps(list(measurement.scope))
-    if isinstance(measurement, RangeTreeMeasurement):
-        kind, what = "range tree", tree_text(measurement.scope[0], measurement.tree)
+    if isinstance(measurement, HierarchicalMeasurement):
+        kind, what = "hierarchical histogram", tree_text(measurement.scope[0], measurement.tree)
     return MeasurementRow(kind, what, units_bytes(measurement.units), dumps(noise_form(measurement.noise)))
 
 
-def tree_text(name: str, tree: RangeTree) -> str:
-    """Return what the row of a range tree over an attribute says of it."""
+def tree_text(name: str, tree: HierarchicalHistogram) -> str:
+    """Return what the row of a hierarchical histogram over an attribute says of it."""
     return dumps({"attribute": name, **tree_form(tree)})
 
 
-def bought_row(measurement: Bought) -> MeasurementRow:
-    """Return the row of what a positive bought."""
+def measured_row(measurement: LaterMeasurement) -> MeasurementRow:
+    """Return the row of what a positive measured."""
     noise = dumps(noise_form(measurement.noise))
     if isinstance(measurement, QueryMeasurement):
         units = np.array([measurement.units, measurement.model_units])
         return MeasurementRow("query", dumps(measurement.query.to_dict()), units_bytes(units), noise)
-    return MeasurementRow("bought", dumps(list(measurement.scope)), units_bytes(measurement.units), noise)
+    return MeasurementRow("measured", dumps(list(measurement.scope)), units_bytes(measurement.units), noise)
 
 
 def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningDraws:
     """Return what opening released, of the rows of all measurements."""
     marginals: list[OneWayMeasurement] = []
     for row in rows:
-        if row.kind in ("marginal", "range tree"):
+        if row.kind in ("marginal", "hierarchical histogram"):
             what, noise = json.loads(row.what), json.loads(row.noise)
             if row.kind == "marginal":
                 marginals.append(read_marginal(contract.domain, what, row.units, noise))
@@ -87,15 +87,17 @@ def read_marginal(domain: Domain, scope: list[str], raw: bytes, noise: dict[str,
     return MarginalMeasurement(tuple(scope), units, read_noise(noise))
 
 
-def _read_tree_measurement(form: dict[str, Any], raw: bytes, noise: dict[str, str]) -> RangeTreeMeasurement:
-    """Return a measured range tree."""
-    return RangeTreeMeasurement((form["attribute"],), read_tree(form), read_units(raw), read_noise(noise))
+def _read_tree_measurement(
+    form: dict[str, Any], raw: bytes, noise: dict[str, str]
+) -> HierarchicalMeasurement:
+    """Return a measured hierarchical histogram."""
+    return HierarchicalMeasurement((form["attribute"],), read_tree(form), read_units(raw), read_noise(noise))
 
 
-def read_measured(coarsening: Coarsening, row: MeasurementRow) -> Bought:
-    """Return what a row says was bought: a question, or a marginal over declared cells or groups."""
+def read_measured(coarsening: Coarsening, row: MeasurementRow) -> LaterMeasurement:
+    """Return what a row says was measured: a question, or a marginal over declared cells or groups."""
     what, noise = json.loads(row.what), json.loads(row.noise)
-    if row.kind == "bought":
+    if row.kind == "measured":
         return MarginalMeasurement(tuple(what), read_cells(coarsening, what, row.units), read_noise(noise))
     return read_query(coarsening.fine, what, row.units, noise)
 

@@ -36,13 +36,13 @@ def open_session(
     path: str | Path | None = None,
     options: Options | None = None,
 ) -> Session:
-    """Open a session over a sensitive table and buy its opening measurements.
+    """Open a session over a sensitive table and measure its opening measurements.
 
     Args:
         data: a pandas table, or a CSV or Parquet file.
         domain: the declared attributes; other columns are ignored.
         epsilon: of the guarantee; positive.
-        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, buys much accuracy.
+        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, measures much accuracy.
         path: the session file to make; None keeps the session in memory.
         options: further choices.
 

@@ -72,7 +72,7 @@ def _request_form(request: Request) -> list[Any]:
     if isinstance(request, QueryRequest):
         return [request.model_units, request.threshold]
     units = base64.b64encode(units_bytes(request.model_units)).decode()
-    return [units, request.threshold, list(request.scope), list(request.bought)]
+    return [units, request.threshold, list(request.scope), list(request.measured)]
 
 
 def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
@@ -104,7 +104,7 @@ def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
 
 
 def _read_marginal_request(
-    coarsening: Coarsening, units: str, threshold: int, scope: list[str], bought: list[str]
+    coarsening: Coarsening, units: str, threshold: int, scope: list[str], measured: list[str]
 ) -> MarginalRequest:
     cells = read_cells(coarsening, scope, base64.b64decode(units))
-    return MarginalRequest(tuple(scope), cells, threshold, tuple(bought))
+    return MarginalRequest(tuple(scope), cells, threshold, tuple(measured))

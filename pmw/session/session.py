@@ -76,8 +76,8 @@ class Session:
 
         Args:
             question: a where-text, a structured condition, or a query.
-            fresh: answer anew even where the same question was answered before.
-            request_id: marks this request for safe retries; the same mark gets the same answer.
+            fresh: answer again even where the same question was answered before.
+            request_id: idempotency key, for safe retries; the same key gets the same answer.
 
         Raises:
             QueryError: the question is refused; nothing is spent.
@@ -95,7 +95,7 @@ class Session:
 
         Args:
             questions: where-texts, structured conditions, queries, or a workload.
-            fresh: answer anew what was answered before.
+            fresh: answer again what was answered before.
             deliver: called with the next answers, in order, as soon as they are durable.
 
         Raises:
@@ -128,7 +128,7 @@ class Session:
         Args:
             names: one attribute, or several.
             where: a where-text or a structured condition; an empty one counts everybody.
-            fresh: answer anew what was answered before.
+            fresh: answer again what was answered before.
 
         Raises:
             QueryError: the question is refused; nothing is spent.
@@ -162,8 +162,8 @@ class Session:
         with self._turn:
             return verify(self._open_store())
 
-    def seal(self) -> None:
-        """Close the session for good: nothing is spent any more, and its secrets are wiped.
+    def finalize(self) -> None:
+        """Close the session permanently: nothing is spent any more, and its secrets are wiped.
 
         The fingerprint of the table, its key, the threshold noise and the bytes of an unfinished batch are
         wiped from the file; copies of it that were made earlier keep theirs. Questions and exports go on
@@ -177,7 +177,7 @@ class Session:
         """
         with self._turn:
             self._open_store()
-            self._engine.seal()
+            self._engine.finalize()
 
     def plot(self, path: str | Path | None = None, *, force: bool = False) -> Figure:
         """Return a picture of the session, made of public state alone; free.
@@ -214,7 +214,7 @@ class Session:
 
         Args:
             rows: number of rows; None for the session's total, rounded.
-            seed: repeats a drawing; None draws anew.
+            seed: repeats a drawing; None draws again.
             independent: independent draws instead of systematic rounding.
             refine: first fit the model to everything released until nothing changes; it is not kept.
 

@@ -1,4 +1,4 @@
-"""Snapshots: a model as its dual numbers, and back. A cache: measurements give the same model anew."""
+"""Snapshots: a model as its dual numbers, and back. A cache: measurements give the same model again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pmw.model import (
     dual_numbers,
 )
 from pmw.public.contract import Contract
-from pmw.public.state import Bought, PublicState
+from pmw.public.state import LaterMeasurement, PublicState
 
 __all__ = [
     "duals_of",
@@ -37,13 +37,13 @@ class Snapshot:
 
     Args:
         model: the model.
-        pace: of the descent that fitted it.
+        step_size: of the descent that fitted it.
         version: how many measurements after opening it has seen.
         beside: positions, among these, of those that it does not take in.
     """
 
     model: SyntheticDistribution
-    pace: float
+    step_size: float
     version: int
     beside: tuple[int, ...]
 
@@ -53,24 +53,26 @@ class SnapshotTerms:
     """What the dual numbers of a snapshot belong to.
 
     Args:
-        coarsening: the groups that the model is over.
-        opening: the marginals bought at opening.
-        measured: what was bought since, in order.
+        coarsening: the bins that the model is over.
+        opening: the marginals measured at opening.
+        measured: what was measured since, in order.
         total: records that the model spreads.
     """
 
     coarsening: Coarsening
     opening: Sequence[OneWayMeasurement]
-    measured: Sequence[Bought]
+    measured: Sequence[LaterMeasurement]
     total: float
 
 
 def duals_of(state: PublicState) -> NDArray[np.float64]:
     """Return the model's dual numbers in the order of its terms, for a snapshot: float64, shape (k,).
 
-    The positions of what is kept beside the model follow, their number and the pace of the descent.
+    The positions of what is kept beside the model follow, their number and the step size of the descent.
     """
-    return np.concatenate([dual_numbers(state.model.terms), [*state.beside, len(state.beside), state.pace]])
+    return np.concatenate(
+        [dual_numbers(state.model.terms), [*state.beside, len(state.beside), state.step_size]]
+    )
 
 
 def read_snapshot(
@@ -89,29 +91,29 @@ def read_snapshot(
     tail = _read_tail(duals, version)
     if tail is None:
         return None
-    beside, pace = tail
+    beside, step_size = tail
     duals = duals[: len(duals) - 2 - len(beside)]
     fitted = [one for place, one in enumerate(terms.measured[:version]) if place not in beside]
     found = _terms(terms.coarsening, (*terms.opening, *fitted), duals)
     if found is None:
         return None
     model = model_of_terms(contract, terms.coarsening, terms.total, found)
-    return Snapshot(model, pace, version, beside)
+    return Snapshot(model, step_size, version, beside)
 
 
 def _read_tail(duals: NDArray[np.float64], version: int) -> tuple[tuple[int, ...], float] | None:
-    """Return the positions of what is kept beside the model, and the pace; None where they are none."""
+    """Return the positions of what is kept beside the model, and the step size; None where they are none."""
     if len(duals) < 2 or not 0 <= duals[-2] <= min(version, len(duals) - 2):
         return None
-    kept, pace = int(duals[-2]), float(duals[-1])
+    kept, step_size = int(duals[-2]), float(duals[-1])
     places = duals[len(duals) - 2 - kept : -2]
-    if not (0 < pace < math.inf and np.isin(places, np.arange(version)).all()):
+    if not (0 < step_size < math.inf and np.isin(places, np.arange(version)).all()):
         return None
-    return tuple(int(place) for place in places), pace
+    return tuple(int(place) for place in places), step_size
 
 
 def _terms(
-    coarsening: Coarsening, fitted: Sequence[OneWayMeasurement | Bought], duals: NDArray[np.float64]
+    coarsening: Coarsening, fitted: Sequence[OneWayMeasurement | LaterMeasurement], duals: NDArray[np.float64]
 ) -> list[Term] | None:
     """Return the terms of dual numbers, or None where there are too few or too many."""
     terms: list[Term] = []

@@ -25,7 +25,7 @@ class Comparison:
     """A noisy comparison before its scales are chosen.
 
     Args:
-        noise: law of threshold and test noise.
+        noise: distribution of threshold and test noise.
         sides: what is compared.
         sensitivity: the most that one value changes between neighbours, in units of the values.
         monotone: all values move the same way between neighbours.

@@ -10,12 +10,13 @@ __all__ = [
 
 
 class SparseVectorKind(enum.Enum):
-    """A sound sparse vector: the law of its noise, and whether its threshold noise is drawn once or anew.
+    """A sound sparse vector: the distribution of its noise, and whether its threshold noise is drawn once or
+    again.
 
     ``EXPONENTIAL``: one-sided noise, one draw for the threshold.
-    ``EXPONENTIAL_ROUNDS``: the same, the threshold's drawn anew after each positive.
+    ``EXPONENTIAL_ROUNDS``: the same, the threshold's drawn again after each positive.
     ``LAPLACE``: two-sided noise, one draw: Lyu, Su and Li (2017), Algorithm 7.
-    ``LAPLACE_ROUNDS``: the same, drawn anew: Dwork and Roth (2014), Algorithm 2.
+    ``LAPLACE_ROUNDS``: the same, drawn again: Dwork and Roth (2014), Algorithm 2.
     ``SECH2``: positives by a coin of sech^2, one draw for the threshold: Gaussian under zCDP, else one-sided.
     """
 

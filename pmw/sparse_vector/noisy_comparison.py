@@ -47,7 +47,7 @@ __all__ = [
 
 
 class NoiseKind(enum.Enum):
-    """The law of threshold and test noise."""
+    """The distribution of threshold and test noise."""
 
     EXPONENTIAL = "exponential"
     LAPLACE = "laplace"
@@ -93,8 +93,9 @@ class NoisyThreshold:
 class NoisyComparison(Protocol):
     """What a sparse vector algorithm needs to know of its test: is value + nu >= T + rho, and at what price?
 
-    ``noise`` names the law of rho, ``sides`` what is compared; sensitivity and scales are in units of the
-    values. The prices are epsilons; a comparison that has none raises BudgetError there and states charges.
+    ``noise`` names the distribution of rho, ``sides`` what is compared; sensitivity and scales are in units
+    of the values. The prices are epsilons; a comparison that has none raises BudgetError there and states
+    charges.
     """
 
     @property
@@ -155,7 +156,7 @@ class ThresholdTest:
     """Scales and sides of the comparison, and what they cost.
 
     Args:
-        noise: law of both noises.
+        noise: distribution of both noises.
         sides: what is compared.
         sensitivity: the most that one value changes between neighbouring tables, in units of the values.
         monotone: all values move the same way between neighbours (counts under add/remove). It halves
@@ -183,13 +184,13 @@ class ThresholdTest:
 
     @property
     def threshold_noise(self) -> Distribution:
-        """The law of rho."""
-        return _law(self.noise, self.threshold_scale)
+        """The distribution of rho."""
+        return _distribution(self.noise, self.threshold_scale)
 
     @property
     def query_noise(self) -> Distribution:
-        """The law of nu."""
-        return _law(self.noise, self.query_scale)
+        """The distribution of nu."""
+        return _distribution(self.noise, self.query_scale)
 
     @property
     def threshold_price(self) -> Fraction:
@@ -307,7 +308,7 @@ def take_outcomes(
     thresholds: NDArray[np.int64],
     bits: BitSource,
 ) -> NDArray[np.int8]:
-    """Return the outcome of each test, by its sides and the law of its noise; see ``compare``.
+    """Return the outcome of each test, by its sides and the distribution of its noise; see ``compare``.
 
     Of a pair the second comparison is always drawn, and of no effect once the first passed.
 
@@ -341,5 +342,5 @@ def require_integers(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _law(noise: NoiseKind, scale: Fraction) -> Distribution:
+def _distribution(noise: NoiseKind, scale: Fraction) -> Distribution:
     return Geometric(scale) if noise is NoiseKind.EXPONENTIAL else DiscreteLaplace(scale)

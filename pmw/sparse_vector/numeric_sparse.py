@@ -53,7 +53,7 @@ class NumericSparse:
 
     Args:
         sparse: the tests.
-        value_noise: law of the noise on released values, in their units.
+        value_noise: distribution of the noise on released values, in their units.
 
     Privacy: the tests as in Sparse, and for each positive Delta/b (discrete Laplace at scale b) or
         Delta^2/(2 sigma^2)-zCDP (discrete Gaussian).

@@ -1,8 +1,9 @@
 """The sech^2 test: a comparison whose positives cost s^2/2 in zCDP, and whose negatives cost nothing.
 
 A value passes with probability S(y) = sech^2(y/2b) where y = T + rho - value is above 0, and surely where it
-is not: value + nu >= T + rho with nu of the law ``SechSquared``. rho is drawn once and kept. Let s be Delta/b
-where all values move the same way and for two thresholds, else 2 Delta/b. For neighbours and every alpha > 1,
+is not: value + nu >= T + rho with nu of the distribution ``SechSquared``. rho is drawn once and kept. Let s
+be Delta/b where all values move the same way and for two thresholds, else 2 Delta/b. For neighbours and every
+alpha > 1,
 
     D_alpha <= D_alpha(rho shifted by Delta) + c R(alpha, s),      R(alpha, s) <= min(s, alpha s^2/2),
 
@@ -47,7 +48,7 @@ __all__ = [
 
 
 class ThresholdNoise(enum.Enum):
-    """The law of the threshold noise of a sech^2 test; ``GAUSSIAN`` has no pure price."""
+    """The distribution of the threshold noise of a sech^2 test; ``GAUSSIAN`` has no pure price."""
 
     EXPONENTIAL = "exponential"
     LAPLACE = "laplace"
@@ -59,7 +60,7 @@ class Sech2Test:
     """Scales and sides of the sech^2 comparison, and what they cost.
 
     Args:
-        noise: law of the threshold noise.
+        noise: distribution of the threshold noise.
         sides: what is compared.
         sensitivity: Delta, the most that one value changes between neighbouring tables, in units of values.
         monotone: all values move the same way between neighbours (counts under add/remove). It halves s; it
@@ -91,7 +92,7 @@ class Sech2Test:
 
     @property
     def threshold_noise(self) -> Distribution:
-        """The law of rho."""
+        """The distribution of rho."""
         if self.noise is ThresholdNoise.GAUSSIAN:
             return DiscreteGaussian(self.threshold_scale)
         if self.noise is ThresholdNoise.LAPLACE:
@@ -100,7 +101,7 @@ class Sech2Test:
 
     @property
     def query_noise(self) -> SechSquared:
-        """The law of nu."""
+        """The distribution of nu."""
         return SechSquared(self.query_scale)
 
     @property

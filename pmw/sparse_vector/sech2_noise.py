@@ -1,7 +1,7 @@
-"""Noise that is at least y with probability sech^2(y/2b): the law under the sech^2 test.
+"""Noise that is at least y with probability sech^2(y/2b): the distribution under the sech^2 test.
 
-It is the larger of two independent numbers H >= 0 with Pr[H < y] = tanh(y/2b), the logistic law folded at 0
-and rounded down to integers. With r_y = e^(-y/b),
+It is the larger of two independent numbers H >= 0 with Pr[H < y] = tanh(y/2b), the logistic distribution
+folded at 0 and rounded down to integers. With r_y = e^(-y/b),
 
     Pr[H = y] = tanh((y+1)/2b) - tanh(y/2b) = 2 (1 - e^(-1/b)) r_y / ((1 + r_y)(1 + r_(y+1))),
 

@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[-+]?[0-9][0-9.]*")
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A finite sequence of queries, made anew on every walk and one at a time.
+    """A finite sequence of queries, made again on every walk and one at a time.
 
     Workloads over one domain are equal where they have one name: they ask the same questions.
 

@@ -122,7 +122,7 @@ FINISHED = Stop(Run(Fault(), 0, {0: LINE}, "", (DRAWN, MODEL)), AFTER)
 
 
 def row(number: int, units: bytes) -> tuple[int, int, str, bytes]:
-    """Return a measurement that intent 2 bought."""
+    """Return a measurement that intent 2 measured."""
     return number, 2, "query", units
 
 
@@ -162,8 +162,8 @@ BROKEN = {
         FINISHED, file_of(FINISHED, ledger=(*AFTER.ledger, (3, 2, "measurement", None, "1/10")))
     ],
     "a charge was changed or lost": [FINISHED, file_of(FINISHED, ledger=AFTER.ledger[1:])],
-    "bought without a charge": [file_of(FINISHED, ledger=EMPTY.ledger)],
-    "one intent bought twice": [file_of(FINISHED, measurements=(*AFTER.measurements, row(3, b"\5\0")))],
+    "measured without a charge": [file_of(FINISHED, ledger=EMPTY.ledger)],
+    "one intent measured twice": [file_of(FINISHED, measurements=(*AFTER.measurements, row(3, b"\5\0")))],
     "share 0.5 became 0.4": [FINISHED, file_of(FINISHED, share=0.4)],
     "share 0.1 became 1.1": [file_of(FINISHED, share=1.1)],
     "found another threshold": noted(thresholds=[["threshold", "ab"]]),

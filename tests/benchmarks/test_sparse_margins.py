@@ -8,8 +8,8 @@ import pytest
 from benchmarks.sparse_margins import Scales, Stream, best_split, log_success, margin
 
 
-def kept(law: str, share: float, per_test: float) -> Scales:
-    return Scales(law, 1 / share, law, per_test / (1 - share))
+def kept(distribution: str, share: float, per_test: float) -> Scales:
+    return Scales(distribution, 1 / share, distribution, per_test / (1 - share))
 
 
 def test_without_threshold_noise_success_is_a_product() -> None:
@@ -34,12 +34,12 @@ def test_redrawn_rounds_multiply() -> None:
     assert ten == pytest.approx(10 * one)
 
 
-@pytest.mark.parametrize("law", ["laplace", "exponential"])
-def test_success_agrees_with_draws(law: str) -> None:
-    scales, stream = Scales(law, 5.0, law, 8.0), Stream(40, 4)
+@pytest.mark.parametrize("distribution", ["laplace", "exponential"])
+def test_success_agrees_with_draws(distribution: str) -> None:
+    scales, stream = Scales(distribution, 5.0, distribution, 8.0), Stream(40, 4)
     alpha, shift = 30.0, 3.0
     generator = np.random.default_rng(1)
-    draw = generator.laplace if law == "laplace" else generator.exponential
+    draw = generator.laplace if distribution == "laplace" else generator.exponential
     rho, nu = draw(size=(20_000, 1)) * 5, draw(size=(20_000, 40)) * 8
     values = np.where(np.arange(40) < 4, alpha, -alpha)
     right = ((values + nu >= shift + rho) == (values > 0)).all(axis=1)

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.sparse_counts import Counts, read_counts, zipf_counts
-from benchmarks.sparse_laws import Floats
+from benchmarks.sparse_noise import Floats
 from benchmarks.sparse_runs import NOISE, Plan, selection_lines
 from benchmarks.sparse_selection import METHODS, Kept, Task, error_rates, task_for
 from benchmarks.tables import TableAbsentError
@@ -58,9 +58,9 @@ def test_every_method_is_right_when_epsilon_is_large(name: str) -> None:
     assert (mask == [False, True, False, True]).mean() > 0.99
 
 
-@pytest.mark.parametrize("law", list(NoiseKind))
-def test_kept_noise_is_priced_for_counts(law: NoiseKind) -> None:
-    test = Kept(law, Ratio.ONE_TO_THREE).sparse(Task(10, 0.0, 0.1)).test
+@pytest.mark.parametrize("distribution", list(NoiseKind))
+def test_kept_noise_is_priced_for_counts(distribution: NoiseKind) -> None:
+    test = Kept(distribution, Ratio.ONE_TO_THREE).sparse(Task(10, 0.0, 0.1)).test
     assert (float(test.threshold_scale), float(test.query_scale)) == pytest.approx((40, 400 / 3))
 
 
@@ -80,7 +80,7 @@ def test_the_exponential_mechanism_selects_by_its_weights() -> None:
 
 
 @pytest.mark.statistical
-def test_retraversal_in_one_draw_has_the_law_of_passes_one_by_one() -> None:
+def test_retraversal_in_one_draw_has_the_distribution_of_passes_one_by_one() -> None:
     task, scores = Task(2, 30.0, 0.2), np.array([40.0, 10.0, 35.0, 0.0])
     kept = Kept(NoiseKind.LAPLACE, Ratio.OPTIMAL_MONOTONE, raised=1)
     test, threshold = kept.sparse(task).test, kept.threshold(task)
@@ -97,7 +97,7 @@ def test_retraversal_in_one_draw_has_the_law_of_passes_one_by_one() -> None:
                     found[place] += 1
     at_once = selected("retraversal +1D", task, list(scores)).mean(axis=0)
     assert at_once == pytest.approx(found / runs, abs=0.04)
-    assert at_once.max() - at_once.min() > 0.15  # the test could tell a wrong law
+    assert at_once.max() - at_once.min() > 0.15  # the test could tell a wrong distribution
 
 
 @pytest.mark.statistical
@@ -108,14 +108,14 @@ def test_the_textbook_draws_a_threshold_for_each_positive() -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("law", ["Laplace", "exponential"])
-def test_free_values_are_off_by_the_two_noises(law: str) -> None:
-    task, kind = Task(1, 0.0, 1.0), NoiseKind(law.lower())
+@pytest.mark.parametrize("distribution", ["Laplace", "exponential"])
+def test_free_values_are_off_by_the_two_noises(distribution: str) -> None:
+    task, kind = Task(1, 0.0, 1.0), NoiseKind(distribution.lower())
     shown = np.full((RUNS, 1), 1e6)  # always above: nothing is lost by selection
-    name = f"free gap, {law} 1:c^(2/3)"
+    name = f"free gap, {distribution} 1:c^(2/3)"
     errors = METHODS[name].select(task, shown, np.random.default_rng(5)).value_errors
     test = Kept(kind, Ratio.OPTIMAL_MONOTONE).sparse(task).test
-    variance = (2 if law == "Laplace" else 1) * float(test.threshold_scale**2 + test.query_scale**2)
+    variance = (2 if distribution == "Laplace" else 1) * float(test.threshold_scale**2 + test.query_scale**2)
     assert errors.mean() == pytest.approx(0, abs=5 * (variance / RUNS) ** 0.5)
     assert errors.var() == pytest.approx(variance, rel=0.1)
 

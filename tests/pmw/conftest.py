@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.privacy.random_bits import repeatable_seed
-from pmw.research.audit import OutputLaw, neighbor_patterns, output_law_of, tables_of, worst_log_ratio
+from pmw.research.audit import (
+    OutputDistribution,
+    neighbor_patterns,
+    output_distribution_of,
+    tables_of,
+    worst_log_ratio,
+)
 from pmw.sparse_vector import Sparse
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
@@ -49,7 +55,7 @@ def frame() -> pd.DataFrame:
 
 @pytest.fixture
 def long_domain() -> Domain:
-    """A domain with a long ordered attribute, which is bought as a tree of ranges."""
+    """A domain with a long ordered attribute, which is measured as a hierarchical histogram."""
     return Domain(
         (
             IntegerAttribute("income", 0, 99, missing=True),
@@ -114,14 +120,14 @@ def enumerated() -> Audit:
     """The largest log-ratio over all outputs of 4 tests, at all corners of the neighbours of some tables."""
 
     def worst(sparse: Sparse) -> float:
-        known: dict[tuple[int, ...], OutputLaw] = {}
+        known: dict[tuple[int, ...], OutputDistribution] = {}
         found = 0.0
         for base, pattern in itertools.product(_BASES, neighbor_patterns(4, monotone=sparse.test.monotone)):
             unit = sparse.test.sensitivity
             moved = tuple(value + unit * change for value, change in zip(base, pattern, strict=True))
             for values in (base, moved):
                 if values not in known:
-                    known[values] = output_law_of(sparse, 2, values)
+                    known[values] = output_distribution_of(sparse, 2, values)
             found = max(found, worst_log_ratio(known[base], known[moved]))
         return found
 

@@ -197,7 +197,7 @@ TAKE_DATA: dict[str, tuple[Callable[[Any, Path], object], ...]] = {
         lambda table, _: pmw.plan_session(DOMAIN, records=table, epsilon=1),
     ),
     "pmw.resume_session": (lambda table, path: pmw.resume_session(path / "study.pmw", table),),
-    "pmw.seal_session": (lambda table, path: pmw.seal_session(path / "study.pmw", table),),
+    "pmw.finalize_session": (lambda table, path: pmw.finalize_session(path / "study.pmw", table),),
     "pmw.TableFile": (
         lambda table, _: pmw.TableFile(table),
         lambda table, _: pmw.TableFile(Path("people.csv"), table),
@@ -310,7 +310,7 @@ def test_what_is_no_table_is_refused_by_its_type(folder: Path, kind: str) -> Non
         lambda thing: pmw.open_session(thing, DOMAIN, epsilon=1),
         lambda thing: pmw.fit_workload(thing, DOMAIN, [("age",)], epsilon=1),
         lambda thing: pmw.resume_session(folder / "study.pmw", thing),
-        lambda thing: pmw.seal_session(folder / "study.pmw", thing),
+        lambda thing: pmw.finalize_session(folder / "study.pmw", thing),
     )
     for call in calls:
         thing = no_tables(folder)[kind]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from queries.domain import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 from queries.errors import QueryError, ScopeError
-from queries.grouping import MOST_GROUPS, GroupedQuery, cell_value
+from queries.grouping import MOST_BINS, GroupedQuery, cell_value
 from queries.linear import UNITS, Factor, LinearQuery
 from queries.marginal import Histogram
 from queries.parsing import parse_where
@@ -119,6 +119,6 @@ def test_groups_that_cannot_be_are_refused() -> None:
     with pytest.raises(QueryError, match="at most 10,000 groups, got 10,100") as caught:
         GroupedQuery(LinearQuery.everything(wide), ("a", "b"))
     assert caught.value.code == "too_large"
-    assert MOST_GROUPS == 10_000
+    assert MOST_BINS == 10_000
     with pytest.raises(ScopeError):
         everybody.within({"sex": 3})

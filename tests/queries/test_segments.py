@@ -234,7 +234,8 @@ def _predicates(domain: Domain) -> st.SearchStrategy[Predicate]:
     return st.recursive(atoms, grown, max_leaves=6)
 
 
-# --- the laws ----------------------------------------------------------------------------------------------
+# --- the distributions
+# ----------------------------------------------------------------------------------------------
 
 
 @LAW

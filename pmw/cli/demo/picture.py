@@ -33,7 +33,7 @@ def draw_errors(path: Path, scores: Scores, baseline: Baseline) -> None:
     left, right = figure.subplots(1, 2)
     lines = (
         ("this session", scores.errors, _OURS),
-        (f"{baseline.law} per question", baseline.errors, _THEIRS),
+        (f"{baseline.distribution} per question", baseline.errors, _THEIRS),
     )
     for label, errors, color in lines:
         centers, middle, upper = _windows(errors)

@@ -45,12 +45,12 @@ class Baseline:
     Args:
         errors: float64, shape (k,), one draw for each question, / records.
         width: half the interval at the session's confidence / records.
-        law: the law of the noise, in words.
+        distribution: the distribution of the noise, in words.
     """
 
     errors: NDArray[np.float64]
     width: float
-    law: str
+    distribution: str
 
 
 def score(answers: Sequence[Answer], truth: NDArray[np.float64], records: int) -> Scores:
@@ -91,10 +91,10 @@ def noise_per_query(state: PublicState, count: int, records: int) -> Baseline:
         gaussian = math.sqrt(count / (2 * float(open_filter(budget, Composition.ZCDP).cap)))
     if gaussian < math.sqrt(2) * laplace:
         scale = gaussian
-        draws, law = generator.normal(0, scale, count), "Gaussian noise"
+        draws, distribution = generator.normal(0, scale, count), "Gaussian noise"
         width = scale * NormalDist().inv_cdf((1 + confidence) / 2)
     else:
         scale = laplace
-        draws, law = generator.laplace(0, scale, count), "Laplace noise"
+        draws, distribution = generator.laplace(0, scale, count), "Laplace noise"
         width = -scale * math.log1p(-confidence)
-    return Baseline(np.abs(draws) / records, width / records, law)
+    return Baseline(np.abs(draws) / records, width / records, distribution)

@@ -7,10 +7,10 @@ from typing import Any
 
 from pmw.model import (
     Coarsening,
+    HierarchicalMeasurement,
     MarginalMeasurement,
     Measurement,
     QueryMeasurement,
-    RangeTreeMeasurement,
     noise_form,
 )
 from pmw.public.export.manifest import contract_facts, program_version
@@ -32,9 +32,9 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
     again.
 
     Returns:
-        ``total`` (value, estimate, standard_deviation), ``groups`` (of long attributes: the group of each
-        cell, and its share of the group's records in the model), ``marginals`` (scope, the attributes of it
-        whose cells are groups, shape, values in declared order of cells), ``trees`` (scope, nodes of each
+        ``total`` (value, estimate, standard_deviation), ``bins`` (of long attributes: the bin of each
+        cell, and its share of the bin's records in the model), ``marginals`` (scope, the attributes of it
+        whose cells are bins, shape, values in declared order of cells), ``trees`` (scope, nodes of each
         level, the widest first, the values of all nodes in that order, and the cells that least squares makes
         of them), ``queries`` (canonical form, words, value, the model's value that it corrected), ``model``
         (the update rule and its rate, what is tested, and the positions of what the model does not take in),
@@ -64,16 +64,16 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
             "estimate": state.total.estimate,
             "standard_deviation": state.total.deviation,
         },
-        "groups": _groups_form(state.coarsening),
+        "bins": _bins_form(state.coarsening),
         "marginals": [
-            {"position": position, **_marginal_form(measurement, _grouped(state, measurement))}
+            {"position": position, **_marginal_form(measurement, _binned(state, measurement))}
             for position, measurement in entries
             if isinstance(measurement, MarginalMeasurement)
         ],
         "trees": [
             {"position": position, **_tree_form(measurement)}
             for position, measurement in entries
-            if isinstance(measurement, RangeTreeMeasurement)
+            if isinstance(measurement, HierarchicalMeasurement)
         ],
         "queries": [
             {"position": position, **_query_form(measurement)}
@@ -83,32 +83,32 @@ def measurements_form(state: PublicState) -> dict[str, Any]:
     }
 
 
-def _groups_form(coarsening: Coarsening) -> dict[str, Any]:
-    """Return the groups of long attributes: for each cell, its group and its share of the group's records."""
+def _bins_form(coarsening: Coarsening) -> dict[str, Any]:
+    """Return the bins of long attributes: for each cell, its bin and its share of the bin's records."""
     return {
-        attribute.name: {"groups": group.tolist(), "shares": share.tolist()}
-        for attribute, group, share in zip(coarsening.fine, coarsening.groups, coarsening.shares, strict=True)
-        if group is not None and share is not None
+        attribute.name: {"bins": bin_.tolist(), "shares": share.tolist()}
+        for attribute, bin_, share in zip(coarsening.fine, coarsening.bins, coarsening.shares, strict=True)
+        if bin_ is not None and share is not None
     }
 
 
-def _grouped(state: PublicState, measurement: MarginalMeasurement) -> list[str]:
-    """Return the attributes of a marginal whose cells are groups."""
+def _binned(state: PublicState, measurement: MarginalMeasurement) -> list[str]:
+    """Return the attributes of a marginal whose cells are bins."""
     sizes = zip(measurement.scope, measurement.units.shape, strict=True)
     return [name for name, size in sizes if size < state.domain[name].size]
 
 
-def _marginal_form(measurement: MarginalMeasurement, grouped: list[str]) -> dict[str, Any]:
+def _marginal_form(measurement: MarginalMeasurement, binned: list[str]) -> dict[str, Any]:
     return {
         "scope": list(measurement.scope),
-        "grouped": grouped,
+        "binned": binned,
         "shape": list(measurement.units.shape),
         "values": measurement.values.tolist(),
         **_noise_facts(measurement),
     }
 
 
-def _tree_form(measurement: RangeTreeMeasurement) -> dict[str, Any]:
+def _tree_form(measurement: HierarchicalMeasurement) -> dict[str, Any]:
     tree = measurement.tree
     return {
         "scope": list(measurement.scope),

@@ -29,7 +29,7 @@ class RowPlan:
     Args:
         rows: number of rows, at least 1; None for the session's total, rounded.
         independent: independent draws instead of systematic rounding.
-        seed: repeats a drawing; None draws anew.
+        seed: repeats a drawing; None draws again.
 
     Raises:
         ReleaseError: the number of rows is out of range.

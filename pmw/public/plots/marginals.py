@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import OneWayMeasurement, RangeTreeMeasurement, half_width
+from pmw.model import HierarchicalMeasurement, OneWayMeasurement, half_width
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.plots.canvas import INK, MEASURED
 from pmw.public.state import PublicState
@@ -37,7 +37,7 @@ class MarginalComparison:
         attribute: the attribute.
         model: float64, shape (cells,), the model's records per cell.
         measured: float64, shape (cells,), released noisy records per cell, or what least squares makes of a
-            tree of ranges; None where none were bought.
+            hierarchical histogram; None where none were measured.
         half_width: what each cell's noise stays within at the session's confidence, in records; NaN
             likewise.
     """
@@ -58,24 +58,24 @@ def compare_marginals(state: PublicState, most: int) -> tuple[MarginalComparison
 
 def _compare(state: PublicState, attribute: Attribute) -> MarginalComparison:
     model = state.model.marginal((attribute.name,))
-    # What opening bought that tells of the attribute: its marginal, its tree, or the whole table.
-    bought = next((one for one in state.opening if attribute.name in one.scope), None)
-    if bought is None:
+    # What opening measured that tells of the attribute: its marginal, its tree, or the whole table.
+    measured = next((one for one in state.opening if attribute.name in one.scope), None)
+    if measured is None:
         return MarginalComparison(attribute, model, None)
-    axes = tuple(axis for axis, name in enumerate(bought.scope) if name != attribute.name)
-    return MarginalComparison(attribute, model, bought.values.sum(axis=axes), _width(state, bought, axes))
+    axes = tuple(axis for axis, name in enumerate(measured.scope) if name != attribute.name)
+    return MarginalComparison(attribute, model, measured.values.sum(axis=axes), _width(state, measured, axes))
 
 
-def _width(state: PublicState, bought: OneWayMeasurement, axes: tuple[int, ...]) -> float:
+def _width(state: PublicState, measured: OneWayMeasurement, axes: tuple[int, ...]) -> float:
     """Return what the noise of each cell stays within where some axes are summed out, in records."""
     confidence = state.contract.options.confidence
-    if isinstance(bought, RangeTreeMeasurement):
-        cells = float(bought.cell_variances.max()) / bought.variance
-        return sum_half_width(bought.noise, cells, confidence, peak=1.0)
+    if isinstance(measured, HierarchicalMeasurement):
+        cells = float(measured.cell_variances.max()) / measured.variance
+        return sum_half_width(measured.noise, cells, confidence, peak=1.0)
     if not axes:
-        return half_width(bought.noise, confidence)
-    summed = math.prod(bought.values.shape[axis] for axis in axes)
-    return sum_half_width(bought.noise, summed, confidence, peak=1.0)
+        return half_width(measured.noise, confidence)
+    summed = math.prod(measured.values.shape[axis] for axis in axes)
+    return sum_half_width(measured.noise, summed, confidence, peak=1.0)
 
 
 def shortened(text: str, most: int) -> str:

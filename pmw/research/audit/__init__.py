@@ -1,7 +1,8 @@
 """Audits: what a mechanism's privacy really is, found by enumeration and by counting runs.
 
-``exact`` enumerates output laws from a mechanism's own tables, ``trees`` does so for streams that react to
-their outputs, ``statistical`` certifies a lower bound on epsilon from ``replicas`` of the implementation.
+``exact`` enumerates output distributions from a mechanism's own tables, ``trees`` does so for streams that
+react to their outputs, ``statistical`` certifies a lower bound on epsilon from ``replicas`` of the
+implementation.
 ``catalogue`` has every mechanism, sound and flawed, with its claim; ``report`` holds each against it.
 """
 
@@ -9,13 +10,13 @@ from __future__ import annotations
 
 from pmw.research.audit.exact import (
     ComparisonTables,
-    OutputLaw,
-    adaptive_law,
+    OutputDistribution,
+    adaptive_distribution,
     delta_curve,
     hockey_stick_divergence,
     neighbor_patterns,
-    output_law,
-    output_law_of,
+    output_distribution,
+    output_distribution_of,
     renyi_curve,
     renyi_divergence,
     tables_of,
@@ -23,10 +24,16 @@ from pmw.research.audit.exact import (
 )
 from pmw.research.audit.replicas import ReplicaTest, replica_test, run_replicas
 from pmw.research.audit.statistical import FalseAlarm, StatisticalFinding, certify, clopper_pearson
-from pmw.research.audit.trees import OutcomeTables, RandomTree, outcome_tables, stream_law, tree_law
+from pmw.research.audit.trees import (
+    OutcomeTables,
+    RandomTree,
+    outcome_tables,
+    stream_distribution,
+    tree_distribution,
+)
 
 __all__ = [
-    "adaptive_law",
+    "adaptive_distribution",
     "certify",
     "clopper_pearson",
     "ComparisonTables",
@@ -36,9 +43,9 @@ __all__ = [
     "neighbor_patterns",
     "outcome_tables",
     "OutcomeTables",
-    "output_law",
-    "output_law_of",
-    "OutputLaw",
+    "output_distribution",
+    "output_distribution_of",
+    "OutputDistribution",
     "RandomTree",
     "renyi_curve",
     "renyi_divergence",
@@ -46,8 +53,8 @@ __all__ = [
     "ReplicaTest",
     "run_replicas",
     "StatisticalFinding",
-    "stream_law",
+    "stream_distribution",
     "tables_of",
-    "tree_law",
+    "tree_distribution",
     "worst_log_ratio",
 ]

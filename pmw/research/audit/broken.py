@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.privacy.random_bits import BitSource
-from pmw.research.audit.entries import Claim, Entry, Instance, Measure, Shown, draw_from, table_law
+from pmw.research.audit.entries import Claim, Entry, Instance, Measure, Shown, draw_from, table_distribution
 from pmw.research.audit.exact import ComparisonTables, tables_of
 from pmw.research.audit.replicas import replica_test
 from pmw.research.audit.sound import NEAR
@@ -113,7 +113,7 @@ def _slips() -> Iterator[Entry]:
     yield Entry(
         name="shared-threshold",
         claim=Claim(Measure.EPSILON, two.total_epsilon),
-        law=table_law(shared),
+        distribution=table_distribution(shared),
         instances=(Instance((1, -2, 2, 2), (2, -1, 3, 3), 2),),
         draw=draw_from(replace(replicas, open=one_draw)),
         source="a slip",
@@ -138,7 +138,7 @@ def _bare() -> Entry:
     return Entry(
         name="no-threshold-noise",
         claim=Claim(Measure.EPSILON, Sparse(test, 2, redraw=False).total_epsilon),
-        law=table_law(tables),
+        distribution=table_distribution(tables),
         instances=(Instance((1, 1), (2, 2), 2),),
         draw=draw_from(replace(replicas, open=lambda runs, bits: np.zeros((1, runs), dtype=np.int64))),
         source="a slip",
@@ -167,7 +167,7 @@ def flawed_entry(
     return Entry(
         name=name,
         claim=Claim(Measure.EPSILON, mechanism.claimed),
-        law=table_law(flawed_tables(mechanism)),
+        distribution=table_distribution(flawed_tables(mechanism)),
         instances=stated,
         source=source,
         flaw=flaw,
@@ -190,9 +190,11 @@ def flawed_tables(mechanism: FlawedSparse) -> Callable[[int], OutcomeTables]:
             if not mechanism.releases or mechanism.query_noise is None:
                 return {0: (1.0 - above,), 1: (above,)}
             released = np.arange(-_RELEASED, _RELEASED + 1)
-            law = mechanism.query_noise.pmf(released - value)
+            distribution = mechanism.query_noise.pmf(released - value)
             limits = threshold + mechanism.support
-            shown = {1 + 2 * int(v): (p * (v >= limits),) for v, p in zip(released, law, strict=True)}
+            shown = {
+                1 + 2 * int(v): (p * (v >= limits),) for v, p in zip(released, distribution, strict=True)
+            }
             return {0: (1.0 - above,), **shown}
 
         return OutcomeTables((mechanism.weights,), outcomes, mechanism.update_limit, mechanism.redraw)

@@ -1,4 +1,4 @@
-"""Entries: a mechanism as an audit sees it: its claim, its law, its replicas and its stated instances."""
+"""Entries: a mechanism as an audit sees it: its claim, its distribution, its replicas and its stated instances."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.privacy.random_bits import BitSource
-from pmw.research.audit.exact import OutputLaw, delta_curve, neighbor_patterns, renyi_curve, worst_log_ratio
+from pmw.research.audit.exact import (
+    OutputDistribution,
+    delta_curve,
+    neighbor_patterns,
+    renyi_curve,
+    worst_log_ratio,
+)
 from pmw.research.audit.replicas import ReplicaTest, run_replicas
-from pmw.research.audit.trees import OutcomeTables, RandomTree, stream_law
+from pmw.research.audit.trees import OutcomeTables, RandomTree, stream_distribution
 
 __all__ = [
     "Claim",
@@ -28,7 +34,7 @@ __all__ = [
     "Measure",
     "pairs_of",
     "Shown",
-    "table_law",
+    "table_distribution",
     "Values",
     "worst_found",
 ]
@@ -117,7 +123,7 @@ class Entry:
         name: how the command line calls it.
         flaw: what is wrong with it, in a few words; empty for a sound mechanism.
         claim: what is claimed for it.
-        law: the exact law of the outputs of a stream, against a threshold.
+        distribution: the exact distribution of the outputs of a stream, against a threshold.
         instances: stated pairs of streams, enumerated whole; runs are compared on the first of them.
         draw: what so many runs of the implemented comparison on a stream release, against a threshold: int64,
             shape (runs, outputs); None where a mechanism does more than compare, and is enumerated only.
@@ -132,7 +138,7 @@ class Entry:
 
     name: str
     claim: Claim
-    law: Callable[[Values, int], OutputLaw]
+    distribution: Callable[[Values, int], OutputDistribution]
     instances: tuple[Instance, ...]
     source: str
     draw: Callable[[Values, int, int, BitSource], NDArray[np.int64]] | None = None
@@ -144,9 +150,9 @@ class Entry:
     keeps_claim: bool = True
 
 
-def table_law(tables: Callable[[int], OutcomeTables]) -> Callable[[Values, int], OutputLaw]:
-    """Return the law of a stream for a mechanism given by its outcome tables."""
-    return lambda values, threshold: stream_law(tables(threshold), values)
+def table_distribution(tables: Callable[[int], OutcomeTables]) -> Callable[[Values, int], OutputDistribution]:
+    """Return the distribution of a stream for a mechanism given by its outcome tables."""
+    return lambda values, threshold: stream_distribution(tables(threshold), values)
 
 
 def draw_from(test: ReplicaTest) -> Callable[[Values, int, int, BitSource], NDArray[np.int64]]:
@@ -177,15 +183,22 @@ def worst_found(entry: Entry, depth: Depth) -> tuple[float, Instance | None]:
     Every pair of ``pairs_of``, every stated output, and so many trees drawn at random (20 in the short audit,
     400 in the long) whose values depend on all outputs so far.
     """
-    known: dict[tuple[Values, int], OutputLaw] = {}
+    known: dict[tuple[Values, int], OutputDistribution] = {}
 
-    def law(values: Values, threshold: int) -> OutputLaw:
+    def distribution(values: Values, threshold: int) -> OutputDistribution:
         if (values, threshold) not in known:
-            known[values, threshold] = entry.law(values, threshold)
+            known[values, threshold] = entry.distribution(values, threshold)
         return known[values, threshold]
 
     found: list[tuple[float, Instance | None]] = [
-        (divergence(entry.claim, law(pair.first, pair.threshold), law(pair.second, pair.threshold)), pair)
+        (
+            divergence(
+                entry.claim,
+                distribution(pair.first, pair.threshold),
+                distribution(pair.second, pair.threshold),
+            ),
+            pair,
+        )
         for pair in pairs_of(entry, depth)
     ]
     found += [(shown.log_ratio(), shown.instance) for shown in entry.shown]
@@ -193,8 +206,8 @@ def worst_found(entry: Entry, depth: Depth) -> tuple[float, Instance | None]:
     return max(found, key=lambda one: one[0])
 
 
-def divergence(claim: Claim, first: OutputLaw, second: OutputLaw) -> float:
-    """Return the epsilon or the rho that tells two laws apart, in the worse direction.
+def divergence(claim: Claim, first: OutputDistribution, second: OutputDistribution) -> float:
+    """Return the epsilon or the rho that tells two distributions apart, in the worse direction.
 
     rho is the largest D_alpha/alpha over nine orders from 1.05 to 64; with a delta, epsilon is the smallest
     whose delta(epsilon) is at most that.
@@ -224,5 +237,5 @@ def _tree_divergence(entry: Entry, seed: int) -> float:
     if entry.tables is None:
         return 0.0
     tree, tables = RandomTree(seed, 5, 5, entry.monotone), entry.tables(_TREE_THRESHOLD)
-    first, second = tree.law(tables, neighbor=False), tree.law(tables, neighbor=True)
+    first, second = tree.distribution(tables, neighbor=False), tree.distribution(tables, neighbor=True)
     return divergence(entry.claim, first, second)

@@ -1,7 +1,7 @@
-"""Audits: output laws by exact enumeration, compared between neighbouring tables.
+"""Audits: output distributions by exact enumeration, compared between neighbouring tables.
 
-A sparse vector algorithm is audited through its own tables: the law of its threshold noise and, for each
-value and noise, the probability that a test passes. From these follow the probabilities of all output
+A sparse vector algorithm is audited through its own tables: the distribution of its threshold noise and, for
+each value and noise, the probability that a test passes. From these follow the probabilities of all output
 vectors, and with them the largest log-ratio (pure differential privacy), the exact curve delta(epsilon) and
 the Rényi divergences.
 
@@ -23,14 +23,14 @@ from pmw.errors import BudgetError
 from pmw.sparse_vector import NoisyComparison, Outcome, Sides, Sparse
 
 __all__ = [
-    "adaptive_law",
+    "adaptive_distribution",
     "ComparisonTables",
     "delta_curve",
     "hockey_stick_divergence",
     "neighbor_patterns",
-    "output_law",
-    "output_law_of",
-    "OutputLaw",
+    "output_distribution",
+    "output_distribution_of",
+    "OutputDistribution",
     "renyi_curve",
     "renyi_divergence",
     "tables_of",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 Outputs: TypeAlias = tuple[int, ...]
-OutputLaw: TypeAlias = Mapping[Outputs, float]
+OutputDistribution: TypeAlias = Mapping[Outputs, float]
 
 _REACH = 80  # support of the threshold noise in scales: what lies beyond weighs e^-80
 
@@ -61,7 +61,7 @@ class ComparisonTables:
 
 
 def tables_of(test: NoisyComparison, threshold: int) -> ComparisonTables:
-    """Return the tables of an implemented comparison, from the laws that it draws from.
+    """Return the tables of an implemented comparison, from the distributions that it draws from.
 
     Args:
         test: the comparison.
@@ -82,9 +82,9 @@ def tables_of(test: NoisyComparison, threshold: int) -> ComparisonTables:
     return ComparisonTables(weights, above, negated if test.sides is Sides.TWO_THRESHOLDS else None)
 
 
-def output_law(
+def output_distribution(
     tables: ComparisonTables, values: Sequence[int], update_limit: int, *, redraw: bool
-) -> OutputLaw:
+) -> OutputDistribution:
     """Return the probability of every output vector.
 
     A vector ends with the last value or with the positive number ``update_limit``.
@@ -104,29 +104,31 @@ def output_law(
     factors = {
         (value, symbol): _factors(tables, value, symbol) for value in set(values) for symbol in symbols
     }
-    law: dict[Outputs, float] = {}
+    distribution: dict[Outputs, float] = {}
     for outputs in _output_vectors(len(values), update_limit, symbols):
         rounds = _rounds(outputs) if redraw else [range(len(outputs))]
-        law[outputs] = math.prod(
+        distribution[outputs] = math.prod(
             _round_probability(tables, [factors[values[place], outputs[place]] for place in places])
             for places in rounds
         )
-    return law
+    return distribution
 
 
-def output_law_of(sparse: Sparse, threshold: int, values: Sequence[int]) -> OutputLaw:
+def output_distribution_of(sparse: Sparse, threshold: int, values: Sequence[int]) -> OutputDistribution:
     """Return the probability of every output vector of an implemented algorithm."""
-    return output_law(tables_of(sparse.test, threshold), values, sparse.update_limit, redraw=sparse.redraw)
+    return output_distribution(
+        tables_of(sparse.test, threshold), values, sparse.update_limit, redraw=sparse.redraw
+    )
 
 
-def adaptive_law(
+def adaptive_distribution(
     tables: ComparisonTables,
     ask: Callable[[Outputs], int | None],
     update_limit: int,
     *,
     redraw: bool,
     release: Callable[[Outputs], Sequence[float]] | None = None,
-) -> OutputLaw:
+) -> OutputDistribution:
     """Return the probability of every output vector of a stream that reacts to its own outputs.
 
     An output is 0 for a negative and 1 + j for a positive that released its result number j. A threshold of
@@ -145,7 +147,7 @@ def adaptive_law(
     """
     if update_limit < 1 or tables.negated is not None:
         raise BudgetError(f"expected one threshold and an update limit of at least 1, got {update_limit}")
-    law: dict[Outputs, float] = {}
+    distribution: dict[Outputs, float] = {}
     # Outputs so far; the weight of closed rounds and results; and of each threshold noise of the open round.
     waiting: list[tuple[Outputs, float, NDArray[np.float64]]] = [((), 1.0, tables.weights)]
     while waiting:
@@ -153,7 +155,7 @@ def adaptive_law(
         running = sum(1 for output in outputs if output) < update_limit
         value = ask(outputs) if running else None
         if value is None:
-            law[outputs] = closed * float(opened.sum())
+            distribution[outputs] = closed * float(opened.sum())
             continue
         above = tables.above(value)
         waiting.append(((*outputs, 0), closed, opened * (1.0 - above)))
@@ -164,7 +166,7 @@ def adaptive_law(
                 waiting.append((following, closed * share * float(passed.sum()), tables.weights))
             else:
                 waiting.append((following, closed * share, passed))
-    return law
+    return distribution
 
 
 def neighbor_patterns(count: int, *, monotone: bool) -> Iterable[tuple[int, ...]]:
@@ -178,7 +180,7 @@ def neighbor_patterns(count: int, *, monotone: bool) -> Iterable[tuple[int, ...]
     return itertools.chain(up, itertools.product((0, -1), repeat=count))
 
 
-def worst_log_ratio(first: OutputLaw, second: OutputLaw) -> float:
+def worst_log_ratio(first: OutputDistribution, second: OutputDistribution) -> float:
     """Return max |ln(P/Q)| over all outputs; infinite where one is possible and the other is not."""
     worst = 0.0
     for outputs, probability in first.items():
@@ -191,8 +193,8 @@ def worst_log_ratio(first: OutputLaw, second: OutputLaw) -> float:
     return worst
 
 
-def renyi_divergence(first: OutputLaw, second: OutputLaw, alpha: float) -> float:
-    """Return the Rényi divergence of order alpha > 1 of the first law from the second."""
+def renyi_divergence(first: OutputDistribution, second: OutputDistribution, alpha: float) -> float:
+    """Return the Rényi divergence of order alpha > 1 of the first distribution from the second."""
     total = 0.0
     for outputs, probability in first.items():
         if probability > 0:
@@ -203,14 +205,16 @@ def renyi_divergence(first: OutputLaw, second: OutputLaw, alpha: float) -> float
     return math.log(total) / (alpha - 1)
 
 
-def renyi_curve(first: OutputLaw, second: OutputLaw, alphas: Sequence[float]) -> NDArray[np.float64]:
+def renyi_curve(
+    first: OutputDistribution, second: OutputDistribution, alphas: Sequence[float]
+) -> NDArray[np.float64]:
     """Return the Rényi divergence at each order, in the worse direction: float64, shape (alphas,)."""
     return np.array(
         [max(renyi_divergence(first, second, one), renyi_divergence(second, first, one)) for one in alphas]
     )
 
 
-def hockey_stick_divergence(first: OutputLaw, second: OutputLaw, epsilon: float) -> float:
+def hockey_stick_divergence(first: OutputDistribution, second: OutputDistribution, epsilon: float) -> float:
     """Return the sum over all outputs of max(0, P - e^epsilon Q): the least delta at epsilon, one direction.
 
     Source: Dwork and Roth (2014), Definition 2.4, with the event that decides it: all outputs where
@@ -221,7 +225,9 @@ def hockey_stick_divergence(first: OutputLaw, second: OutputLaw, epsilon: float)
     )
 
 
-def delta_curve(first: OutputLaw, second: OutputLaw, epsilons: Sequence[float]) -> NDArray[np.float64]:
+def delta_curve(
+    first: OutputDistribution, second: OutputDistribution, epsilons: Sequence[float]
+) -> NDArray[np.float64]:
     """Return the least delta at each epsilon, in the worse direction: float64, shape (epsilons,)."""
     return np.array(
         [

@@ -10,10 +10,10 @@ from fractions import Fraction
 import numpy as np
 
 from pmw.privacy.noise import DiscreteLaplace
-from pmw.research.audit.entries import Claim, Entry, Instance, Measure, Values, table_law
-from pmw.research.audit.exact import OutputLaw, Outputs, tables_of
+from pmw.research.audit.entries import Claim, Entry, Instance, Measure, Values, table_distribution
+from pmw.research.audit.exact import OutputDistribution, Outputs, tables_of
 from pmw.research.audit.sound import NEAR, RUNS_NEAR, RUNS_RISING, numeric_entry, sparse_entry
-from pmw.research.audit.trees import Factors, OutcomeTables, outcome_tables, tree_law
+from pmw.research.audit.trees import Factors, OutcomeTables, outcome_tables, tree_distribution
 from pmw.research.sparse_vectors import (
     FreeGap,
     NaiveAboveThreshold,
@@ -94,7 +94,8 @@ def _naive() -> Entry:
     naive = NaiveAboveThreshold(noise, limit)
 
     def tables(threshold: int) -> OutcomeTables:
-        # Every value is released; the ratio of its law is largest far to either side, and constant there.
+        # Every value is released; the ratio of its distribution is largest far to either side, and constant
+        # there.
         def outcomes(value: int) -> Mapping[int, Factors]:
             low, high = noise.pmf(np.array(_FAR_VALUES) - value)
             return {1: (np.array([low]),), 2: (np.array([high]),)}
@@ -104,7 +105,7 @@ def _naive() -> Entry:
     return Entry(
         name="naive",
         claim=Claim(Measure.EPSILON, naive.epsilon),
-        law=table_law(tables),
+        distribution=table_distribution(tables),
         instances=(Instance((0,) * limit, (1,) * limit),),
         source="Dwork and Roth (2014), Section 3.6: each value under noise of its own",
         bases=(((2, 0, -1), 2),),
@@ -128,7 +129,7 @@ def _free_gap() -> Entry:
     return Entry(
         name="free-gap",
         claim=Claim(Measure.EPSILON, gap.epsilon),
-        law=table_law(tables),
+        distribution=table_distribution(tables),
         instances=(RUNS_NEAR,),
         source="Ding et al. (2019), with exponential noise",
         bases=tuple((base[:4], threshold) for base, threshold in NEAR),
@@ -171,7 +172,7 @@ def _offline() -> Iterator[Entry]:
         yield Entry(
             name="top-c-monotone" if monotone else "top-c",
             claim=Claim(Measure.EPSILON, chooser.epsilon),
-            law=_chooser_law(chooser),
+            distribution=_chooser_distribution(chooser),
             instances=(
                 Instance((0, 0, 2, 2), (0, 0, 3, 3) if monotone else (1, 1, 1, 1)),
                 Instance((0, 0, 60, 60), moved),
@@ -187,15 +188,15 @@ def _offline() -> Iterator[Entry]:
     yield Entry(
         name="retraversal",
         claim=Claim(Measure.EPSILON, again.epsilon),
-        law=_retraversal_law(again),
+        distribution=_retraversal_distribution(again),
         instances=(Instance((2, 2, 2), (3, 1, 3), 2),),
         source="Lyu, Su and Li (2017), Section 5",
         bases=(((2, 2, 2), 2), ((8, 4, 6), 2), ((6, 6, 6), 2)),
     )
 
 
-def _chooser_law(chooser: TopC) -> Callable[[Values, int], OutputLaw]:
-    def law(values: Values, threshold: int) -> OutputLaw:
+def _chooser_distribution(chooser: TopC) -> Callable[[Values, int], OutputDistribution]:
+    def distribution(values: Values, threshold: int) -> OutputDistribution:
         found: dict[Outputs, float] = {}
         for places in itertools.permutations(range(len(values)), chooser.count):
             left, probability = list(range(len(values))), 1.0
@@ -206,13 +207,13 @@ def _chooser_law(chooser: TopC) -> Callable[[Values, int], OutputLaw]:
             found[places] = probability
         return found
 
-    return law
+    return distribution
 
 
-def _retraversal_law(again: Retraversal) -> Callable[[Values, int], OutputLaw]:
-    """Return the law of all outcomes, which tell more than the places selected."""
+def _retraversal_distribution(again: Retraversal) -> Callable[[Values, int], OutputDistribution]:
+    """Return the distribution of all outcomes, which tell more than the places selected."""
 
-    def law(values: Values, threshold: int) -> OutputLaw:
+    def distribution(values: Values, threshold: int) -> OutputDistribution:
         tables = outcome_tables(
             tables_of(again.sparse.test, threshold + again.raised), again.sparse.update_limit, redraw=False
         )
@@ -228,6 +229,6 @@ def _retraversal_law(again: Retraversal) -> Callable[[Values, int], OutputLaw]:
                     left, place, passes = [one for one in left if one not in selected], 0, passes + 1
             return values[left[place]] if left and passes <= again.passes else None
 
-        return tree_law(tables, ask)
+        return tree_distribution(tables, ask)
 
-    return law
+    return distribution

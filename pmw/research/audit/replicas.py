@@ -2,8 +2,8 @@
 
 All runs make the same test at the same time, each with its own threshold noise. The comparison and the noise
 are the implementation's; only the loop over tests stands here, since an implementation runs one stream after
-the other. The draws come in another order than in single runs; their law is the same, and the tests compare
-both with the law that is enumerated.
+the other. The draws come in another order than in single runs; their distribution is the same, and the tests
+compare both with the distribution that is enumerated.
 """
 
 from __future__ import annotations

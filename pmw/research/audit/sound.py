@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.research.audit.entries import Claim, Entry, Instance, Measure, Values, draw_from, table_law
+from pmw.research.audit.entries import Claim, Entry, Instance, Measure, Values, draw_from, table_distribution
 from pmw.research.audit.exact import tables_of
 from pmw.research.audit.replicas import replica_test
 from pmw.research.audit.trees import Factors, OutcomeTables, outcome_tables
@@ -81,7 +81,7 @@ def sparse_entry(name: str, sparse: Sparse, stated: tuple[Instance, ...], source
     return Entry(
         name=name,
         claim=_claim_of(sparse),
-        law=table_law(tables),
+        distribution=table_distribution(tables),
         instances=stated,
         draw=draw_from(replica_test(test, sparse.update_limit, redraw=sparse.redraw)),
         source=source,
@@ -111,7 +111,7 @@ def numeric_entry(name: str, numeric: NumericSparse, stated: tuple[Instance, ...
     return replace(
         tests,
         claim=Claim(Measure.EPSILON, numeric.sparse.total_epsilon + price),
-        law=table_law(tables),
+        distribution=table_distribution(tables),
         draw=None,
         tables=tables,
     )
@@ -134,8 +134,10 @@ def numeric_tables(numeric: NumericSparse, threshold: int) -> OutcomeTables:
             if output == 0:
                 kept[0] = factors
             else:
-                law: NDArray[np.float64] = numeric.value_noise.pmf(np.array(far) - value)
-                kept |= {one: (factors[0] * p, *factors[1:]) for one, p in zip(far, law, strict=True)}
+                distribution: NDArray[np.float64] = numeric.value_noise.pmf(np.array(far) - value)
+                kept |= {
+                    one: (factors[0] * p, *factors[1:]) for one, p in zip(far, distribution, strict=True)
+                }
         return kept
 
     return OutcomeTables(whole.weights, outcomes, whole.update_limit, whole.redraw)

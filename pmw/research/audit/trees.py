@@ -1,4 +1,5 @@
-"""Trees: laws of outputs where every outcome is a table, and streams that react to what was released.
+"""Trees: distributions of outputs where every outcome is a table, and streams that react to what was
+released.
 
 A mechanism is described by what one test may release and, for each, its probability given each threshold
 noise. This covers released values and gaps, two thresholds, a count of positives that has no end, and streams
@@ -17,14 +18,14 @@ from numpy.typing import NDArray
 
 from pmw.privacy.noise import uniform_below
 from pmw.privacy.random_bits import BitSource
-from pmw.research.audit.exact import ComparisonTables, OutputLaw, Outputs
+from pmw.research.audit.exact import ComparisonTables, OutputDistribution, Outputs
 
 __all__ = [
     "outcome_tables",
     "OutcomeTables",
     "RandomTree",
-    "stream_law",
-    "tree_law",
+    "stream_distribution",
+    "tree_distribution",
 ]
 
 Factors: TypeAlias = tuple[NDArray[np.float64], ...]
@@ -35,11 +36,12 @@ class OutcomeTables:
     """What one test may release, and how probable it is.
 
     Args:
-        weights: for each threshold noise that a round draws, its law on its support: float64, shape (z,).
+        weights: for each threshold noise that a round draws, its distribution on its support: float64, shape
+            (z,).
         outcomes: for a value (minus its threshold), each output that the test may release with its
             probability given each threshold noise: one array of shape (z,) per threshold noise, whose product
             is the probability. Output 0 is a negative, any other a positive. Outputs may be left out, such as
-            released values far away; then the law is that of the outputs kept.
+            released values far away; then the distribution is that of the outputs kept.
         update_limit: positives after which the run halts; None where it never does.
         redraw: new threshold noise after each positive.
     """
@@ -75,21 +77,21 @@ def outcome_tables(tables: ComparisonTables, update_limit: int | None, *, redraw
     return OutcomeTables(weights, outcomes, update_limit, redraw)
 
 
-def tree_law(tables: OutcomeTables, ask: Callable[[Outputs], int | None]) -> OutputLaw:
+def tree_distribution(tables: OutcomeTables, ask: Callable[[Outputs], int | None]) -> OutputDistribution:
     """Return the probability of every output vector of a stream that reacts to its own outputs.
 
     Args:
         tables: the mechanism.
         ask: for the outputs so far, the value of the next test on this table; None where the stream ends.
     """
-    law: dict[Outputs, float] = {}
+    distribution: dict[Outputs, float] = {}
     known: dict[int, Mapping[int, Factors]] = {}
     waiting: list[tuple[Outputs, int, float, Factors]] = [((), 0, 1.0, tables.weights)]
     while waiting:
         outputs, positives, closed, opened = waiting.pop()
         value = None if positives == tables.update_limit else ask(outputs)
         if value is None:
-            law[outputs] = closed * _mass(opened)
+            distribution[outputs] = closed * _mass(opened)
             continue
         if value not in known:
             known[value] = tables.outcomes(value)
@@ -99,12 +101,14 @@ def tree_law(tables: OutcomeTables, ask: Callable[[Outputs], int | None]) -> Out
                 waiting.append(((*outputs, output), positives + 1, closed * _mass(left), tables.weights))
             else:
                 waiting.append(((*outputs, output), positives + (output != 0), closed, left))
-    return law
+    return distribution
 
 
-def stream_law(tables: OutcomeTables, values: Sequence[int]) -> OutputLaw:
+def stream_distribution(tables: OutcomeTables, values: Sequence[int]) -> OutputDistribution:
     """Return the probability of every output vector of a stream fixed beforehand."""
-    return tree_law(tables, lambda outputs: values[len(outputs)] if len(outputs) < len(values) else None)
+    return tree_distribution(
+        tables, lambda outputs: values[len(outputs)] if len(outputs) < len(values) else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +129,18 @@ class RandomTree:
     reach: int
     monotone: bool
 
-    def law(self, tables: OutcomeTables, *, neighbor: bool) -> OutputLaw:
-        """Return the law of the outputs on the first table, or on its neighbour."""
+    def distribution(self, tables: OutcomeTables, *, neighbor: bool) -> OutputDistribution:
+        """Return the distribution of the outputs on the first table, or on its neighbour."""
 
         def ask(outputs: Outputs) -> int | None:
             return self.values(outputs)[neighbor] if len(outputs) < self.depth else None
 
-        return tree_law(tables, ask)
+        return tree_distribution(tables, ask)
 
     def values(self, outputs: Outputs) -> tuple[int, int]:
         """Return the value that follows these outputs, on the first table and on its neighbour."""
-        # Of its own bits for each prefix, so that the order in which a law is unfolded does not matter.
+        # Of its own bits for each prefix, so that the order in which a distribution is unfolded does not
+        # matter.
         bits = BitSource(hashlib.sha256(f"{self.seed}/{outputs}".encode()).digest())
         value = uniform_below(2 * self.reach + 1, bits) - self.reach
         up = 1 - 2 * (self.seed % 2)

@@ -93,7 +93,7 @@ def fit_workload(
     bits = BitSource(fresh_seed() if policy.seed is None else repeatable_seed(policy.seed, 0))
     opened = settle_opening(contract, plan, draw_opening(plan, source, bits), ledger, ())
     if not opened.coarsening.is_identity:
-        source = source.coarsened(opened.coarsening.coarse, opened.coarsening.groups)
+        source = source.coarsened(opened.coarsening.coarse, opened.coarsening.bins)
     play = _player(chosen, candidates, source, bits)
     schedule = first_schedule(ledger, len(domain), chosen)
     state, entries = _rounds(replace(opened, closed=True), entries, play, schedule)
@@ -118,7 +118,7 @@ def _rounds(
 
 
 def _player(options: OfflineOptions, candidates: Candidates, source: CountSource, bits: BitSource) -> Play:
-    """Return how a round is played: charged, drawn and settled; None where its price buys nothing."""
+    """Return how a round is played: charged, drawn and settled; None where its price measures nothing."""
     if options.targets is Targets.QUERY:
         truth = TrueAnswers(source, candidates.queries)
 

@@ -94,7 +94,7 @@ def release_policy(domain: Domain, options: OfflineOptions) -> Options:
     """Return the policy of a release's contract.
 
     Where marginals are measured and an array over the domain would be long to fit, long attributes are
-    grouped, and the model is that of a session's marginal test. Otherwise opening is that of the textbook
+    binned, and the model is that of a session's marginal test. Otherwise opening is that of the textbook
     mode, and the model is dense on the declared cells.
 
     Raises:

@@ -74,7 +74,7 @@ class OfflineRelease:
 
         Args:
             rows: number of rows; None for the released total, rounded.
-            seed: repeats a drawing; None draws anew.
+            seed: repeats a drawing; None draws again.
             independent: independent draws instead of systematic rounding.
 
         Raises:

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from pmw.errors import NoiseError
 from pmw.loop.fit import coarse_model, model_holds
 from pmw.markup import counted
-from pmw.model import MarginalMeasurement, NoiseLaw, QueryMeasurement, SyntheticDistribution, noise_variance
+from pmw.model import (
+    MarginalMeasurement,
+    NoiseDistribution,
+    QueryMeasurement,
+    SyntheticDistribution,
+    noise_variance,
+)
 from pmw.planning.calibration import marginal_noise, selection_epsilon, value_noise
 from pmw.privacy.budget import Charge, gaussian_charge, pure_charge
 from pmw.privacy.noise import DiscreteLaplace
@@ -47,13 +53,13 @@ class MarginalRound:
         scopes: the candidates.
         model: what the candidates are compared with, over the coarse domain.
         selection: the choice, in units of 2^-20 records.
-        noise: law of each cell's noise, in units.
+        noise: distribution of each cell's noise, in units.
     """
 
     scopes: tuple[tuple[str, ...], ...]
     model: SyntheticDistribution
     selection: ExponentialMechanism
-    noise: NoiseLaw
+    noise: NoiseDistribution
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,23 +70,24 @@ class QueryRound:
         queries: the candidates.
         model_units: int64, shape (k,), the model's answers in units of 2^-20 records.
         selection: the choice, in units.
-        noise: law of the answer's noise, in units.
+        noise: distribution of the answer's noise, in units.
     """
 
     queries: tuple[LinearQuery, ...]
     model_units: NDArray[np.int64]
     selection: ExponentialMechanism
-    noise: NoiseLaw
+    noise: NoiseDistribution
 
 
 Round: TypeAlias = MarginalRound | QueryRound
 RoundMeasurement: TypeAlias = MarginalMeasurement | QueryMeasurement
 
 
-def expected_noise(noise: NoiseLaw) -> float:
-    """Return the mean absolute value of a law, in units: b for Laplace, sigma sqrt(2/pi) for Gaussian.
+def expected_noise(noise: NoiseDistribution) -> float:
+    """Return the mean absolute value of a distribution, in units: b for Laplace, sigma sqrt(2/pi) for
+    Gaussian.
 
-    Both are those of the continuous laws, which the discrete ones approach where noise is wide.
+    Both are those of the continuous distributions, which the discrete ones approach where noise is wide.
     """
     if isinstance(noise, DiscreteLaplace):
         return float(noise.scale)

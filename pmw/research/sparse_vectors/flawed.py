@@ -9,7 +9,7 @@ The same algorithms are the three broken forms of Machanavajjhala's slides (2016
 released (``algorithm_3``).
 
 Source: Lyu, Su and Li (2017), Figure 1 and Appendix (Algorithms 3 to 6), unless a function says otherwise.
-Counterexamples are computed on the integers from the laws that the algorithms draw from.
+Counterexamples are computed on the integers from the distributions that the algorithms draw from.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class FlawedSparse:
     Args:
         name: where it is from.
         claimed: epsilon that was claimed.
-        threshold_noise: law of rho.
-        query_noise: law of nu; None where tests carry no noise.
+        threshold_noise: distribution of rho.
+        query_noise: distribution of nu; None where tests carry no noise.
         update_limit: positives after which it halts; None where it never does.
         redraw: new threshold noise after each positive.
         inside: compares \\|value + nu\\|, the noise inside the absolute value.
@@ -167,7 +167,7 @@ class Counterexample:
     found: float
 
     def log_ratio(self) -> float:
-        """Return ``found``, computed anew from the laws; infinite where only the second is impossible."""
+        """Return ``found``, computed again from the distributions; infinite where only the second is impossible."""
         here = self.mechanism.log_probability(self.first, self.thresholds, self.output)
         there = self.mechanism.log_probability(self.second, self.thresholds, self.output)
         return math.inf if math.isinf(there) else here - there
@@ -180,8 +180,8 @@ def algorithm_3(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> 
     the noisy threshold, and m negatives before it cost e^((m-1) epsilon/2): not private for any epsilon.
     """
     half, limit = _checked(epsilon, update_limit) / 2, update_limit
-    laws = DiscreteLaplace(sensitivity / half), DiscreteLaplace(limit * sensitivity / half)
-    return FlawedSparse("Algorithm 3", 2 * half, *laws, limit, releases=True)
+    distributions = DiscreteLaplace(sensitivity / half), DiscreteLaplace(limit * sensitivity / half)
+    return FlawedSparse("Algorithm 3", 2 * half, *distributions, limit, releases=True)
 
 
 def algorithm_4(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> FlawedSparse:
@@ -191,8 +191,8 @@ def algorithm_4(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> 
     (1 + 3c)/4 epsilon-DP for monotone values; both are attained.
     """
     whole = _checked(epsilon, update_limit)
-    laws = DiscreteLaplace(4 * sensitivity / whole), DiscreteLaplace(4 * sensitivity / (3 * whole))
-    return FlawedSparse("Algorithm 4", whole, *laws, update_limit)
+    distributions = DiscreteLaplace(4 * sensitivity / whole), DiscreteLaplace(4 * sensitivity / (3 * whole))
+    return FlawedSparse("Algorithm 4", whole, *distributions, update_limit)
 
 
 def algorithm_5(*, epsilon: Number, sensitivity: int = 1) -> FlawedSparse:
@@ -207,8 +207,8 @@ def algorithm_6(*, epsilon: Number, sensitivity: int = 1) -> FlawedSparse:
     m negatives and m positives cost more than m epsilon/2: not private for any epsilon.
     """
     whole = _checked(epsilon, 1)
-    law = DiscreteLaplace(2 * sensitivity / whole)
-    return FlawedSparse("Algorithm 6", whole, law, law, None)
+    distribution = DiscreteLaplace(2 * sensitivity / whole)
+    return FlawedSparse("Algorithm 6", whole, distribution, distribution, None)
 
 
 def gptt(*, epsilon1: Number, epsilon2: Number, sensitivity: int = 1) -> FlawedSparse:
@@ -219,8 +219,8 @@ def gptt(*, epsilon1: Number, epsilon2: Number, sensitivity: int = 1) -> FlawedS
     private, is not. Only the counterexample here is evidence.
     """
     first, second = _checked(epsilon1, 1), _checked(epsilon2, 1)
-    laws = DiscreteLaplace(sensitivity / first), DiscreteLaplace(sensitivity / second)
-    return FlawedSparse("GPTT", first + second, *laws, None)
+    distributions = DiscreteLaplace(sensitivity / first), DiscreteLaplace(sensitivity / second)
+    return FlawedSparse("GPTT", first + second, *distributions, None)
 
 
 def exponential_inside(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> FlawedSparse:
@@ -230,8 +230,8 @@ def exponential_inside(*, epsilon: Number, update_limit: int, sensitivity: int =
     log-ratio grows with T/b without bound. Outside the absolute value the same noise keeps the claim.
     """
     half, limit = _checked(epsilon, update_limit) / 2, update_limit
-    laws = Geometric(sensitivity / half), Geometric(2 * limit * sensitivity / half)
-    return FlawedSparse("exponential noise inside", 2 * half, *laws, limit, inside=True)
+    distributions = Geometric(sensitivity / half), Geometric(2 * limit * sensitivity / half)
+    return FlawedSparse("exponential noise inside", 2 * half, *distributions, limit, inside=True)
 
 
 def laplace_inside(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> FlawedSparse:
@@ -245,8 +245,8 @@ def laplace_inside(*, epsilon: Number, update_limit: int, sensitivity: int = 1) 
         (2017), Section 3.4, observe.
     """
     half, limit = _checked(epsilon, update_limit) / 2, update_limit
-    laws = DiscreteLaplace(sensitivity / half), DiscreteLaplace(2 * limit * sensitivity / half)
-    return FlawedSparse("Laplace noise inside", 2 * half, *laws, limit, inside=True)
+    distributions = DiscreteLaplace(sensitivity / half), DiscreteLaplace(2 * limit * sensitivity / half)
+    return FlawedSparse("Laplace noise inside", 2 * half, *distributions, limit, inside=True)
 
 
 def one_too_many(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> FlawedSparse:
@@ -264,8 +264,11 @@ def one_too_many(*, epsilon: Number, update_limit: int, sensitivity: int = 1) ->
     Source: Machanavajjhala's slides (2016), slide 25.
     """
     share, limit = _checked(epsilon, update_limit), update_limit
-    laws = DiscreteLaplace(2 * limit * sensitivity / share), DiscreteLaplace(4 * limit * sensitivity / share)
-    return FlawedSparse("one positive too many", share, *laws, limit + 1, redraw=True)
+    distributions = (
+        DiscreteLaplace(2 * limit * sensitivity / share),
+        DiscreteLaplace(4 * limit * sensitivity / share),
+    )
+    return FlawedSparse("one positive too many", share, *distributions, limit + 1, redraw=True)
 
 
 def _checked(epsilon: Number, update_limit: int) -> Fraction:

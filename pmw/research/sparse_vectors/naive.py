@@ -30,7 +30,7 @@ class NaiveAboveThreshold:
     number of values asked, not of those found, sets the price.
 
     Args:
-        value_noise: law of the noise on each value.
+        value_noise: distribution of the noise on each value.
         query_limit: k, after which nothing more is answered.
         sensitivity: the most that one value changes between neighbours, in units of the values.
 

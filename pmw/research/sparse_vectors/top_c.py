@@ -106,7 +106,7 @@ class TopC:
         """Return one place: candidates drawn evenly, the first accepted with e^(-rate (best - value)).
 
         A geometric draw at scale 1/rate is at least a gap with just this probability, so the choice has
-        exactly the law of ``ExponentialMechanism.select``, many candidates at a time.
+        exactly the distribution of ``ExponentialMechanism.select``, many candidates at a time.
         """
         gaps = values.max() - values
         coin = Geometric(1 / self.mechanism.rate)

@@ -9,7 +9,7 @@ from pmw.session.store.rows import StoredAnswer
 
 __all__ = [
     "answer_of_row",
-    "mark_of",
+    "key_name",
     "query_key",
     "row_of_answer",
     "SHARES",
@@ -27,7 +27,7 @@ def query_key(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def mark_of(request_id: str) -> str:
+def key_name(request_id: str) -> str:
     """Return the name of the fact that a request was given an answer stored for another, with its number."""
     return f"request {request_id}"
 

@@ -134,7 +134,7 @@ def _require_counts(connection: sqlite3.Connection, name: str) -> None:
 
 
 def _require_measured(connection: sqlite3.Connection, count: int, name: str) -> None:
-    """What drew noise must be found again, by its question and by its request's mark."""
+    """What drew noise must be found again, by its question and by its idempotency key."""
     columns = ", ".join((*COLUMNS["answers"], "checksum", "sequence"))
     rows = connection.execute(f"SELECT {columns} FROM answers WHERE source = 'measured'").fetchall()
     if len(rows) != count:
@@ -144,8 +144,8 @@ def _require_measured(connection: sqlite3.Connection, count: int, name: str) -> 
         by_key = "SELECT 1 FROM answers WHERE query_key = ? AND sequence = ?"
         found = connection.execute(by_key, (key, place)).fetchone()
         if found and request is not None:
-            by_mark = "SELECT 1 FROM answers WHERE request_id = ? AND sequence = ?"
-            found = connection.execute(by_mark, (request, place)).fetchone()
+            by_key = "SELECT 1 FROM answers WHERE request_id = ? AND sequence = ?"
+            found = connection.execute(by_key, (request, place)).fetchone()
         if not found:
             raise _gone(name, "answers")
 
@@ -203,7 +203,7 @@ def require_tables(connection: sqlite3.Connection, name: str) -> None:
 
 
 def reseal(connection: sqlite3.Connection) -> None:
-    """Compute every checksum and count anew, from what the tables hold; inside a transaction."""
+    """Compute every checksum and count again, from what the tables hold; inside a transaction."""
     connection.create_function("row_checksum", -1, lambda table, *values: _checksum(table, values))
     for table, columns in COLUMNS.items():
         connection.execute(f"UPDATE {table} SET checksum = row_checksum('{table}', {', '.join(columns)})")

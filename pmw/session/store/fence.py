@@ -1,7 +1,8 @@
 """The fence: what is written to a session file comes from its newest holder alone.
 
 A lock keeps two processes apart as long as it is one lock. The fence holds even where it is not: who takes a
-session over leaves a mark in the file, and every later transaction of an earlier holder finds it and stops.
+session over writes its own token into the file, and every later transaction of an earlier holder finds it and
+stops.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ class Fence:
         self._holder: str | None = None
 
     def take(self) -> None:
-        """Leave a fresh mark in the file. Call it inside a transaction."""
+        """Write a fresh token into the file. Call it inside a transaction."""
         self._holder = f'"{fresh_seed().hex()}"'
         row = sealed("meta", ("holder", self._holder))
         self._connection.execute(insertion("meta", "INSERT OR REPLACE"), row)
 
     def check(self) -> None:
-        """Refuse to go on where the mark is another's, or the file is another. Call it inside a transaction.
+        """Refuse to go on where the token is another's, or the file is another. Call it inside a transaction.
 
         Raises:
             SessionError: the session was opened for reading.

@@ -49,10 +49,11 @@ class MeasurementRow:
     """One released measurement.
 
     Args:
-        kind: ``total``, ``marginal`` or ``range tree`` of the opening; ``query`` or ``bought`` since.
+        kind: ``total``, ``marginal`` or ``hierarchical histogram`` of the opening; ``query`` or ``measured``
+            since.
         what: JSON, the scope or the query.
         units: little-endian int64, units of 2^-20 records.
-        noise: JSON, the law of the noise.
+        noise: JSON, the distribution of the noise.
     """
 
     kind: str
@@ -105,7 +106,7 @@ class Outcome:
         asked: how many questions it answers, repeated ones included.
         meta: public facts to set, as JSON texts.
         secrets: secret facts to set; None wipes one.
-        marks: requests that are given the newest stored answer to a query, by their marks: query keys.
+        idempotency_keys: of requests that are given the newest stored answer to a query; query keys.
         charged_before: how many charges the file must hold before these, so that a sum that was computed
             from others is never added to; None looks at none.
     """
@@ -117,5 +118,5 @@ class Outcome:
     asked: int = 0
     meta: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, bytes | None] = field(default_factory=dict)
-    marks: dict[str, bytes] = field(default_factory=dict)
+    idempotency_keys: dict[str, bytes] = field(default_factory=dict)
     charged_before: int | None = None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.session.store.answer_rows import SHARES, answer_of_row, mark_of
+from pmw.session.store.answer_rows import SHARES, answer_of_row, key_name
 from pmw.session.store.checksums import require_all, require_checksum, require_count
 from pmw.session.store.connection import own_error
 from pmw.session.store.rows import CertificateRow, LedgerRow, MeasurementRow, StoredAnswer
@@ -89,7 +89,7 @@ class SessionReader:
 
     def answer_to_request(self, request_id: str) -> StoredAnswer | None:
         """Return the answer that a request was given, or None."""
-        number = self.meta(mark_of(request_id))
+        number = self.meta(key_name(request_id))
         if number is None:
             row = self._answer("WHERE request_id = ?", request_id)
         else:

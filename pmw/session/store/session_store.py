@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
 from pmw.privacy.random_bits import fresh_seed
-from pmw.session.store.answer_rows import mark_of, row_of_answer
+from pmw.session.store.answer_rows import key_name, row_of_answer
 from pmw.session.store.checksums import add_counts, insertion, require_tables, require_whole, reseal, sealed
 from pmw.session.store.companion import SESSION_BYTES, Companion
 from pmw.session.store.connection import (
@@ -43,7 +43,7 @@ __all__ = [
     "SessionStore",
 ]
 
-_PATIENCE = 5000  # milliseconds that readers are waited for when a file is written anew
+_PATIENCE = 5000  # milliseconds that readers are waited for when a file is written again
 
 
 class SessionStore(SessionReader):
@@ -233,14 +233,14 @@ class SessionStore(SessionReader):
             self._companion.wipe(intent)
         self._quiet_log()
 
-    def seal(self, intent: int | None, outcome: Outcome) -> None:
+    def finalize(self, intent: int | None, outcome: Outcome) -> None:
         """Record a last outcome and wipe every secret, in one durable transaction."""
         with self._writing():
             self._insert(intent or 0, outcome)
             self._connection.execute("DELETE FROM secrets")
 
     def scrub(self) -> None:
-        """Remove the companion, write the file anew and empty its log: nothing is left of what was wiped.
+        """Remove the companion, write the file again and empty its log: nothing is left of what was wiped.
 
         Deleted rows are overwritten at once; but the log keeps old pages, and a page that was split may keep
         an old copy of a row.
@@ -260,7 +260,7 @@ class SessionStore(SessionReader):
             done = False
         if not done:
             raise StoreError(
-                f"{self._name}: the session is closed, but its file could not be written anew, so old copies "
+                f"{self._name}: the session is closed, but its file could not be written again, so old copies "
                 "of its secrets may lie in it; make room and let its readers end, then close it again"
             )
 
@@ -319,8 +319,10 @@ class SessionStore(SessionReader):
             add_counts(self._connection, added, self._name)
         if outcome.asked:
             self._add("meta", [("asked", str(self.asked() + outcome.asked))], "INSERT OR REPLACE")
-        marks = [(mark_of(request), self._number_of(key)) for request, key in outcome.marks.items()]
-        self._add("meta", marks)
+        keys = [
+            (key_name(request), self._number_of(key)) for request, key in outcome.idempotency_keys.items()
+        ]
+        self._add("meta", keys)
         for key, value in outcome.secrets.items():
             if value is None:
                 self._connection.execute("DELETE FROM secrets WHERE key = ?", (key,))
@@ -334,7 +336,7 @@ class SessionStore(SessionReader):
         """Return the number of the newest answer to a query."""
         found = self._newest(key)
         if found is None:
-            raise StoreError(f"{self._name}: expected a stored answer to mark, found none")
+            raise StoreError(f"{self._name}: expected a stored answer to tie a key to, found none")
         return str(found[0])
 
     def _require_log(self, newest: IntentRow) -> None:

@@ -10,7 +10,7 @@ from pmw.markup import counted
 from pmw.model import QueryMeasurement
 from pmw.public.answer import Source
 from pmw.session.store import SessionStore, StoredAnswer, query_key
-from pmw.session.verification.books import Books
+from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import FAULTS, Check, require, same, words
 from queries.linear import UNITS, LinearQuery
 
@@ -23,10 +23,10 @@ _FORM = "every answer has the form that its source promises"
 _ORDER = "the share in answers never falls and never exceeds 1"
 
 
-def answer_checks(books: Books, store: SessionStore) -> Iterator[Check]:
+def answer_checks(contents: Contents, store: SessionStore) -> Iterator[Check]:
     """Yield what holds of the stored answers."""
     try:
-        transcript = _Transcript(books)
+        transcript = _Transcript(contents)
         for row in store.answers():
             transcript.read(row)
     except FAULTS as error:
@@ -38,11 +38,11 @@ def answer_checks(books: Books, store: SessionStore) -> Iterator[Check]:
 class _Transcript:
     """The stored answers, read in order."""
 
-    def __init__(self, books: Books) -> None:
-        options, domain = books.contract.options, books.contract.domain
-        self._shares = {line.running_share for line in books.ledger.lines} | {0.0}
+    def __init__(self, contents: Contents) -> None:
+        options, domain = contents.contract.options, contents.contract.domain
+        self._shares = {line.running_share for line in contents.ledger.lines} | {0.0}
         self._confidence, self._domain = options.confidence, domain
-        self._bought = [one for _, one in books.bought()]
+        self._later = [one for _, one in contents.measured()]
         self._marginal = options.tests_marginals
         self._newest = 0  # version of the newest answer marked measured
         self._last = (0.0, 0)  # share and version of the answer before
@@ -63,10 +63,10 @@ class _Transcript:
 
     def checks(self, asked: int) -> Iterator[Check]:
         """Yield what came of it, given the number of questions that were answered."""
-        total, measured, bought = self._counts[_ORDER], self._counts[_MEASURED], len(self._bought)
-        questions = sum(isinstance(one, QueryMeasurement) for one in self._bought)
-        if not (questions if self._marginal else bought) <= measured <= bought:
-            fault = f"expected {bought} answers marked measured, one for each measurement, found {measured}"
+        total, measured, later = self._counts[_ORDER], self._counts[_MEASURED], len(self._later)
+        questions = sum(isinstance(one, QueryMeasurement) for one in self._later)
+        if not (questions if self._marginal else later) <= measured <= later:
+            fault = f"expected {later} answers marked measured, one for each measurement, found {measured}"
             self._faults.setdefault(_MEASURED, fault)
         if asked < total:
             fault = f"{asked} questions were counted, but {total} answers are stored"
@@ -81,8 +81,8 @@ class _Transcript:
             require(version > before, f"model version {version} is not a new one")
         else:
             same("model version", self._counts[_MEASURED], version)
-        require(0 < version <= len(self._bought), f"there is no measurement {version}")
-        measurement = self._bought[version - 1]
+        require(0 < version <= len(self._later), f"there is no measurement {version}")
+        measurement = self._later[version - 1]
         if isinstance(measurement, QueryMeasurement):
             asked = row.query == measurement.query.to_json()
             require(asked, f"measurement {version} is of another question")
@@ -113,5 +113,5 @@ class _Transcript:
         require(row.share <= 1, f"the share {row.share:g} exceeds 1")
         require(row.share >= share, f"the share falls from {share:g} to {row.share:g}")
         require(row.version >= version, f"the model version falls from {version} to {row.version}")
-        require(row.version <= len(self._bought), f"there is no model version {row.version}")
+        require(row.version <= len(self._later), f"there is no model version {row.version}")
         require(row.share in self._shares, f"the share {row.share:g} is none that the ledger ever had")

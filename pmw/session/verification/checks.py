@@ -12,9 +12,9 @@ from pmw.session.encoding import read_charge
 from pmw.session.store import SessionStore
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.answers import answer_checks
-from pmw.session.verification.books import Books, read_books
+from pmw.session.verification.contents import Contents, read_contents
 from pmw.session.verification.measurements import measurements_fit, models_follow
-from pmw.session.verification.plans import VectorBooks, plans_fit
+from pmw.session.verification.plans import VectorLedger, plans_fit
 from pmw.session.verification.report import FAULTS, Check, Verification, check, require, same, words
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def verify(store: SessionStore, anchor: Anchor | None = None) -> Verification:
-    """Check a session's books against each other and return what holds.
+    """Check a session's contents against each other and return what holds.
 
     It reads one state of the file and writes nothing to it. An anchor is compared with it too, and goes on to
     that state where everything holds.
@@ -45,26 +45,28 @@ def verify(store: SessionStore, anchor: Anchor | None = None) -> Verification:
 def _checks(store: SessionStore) -> Iterator[Check]:
     yield check("the file is whole", lambda: _whole(store))
     try:
-        books = read_books(store)
+        contents = read_contents(store)
     except FAULTS as error:
         yield Check("contract, plans and charges can be read", False, words(error))
         return
-    yield check("the plans fit the contract", lambda: plans_fit(books.contract, books.opening, books.test))
-    if books.unborn:
-        yield check("an opening that waits has measured nothing", lambda: _nothing_bought(books, store))
+    yield check(
+        "the plans fit the contract", lambda: plans_fit(contents.contract, contents.opening, contents.test)
+    )
+    if contents.unborn:
+        yield check("an opening that waits has measured nothing", lambda: _nothing_measured(contents, store))
         return
-    yield check("every charge is what its event costs", lambda: _charges(books))
-    yield check("rounds and positives follow one another", lambda: _rounds(books))
+    yield check("every charge is what its event costs", lambda: _charges(contents))
+    yield check("rounds and positives follow one another", lambda: _rounds(contents))
     name = "every measurement was paid for, and every payment has its measurement"
-    yield check(name, lambda: _payments(books))
-    yield check("the charges stay under the cap", lambda: _under_cap(books))
-    yield check("the measurements are the planned ones", lambda: measurements_fit(books))
-    yield check("the charge of a batch that waits is reserved", lambda: _pending(books, store))
-    yield check("secrets are kept while they are needed, and no longer", lambda: _secrets(books, store))
-    marginal = books.contract.options.tests_marginals
+    yield check(name, lambda: _payments(contents))
+    yield check("the charges stay under the cap", lambda: _under_cap(contents))
+    yield check("the measurements are the planned ones", lambda: measurements_fit(contents))
+    yield check("the charge of a batch that waits is reserved", lambda: _pending(contents, store))
+    yield check("secrets are kept while they are needed, and no longer", lambda: _secrets(contents, store))
+    marginal = contents.contract.options.tests_marginals
     followers = "the models, the snapshot and the certificates" if marginal else "the models and the snapshot"
-    yield check(f"{followers} follow from the measurements", lambda: models_follow(books, store))
-    yield from answer_checks(books, store)
+    yield check(f"{followers} follow from the measurements", lambda: models_follow(contents, store))
+    yield from answer_checks(contents, store)
 
 
 def _whole(store: SessionStore) -> str:
@@ -72,28 +74,28 @@ def _whole(store: SessionStore) -> str:
     return "its tables and indexes hold together"
 
 
-def _nothing_bought(books: Books, store: SessionStore) -> str:
-    require(not books.entries and not books.rows, "there are charges or measurements")
+def _nothing_measured(contents: Contents, store: SessionStore) -> str:
+    require(not contents.entries and not contents.rows, "there are charges or measurements")
     require(next(store.answers(), None) is None, "there are answers")
     return "no charge, no measurement, no answer"
 
 
-def _charges(books: Books) -> str:
-    expected, vectors = books.opening_charges, books.vectors
-    require(len(books.entries) >= len(expected), "a charge of the opening is not there")
-    for number, entry in enumerate(books.entries, start=1):
+def _charges(contents: Contents) -> str:
+    expected, vectors = contents.opening_charges, contents.vectors
+    require(len(contents.entries) >= len(expected), "a charge of the opening is not there")
+    for number, entry in enumerate(contents.entries, start=1):
         if number <= len(expected):
             _same_entry(number, expected[number - 1], entry)
         elif not _is_abandoned(entry):  # which has a price of its own
             _same_entry(number, _planned_entry(vectors, number, entry), entry)
-    return f"{counted(len(books.entries), 'charge')}, each recomputed as an exact fraction"
+    return f"{counted(len(contents.entries), 'charge')}, each recomputed as an exact fraction"
 
 
-def _planned_entry(vectors: Sequence[VectorBooks], number: int, found: LedgerEntry) -> LedgerEntry:
+def _planned_entry(vectors: Sequence[VectorLedger], number: int, found: LedgerEntry) -> LedgerEntry:
     """Return what the tests charge for an event."""
     require(bool(vectors), f"charge {number} ({found.event}) is for a test, but none was planned")
     for vector in vectors:
-        if vector.buys(found):
+        if vector.measures(found):
             return replace(vector.positive, label=found.label)
         if vector.draws(found):
             return vector.threshold
@@ -107,23 +109,23 @@ def _same_entry(number: int, expected: LedgerEntry, found: LedgerEntry) -> None:
     same(f"rho of {what}", expected.charge.rho, found.charge.rho)
 
 
-def _rounds(books: Books) -> str:
+def _rounds(contents: Contents) -> str:
     """Follow the sparse vectors through their charges; return how many positives they had."""
-    last, start, vectors = 0, len(books.opening_charges), books.vectors
+    last, start, vectors = 0, len(contents.opening_charges), contents.vectors
     rounds, positives = [0] * len(vectors), [0] * len(vectors)
-    for place, entry in enumerate(books.later, start=start):
-        what, intent = f"charge {place + 1} ({entry.event})", books.intents[place]
+    for place, entry in enumerate(contents.later, start=start):
+        what, intent = f"charge {place + 1} ({entry.event})", contents.intents[place]
         require(intent >= last, f"{what} belongs to an earlier batch than the one before it")
         last = intent
         is_open = [vector.is_open(*of) for vector, *of in zip(vectors, rounds, positives, strict=True)]
         for number, vector in enumerate(vectors):
-            draws, buys = vector.draws(entry), vector.buys(entry)
-            require(is_open[number] or not buys, f"{what} has no open round")
+            draws, measures = vector.draws(entry), vector.measures(entry)
+            require(is_open[number] or not measures, f"{what} has no open round")
             require(not (is_open[number] and draws), f"{what} opens a round while one is open")
             rounds[number] += draws
-            positives[number] += buys
+            positives[number] += measures
         if _is_abandoned(entry):
-            require(books.closed and place + 1 == len(books.entries), f"{what} is not the last of all")
+            require(contents.closed and place + 1 == len(contents.entries), f"{what} is not the last of all")
             prices = [vector.reserved(is_open=one) for vector, one in zip(vectors, is_open, strict=True)]
             require(bool(prices), f"{what} is for a test, but none was planned")
             wanted = entry.charge if entry.charge in prices else prices[0]
@@ -136,60 +138,60 @@ def _rounds(books: Books) -> str:
     return ", ".join(counts) or "no positives"
 
 
-def _payments(books: Books) -> str:
-    opening, vectors = len(books.opening_charges), books.vectors
+def _payments(contents: Contents) -> str:
+    opening, vectors = len(contents.opening_charges), contents.vectors
     paid = [
         (intent, entry.event, entry.label)
-        for intent, entry in zip(books.intents[opening:], books.later, strict=True)
-        if any(vector.buys(entry) for vector in vectors)
+        for intent, entry in zip(contents.intents[opening:], contents.later, strict=True)
+        if any(vector.measures(entry) for vector in vectors)
     ]
-    bought = [(intent, *paid_for(one)) for intent, one in books.bought()]
-    for intent, event, label in bought:
+    measured = [(intent, *paid_for(one)) for intent, one in contents.measured()]
+    for intent, event, label in measured:
         require((intent, event, label) in paid, f"the {event} of {label!r} (batch {intent}) has no charge")
     for intent, event, label in paid:
         fault = f"the charge for {label!r} (batch {intent}) has no measurement"
-        require((intent, event, label) in bought, fault)
-    require(paid == bought, "charges and measurements are not in the same order, or one is there twice")
+        require((intent, event, label) in measured, fault)
+    require(paid == measured, "charges and measurements are not in the same order, or one is there twice")
     require(len({intent for intent, _, _ in paid}) == len(paid), "a batch has two measurements")
-    return f"{counted(len(bought), 'measurement')} since opening"
+    return f"{counted(len(measured), 'measurement')} since opening"
 
 
-def _under_cap(books: Books) -> str:
-    ledger = books.ledger
+def _under_cap(contents: Contents) -> str:
+    ledger = contents.ledger
     require(all(line.price >= 0 for line in ledger.lines), "a charge is negative")
     require(ledger.spent <= ledger.cap, f"{ledger.share:.1%} of the cap was charged")
     return f"{ledger.share:.1%} of the cap"
 
 
-def _pending(books: Books, store: SessionStore) -> str:
-    if books.pending is None:
+def _pending(contents: Contents, store: SessionStore) -> str:
+    if contents.pending is None:
         return "none waits"
-    require(not books.closed, "a batch waits in a session that was closed")
-    form = json.loads(books.pending.proposal)
+    require(not contents.closed, "a batch waits in a session that was closed")
+    form = json.loads(contents.pending.proposal)
     reserved = read_charge(*form["reserved"])
-    planned = form["tier"] in range(len(books.vectors))
+    planned = form["tier"] in range(len(contents.vectors))
     require(planned, "a batch waits, but there was no plan to test what it tests")
-    vector = books.vectors[form["tier"]]
-    rounds, positives = vector.paid(books.later)
+    vector = contents.vectors[form["tier"]]
+    rounds, positives = vector.paid(contents.later)
     is_open = vector.is_open(rounds, positives)
     wanted = vector.reserved(is_open=is_open)
     same("reserved charge", (wanted.epsilon, wanted.rho), (reserved.epsilon, reserved.rho))
     same("whether the batch opens a round", not is_open, form["opens_round"])
     same("positives before the batch", positives, form["positives"])
     require(
-        books.ledger.spent + books.cap.price(reserved) <= books.cap.cap,
+        contents.ledger.spent + contents.cap.price(reserved) <= contents.cap.cap,
         "the reserved charge is not under the cap",
     )
     return "one waits; its charge fits under the cap"
 
 
-def _secrets(books: Books, store: SessionStore) -> str:
+def _secrets(contents: Contents, store: SessionStore) -> str:
     found = store.secret_names()
-    if books.closed:
+    if contents.closed:
         require(not found, "a closed session still holds secrets")
         return "closed: none is left"
     wanted = {"fingerprint_key", "fingerprint"}
-    wanted |= {vector.secret for vector in books.vectors if vector.is_open(*vector.paid(books.later))}
+    wanted |= {vector.secret for vector in contents.vectors if vector.is_open(*vector.paid(contents.later))}
     same("secrets kept", sorted(wanted), sorted(found))
     return "as many as the open session needs"
 

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from pmw.loop import correct, marginal_units, settle_opening
 from pmw.markup import counted
-from pmw.model import NoiseLaw, QueryMeasurement
+from pmw.model import NoiseDistribution, QueryMeasurement
 from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
-from pmw.public.state import Bought, Certificate, PublicState
+from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.encoding import dumps, noise_form
 from pmw.session.measurement_rows import read_certificate, read_opening, tree_text
 from pmw.session.snapshots import duals_of
 from pmw.session.store import SessionStore
-from pmw.session.verification.books import Books
+from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import require, same
 from queries.linear import UNITS
 
@@ -28,45 +28,45 @@ __all__ = [
 _CLOSE = 1e-6
 
 
-def measurements_fit(books: Books) -> str:
+def measurements_fit(contents: Contents) -> str:
     """Check noise and cells of the measurements, and return how many there are.
 
     Raises:
         SessionCorruptError: one is not as planned.
     """
-    draws, plan = read_opening(books.contract, books.rows), books.opening
+    draws, plan = read_opening(contents.contract, contents.rows), contents.opening
     wanted = {"[]": plan.total_noise}
     for name, noise in plan.marginal_noise.items():
         wanted[tree_text(name, plan.trees[name]) if name in plan.trees else dumps([name])] = noise
     scopes: list[tuple[str, ...]] = [(name,) for name in plan.marginal_noise]
     if plan.table_noise is not None:
-        scopes.append(books.contract.domain.names)
-        wanted[dumps(list(books.contract.domain.names))] = plan.table_noise
-    kinds = {row.kind for row in books.rows}
-    known = kinds <= {"total", "marginal", "range tree", "query", "bought"}
+        scopes.append(contents.contract.domain.names)
+        wanted[dumps(list(contents.contract.domain.names))] = plan.table_noise
+    kinds = {row.kind for row in contents.rows}
+    known = kinds <= {"total", "marginal", "hierarchical histogram", "query", "measured"}
     require(known, "there is a measurement of an unknown kind")
-    found = {row.what: row.noise for row in books.rows if row.kind not in ("query", "bought")}
+    found = {row.what: row.noise for row in contents.rows if row.kind not in ("query", "measured")}
     same("noise of the opening", {what: _noise_text(noise) for what, noise in wanted.items()}, found)
     same("marginals of the opening", scopes, [marginal.scope for marginal in draws.marginals])
-    later = [row for row in books.rows if row.kind in ("query", "bought")]
+    later = [row for row in contents.rows if row.kind in ("query", "measured")]
     for number, row in enumerate(later, start=1):
-        tier = marginal_tier(books.test) if row.kind == "bought" else question_tier(books.test)
+        tier = marginal_tier(contents.test) if row.kind == "measured" else question_tier(contents.test)
         same(f"noise of measurement {number}", None if tier is None else _noise_text(tier.noise), row.noise)
-    _scopes(books)
+    _scopes(contents)
     return f"the number of records and {counted(len(scopes), 'marginal')} at opening, {len(later)} since"
 
 
-def _noise_text(noise: NoiseLaw | None) -> str:
+def _noise_text(noise: NoiseDistribution | None) -> str:
     return dumps(None if noise is None else noise_form(noise))
 
 
-def _scopes(books: Books) -> None:
-    """Check that what was bought is over attributes in their order, and no wider than planned."""
-    plan, domain, coarse = marginal_tier(books.test), books.contract.domain, books.coarsening.coarse
+def _scopes(contents: Contents) -> None:
+    """Check that what was measured is over attributes in their order, and no wider than planned."""
+    plan, domain, coarse = marginal_tier(contents.test), contents.contract.domain, contents.coarsening.coarse
     if plan is None:
         return
     most = max(plan.most_cells, plan.free_cells)
-    for number, (_, one) in enumerate(books.bought(), start=1):
+    for number, (_, one) in enumerate(contents.measured(), start=1):
         if not isinstance(one, QueryMeasurement):
             same(f"scope of measurement {number}", domain.scope(one.scope), one.scope)
             grid = domain if plan.is_fine(domain, one.scope) else coarse
@@ -75,22 +75,22 @@ def _scopes(books: Books) -> None:
             require(cells <= most, f"measurement {number} has {cells:,} cells; at most {most:,} were planned")
 
 
-def models_follow(books: Books, store: SessionStore) -> str:
+def models_follow(contents: Contents, store: SessionStore) -> str:
     """Check what the file holds of the models, and return how many versions there are.
 
     Raises:
         SessionCorruptError: the snapshot, a certificate or a correction is not of the model of its version.
     """
-    measured = [one for _, one in books.bought()]
-    certificates = [read_certificate(books.coarsening, row) for row in store.certificates()]
+    measured = [one for _, one in contents.measured()]
+    certificates = [read_certificate(contents.coarsening, row) for row in store.certificates()]
     versions = [one.version for one in certificates]
     require(
         versions == sorted(versions) and set(versions) <= set(range(len(measured) + 1)),
         "there are certificates of versions that do not follow one another",
     )
     snapshot = _snapshot(store, len(measured))
-    draws = read_opening(books.contract, books.rows)
-    state = settle_opening(books.contract, books.opening, draws, books.cap, books.test)
+    draws = read_opening(contents.contract, contents.rows)
+    state = settle_opening(contents.contract, contents.opening, draws, contents.cap, contents.test)
     for version in range(len(measured) + 1):
         if version:
             state = _corrected(state, measured[version - 1])
@@ -98,7 +98,7 @@ def models_follow(books: Books, store: SessionStore) -> str:
             _check_snapshot(state, snapshot[1])
         for certificate in certificates:
             if certificate.version == version:
-                _check_certificate(state, certificate, books, store.answer_count())
+                _check_certificate(state, certificate, contents, store.answer_count())
     words = counted(len(measured) + 1, "version")
     return f"{words}, {counted(len(certificates), 'certificate')}" if certificates else words
 
@@ -113,7 +113,7 @@ def _snapshot(store: SessionStore, newest: int) -> tuple[int, NDArray[np.float64
     return found
 
 
-def _corrected(state: PublicState, measurement: Bought) -> PublicState:
+def _corrected(state: PublicState, measurement: LaterMeasurement) -> PublicState:
     """Return the state of the next version."""
     if isinstance(measurement, QueryMeasurement):
         expected = round(state.model.answer(measurement.query) * UNITS)
@@ -132,7 +132,9 @@ def _check_snapshot(state: PublicState, found: NDArray[np.float64]) -> None:
     )
 
 
-def _check_certificate(state: PublicState, certificate: Certificate, books: Books, answers: int) -> None:
+def _check_certificate(
+    state: PublicState, certificate: Certificate, contents: Contents, answers: int
+) -> None:
     """Check that a certificate is of its version's model, against a threshold of the plan."""
     plan, what = marginal_tier(state.plan), f"the certificate of {', '.join(certificate.scope)}"
     require(plan is not None, f"{what} stands in a session that tests no marginals")
@@ -143,7 +145,7 @@ def _check_certificate(state: PublicState, certificate: Certificate, books: Book
     planned = certificate.units.shape == grid.scope_shape(certificate.scope)
     require(planned, f"{what} is not on the cells that are tested")
     require(cells <= plan.most_cells, f"{what} has more cells than are tested")
-    require(_was_tested(state, books), f"{what} was tested in a round that was not paid for")
+    require(_was_tested(state, contents), f"{what} was tested in a round that was not paid for")
     expected = marginal_units(state, certificate.scope)
     off = np.abs(certificate.units - expected).max(initial=0)
     require(
@@ -157,7 +159,7 @@ def _check_certificate(state: PublicState, certificate: Certificate, books: Book
     )
 
 
-def _was_tested(state: PublicState, books: Books) -> bool:
+def _was_tested(state: PublicState, contents: Contents) -> bool:
     """Tell whether a round was paid for in which a marginal's test could be negative at this version."""
-    (vector,) = (vector for vector in books.vectors if vector.tested == MarginalTestPlan.tested)
-    return vector.paid(books.later)[0] > (len(state.marginals) if vector.sparse.redraw else 0)
+    (vector,) = (vector for vector in contents.vectors if vector.tested == MarginalTestPlan.tested)
+    return vector.paid(contents.later)[0] > (len(state.marginals) if vector.sparse.redraw else 0)

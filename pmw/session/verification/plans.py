@@ -20,7 +20,7 @@ from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
 
 __all__ = [
     "plans_fit",
-    "VectorBooks",
+    "VectorLedger",
     "vectors_of",
 ]
 
@@ -44,14 +44,14 @@ def plans_fit(contract: Contract, opening: OpeningPlan, test: TestPlan) -> str:
 
 def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
     options = contract.options
-    bought = list(contract.domain.names) if options.opening is Opening.ONE_WAY else []
+    measured = list(contract.domain.names) if options.opening is Opening.ONE_WAY else []
     if opening.table_noise is not None:
         require(
-            bool(bought) and options.tests_marginals,
+            bool(measured) and options.tests_marginals,
             "the whole table is measured only where one-way marginals would be, and marginals are tested",
         )
-        bought = []
-    same("marginals planned", bought, list(opening.marginal_noise))
+        measured = []
+    same("marginals planned", measured, list(opening.marginal_noise))
     for name, tree in opening.trees.items():
         attribute = contract.domain[name]
         same(f"cells of the tree of {name}", (attribute.base_size, attribute.size), (tree.cells, tree.size))
@@ -85,13 +85,13 @@ def _tests_fit(sparse: Sparse, options: Options, sensitivity: int, sides: Sides)
 
 
 @dataclass(frozen=True, slots=True)
-class VectorBooks:
+class VectorLedger:
     """What one sparse vector charges.
 
     Args:
         tested: what it tests, in a word.
         threshold: what drawing threshold noise charges.
-        positive: what a positive charges with what it buys; its label is that of any.
+        positive: what a positive charges with what it measures; its label is that of any.
         secret: the name under which its threshold noise is kept.
         sparse: its tests.
     """
@@ -106,14 +106,14 @@ class VectorBooks:
         """Tell whether a charge is for threshold noise of this vector."""
         return (entry.event, entry.label) == (self.threshold.event, self.threshold.label)
 
-    def buys(self, entry: LedgerEntry) -> bool:
+    def measures(self, entry: LedgerEntry) -> bool:
         """Tell whether a charge is for a positive of this vector."""
         return entry.event == self.positive.event
 
     def paid(self, entries: Iterable[LedgerEntry]) -> tuple[int, int]:
         """Return how often threshold noise was paid for, and how many positives were."""
         charged = tuple(entries)
-        return sum(map(self.draws, charged)), sum(map(self.buys, charged))
+        return sum(map(self.draws, charged)), sum(map(self.measures, charged))
 
     def is_open(self, rounds: int, positives: int) -> bool:
         """Tell whether so many rounds and positives leave a round open."""
@@ -124,10 +124,10 @@ class VectorBooks:
         return self.positive.charge if is_open else self.threshold.charge + self.positive.charge
 
 
-def vectors_of(plan: TestPlan, options: Options, composition: Composition) -> tuple[VectorBooks, ...]:
+def vectors_of(plan: TestPlan, options: Options, composition: Composition) -> tuple[VectorLedger, ...]:
     """Return the sparse vectors of a plan, one of each tier."""
     return tuple(
-        VectorBooks(
+        VectorLedger(
             tier.tested,
             threshold_entry(tier, place, composition),
             positive_entry(tier, options, composition, ""),

@@ -67,7 +67,7 @@ class Verification:
     Args:
         checks: in the order in which they were made.
         unfinished: a batch is recorded and waits to be finished; no fault.
-        closed: the session was closed for good.
+        closed: the session was closed permanently.
         anchored: an anchor was compared too.
     """
 

@@ -22,7 +22,7 @@ Run = Callable[..., Result]
 OPEN = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")
 
 
-def test_opening_tells_what_was_bought_and_what_comes_next(people: Path, run: Run) -> None:
+def test_opening_tells_what_was_measured_and_what_comes_next(people: Path, run: Run) -> None:
     result = run(*OPEN, "--test", "query", "--delta", "1e-9")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()

@@ -73,14 +73,11 @@ def wide(people: Path) -> Path:
 WIDE = ("plan", "--schema", "wide.toml", "--records", "50000", "--epsilon", "1", "--delta", "1e-9")
 
 
-def test_a_plan_of_marginals_tells_what_is_tested_and_bought(wide: Path, run: Run) -> None:
+def test_a_plan_of_marginals_tells_what_is_tested_and_measured(wide: Path, run: Run) -> None:
     output = run(*WIDE).stdout
     plan = json.loads(run(*WIDE, "--json").stdout)
     assert output.startswith("Plan for 'wide': 8 attributes, 2,000,000,000 cells, 50,000 records.")
-    assert (
-        "1 long attribute is then put into groups of cells, chosen from these counts: about 16; bounds"
-        in output
-    )
+    assert "1 long attribute is then put into bins, chosen from these counts: about 16; bounds" in output
     assert plan["coarse_shape"] == [10] * 7 + [16]
     tests = plan["marginals"]
     pairs, triples = tests["certificates"]
@@ -114,11 +111,11 @@ def test_the_tree_may_be_bounded_and_the_bars_widened(wide: Path, run: Run) -> N
         every["marginals"]["certificates"], plain["marginals"]["certificates"], strict=True
     ):
         assert wide_one["tested"] == one["tested"]
-        if one["tested"]:  # a negative too then holds for all questions, beside all that was bought
+        if one["tested"]:  # a negative too then holds for all questions, beside all that was measured
             assert one["typical_bound"] < wide_one["typical_bound"] < 2 * one["typical_bound"]
 
 
-def test_a_small_table_is_bought_whole_and_the_plan_says_so(people: Path, run: Run) -> None:
+def test_a_small_table_is_measured_whole_and_the_plan_says_so(people: Path, run: Run) -> None:
     result = run(*PLAN, "--epsilon", "1", "--delta", "1e-9")
     assert "Opening: the number of records and the whole table, cell by cell (100.0% of the budget)." in (
         result.stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pmw.cli.books_texts import _source
+from pmw.cli.ledger_texts import _source
 from pmw.cli.texts import example_where
 from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, parse_where
 
@@ -27,9 +27,7 @@ def test_the_suggested_question_cuts_no_cell(attribute: Attribute, where: str) -
 
 
 def test_a_number_is_not_parted_from_the_word_before_it() -> None:
-    text = (
-        "total, range tree, marginal: discrete Gaussian noise: Canonne, Kamath and Steinke (2020), Theorem 4"
-    )
+    text = "total, hierarchical histogram, marginal: discrete Gaussian noise: Canonne, Kamath and Steinke (2020), Theorem 4"
     first, second = _source(text).splitlines()
     assert second == "    Theorem 4"
     assert f"{first.strip()} {second.strip()}" == text

@@ -49,14 +49,14 @@ def test_a_coarsened_table_counts_groups_and_shares_the_other_columns(
 ) -> None:
     source = MemorySource.from_frame(frame, domain)
     place, size = domain.index("age"), domain["age"].size
-    group = np.minimum(np.arange(size) // 2, 1)
+    bin_ = np.minimum(np.arange(size) // 2, 1)
     attributes = list(domain.attributes)
     attributes[place] = IntegerAttribute("age", 0, 1)
-    groups = [group if position == place else None for position in range(len(domain))]
-    coarse = source.coarsened(Domain(tuple(attributes), domain.name), groups)
+    bins = [bin_ if position == place else None for position in range(len(domain))]
+    coarse = source.coarsened(Domain(tuple(attributes), domain.name), bins)
     fine = source.counts(("age", "sex")).counts
     counted = coarse.counts(("age", "sex")).counts
-    assert np.array_equal(counted, [fine[group == 0].sum(axis=0), fine[group == 1].sum(axis=0)])
+    assert np.array_equal(counted, [fine[bin_ == 0].sum(axis=0), fine[bin_ == 1].sum(axis=0)])
     assert coarse.counts(()).total == source.counts(()).total
     assert coarse.counts(("sex",)) is coarse.counts(("sex",))
 
@@ -67,7 +67,7 @@ def test_groups_that_do_not_fit_are_refused(domain: Domain, frame: pd.DataFrame)
     too_many = np.full(domain.shape[0], 9)
     with pytest.raises(DataError, match="same attributes"):
         source.coarsened(domain, nothing[1:])
-    with pytest.raises(DataError, match="groups that fit"):
+    with pytest.raises(DataError, match="bins that fit"):
         source.coarsened(
             Domain((IntegerAttribute(domain.names[0], 0, 3), *domain.attributes[1:])),
             [too_many, *nothing[1:]],

@@ -159,10 +159,10 @@ READ: dict[str, Column] = {
     **{f"unsigned {8 << i} bits": Column(INT32, SMALL, converted=11 + i) for i in range(3)},
     "signed 64 bits": Column(INT64, LARGE, converted=18),
     "unsigned 64 bits": Column(INT64, LARGE, converted=14),
-    "signed 8 bits, said anew": Column(INT32, SMALL, logical=meaning(10, f1=small(8), f2=truth(True))),
+    "signed 8 bits, said again": Column(INT32, SMALL, logical=meaning(10, f1=small(8), f2=truth(True))),
     "dates": Column(INT32, SMALL, converted=6),
     "times in microseconds": Column(INT64, LARGE, converted=10),
-    "times in microseconds, said anew": Column(INT64, LARGE, logical=times(2, False)),
+    "times in microseconds, said again": Column(INT64, LARGE, logical=times(2, False)),
     "times in microseconds with a zone": Column(INT64, LARGE, logical=times(2, True)),
     "times in nanoseconds": Column(INT64, LARGE, logical=times(3, False)),
     "times of 96 bits": Column(INT96, JULIAN),
@@ -189,7 +189,7 @@ READ: dict[str, Column] = {
 }
 REFUSED: dict[str, tuple[Column, str]] = {
     "times in milliseconds": (Column(INT64, LARGE, converted=9), "TIMESTAMP in milliseconds"),
-    "times in milliseconds, said anew": (
+    "times in milliseconds, said again": (
         Column(INT64, LARGE, logical=times(1, False)), "TIMESTAMP in milliseconds"
     ),
     "times in milliseconds with a zone": (

@@ -1,4 +1,4 @@
-"""Fit: what the model of groups aims at, and what it takes in."""
+"""Fit: what the model of bins aims at, and what it takes in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import pmw
 from pmw.loop import correct
 from pmw.loop.fit import coarse_model, coarse_target, model_holds
-from pmw.model import Coarsening, MarginalMeasurement, RangeTree, RangeTreeMeasurement
+from pmw.model import Coarsening, HierarchicalHistogram, HierarchicalMeasurement, MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.state import PublicState
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
@@ -40,13 +40,13 @@ def test_a_marginal_of_groups_is_aimed_at_as_it_is() -> None:
 
 
 def test_a_tree_of_ranges_is_aimed_at_with_the_variance_of_its_own_sums() -> None:
-    tree = RangeTree(6, 0, 2, 3)
-    measurement = RangeTreeMeasurement(("x",), tree, np.full(tree.nodes, 7 * UNITS), NOISE)
+    tree = HierarchicalHistogram(6, 0, 2, 3)
+    measurement = HierarchicalMeasurement(("x",), tree, np.full(tree.nodes, 7 * UNITS), NOISE)
     target = coarse_target(COARSENING, measurement, 42.0)
     assert target.values.sum() == pytest.approx(42)
-    for group in range(3):
-        inside = np.where(group == GROUPS, 1.0, 0.0)
-        assert target.variance[group] == pytest.approx(measurement.weighted_variance(inside))
+    for bin_ in range(3):
+        inside = np.where(bin_ == GROUPS, 1.0, 0.0)
+        assert target.variance[bin_] == pytest.approx(measurement.weighted_variance(inside))
 
 
 def opened(**choices: object) -> PublicState:
@@ -59,7 +59,7 @@ def opened(**choices: object) -> PublicState:
         return session.state
 
 
-def bought(state: PublicState, *scope: str) -> MarginalMeasurement:
+def measured(state: PublicState, *scope: str) -> MarginalMeasurement:
     counts = np.zeros((8,) * len(scope), dtype=np.int64)
     np.fill_diagonal(counts, 375)
     return MarginalMeasurement(scope, counts * UNITS, NOISE)
@@ -71,7 +71,7 @@ def test_a_dense_model_holds_every_scope_and_a_tree_those_within_its_bound() -> 
     small = opened(model=pmw.ModelKind.GRAPHICAL, max_cells=600)
     assert model_holds(small, ("a", "b", "c"))
     assert not model_holds(small, ("a", "b", "c", "d"))
-    chained = correct(correct(small, bought(small, "a", "b")), bought(small, "b", "c"))
+    chained = correct(correct(small, measured(small, "a", "b")), measured(small, "b", "c"))
     assert chained.beside == ()
     # With a third side the three attributes would need one clique of 512 cells beside those of d, e and f.
     assert model_holds(chained, ("a", "c"))
@@ -83,9 +83,9 @@ def replace_cells(state: PublicState, cells: int) -> PublicState:
     return replace(state, contract=replace(state.contract, options=options))
 
 
-def test_a_correction_is_a_new_version_that_is_nearer_to_what_was_bought() -> None:
+def test_a_correction_is_a_new_version_that_is_nearer_to_what_was_measured() -> None:
     state = opened(model=pmw.ModelKind.GRAPHICAL)
-    measurement = bought(state, "a", "b")
+    measurement = measured(state, "a", "b")
     after = correct(state, measurement)
     assert after.version == state.version + 1
     before, now = (
@@ -97,6 +97,6 @@ def test_a_correction_is_a_new_version_that_is_nearer_to_what_was_bought() -> No
 
 def test_what_the_tree_cannot_hold_is_kept_beside_the_model() -> None:
     state = opened(model=pmw.ModelKind.GRAPHICAL, max_cells=60)
-    after = correct(state, bought(state, "a", "b"))
+    after = correct(state, measured(state, "a", "b"))
     assert after.beside == (0,)
     assert after.model is state.model

@@ -72,7 +72,7 @@ def answered(state: PublicState, queries: list[LinearQuery]) -> tuple[PublicStat
         for entry in batch_entries(proposal, draws, state):
             ledger = ledger.charge(entry.charge)
         settled = settle(state, proposal, draws, ledger)
-        assert settled.answers or draws.released is not None, "a batch answered nothing and bought nothing"
+        assert settled.answers or draws.released is not None, "a batch answered nothing and measured nothing"
         state, batches = settled.state, batches + 1
         answers += settled.answers
         assert batches <= len(queries) + 10
@@ -119,15 +119,15 @@ def test_answers_come_in_order_and_every_batch_gets_on() -> None:
     assert after.positives_used >= 1
     assert Source.MEASURED in {answer.source for answer in answers}
     assert after.asked == len(queries)
-    _, twice, batches = answered(state, queries + queries)  # afresh: most of it is known by then
+    _, twice, batches = answered(state, queries + queries)  # again: most of it is known by then
     assert twice[: len(queries)] == answers
     assert batches <= 2 * len(queries) + 2
 
 
-def test_a_question_whose_pairs_are_bought_first_is_answered_after_its_own_test() -> None:
+def test_a_question_whose_pairs_are_measured_first_is_answered_after_its_own_test() -> None:
     state = opened()
     (settled,) = [settle_one(state, boxed("a", "b", "c"))]
-    # A positive of the pair (a, b) does not contain the question: it is asked anew against the new model.
+    # A positive of the pair (a, b) does not contain the question: it is asked again against the new model.
     newest = settled.state.measured[-1]
     assert isinstance(newest, MarginalMeasurement)
     inside = {"a", "b", "c"} <= set(newest.scope)
@@ -148,12 +148,12 @@ def settle_one(state: PublicState, query: LinearQuery) -> Any:
 
 
 @pytest.mark.parametrize("model", [ModelKind.DENSE, ModelKind.GRAPHICAL])
-def test_a_correction_moves_the_model_to_what_was_bought(model: ModelKind) -> None:
+def test_a_correction_moves_the_model_to_what_was_measured(model: ModelKind) -> None:
     state = opened(model=model)
     plan = plan_of(state)
     counts = SOURCE.counts(("a", "b")).counts
-    bought = MarginalMeasurement(("a", "b"), counts * UNITS, plan.noise)
-    after = correct(state, bought)
+    measured = MarginalMeasurement(("a", "b"), counts * UNITS, plan.noise)
+    after = correct(state, measured)
     assert after.version == 1
     assert after.beside == ()
     before = np.abs(state.model.marginal(("a", "b")) - counts).sum()
@@ -201,11 +201,11 @@ def test_a_recorded_batch_draws_again_what_it_would_have_drawn_the_wider_margina
     first = propose(state, [boxed("a", "b")])
     (request,) = first.requests
     assert isinstance(request, MarginalRequest)
-    assert set(request.bought) > set(request.scope)
+    assert set(request.measured) > set(request.scope)
     recorded = read_proposal(state.coarsening, proposal_form(first, [first_text(first)]))
     (read,) = recorded.requests
     assert isinstance(read, MarginalRequest)
-    assert (read.scope, read.bought, read.threshold) == (request.scope, request.bought, request.threshold)
+    assert (read.scope, read.measured, read.threshold) == (request.scope, request.measured, request.threshold)
     assert np.array_equal(read.model_units, request.model_units)
     for seed in (bytes([number]) * 32 for number in range(40)):
         one, kept = draw_tests(first, state.plan, SecretState.closed(2), SOURCE, BitSource(seed))

@@ -1,4 +1,4 @@
-"""Exact audits of the marginal test: the L1 distance of a marginal, tested, and the marginal bought.
+"""Exact audits of the marginal test: the L1 distance of a marginal, tested, and the marginal measured.
 
 Small tables are enumerated with all their neighbours. A stream is adaptive: the next marginal, the model and
 the threshold are functions of the outputs so far. Counts and models live on a grid of 2 units per record, so
@@ -27,9 +27,9 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
 from pmw.public.plans import MarginalTestPlan
 from pmw.research.audit import (
-    OutputLaw,
-    adaptive_law,
-    output_law_of,
+    OutputDistribution,
+    adaptive_distribution,
+    output_distribution_of,
     renyi_divergence,
     tables_of,
     worst_log_ratio,
@@ -100,18 +100,24 @@ def vector(
     return Sparse(test, limit, redraw)
 
 
-def law_of(sparse: Sparse, table: Table, shape: tuple[int, ...], stream: Stream) -> OutputLaw:
+def distribution_of(
+    sparse: Sparse, table: Table, shape: tuple[int, ...], stream: Stream
+) -> OutputDistribution:
     compared = tables_of(sparse.test, 0)
 
     def ask(outputs: Outputs) -> int | None:
         asked = stream(outputs)
         return None if asked is None else distance(table, shape, asked) - asked.threshold
 
-    return adaptive_law(compared, ask, sparse.update_limit, redraw=sparse.redraw)
+    return adaptive_distribution(compared, ask, sparse.update_limit, redraw=sparse.redraw)
 
 
-def worst(laws: Callable[[Table], OutputLaw], found: Sequence[Table], relation: NeighboringRelation) -> float:
-    known = {table: laws(table) for table in found}
+def worst(
+    distributions: Callable[[Table], OutputDistribution],
+    found: Sequence[Table],
+    relation: NeighboringRelation,
+) -> float:
+    known = {table: distributions(table) for table in found}
     return max(worst_log_ratio(known[one], known[other]) for one, other in neighbors(found, relation))
 
 
@@ -174,7 +180,7 @@ def test_every_adaptive_stream_stays_within_its_claim(
     found = tables(math.prod(shape), records)
     for seed in range(4):
         stream = wandering(shape, seed, 4, only_at_positives=bool(seed % 2))
-        assert worst(lambda t, ask=stream: law_of(sparse, t, shape, ask), found, relation) <= (  # type: ignore[misc]
+        assert worst(lambda t, ask=stream: distribution_of(sparse, t, shape, ask), found, relation) <= (  # type: ignore[misc]
             float(sparse.total_epsilon) + 1e-9
         )
 
@@ -186,7 +192,7 @@ def test_the_claim_is_attained(relation: NeighboringRelation, limit: int, redraw
     sparse = vector(relation, limit, redraw=redraw)
     found = tables(2, 4)
     ratios = [
-        worst(lambda t, at=at: law_of(sparse, t, (2,), opposed(1, at)), found, relation)  # type: ignore[misc]
+        worst(lambda t, at=at: distribution_of(sparse, t, (2,), opposed(1, at)), found, relation)  # type: ignore[misc]
         for at in range(14)
     ]
     assert max(ratios) == pytest.approx(float(sparse.total_epsilon), abs=1e-9)
@@ -198,7 +204,7 @@ def test_the_price_of_monotone_values_is_caught(relation: NeighboringRelation, n
     # The same noise at Delta/b for a positive: one table and its neighbour tell otherwise.
     sparse = vector(relation, 1, noise=noise)
     monotone = float(sparse.test.threshold_price + sparse.test.positive_price / 2)
-    ratio = worst(lambda t: law_of(sparse, t, (2,), opposed(4, 4)), tables(2, 4), relation)
+    ratio = worst(lambda t: distribution_of(sparse, t, (2,), opposed(4, 4)), tables(2, 4), relation)
     assert ratio > monotone + 0.1
     assert ratio <= float(sparse.total_epsilon) + 1e-9
 
@@ -213,7 +219,7 @@ def test_the_counterexample_by_hand() -> None:
     def ask(outputs: Outputs) -> Asked | None:
         return stream[len(outputs)] if len(outputs) < 2 else None
 
-    first, second = (law_of(sparse, table, (2,), ask) for table in ((3, 0), (4, 0)))
+    first, second = (distribution_of(sparse, table, (2,), ask) for table in ((3, 0), (4, 0)))
     ratio = math.log(first[0, 1] / second[0, 1])
     assert ratio > 1 / 3 + 1 / 4 + 0.1  # what one threshold and one monotone positive would cost
     assert ratio == pytest.approx(1 / 3 + 2 / 4, abs=1e-9)
@@ -222,7 +228,9 @@ def test_the_counterexample_by_hand() -> None:
 def test_the_sensitivity_of_one_record_added_is_caught_under_replace_one() -> None:
     sparse = vector(NeighboringRelation.ADD_REMOVE, 1)
     ratio = worst(
-        lambda t: law_of(sparse, t, (2,), opposed(1, 16)), tables(2, 4), NeighboringRelation.REPLACE_ONE
+        lambda t: distribution_of(sparse, t, (2,), opposed(1, 16)),
+        tables(2, 4),
+        NeighboringRelation.REPLACE_ONE,
     )
     assert ratio > float(sparse.total_epsilon) + 0.1
 
@@ -236,7 +244,9 @@ def test_half_the_noise_at_the_full_price_is_caught() -> None:
         False,
     )
     ratio = worst(
-        lambda t: law_of(halved, t, (2,), opposed(1, 8)), tables(2, 4), NeighboringRelation.ADD_REMOVE
+        lambda t: distribution_of(halved, t, (2,), opposed(1, 8)),
+        tables(2, 4),
+        NeighboringRelation.ADD_REMOVE,
     )
     assert ratio > float(sparse.total_epsilon) + 0.1
 
@@ -248,7 +258,7 @@ def test_half_distances_need_a_grid_on_which_half_a_record_is_whole(units: int, 
     test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, 1, False, *noise)
     claimed = units / 2 / float(noise[0]) + 2 * units / 2 / float(noise[1])
 
-    def law(table: Table, threshold: int) -> OutputLaw:
+    def distribution(table: Table, threshold: int) -> OutputDistribution:
         def ask(outputs: Outputs) -> int | None:
             if len(outputs) == 2:
                 return None
@@ -256,31 +266,32 @@ def test_half_distances_need_a_grid_on_which_half_a_record_is_whole(units: int, 
             found = sum(abs(units * count - cell) for count, cell in zip(table, model, strict=True))
             return found // 2 - threshold
 
-        return adaptive_law(tables_of(test, 0), ask, 1, redraw=False)
+        return adaptive_distribution(tables_of(test, 0), ask, 1, redraw=False)
 
     ratios = [
-        worst(lambda t, at=at: law(t, at), tables(2, 4), NeighboringRelation.ADD_REMOVE)  # type: ignore[misc]
+        worst(lambda t, at=at: distribution(t, at), tables(2, 4), NeighboringRelation.ADD_REMOVE)  # type: ignore[misc]
         for at in range(6)
     ]
     assert (max(ratios) > claimed + 0.1) if caught else (max(ratios) <= claimed + 1e-9)
 
 
-# --- the marginal that a positive buys --------------------------------------------------------------------
+# --- the marginal that a positive measures
+# --------------------------------------------------------------------
 
 LOW, HIGH = -1, 3  # noisy counts outside are shown as these, which is free: the ends collect the tails
 
 
 def clipped(noise: DiscreteLaplace, count: int) -> NDArray[np.float64]:
-    """Return the law of one noisy count, clipped to LOW..HIGH."""
+    """Return the distribution of one noisy count, clipped to LOW..HIGH."""
     shown = np.arange(LOW, HIGH + 1)
-    law = noise.pmf(shown - count)
-    law[0] = 1 - noise.survival(np.array([LOW + 1 - count]))[0]
-    law[-1] = noise.survival(np.array([HIGH - count]))[0]
-    return law
+    distribution = noise.pmf(shown - count)
+    distribution[0] = 1 - noise.survival(np.array([LOW + 1 - count]))[0]
+    distribution[-1] = noise.survival(np.array([HIGH - count]))[0]
+    return distribution
 
 
-def bought(noise: DiscreteLaplace, table: Table) -> NDArray[np.float64]:
-    """Return the law of a noisy marginal of two cells, cell by cell: the product."""
+def measured(noise: DiscreteLaplace, table: Table) -> NDArray[np.float64]:
+    """Return the distribution of a noisy marginal of two cells, cell by cell: the product."""
     return np.outer(*(clipped(noise, count) for count in table)).ravel()
 
 
@@ -294,9 +305,12 @@ def shown(output: int) -> tuple[int, int]:
 def test_a_marginal_under_laplace_noise_costs_the_l1_sensitivity(relation: NeighboringRelation) -> None:
     noise = DiscreteLaplace(Fraction(3))
     found = tables(2, 3)
-    laws = {table: bought(noise, table) for table in found}
-    assert all(law.sum() == pytest.approx(1, abs=1e-12) for law in laws.values())
-    ratios = [float(np.abs(np.log(laws[a] / laws[b])).max()) for a, b in neighbors(found, relation)]
+    distributions = {table: measured(noise, table) for table in found}
+    assert all(distribution.sum() == pytest.approx(1, abs=1e-12) for distribution in distributions.values())
+    ratios = [
+        float(np.abs(np.log(distributions[a] / distributions[b])).max())
+        for a, b in neighbors(found, relation)
+    ]
     assert max(ratios) == pytest.approx(L1[relation] / 3, abs=1e-9)
 
 
@@ -310,7 +324,7 @@ def test_a_marginal_under_gaussian_noise_costs_the_squared_l2_sensitivity(
     squared = Fraction(L1[relation])
     rho = gaussian_charge(squared, noise.sigma).rho
     for one, other in neighbors(tables(2, 2), relation):
-        laws: list[OutputLaw] = [
+        distributions: list[OutputDistribution] = [
             {
                 (place,): share
                 for place, share in enumerate(
@@ -320,16 +334,16 @@ def test_a_marginal_under_gaussian_noise_costs_the_squared_l2_sensitivity(
             for table in (one, other)
         ]
         for alpha in (1.5, 2.0, 8.0):
-            assert renyi_divergence(laws[0], laws[1], alpha) == pytest.approx(
+            assert renyi_divergence(distributions[0], distributions[1], alpha) == pytest.approx(
                 alpha * float(squared) / 18, rel=1e-9
             )
-            assert renyi_divergence(laws[0], laws[1], alpha) <= alpha * float(rho) + 1e-12
+            assert renyi_divergence(distributions[0], distributions[1], alpha) <= alpha * float(rho) + 1e-12
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("redraw", [False, True])
 def test_the_whole_loop_stays_within_its_claim(relation: NeighboringRelation, redraw: bool) -> None:
-    # Test, buy the marginal, fit the model to the noisy counts, test again; at most two are bought. All
+    # Test, measure the marginal, fit the model to the noisy counts, test again; at most two are measured. All
     # outcomes and noisy counts are outputs, and the next test is a function of them.
     noise = DiscreteLaplace(Fraction(4))
     sensitivity = L1[relation]
@@ -337,41 +351,44 @@ def test_the_whole_loop_stays_within_its_claim(relation: NeighboringRelation, re
     sparse = Sparse(test, 2, redraw)
     claimed = float(sparse.total_epsilon + 2 * sensitivity / noise.scale)
 
-    def law(table: Table, thresholds: tuple[int, ...]) -> OutputLaw:
+    def distribution(table: Table, thresholds: tuple[int, ...]) -> OutputDistribution:
         def ask(outputs: Outputs) -> int | None:
             if len(outputs) == len(thresholds):
                 return None
             model: Table = (0, 3)
             for output in outputs:
-                # Bought: the noisy counts. Certified: the opposite, the worst that a next model may be.
+                # LaterMeasurement: the noisy counts. Certified: the opposite, the worst that a next model may
+                # be.
                 model = tuple(max(0, count) for count in shown(output)) if output else model[::-1]
             found = sum(abs(count - cell) for count, cell in zip(table, model, strict=True))
             return found - thresholds[len(outputs)]
 
-        release = bought(noise, table).tolist()
-        return adaptive_law(tables_of(test, 0), ask, 2, redraw=redraw, release=lambda _: release)
+        release = measured(noise, table).tolist()
+        return adaptive_distribution(tables_of(test, 0), ask, 2, redraw=redraw, release=lambda _: release)
 
     ratios = [
-        worst(lambda t, at=thresholds: law(t, at), tables(2, 2), relation)  # type: ignore[misc]
+        worst(lambda t, at=thresholds: distribution(t, at), tables(2, 2), relation)  # type: ignore[misc]
         for thresholds in itertools.product((1, 2), repeat=4)
     ]
     assert max(ratios) <= claimed + 1e-9
     assert max(ratios) > claimed - 0.35
 
 
-def test_a_loop_that_forgets_the_price_of_what_it_bought_is_caught() -> None:
+def test_a_loop_that_forgets_the_price_of_what_it_measured_is_caught() -> None:
     noise = DiscreteLaplace(Fraction(2))
     sparse = vector(NeighboringRelation.ADD_REMOVE, 1)
 
-    def law(table: Table) -> OutputLaw:
+    def distribution(table: Table) -> OutputDistribution:
         def ask(outputs: Outputs) -> int | None:
             asked = opposed(1, 4)(outputs)
             return None if asked is None else distance(table, (2,), asked) - asked.threshold
 
-        release = bought(noise, table).tolist()
-        return adaptive_law(tables_of(sparse.test, 0), ask, 1, redraw=False, release=lambda _: release)
+        release = measured(noise, table).tolist()
+        return adaptive_distribution(
+            tables_of(sparse.test, 0), ask, 1, redraw=False, release=lambda _: release
+        )
 
-    ratio = worst(law, tables(2, 4), NeighboringRelation.ADD_REMOVE)
+    ratio = worst(distribution, tables(2, 4), NeighboringRelation.ADD_REMOVE)
     assert float(sparse.total_epsilon) + 0.1 < ratio <= float(sparse.total_epsilon) + 1 / 2 + 1e-9
 
 
@@ -397,23 +414,23 @@ def test_a_negative_bounds_every_distance_of_its_round(beta: float) -> None:
 def test_an_impossible_stream_is_refused() -> None:
     monotone = ThresholdTest(NoiseKind.LAPLACE, Sides.TWO_THRESHOLDS, 1, True, Fraction(3), Fraction(4))
     with pytest.raises(BudgetError, match="one threshold and an update limit"):
-        adaptive_law(tables_of(monotone, 1), lambda _: None, 1, redraw=False)
+        adaptive_distribution(tables_of(monotone, 1), lambda _: None, 1, redraw=False)
     one_sided = vector(NeighboringRelation.ADD_REMOVE, 1).test
     with pytest.raises(BudgetError, match="one threshold and an update limit"):
-        adaptive_law(tables_of(one_sided, 1), lambda _: None, 0, redraw=False)
+        adaptive_distribution(tables_of(one_sided, 1), lambda _: None, 0, redraw=False)
 
 
 @pytest.mark.parametrize("redraw", [False, True])
-def test_a_fixed_stream_has_the_law_of_its_values(redraw: bool) -> None:
+def test_a_fixed_stream_has_the_distribution_of_its_values(redraw: bool) -> None:
     sparse = vector(NeighboringRelation.ADD_REMOVE, 2, redraw=redraw)
     values = (3, 1, 4, 1)
-    found = adaptive_law(
+    found = adaptive_distribution(
         tables_of(sparse.test, 2),
         lambda outputs: values[len(outputs)] if len(outputs) < 4 else None,
         2,
         redraw=redraw,
     )
-    assert found == pytest.approx(output_law_of(sparse, 2, values), abs=1e-12)
+    assert found == pytest.approx(output_distribution_of(sparse, 2, values), abs=1e-12)
 
 
 # --- the session's own draws, over all of their noise -----------------------------------------------------
@@ -429,16 +446,16 @@ class Tape(BitSource):
 
 @pytest.fixture
 def taped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every law read its noise from the tape."""
+    """Let every distribution read its noise from the tape."""
 
     def sample_array(self: object, bits: Tape, count: int) -> NDArray[np.int64]:
         taken, bits.left = bits.left[:count], bits.left[count:]
         assert len(taken) == count
         return np.array(taken, dtype=np.int64) * RECORD
 
-    for law in (DiscreteLaplace, Geometric):
-        monkeypatch.setattr(law, "sample_array", sample_array)
-        monkeypatch.setattr(law, "sample", lambda self, bits: int(sample_array(self, bits, 1)[0]))
+    for distribution in (DiscreteLaplace, Geometric):
+        monkeypatch.setattr(distribution, "sample_array", sample_array)
+        monkeypatch.setattr(distribution, "sample", lambda self, bits: int(sample_array(self, bits, 1)[0]))
 
 
 ONE = Domain((CategoricalAttribute("a", ("p", "q")),))
@@ -446,7 +463,7 @@ ONE = Domain((CategoricalAttribute("a", ("p", "q")),))
 
 @pytest.mark.usefixtures("taped")
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_the_sessions_draws_have_the_audited_law_and_release_the_marginal_they_tested(
+def test_the_sessions_draws_have_the_audited_distribution_and_release_the_marginal_they_tested(
     relation: NeighboringRelation,
 ) -> None:
     # Scales of whole records: noise of 0, 1, 2, ... records, so that all of it can be enumerated.
@@ -462,8 +479,11 @@ def test_the_sessions_draws_have_the_audited_law_and_release_the_marginal_they_t
         Sparse(units, 1, redraw=True), DiscreteLaplace(Fraction(3 * RECORD)), 1.0, 0, (0, 1), 2, 2, 2
     )
     request = MarginalRequest(("a",), np.array([2 * RECORD, 0]), RECORD, ("a",))
-    shares = [scale_law.pmf(np.arange(60)) for scale_law in (records.threshold_noise, records.query_noise)]
-    laws: dict[Table, OutputLaw] = {}
+    shares = [
+        scale_distribution.pmf(np.arange(60))
+        for scale_distribution in (records.threshold_noise, records.query_noise)
+    ]
+    distributions: dict[Table, OutputDistribution] = {}
     for table in tables(2, 2):
         cells = np.repeat(np.arange(2), table).astype(np.uint8)
         source = MemorySource(CodedRecords(ONE, (cells,)))
@@ -479,9 +499,12 @@ def test_the_sessions_draws_have_the_audited_law_and_release_the_marginal_they_t
             else:
                 assert draws.released is None
             assert len(tape.left) == (0 if draws.outcomes[0] else 2)  # cells draw at a positive only
-        laws[table] = {(0,): 1 - positive, (1,): positive}
-        audited = output_law_of(Sparse(records, 1, redraw=True), 1, (abs(table[0] - 2) + table[1],))
-        assert laws[table][1,] == pytest.approx(audited[1,], abs=1e-9)
+        distributions[table] = {(0,): 1 - positive, (1,): positive}
+        audited = output_distribution_of(Sparse(records, 1, redraw=True), 1, (abs(table[0] - 2) + table[1],))
+        assert distributions[table][1,] == pytest.approx(audited[1,], abs=1e-9)
     claimed = float(Sparse(records, 1, redraw=True).total_epsilon)
-    found = max(worst_log_ratio(laws[a], laws[b]) for a, b in neighbors(list(laws), relation))
+    found = max(
+        worst_log_ratio(distributions[a], distributions[b])
+        for a, b in neighbors(list(distributions), relation)
+    )
     assert found <= claimed + 1e-6

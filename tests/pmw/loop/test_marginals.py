@@ -168,7 +168,7 @@ def test_a_question_asks_for_its_pairs_and_then_for_itself() -> None:
     assert list(scopes_to_test(state, PAIR)) == [("a", "b")]
     assert list(scopes_to_test(state, LinearQuery.everything(DOMAIN))) == []
     covered = LinearQuery.cells(DOMAIN, {"a": (0, 1)})
-    assert list(scopes_to_test(state, covered)) == []  # what opening bought
+    assert list(scopes_to_test(state, covered)) == []  # what opening measured
     bare = replace(state, opening=())
     assert list(scopes_to_test(bare, covered)) == [("a",)]
 
@@ -212,11 +212,11 @@ def test_a_marginal_is_tested_once_for_all_questions_of_a_batch_and_again_after_
     after = settled.state
     assert set(after.certificates) == {("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")}
     assert propose(after, queries).requests == ()
-    later = replace(after, measured=(*after.measured, *bought(after, ("c", "d"))))
+    later = replace(after, measured=(*after.measured, *measured(after, ("c", "d"))))
     assert len(propose(later, queries).requests) == 4
 
 
-def bought(state: PublicState, scope: tuple[str, ...]) -> tuple[Any, ...]:
+def measured(state: PublicState, scope: tuple[str, ...]) -> tuple[Any, ...]:
     from pmw.model import MarginalMeasurement
 
     units = marginal_units(state, scope)
@@ -234,7 +234,7 @@ def test_a_marginal_is_tested_again_where_its_threshold_came_down() -> None:
     assert request.threshold < settled.state.certificates["a", "b"].threshold / 2
 
 
-def test_a_bought_scope_is_widened_while_its_noise_is_as_good_as_none() -> None:
+def test_a_measured_scope_is_widened_while_its_noise_is_as_good_as_none() -> None:
     rows = random_rows(20_000)
     state = opened(rows)
     for free, wanted in ((1, ("a", "b")), (53, ("a", "b")), (54, ("a", "b", "c")), (270, DOMAIN.names)):
@@ -242,14 +242,14 @@ def test_a_bought_scope_is_widened_while_its_noise_is_as_good_as_none() -> None:
         (request,) = propose(changed, [PAIR]).requests
         assert isinstance(request, MarginalRequest)
         assert request.scope == ("a", "b")
-        assert request.bought == wanted
+        assert request.measured == wanted
 
 
 def test_a_threshold_is_what_noise_would_make_of_the_distance_and_a_margin() -> None:
     state = opened(random_rows(20_000))
     plan = plan_of(state)
     (request,) = propose(state, [PAIR]).requests
-    sigma = float(np.sqrt(bought(state, ("a", "b"))[0].variance)) * UNITS
+    sigma = float(np.sqrt(measured(state, ("a", "b"))[0].variance)) * UNITS
     assert request.threshold - plan.margin == pytest.approx(
         plan.noise_factor * 18 * sigma * np.sqrt(2 / np.pi), rel=1e-3
     )
@@ -278,7 +278,7 @@ def test_charges_are_exactly_the_round_the_positive_and_the_marginal(
     (request,) = proposal.requests
     assert isinstance(request, MarginalRequest)
     assert [(entry.event, entry.label) for entry in entries] == [
-        (event, "threshold noise drawn"), ("marginal", ", ".join(request.bought)),
+        (event, "threshold noise drawn"), ("marginal", ", ".join(request.measured)),
     ]  # fmt: skip
     assert [entry.charge for entry in entries] == [opening, positive + value]
     none = batch_entries(proposal, BatchDraws((0,), None), state)

@@ -1,4 +1,4 @@
-"""Opening: what it buys is charged for what one person changes, and has the noise that is charged.
+"""Opening: what it measures is charged for what one person changes, and has the noise that is charged.
 
 All its numbers have noise of their own, expanded from its bytes in the order in which they are released.
 """
@@ -17,7 +17,7 @@ from scipy import stats
 
 from pmw.data import MemorySource
 from pmw.loop import OpeningDraws, draw_opening, released_total
-from pmw.model import RangeTreeMeasurement
+from pmw.model import HierarchicalMeasurement
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -27,7 +27,7 @@ from pmw.public.contract import Options, TestKind
 from pmw.public.plans import OpeningPlan
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, IntegerAttribute
 
-WHOLE = Domain(  # bought whole: it is no larger than its only pair
+WHOLE = Domain(  # measured whole: it is no larger than its only pair
     tuple(
         CategoricalAttribute(name, tuple("abcdefgh"[:size]), missing=True, other=True)
         for name, size in (("x", 4), ("y", 7))
@@ -48,7 +48,7 @@ def whole_table() -> MemorySource:
 
 
 def whole_plan(composition: Composition, relation: NeighboringRelation) -> tuple[OpeningPlan, Options]:
-    """Return the plan for a table that is bought whole, where a person has up to three records."""
+    """Return the plan for a table that is measured whole, where a person has up to three records."""
     options = Options(composition=composition, neighboring_relation=relation, records_per_person=3)
     plan = plan_opening(WHOLE, choose_filter(WHOLE, Budget.of(2, 1e-9), options), options)
     assert plan.table_noise is not None
@@ -61,14 +61,14 @@ def noise_of(draws: OpeningDraws, source: MemorySource) -> NDArray[np.int64]:
     found = [np.array([draws.total_units - source.counts(()).total * UNITS])]
     for one in draws.marginals:
         counts = source.counts(one.scope).counts
-        if isinstance(one, RangeTreeMeasurement):
+        if isinstance(one, HierarchicalMeasurement):
             counts = one.tree.node_counts(counts)
         found.append((one.units - counts * UNITS).ravel())
     return np.concatenate(found)
 
 
-def p_value(draws: NDArray[np.float64], law: str) -> float:
-    continuous = {"laplace": stats.laplace, "norm": stats.norm, "expon": stats.expon}[law]
+def p_value(draws: NDArray[np.float64], distribution: str) -> float:
+    continuous = {"laplace": stats.laplace, "norm": stats.norm, "expon": stats.expon}[distribution]
     return float(stats.kstest(draws, continuous.cdf).pvalue)
 
 
@@ -84,7 +84,9 @@ def test_a_tree_is_charged_for_what_one_person_changes(budget: Budget, relation:
     if relation is NeighboringRelation.REPLACE_ONE:
         changed[95] -= 3
     difference = (tree.node_counts(changed) - tree.node_counts(counts)) * UNITS
-    (charge,) = (entry.charge for entry in opening_entries(plan, options) if entry.event == "range tree")
+    (charge,) = (
+        entry.charge for entry in opening_entries(plan, options) if entry.event == "hierarchical histogram"
+    )
     if isinstance(noise, DiscreteLaplace):
         assert charge.epsilon == np.abs(difference).sum() / noise.scale
     else:
@@ -93,8 +95,10 @@ def test_a_tree_is_charged_for_what_one_person_changes(budget: Budget, relation:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("budget", "law"), [(Budget.of(1, 1e-9), "norm"), (Budget.of(1), "laplace")])
-def test_every_node_of_a_tree_has_the_noise_that_is_charged(budget: Budget, law: str) -> None:
+@pytest.mark.parametrize(
+    ("budget", "distribution"), [(Budget.of(1, 1e-9), "norm"), (Budget.of(1), "laplace")]
+)
+def test_every_node_of_a_tree_has_the_noise_that_is_charged(budget: Budget, distribution: str) -> None:
     composition = Composition.ZCDP if budget.delta else Composition.PURE
     options = Options(test=TestKind.QUERY, composition=composition)
     plan = plan_opening(LONG, choose_filter(LONG, budget, options), options)
@@ -105,15 +109,17 @@ def test_every_node_of_a_tree_has_the_noise_that_is_charged(budget: Budget, law:
     for seed in range(60):
         measurement = draw_opening(plan, source, BitSource.from_integer(seed)).marginals[0]
         found.append(measurement.units / UNITS - true)
-    (charge,) = (entry.charge for entry in opening_entries(plan, options) if entry.event == "range tree")
-    if law == "norm":
+    (charge,) = (
+        entry.charge for entry in opening_entries(plan, options) if entry.event == "hierarchical histogram"
+    )
+    if distribution == "norm":
         scale = math.sqrt(tree.height / (2 * float(charge.rho)))
     else:
         assert charge.epsilon is not None
         scale = float(tree.height / charge.epsilon)
-    assert p_value(np.concatenate(found) / scale, law) > 1e-4
+    assert p_value(np.concatenate(found) / scale, distribution) > 1e-4
     for wrong in (1 / 1.3, 1.3):
-        assert p_value(np.concatenate(found) / (scale * wrong), law) < 1e-5
+        assert p_value(np.concatenate(found) / (scale * wrong), distribution) < 1e-5
 
 
 def test_a_trees_sum_is_one_more_estimate_of_the_total() -> None:
@@ -128,7 +134,7 @@ def test_a_trees_sum_is_one_more_estimate_of_the_total() -> None:
 
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @pytest.mark.parametrize("composition", list(Composition))
-def test_a_table_that_is_bought_whole_is_charged_for_the_records_of_one_person(
+def test_a_table_that_is_measured_whole_is_charged_for_the_records_of_one_person(
     composition: Composition, relation: NeighboringRelation
 ) -> None:
     plan, options = whole_plan(composition, relation)
@@ -148,7 +154,7 @@ def test_a_table_that_is_bought_whole_is_charged_for_the_records_of_one_person(
 @pytest.mark.statistical
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @pytest.mark.parametrize("composition", list(Composition))
-def test_every_cell_of_a_table_that_is_bought_whole_has_the_noise_that_is_charged(
+def test_every_cell_of_a_table_that_is_measured_whole_has_the_noise_that_is_charged(
     composition: Composition, relation: NeighboringRelation
 ) -> None:
     plan, options = whole_plan(composition, relation)
@@ -158,14 +164,14 @@ def test_every_cell_of_a_table_that_is_bought_whole_has_the_noise_that_is_charge
         assert measured.noise == plan.table_noise
         found.append((measured.units - source.counts(WHOLE.names).counts * UNITS).ravel() / UNITS)
     (entry,) = (entry for entry in opening_entries(plan, options) if entry.label == "the whole table")
-    moves, law = 1 if relation is NeighboringRelation.ADD_REMOVE else 2, "norm"
+    moves, distribution = 1 if relation is NeighboringRelation.ADD_REMOVE else 2, "norm"
     scale = 3 * math.sqrt(moves / (2 * float(entry.charge.rho)))
     if composition is Composition.PURE:
         assert entry.charge.epsilon is not None
-        scale, law = float(3 * moves / entry.charge.epsilon), "laplace"
-    assert p_value(np.concatenate(found) / scale, law) > 1e-4
+        scale, distribution = float(3 * moves / entry.charge.epsilon), "laplace"
+    assert p_value(np.concatenate(found) / scale, distribution) > 1e-4
     for wrong in (1 / 1.3, 1.3):
-        assert p_value(np.concatenate(found) / (scale * wrong), law) < 1e-5
+        assert p_value(np.concatenate(found) / (scale * wrong), distribution) < 1e-5
 
 
 def planned(domain: Domain, budget: Budget) -> OpeningPlan:

@@ -41,7 +41,7 @@ from pmw.public.charges import opening_entries
 from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.state import PublicState
-from pmw.research.audit import output_law_of
+from pmw.research.audit import output_distribution_of
 from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides, Sparse, SparseVectorKind, ThresholdTest
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, Factor, IntegerAttribute, LinearQuery
 
@@ -190,39 +190,43 @@ def test_marginals_move_by_at_most_their_sensitivities(
 # --- noise: what is drawn has the scale that is charged ---------------------------------------------------
 
 
-def p_value(draws: NDArray[np.float64], law: str) -> float:
-    continuous = {"laplace": stats.laplace, "norm": stats.norm, "expon": stats.expon}[law]
+def p_value(draws: NDArray[np.float64], distribution: str) -> float:
+    continuous = {"laplace": stats.laplace, "norm": stats.norm, "expon": stats.expon}[distribution]
     return float(stats.kstest(draws, continuous.cdf).pvalue)
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("budget", "law"), [(Budget.of(1, 1e-9), "norm"), (Budget.of(1), "laplace")])
-def test_opening_noise_has_the_scale_that_is_charged(budget: Budget, law: str) -> None:
+@pytest.mark.parametrize(
+    ("budget", "distribution"), [(Budget.of(1, 1e-9), "norm"), (Budget.of(1), "laplace")]
+)
+def test_opening_noise_has_the_scale_that_is_charged(budget: Budget, distribution: str) -> None:
     options = Options(test=TestKind.QUERY)
     ledger = choose_filter(DOMAIN, budget, options)
     plan = plan_opening(DOMAIN, ledger, options)
     source = table(random_rows(500))
     totals, cells = [], []
-    for seed in range(2000 if law == "norm" else 4000):  # enough to tell a scale 30 % off
+    for seed in range(2000 if distribution == "norm" else 4000):  # enough to tell a scale 30 % off
         draws = draw_opening(plan, source, BitSource.from_integer(seed))
         totals.append(draws.total_units / UNITS - 500)
         cells.append((draws.marginals[1].values - source.counts(("b",)).counts)[2])
     entries = {entry.label: entry for entry in opening_entries(plan, options)}
     for label, found in (("number of records", totals), ("b", cells)):
         entry = entries[label]
-        if law == "norm":
+        if distribution == "norm":
             charged = math.sqrt(1 / (2 * float(entry.charge.rho)))  # sigma of a sensitivity-1 Gaussian
         else:
             assert entry.charge.epsilon is not None
             charged = float(1 / entry.charge.epsilon)
-        assert p_value(np.array(found) / charged, law) > 1e-4
+        assert p_value(np.array(found) / charged, distribution) > 1e-4
         for wrong in (1 / 1.3, 1.3):
-            assert p_value(np.array(found) / (charged * wrong), law) < 1e-5
+            assert p_value(np.array(found) / (charged * wrong), distribution) < 1e-5
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("budget", "law"), [(Budget.of(1, 1e-9), "norm"), (Budget.of(1), "laplace")])
-def test_measured_values_have_the_scale_that_is_charged(budget: Budget, law: str) -> None:
+@pytest.mark.parametrize(
+    ("budget", "distribution"), [(Budget.of(1, 1e-9), "norm"), (Budget.of(1), "laplace")]
+)
+def test_measured_values_have_the_scale_that_is_charged(budget: Budget, distribution: str) -> None:
     rows = np.tile(np.array([[2, 0, 0]]), (50_000, 1))
     state = opened(rows, budget=budget, opening=Opening.NONE, update_limit=20, composition=None)
     assert state.query_plan is not None
@@ -237,19 +241,19 @@ def test_measured_values_have_the_scale_that_is_charged(budget: Budget, law: str
         assert draws.released is not None
         found.append(draws.released / UNITS - 50_000)
     charge = state.query_plan.vector.value_charge
-    if law == "norm":
+    if distribution == "norm":
         charged = math.sqrt(1 / (2 * float(charge.rho)))
     else:
         assert charge.epsilon is not None
         charged = float(1 / charge.epsilon)
-    assert p_value(np.array(found) / charged, law) > 1e-4
+    assert p_value(np.array(found) / charged, distribution) > 1e-4
     for wrong in (1 / 1.3, 1.3):
-        assert p_value(np.array(found) / (charged * wrong), law) < 1e-5
+        assert p_value(np.array(found) / (charged * wrong), distribution) < 1e-5
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("off", [Fraction(1), Fraction(10, 13), Fraction(13, 10)])
-def test_tests_pass_as_often_as_the_audited_law_says(off: Fraction) -> None:
+def test_tests_pass_as_often_as_the_audited_distribution_says(off: Fraction) -> None:
     # On the session's own grid, with the session's own scales divided by 2^20 for the table.
     rows = random_rows(2000)
     state = opened(rows, opening=Opening.NONE, update_limit=20)
@@ -278,8 +282,8 @@ def test_tests_pass_as_often_as_the_audited_law_says(off: Fraction) -> None:
         threshold_scale=(test.threshold_scale * off / UNITS).limit_denominator(1000),
         query_scale=(test.query_scale * off / UNITS).limit_denominator(1000),
     )
-    law = output_law_of(Sparse(coarse, 1, redraw=True), threshold, (error,))
-    expected = np.array([law[outcome,] for outcome in (-1, 0, 1)]) * runs
+    distribution = output_distribution_of(Sparse(coarse, 1, redraw=True), threshold, (error,))
+    expected = np.array([distribution[outcome,] for outcome in (-1, 0, 1)]) * runs
     statistic = float(((np.bincount(np.array(found) + 1, minlength=3) - expected) ** 2 / expected).sum())
     agrees = stats.chi2.sf(statistic, 2) > 1e-4
     assert agrees == (off == 1)
@@ -428,7 +432,7 @@ def test_threshold_noise_is_drawn_when_it_is_charged_and_only_then(kind: SparseV
         assert bits.take(8) == BitSource.from_integer(1).take(8)  # nothing was drawn
 
 
-def test_the_ledger_names_what_was_bought() -> None:
+def test_the_ledger_names_what_was_measured() -> None:
     rows = np.tile(np.array([[2, 0, 0]]), (20_000, 1))
     state = opened(rows, opening=Opening.NONE)
     entries = batch_entries(propose(state, [QUERY]), BatchDraws((1,), 5), state)

@@ -1,4 +1,4 @@
-"""Refining: nothing new is released, the session stays as it was, the model is nearer to what was bought."""
+"""Refining: nothing new is released, the session stays as it was, the model is nearer to what was measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.loop import misfit, refined
+from pmw.loop import refined, residual
 from queries import Domain, IntegerAttribute, all_marginals
 
 NAMES = tuple("abcdef")
@@ -44,21 +44,21 @@ CHOICES = [
 
 
 @pytest.mark.parametrize("options", CHOICES)
-def test_a_refined_model_is_nearer_to_what_was_bought_and_the_session_stays_as_it_was(
+def test_a_refined_model_is_nearer_to_what_was_measured_and_the_session_stays_as_it_was(
     records: pd.DataFrame, wide: Domain, options: pmw.Options
 ) -> None:
     with asked(records, wide, options) as session:
         state = session.state
-        before, marginal = misfit(state), np.array(state.model.marginal(("a", "b")))
+        before, marginal = residual(state), np.array(state.model.marginal(("a", "b")))
         finer = refined(state)
-        after = misfit(finer)
+        after = residual(finer)
         assert before is not None
         assert after is not None
         assert after <= before * (1 + 1e-6)
         assert (finer.version, finer.ledger, finer.measured) == (state.version, state.ledger, state.measured)
         assert session.state is state
         np.testing.assert_array_equal(state.model.marginal(("a", "b")), marginal)
-        assert misfit(state) == before
+        assert residual(state) == before
         assert np.sum(finer.model.marginal(("a", "b"))) == pytest.approx(state.total.value)
 
 
@@ -71,11 +71,11 @@ def test_refining_twice_changes_nothing_more(records: pd.DataFrame, wide: Domain
     )
 
 
-def test_where_nothing_was_bought_there_is_nothing_to_be_far_from(
+def test_where_nothing_was_measured_there_is_nothing_to_be_far_from(
     records: pd.DataFrame, wide: Domain
 ) -> None:
     with pmw.open_session(records, wide, epsilon=2, options=pmw.Options(seed=1)) as session:
-        assert misfit(session.state) is None
+        assert residual(session.state) is None
         assert refined(session.state).version == 0
 
 

@@ -1,4 +1,4 @@
-"""Coarsening: bounds, means and expansions over groups of cells."""
+"""Coarsening: bounds, means and expansions over bins."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ def groups_of_cells() -> NDArray[np.int64]:
 def test_inner_and_outer_are_the_least_and_greatest_weights_of_each_group(form: str, seed: int) -> None:
     coarsening = Coarsening(FINE, COARSE, (AGE, None, TOWN), (AGE_SHARES, None, TOWN_SHARES))
     query = queries_of(form, seed)
-    fine, group = full_weights(query), groups_of_cells()
+    fine, bin_ = full_weights(query), groups_of_cells()
     inner, outer = full_weights(coarsening.inner(query)), full_weights(coarsening.outer(query))
     aligned = True
     for cell in itertools.product(*map(range, COARSE.shape)):
-        inside = fine[np.all(group == cell, axis=-1)]
+        inside = fine[np.all(bin_ == cell, axis=-1)]
         assert inner[cell] == inside.min()
         assert outer[cell] == inside.max()
         aligned &= bool(inside.min() == inside.max())
@@ -175,9 +175,9 @@ def test_rows_keep_the_one_way_shape_inside_groups(model: CoarsenedDistribution,
     assert len(records) == 10_000
     counts = np.bincount(records.columns[0], minlength=7)
     assert counts[4] == 0  # a share of zero
-    for group in range(4):
-        inside = counts[group == AGE]
-        expected = inside.sum() * AGE_SHARES[group == AGE]
+    for bin_ in range(4):
+        inside = counts[bin_ == AGE]
+        expected = inside.sum() * AGE_SHARES[bin_ == AGE]
         assert np.abs(inside - expected).max() <= (5 * np.sqrt(2500) if independent else 1)
     assert model.sample(0, np.random.default_rng(5), independent=independent).columns[0].size == 0
 
@@ -199,9 +199,9 @@ def test_the_identity_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "share", "message"),
+    ("bin_", "share", "message"),
     [
-        (AGE[:6], AGE_SHARES, "a group and a share for each"),
+        (AGE[:6], AGE_SHARES, "a bin and a share for each"),
         (np.minimum(AGE, 2), AGE_SHARES, "each with a cell"),
         (AGE, AGE_SHARES * 0.9, "sum to 1"),
         (AGE, np.array([-0.5, 1.5, 1, 0, 0, 1, 1]), "at least 0"),
@@ -210,10 +210,10 @@ def test_the_identity_changes_nothing() -> None:
     ],
 )
 def test_parts_that_do_not_fit_are_refused(
-    group: NDArray[np.int64] | None, share: NDArray[np.float64] | None, message: str
+    bin_: NDArray[np.int64] | None, share: NDArray[np.float64] | None, message: str
 ) -> None:
     with pytest.raises(ScopeError, match=message):
-        Coarsening(FINE, COARSE, (group, None, TOWN), (share, None, TOWN_SHARES))
+        Coarsening(FINE, COARSE, (bin_, None, TOWN), (share, None, TOWN_SHARES))
 
 
 def test_a_model_of_another_domain_is_refused(coarsening: Coarsening) -> None:

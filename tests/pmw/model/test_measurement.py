@@ -10,11 +10,11 @@ import pytest
 
 from pmw.errors import PMWError
 from pmw.model import (
+    HierarchicalHistogram,
+    HierarchicalMeasurement,
     MarginalMeasurement,
-    NoiseLaw,
+    NoiseDistribution,
     QueryMeasurement,
-    RangeTree,
-    RangeTreeMeasurement,
     half_width,
     noise_variance,
     target_of,
@@ -23,40 +23,44 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from queries import UNITS, Domain, IntegerAttribute, LinearQuery, ScopeError
 
-LAWS: list[NoiseLaw] = [DiscreteLaplace(Fraction(30 * UNITS)), DiscreteGaussian(Fraction(30 * UNITS))]
+DISTRIBUTIONS: list[NoiseDistribution] = [
+    DiscreteLaplace(Fraction(30 * UNITS)),
+    DiscreteGaussian(Fraction(30 * UNITS)),
+]
 
 
 def test_units_become_records() -> None:
-    measurement = MarginalMeasurement(("a",), np.array([UNITS, -UNITS // 2]), LAWS[1])
+    measurement = MarginalMeasurement(("a",), np.array([UNITS, -UNITS // 2]), DISTRIBUTIONS[1])
     assert measurement.values.tolist() == [1.0, -0.5]
     query = LinearQuery.everything(Domain((IntegerAttribute("a", 0, 1),)))
-    assert QueryMeasurement(query, 3 * UNITS, LAWS[1]).value == 3.0
+    assert QueryMeasurement(query, 3 * UNITS, DISTRIBUTIONS[1]).value == 3.0
 
 
 def test_a_marginal_needs_one_axis_per_attribute_and_is_read_only() -> None:
     with pytest.raises(ScopeError, match="expected 2 axes"):
-        MarginalMeasurement(("a", "b"), np.array([1, 2]), LAWS[0])
+        MarginalMeasurement(("a", "b"), np.array([1, 2]), DISTRIBUTIONS[0])
     with pytest.raises(ValueError, match="read-only"):
-        MarginalMeasurement(("a",), np.array([1]), LAWS[0]).units[0] = 2
+        MarginalMeasurement(("a",), np.array([1]), DISTRIBUTIONS[0]).units[0] = 2
 
 
 def test_a_tree_needs_a_number_for_each_node_and_is_read_only() -> None:
-    tree = RangeTree(30, 1, 4, 2)
+    tree = HierarchicalHistogram(30, 1, 4, 2)
     with pytest.raises(ScopeError, match="expected 40 nodes"):
-        RangeTreeMeasurement(("a",), tree, np.zeros(31, dtype=np.int64), LAWS[0])
+        HierarchicalMeasurement(("a",), tree, np.zeros(31, dtype=np.int64), DISTRIBUTIONS[0])
     with pytest.raises(ScopeError, match="over one attribute"):
-        RangeTreeMeasurement(("a", "b"), tree, np.zeros(40, dtype=np.int64), LAWS[0])
+        HierarchicalMeasurement(("a", "b"), tree, np.zeros(40, dtype=np.int64), DISTRIBUTIONS[0])
     with pytest.raises(ValueError, match="read-only"):
-        RangeTreeMeasurement(("a",), tree, np.zeros(40, dtype=np.int64), LAWS[0]).units[0] = 2
+        HierarchicalMeasurement(("a",), tree, np.zeros(40, dtype=np.int64), DISTRIBUTIONS[0]).units[0] = 2
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("noise", LAWS)
-def test_the_variances_of_a_tree_are_those_of_its_values(noise: NoiseLaw) -> None:
-    tree, bits = RangeTree(30, 1, 4, 2), BitSource.from_integer(4)
+@pytest.mark.parametrize("noise", DISTRIBUTIONS)
+def test_the_variances_of_a_tree_are_those_of_its_values(noise: NoiseDistribution) -> None:
+    tree, bits = HierarchicalHistogram(30, 1, 4, 2), BitSource.from_integer(4)
     weights = np.arange(31) % 3 / 2
     drawn = [
-        RangeTreeMeasurement(("a",), tree, noise.sample_array(bits, tree.nodes), noise) for _ in range(2000)
+        HierarchicalMeasurement(("a",), tree, noise.sample_array(bits, tree.nodes), noise)
+        for _ in range(2000)
     ]
     values = np.array([measurement.values for measurement in drawn])
     assert values.var(axis=0) == pytest.approx(drawn[0].cell_variances, rel=0.2)
@@ -64,7 +68,7 @@ def test_the_variances_of_a_tree_are_those_of_its_values(noise: NoiseLaw) -> Non
 
 
 def test_a_marginals_target_shares_what_its_cells_lack_evenly() -> None:
-    measurement = MarginalMeasurement(("a",), np.array([UNITS, 3 * UNITS]), LAWS[1])
+    measurement = MarginalMeasurement(("a",), np.array([UNITS, 3 * UNITS]), DISTRIBUTIONS[1])
     target = target_of(measurement, 10.0)
     assert target.scope == ("a",)
     assert target.values.tolist() == [4.0, 6.0]
@@ -73,25 +77,25 @@ def test_a_marginals_target_shares_what_its_cells_lack_evenly() -> None:
 
 
 def test_a_trees_target_is_not_negative_and_has_the_total() -> None:
-    tree = RangeTree(30, 0, 4, 2)
-    units = LAWS[1].sample_array(BitSource.from_integer(6), tree.nodes)
-    target = target_of(RangeTreeMeasurement(("a",), tree, units, LAWS[1]), 100.0)
+    tree = HierarchicalHistogram(30, 0, 4, 2)
+    units = DISTRIBUTIONS[1].sample_array(BitSource.from_integer(6), tree.nodes)
+    target = target_of(HierarchicalMeasurement(("a",), tree, units, DISTRIBUTIONS[1]), 100.0)
     assert target.values.min() >= 0
     assert target.values.sum() == pytest.approx(100.0)
     assert target.variance.max() < 900
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("noise", LAWS)
-def test_the_variance_is_that_of_the_draws(noise: NoiseLaw) -> None:
+@pytest.mark.parametrize("noise", DISTRIBUTIONS)
+def test_the_variance_is_that_of_the_draws(noise: NoiseDistribution) -> None:
     draws = noise.sample_array(BitSource.from_integer(3), 100_000) / UNITS
     assert draws.var() == pytest.approx(noise_variance(noise), rel=0.04)
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
-@pytest.mark.parametrize("noise", LAWS)
-def test_the_half_width_holds_as_often_as_stated(noise: NoiseLaw, confidence: float) -> None:
+@pytest.mark.parametrize("noise", DISTRIBUTIONS)
+def test_the_half_width_holds_as_often_as_stated(noise: NoiseDistribution, confidence: float) -> None:
     draws = np.abs(noise.sample_array(BitSource.from_integer(3), 200_000)) / UNITS
     held = (draws <= half_width(noise, confidence)).mean()
     error = 4 * np.sqrt(confidence * (1 - confidence) / len(draws))
@@ -119,4 +123,4 @@ def test_the_discrete_gaussian_is_at_most_one_beyond_the_continuous_one(sigma: F
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 1.5])
 def test_an_impossible_confidence_is_refused(confidence: float) -> None:
     with pytest.raises(PMWError, match="strictly between 0 and 1"):
-        half_width(LAWS[0], confidence)
+        half_width(DISTRIBUTIONS[0], confidence)

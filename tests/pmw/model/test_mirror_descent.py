@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.model import (
-    FIRST_PACE,
+    FIRST_STEP_SIZE,
     Aim,
     DenseDistribution,
     DescentRule,
@@ -56,14 +56,14 @@ def loss(model: SyntheticDistribution, aims: list[Aim]) -> float:
 def check(model: SyntheticDistribution, aims: list[Aim]) -> SyntheticDistribution:
     """Descend, and require a distribution that fits no worse than the one before."""
     before = loss(model, aims)
-    descent = descend(model, aims, pace=FIRST_PACE, rule=RULE)
+    descent = descend(model, aims, step_size=FIRST_STEP_SIZE, rule=RULE)
     after = descent.model
     assert loss(after, aims) <= before * (1 + 1e-9) + 1e-9
     values = after.marginal(DOMAIN.names)
     assert np.isfinite(values).all()
     assert (values >= 0).all()
     assert values.sum() == pytest.approx(model.total)
-    assert descent.pace > 0
+    assert descent.step_size > 0
     assert descent.steps <= RULE.steps
     return after
 
@@ -121,26 +121,29 @@ def test_it_goes_on_from_its_own_duals_and_gives_the_same_model_from_the_same_du
     first = marginal(("a", "b"), table.sum(axis=2), total)
     second = marginal(("b", "c"), table.sum(axis=0), total)
     for start in models(total):
-        one = descend(start, [first], pace=FIRST_PACE, rule=RULE)
+        one = descend(start, [first], step_size=FIRST_STEP_SIZE, rule=RULE)
         again = start.with_terms(one.model.terms)
         kept, made = (
-            descend(model, [first, second], pace=one.pace, rule=RULE) for model in (one.model, again)
+            descend(model, [first, second], step_size=one.step_size, rule=RULE)
+            for model in (one.model, again)
         )
         assert np.array_equal(kept.model.marginal(DOMAIN.names), made.model.marginal(DOMAIN.names))
-        assert kept.pace == made.pace
+        assert kept.step_size == made.step_size
 
 
 def test_a_domain_of_one_cell_and_an_attribute_of_one_value_are_fitted() -> None:
     one = Domain((CategoricalAttribute("only", ("one",)), CategoricalAttribute("b", ("x",))))
     aim = Target(("only", "b"), np.array([[7.0]]), np.array([[4.0]]))
     for model in (DenseDistribution.uniform(one, 5.0), GraphicalDistribution.uniform(one, 5.0)):
-        descent = descend(model, [aim], pace=FIRST_PACE, rule=RULE)
+        descent = descend(model, [aim], step_size=FIRST_STEP_SIZE, rule=RULE)
         assert descent.model.marginal(("only", "b")).item() == pytest.approx(5.0)
 
 
 def test_nothing_to_fit_changes_nothing_and_lost_terms_are_refused() -> None:
     for model in models(10.0):
-        assert descend(model, [], pace=2.0, rule=RULE).model is model
-        fitted = descend(model, [marginal(("a",), np.array([1.0, 2, 3, 4]), 10.0)], pace=2.0, rule=RULE).model
+        assert descend(model, [], step_size=2.0, rule=RULE).model is model
+        fitted = descend(
+            model, [marginal(("a",), np.array([1.0, 2, 3, 4]), 10.0)], step_size=2.0, rule=RULE
+        ).model
         with pytest.raises(BudgetError, match="expected at most 0 terms, got 1"):
-            descend(fitted, [], pace=2.0, rule=RULE)
+            descend(fitted, [], step_size=2.0, rule=RULE)

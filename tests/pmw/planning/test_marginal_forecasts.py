@@ -13,7 +13,7 @@ import pytest
 import pmw
 from pmw.model import DEFAULT_MAX_CELLS
 from pmw.planning.accuracy import plan_accuracy
-from pmw.planning.marginal_forecasts import bought_width, forecast_table
+from pmw.planning.marginal_forecasts import forecast_table, measured_width
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
@@ -26,7 +26,7 @@ NAMES = tuple("abcdef")
 
 @pytest.fixture
 def wide() -> Domain:
-    """Six short attributes: more cells than their pairs, so that no table is bought; none is grouped."""
+    """Six short attributes: more cells than their pairs, so that no table is measured; none is binned."""
     return Domain(
         tuple(IntegerAttribute(name, 0, 3, missing=True, other=True) for name in NAMES), name="wide"
     )
@@ -117,9 +117,9 @@ def test_without_an_opening_attributes_are_tested_too_and_none_is_grouped() -> N
     domain = Domain(
         (IntegerAttribute("income", 0, 999), IntegerAttribute("age", 0, 99), IntegerAttribute("kids", 0, 5))
     )
-    grouped = pmw.plan_session(domain, records=10**6, epsilon=1, delta=1e-9)
-    assert grouped.coarse.shape == (16, 16, 6)
-    assert grouped.contract.domain.shape == (1000, 100, 6)
+    binned = pmw.plan_session(domain, records=10**6, epsilon=1, delta=1e-9)
+    assert binned.coarse.shape == (16, 16, 6)
+    assert binned.contract.domain.shape == (1000, 100, 6)
     plain = pmw.plan_session(
         domain, records=10**6, epsilon=1, delta=1e-9, options=pmw.Options(opening=pmw.Opening.NONE)
     )
@@ -130,12 +130,12 @@ def test_without_an_opening_attributes_are_tested_too_and_none_is_grouped() -> N
 
 
 @pytest.mark.parametrize("delta", [0, 1e-9])
-def test_a_small_table_is_bought_whole_and_covers_everything(delta: float) -> None:
+def test_a_small_table_is_measured_whole_and_covers_everything(delta: float) -> None:
     domain = Domain((IntegerAttribute("a", 0, 2), IntegerAttribute("b", 0, 1), IntegerAttribute("c", 0, 1)))
     frame = pd.DataFrame({"a": [0, 1, 2, 2] * 500, "b": [0, 1] * 1000, "c": [1] * 2000})
     options = pmw.Options(seed=6)
     plan = pmw.plan_session(domain, records=2000, epsilon=1, delta=delta, options=options)
-    assert plan.table_bought
+    assert plan.table_measured
     assert [order.promise for order in plan.orders] == ["covered"] * 4
     assert [order.cells for order in plan.orders] == [1, 7, 16, 12]
     with pmw.open_session(frame, domain, epsilon=1, delta=delta, options=options) as session:
@@ -159,7 +159,7 @@ def test_intervals_for_all_questions_at_once_are_wider(noise: DiscreteLaplace | 
     widths = []
     for options in (pmw.Options(), pmw.Options(simultaneous=True)):
         confidences = Confidences.of(options, 9, (), private_total=True)  # ten noises, the total among them
-        widths.append(bought_width(options, confidences))
+        widths.append(measured_width(options, confidences))
     one, every = widths
     for cells in (1, 16, 400):
         assert every(noise, 1.0, cells) > 1.2 * one(noise, 1.0, cells)

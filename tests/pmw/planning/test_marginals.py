@@ -1,4 +1,4 @@
-"""Schedules: what is left after opening is enough for every positive, and more records buy more."""
+"""Schedules: what is left after opening is enough for every positive, and more records measure more."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def test_every_positive_of_both_tests_fits_into_what_is_left(
     plan = plan_marginal_test(DOMAIN, ledger, 20_000.0, options)
     assert plan is not None
     assert limit is None or plan.update_limit == limit
-    bought = marginal_charge(plan.noise, options)
+    measured = marginal_charge(plan.noise, options)
     rounds = plan.update_limit if plan.sparse.redraw else 1
     opening, positive = (ledger.price(charge) for charge in plan.sparse.charges(composition))
-    spent = rounds * opening + plan.update_limit * (positive + ledger.price(bought))
+    spent = rounds * opening + plan.update_limit * (positive + ledger.price(measured))
     schedule = DEFAULT_SCHEDULE
     questions = plan_query_tier(ledger, schedule.queries, schedule.query_limit, options)
     assert questions is not None
@@ -67,7 +67,7 @@ def test_every_positive_of_both_tests_fits_into_what_is_left(
     assert Fraction(95, 100) * ledger.remaining < spent <= ledger.remaining
 
 
-def test_more_records_buy_more_marginals_and_test_larger_ones() -> None:
+def test_more_records_measure_more_marginals_and_test_larger_ones() -> None:
     options = Options(test=TestKind.MARGINAL, composition=Composition.ZCDP)
     ledger = choose_filter(DOMAIN, Budget.of(1, 1e-9), options)
     plans = [plan_marginal_test(DOMAIN, ledger, records, options) for records in (1.0, 1e3, 1e5, 1e7)]
@@ -89,7 +89,7 @@ def test_more_records_buy_more_marginals_and_test_larger_ones() -> None:
     ("budget", "target"),
     [(Budget.of(1, 1e-9), DEFAULT_SCHEDULE.target), (Budget.of(1), DEFAULT_SCHEDULE.few_target)],
 )
-def test_as_many_are_bought_as_keep_the_noise_of_a_pair_below_the_target(
+def test_as_many_are_measured_as_keep_the_noise_of_a_pair_below_the_target(
     budget: Budget, target: float
 ) -> None:
     composition = Composition.ZCDP if budget.delta else Composition.PURE
@@ -125,11 +125,11 @@ def test_where_there_is_nothing_to_test_there_is_no_plan(shape: tuple[int, ...],
     domain = domain_of(shape)
     options = Options(test=TestKind.MARGINAL, opening=opening)
     ledger = choose_filter(domain, Budget.of(1), options)
-    bought = plan_opening(domain, ledger, options)
-    assert plan_test(Contract(domain, Budget.of(1), options), bought, ledger, 100.0) == ()
+    measured = plan_opening(domain, ledger, options)
+    assert plan_test(Contract(domain, Budget.of(1), options), measured, ledger, 100.0) == ()
 
 
-def test_one_attribute_is_tested_where_opening_did_not_buy_it() -> None:
+def test_one_attribute_is_tested_where_opening_did_not_measure_it() -> None:
     domain = domain_of((5,))
     options = Options(test=TestKind.MARGINAL, opening=Opening.NONE)
     ledger = choose_filter(domain, Budget.of(1), options)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.model import NoiseLaw
+from pmw.model import NoiseDistribution
 from pmw.planning.opening import (
     LARGEST_OPENING_SHARE,
     OPENING_SHARE,
@@ -80,14 +80,14 @@ def test_the_total_is_public_under_replace_one() -> None:
     assert plan_opening(DOMAIN, ledger, Options(test=TestKind.QUERY)).total_noise is not None
 
 
-def test_no_opening_buys_the_total_alone() -> None:
+def test_no_opening_measures_the_total_alone() -> None:
     options = Options(test=TestKind.QUERY, opening=Opening.NONE)
     plan = plan_opening(DOMAIN, choose_filter(DOMAIN, Budget.of(1), options), options)
     assert plan.marginal_noise == {}
     assert plan.total_noise is not None
 
 
-def scale_of(noise: NoiseLaw) -> Fraction:
+def scale_of(noise: NoiseDistribution) -> Fraction:
     return noise.scale if isinstance(noise, DiscreteLaplace) else noise.sigma
 
 
@@ -112,7 +112,7 @@ def test_longer_attributes_get_a_larger_share() -> None:
         (100, Composition.PURE, (13, 100)),
     ],
 )
-def test_long_ordered_attributes_are_bought_as_trees(
+def test_long_ordered_attributes_are_measured_as_trees(
     cells: int, composition: Composition, sizes: tuple[int, ...] | None
 ) -> None:
     tree = choose_tree(IntegerAttribute("x", 1, cells), composition)
@@ -248,7 +248,7 @@ def test_given_numbers_are_used_as_they_are() -> None:
     assert plan.learning_rate == 0.25
 
 
-def test_more_records_buy_more_updates() -> None:
+def test_more_records_measure_more_updates() -> None:
     limits = []
     for records in (100.0, 10_000.0, 1_000_000.0):
         _, ledger = opened(Budget.of(1, 1e-9), Options(test=TestKind.QUERY))

@@ -21,16 +21,16 @@ from pmw.privacy.random_bits import BitSource
 
 dp.enable_features("contrib")
 
-LAWS: list[Callable[[Fraction], Distribution]] = [Geometric, DiscreteLaplace, DiscreteGaussian]
+DISTRIBUTIONS: list[Callable[[Fraction], Distribution]] = [Geometric, DiscreteLaplace, DiscreteGaussian]
 SCALES = [Fraction(7, 3), Fraction(5), Fraction(1, 2), Fraction(41, 2)]
 WRONG = [Fraction(10, 13), Fraction(13, 10)]
 
 
-def p_value(draws: NDArray[np.int64], law: Distribution) -> float:
-    """Return the chi-square p-value of draws against a law's table, in about 60 cells."""
+def p_value(draws: NDArray[np.int64], distribution: Distribution) -> float:
+    """Return the chi-square p-value of draws against a distribution's table, in about 60 cells."""
     low, high = int(np.quantile(draws, 0.001)), int(np.quantile(draws, 0.999)) + 1
     edges = np.unique(np.linspace(low, high, 60).astype(np.int64))
-    above = law.survival(edges)
+    above = distribution.survival(edges)
     expected = np.concatenate([[1 - above[0]], above[:-1] - above[1:], [above[-1]]]) * len(draws)
     found = np.bincount(np.searchsorted(edges, draws, side="right"), minlength=len(edges) + 1)
     kept = expected >= 5
@@ -44,7 +44,7 @@ def p_value(draws: NDArray[np.int64], law: Distribution) -> float:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("make", LAWS)
+@pytest.mark.parametrize("make", DISTRIBUTIONS)
 def test_many_draws_follow_the_table(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
     draws = make(scale).sample_array(BitSource.from_integer(11), 60_000)
     assert p_value(draws, make(scale)) > 1e-4
@@ -54,7 +54,7 @@ def test_many_draws_follow_the_table(make: Callable[[Fraction], Distribution], s
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("scale", [Fraction(7, 3), Fraction(5)])
-@pytest.mark.parametrize("make", LAWS)
+@pytest.mark.parametrize("make", DISTRIBUTIONS)
 def test_single_draws_follow_the_table(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
     bits = BitSource.from_integer(12)
     draws = np.array([make(scale).sample(bits) for _ in range(20_000)])
@@ -65,15 +65,19 @@ def test_single_draws_follow_the_table(make: Callable[[Fraction], Distribution],
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("single", [False, True])
-@pytest.mark.parametrize("make", LAWS)
+@pytest.mark.parametrize("make", DISTRIBUTIONS)
 def test_scales_of_the_size_that_sessions_use(make: Callable[[Fraction], Distribution], single: bool) -> None:
-    scale = Fraction(35 * 2**20)  # 35 records on the grid: compare with the continuous law
+    scale = Fraction(35 * 2**20)  # 35 records on the grid: compare with the continuous distribution
     count = 10_000 if single else 100_000
     bits = BitSource.from_integer(13)
-    law = make(scale)
-    draws = np.array([law.sample(bits) for _ in range(count)]) if single else law.sample_array(bits, count)
+    distribution = make(scale)
+    draws = (
+        np.array([distribution.sample(bits) for _ in range(count)])
+        if single
+        else distribution.sample_array(bits, count)
+    )
     continuous = {Geometric: stats.expon, DiscreteLaplace: stats.laplace, DiscreteGaussian: stats.norm}[
-        type(law)
+        type(distribution)
     ]
     assert stats.kstest(draws / float(scale), continuous.cdf).pvalue > 1e-4
     for wrong in WRONG:
@@ -82,28 +86,30 @@ def test_scales_of_the_size_that_sessions_use(make: Callable[[Fraction], Distrib
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("single", [False, True])
-@pytest.mark.parametrize("make", LAWS)
+@pytest.mark.parametrize("make", DISTRIBUTIONS)
 def test_no_draw_says_anything_of_another(
     make: Callable[[Fraction], Distribution],
     single: bool,
     require_independent: Callable[[NDArray[np.int64]], None],
 ) -> None:
-    law, bits = make(Fraction(35 * 2**20)), BitSource.from_integer(14)
+    distribution, bits = make(Fraction(35 * 2**20)), BitSource.from_integer(14)
     if single:
-        require_independent(np.array([law.sample(bits) for _ in range(1200)]).reshape(-1, 8))
+        require_independent(np.array([distribution.sample(bits) for _ in range(1200)]).reshape(-1, 8))
     else:
-        require_independent(np.stack([law.sample_array(bits, 24) for _ in range(150)]))
+        require_independent(np.stack([distribution.sample_array(bits, 24) for _ in range(150)]))
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("make", LAWS)
-def test_tables_are_laws(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
-    law = make(scale)
+@pytest.mark.parametrize("make", DISTRIBUTIONS)
+def test_tables_are_distributions(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
+    distribution = make(scale)
     support = np.arange(-2000, 2001)
-    pmf = law.pmf(support)
+    pmf = distribution.pmf(support)
     assert pmf.sum() == pytest.approx(1, abs=1e-12)
-    assert law.survival(support)[:-1] - law.survival(support)[1:] == pytest.approx(pmf[:-1], abs=1e-14)
-    assert law.survival(np.array([-3000]))[0] == pytest.approx(1, abs=1e-12)
+    assert distribution.survival(support)[:-1] - distribution.survival(support)[1:] == pytest.approx(
+        pmf[:-1], abs=1e-14
+    )
+    assert distribution.survival(np.array([-3000]))[0] == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -156,11 +162,11 @@ def test_opendp_draws_the_same_discrete_gaussian() -> None:
 
 
 def test_the_same_bytes_give_the_same_noise() -> None:
-    for make in LAWS:
-        law = make(Fraction(9, 4))
+    for make in DISTRIBUTIONS:
+        distribution = make(Fraction(9, 4))
         one, two = BitSource.from_integer(3), BitSource.from_integer(3)
-        assert np.array_equal(law.sample_array(one, 50), law.sample_array(two, 50))
-        assert [law.sample(one) for _ in range(20)] == [law.sample(two) for _ in range(20)]
+        assert np.array_equal(distribution.sample_array(one, 50), distribution.sample_array(two, 50))
+        assert [distribution.sample(one) for _ in range(20)] == [distribution.sample(two) for _ in range(20)]
 
 
 def test_exponential_noise_is_never_negative() -> None:
@@ -170,7 +176,7 @@ def test_exponential_noise_is_never_negative() -> None:
 
 
 def test_no_draws_are_no_draws() -> None:
-    for make in LAWS:
+    for make in DISTRIBUTIONS:
         assert make(Fraction(2)).sample_array(BitSource.from_integer(1), 0).shape == (0,)
 
 
@@ -183,7 +189,7 @@ def test_uniform_draws_are_uniform() -> None:
 
 
 @pytest.mark.parametrize("scale", [Fraction(0), Fraction(-1), Fraction(2**51), Fraction(1, 2**51), 0.5])
-@pytest.mark.parametrize("make", LAWS)
+@pytest.mark.parametrize("make", DISTRIBUTIONS)
 def test_a_scale_that_cannot_be_is_refused(make: Callable[[Fraction], Distribution], scale: Fraction) -> None:
     with pytest.raises(NoiseError, match="expected"):
         make(scale)

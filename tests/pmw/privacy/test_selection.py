@@ -1,4 +1,4 @@
-"""The exponential mechanism: its law, and what it costs."""
+"""The exponential mechanism: its distribution, and what it costs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy import stats
 from pmw.errors import NoiseError
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import ExponentialMechanism
-from pmw.research.audit import OutputLaw, renyi_divergence
+from pmw.research.audit import OutputDistribution, renyi_divergence
 
 EPSILON = Fraction(3, 2)
 QUALITIES = np.array([0, 3, 4, 7, -2, 4])
@@ -43,13 +43,13 @@ def draws_of(mechanism: ExponentialMechanism, qualities: NDArray[np.int64], coun
 @pytest.mark.statistical
 @pytest.mark.parametrize("monotone", [False, True])
 @pytest.mark.parametrize("sensitivity", [1, 4])
-def test_choices_follow_the_law_and_no_other_scale(sensitivity: int, monotone: bool) -> None:
+def test_choices_follow_the_distribution_and_no_other_scale(sensitivity: int, monotone: bool) -> None:
     mechanism = ExponentialMechanism(sensitivity, EPSILON, monotone)
     found = draws_of(mechanism, QUALITIES, 40_000)
 
     def p_value(epsilon: Fraction) -> float:
-        law = ExponentialMechanism(sensitivity, epsilon, monotone).probabilities(QUALITIES)
-        return float(stats.chisquare(found, law * found.sum()).pvalue)
+        distribution = ExponentialMechanism(sensitivity, epsilon, monotone).probabilities(QUALITIES)
+        return float(stats.chisquare(found, distribution * found.sum()).pvalue)
 
     assert p_value(EPSILON) > 1e-4
     for wrong in WRONG:
@@ -57,23 +57,23 @@ def test_choices_follow_the_law_and_no_other_scale(sensitivity: int, monotone: b
 
 
 @pytest.mark.statistical
-def test_choices_follow_the_law_on_the_grid_of_a_session() -> None:
+def test_choices_follow_the_distribution_on_the_grid_of_a_session() -> None:
     # Qualities of millions of units and an epsilon with 60 binary digits, as a release draws them.
     units = 2**20
     epsilon = Fraction(math.isqrt(2 * 2**120 // 1000), 2**60)
     mechanism = ExponentialMechanism(2 * units, epsilon)
     qualities = np.array([900, 880, 850, -(10**6)]) * units + 17
     found = draws_of(mechanism, qualities, 20_000)
-    law = mechanism.probabilities(qualities)
+    distribution = mechanism.probabilities(qualities)
     assert found[3] == 0
-    assert stats.chisquare(found[:3], law[:3] / law[:3].sum() * found.sum()).pvalue > 1e-4
+    assert stats.chisquare(found[:3], distribution[:3] / distribution[:3].sum() * found.sum()).pvalue > 1e-4
 
 
 def test_probabilities_are_the_textbook_formula() -> None:
-    law = ExponentialMechanism(2, Fraction(1)).probabilities(np.array([4, 0]))
-    assert law[0] / law[1] == pytest.approx(math.e)
-    law = ExponentialMechanism(2, Fraction(1), monotone=True).probabilities(np.array([4, 0]))
-    assert law[0] / law[1] == pytest.approx(math.e**2)
+    distribution = ExponentialMechanism(2, Fraction(1)).probabilities(np.array([4, 0]))
+    assert distribution[0] / distribution[1] == pytest.approx(math.e)
+    distribution = ExponentialMechanism(2, Fraction(1), monotone=True).probabilities(np.array([4, 0]))
+    assert distribution[0] / distribution[1] == pytest.approx(math.e**2)
 
 
 @pytest.mark.parametrize("sensitivity", [1, 3])
@@ -103,11 +103,11 @@ def test_the_renyi_divergence_stays_below_the_charge_and_comes_near_it(alpha: fl
     found = 0.0
     for gap, move in itertools.product(range(-8, 9), itertools.product((-1, 0, 1), repeat=2)):
         here, there = np.array([gap, 0]), np.array([gap + move[0], move[1]])
-        laws: list[OutputLaw] = [
+        distributions: list[OutputDistribution] = [
             {(place,): float(p) for place, p in enumerate(mechanism.probabilities(values))}
             for values in (here, there)
         ]
-        found = max(found, renyi_divergence(laws[0], laws[1], alpha))
+        found = max(found, renyi_divergence(distributions[0], distributions[1], alpha))
     assert found <= alpha * rho * (1 + 1e-9)
     if alpha < 3:
         assert found > 0.95 * alpha * rho

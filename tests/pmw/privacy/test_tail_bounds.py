@@ -34,7 +34,7 @@ CONFIDENCES = (0.5, 0.8, 0.9, 0.907, 0.95, 0.99, 0.999, 1 - 1e-6)
 
 
 def laplace_tail(t: float, cells: int) -> float:
-    """Return Pr[|sum of Laplace noise of scale 1 over cells| > t], by the gamma law of its variance."""
+    """Return Pr[|sum of Laplace noise of scale 1 over cells| > t], by the gamma distribution of its variance."""
     low, high = 0.0, 1 + 12 / math.sqrt(cells) + 100 / cells
     places = (low + high) / 2 + (high - low) / 2 * NODES
     density = stats.gamma.pdf(places, cells, scale=1 / cells) * NODE_WEIGHTS * (high - low) / 2
@@ -61,16 +61,16 @@ def quantile(tail: Callable[[float], float], beta: float) -> float:
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(64), Fraction(65)])
-@pytest.mark.parametrize("law", [DiscreteLaplace, DiscreteGaussian])
+@pytest.mark.parametrize("distribution", [DiscreteLaplace, DiscreteGaussian])
 def test_the_mean_of_absolute_noise_is_that_of_the_table(
-    law: type[DiscreteLaplace | DiscreteGaussian], scale: Fraction
+    distribution: type[DiscreteLaplace | DiscreteGaussian], scale: Fraction
 ) -> None:
     support = np.arange(-4000, 4001)
-    noise = law(scale)
+    noise = distribution(scale)
     assert l1_mean(noise) * UNITS == pytest.approx(np.sum(np.abs(support) * noise.pmf(support)), rel=1e-9)
 
 
-def test_wide_noise_has_the_mean_of_its_continuous_law() -> None:
+def test_wide_noise_has_the_mean_of_its_continuous_distribution() -> None:
     assert l1_mean(LAPLACE) == pytest.approx(16, rel=1e-9)
     assert l1_mean(GAUSSIAN) == pytest.approx(16 * math.sqrt(2 / math.pi), rel=1e-9)
     assert l1_mean(DiscreteLaplace(Fraction(1, 1000))) == 0
@@ -107,7 +107,8 @@ def test_unequal_weights_under_laplace_noise_stay_within_their_width(confidence:
 
 
 def test_the_larger_of_the_normal_and_the_laplace_quantile_is_not_quite_a_bound() -> None:
-    # Where they cross, two cells stray a little more often than either law: why the width is not that.
+    # Where they cross, two cells stray a little more often than either distribution: why the width is not
+    # that.
     confidence = 0.9071
     larger = max(NormalDist().inv_cdf((1 + confidence) / 2), -math.log1p(-confidence) / math.sqrt(2))
     assert laplace_tail(larger * 2, 2) > 1 - confidence
@@ -121,12 +122,12 @@ def test_gaussian_sums_have_normal_quantiles(confidence: float) -> None:
 
 
 @pytest.mark.parametrize("sigma", [Fraction(1, 4), Fraction(1), Fraction(7), Fraction(8), Fraction(40)])
-@pytest.mark.parametrize("law", [DiscreteLaplace, DiscreteGaussian])
+@pytest.mark.parametrize("distribution", [DiscreteLaplace, DiscreteGaussian])
 def test_narrow_noise_stays_within_its_width_on_the_grid(
-    law: type[DiscreteLaplace | DiscreteGaussian], sigma: Fraction
+    distribution: type[DiscreteLaplace | DiscreteGaussian], sigma: Fraction
 ) -> None:
     # Exactly, by convolution: weights 1, 1 and 1/2, on a grid of half units.
-    noise = law(sigma)
+    noise = distribution(sigma)
     reach = math.ceil(45 * sigma) + 2
     support = np.arange(-reach, reach + 1)
     one = np.zeros(4 * reach + 1)
@@ -200,9 +201,11 @@ def test_every_query_stays_within_the_simultaneous_width(
 def test_narrow_noise_stays_within_its_simultaneous_width(sigma: Fraction) -> None:
     noise = DiscreteGaussian(sigma)
     support = np.arange(0, math.ceil(45 * sigma))
-    law = noise.pmf(support)
-    law[0] = noise.survival(np.array([0]))[0] - law[1:].sum() + noise.survival(np.array([1]))[0]
-    total = np.convolve(np.convolve(law, law), law)
+    distribution = noise.pmf(support)
+    distribution[0] = (
+        noise.survival(np.array([0]))[0] - distribution[1:].sum() + noise.survival(np.array([1]))[0]
+    )
+    total = np.convolve(np.convolve(distribution, distribution), distribution)
     for confidence in (0.5, 0.95, 0.999):
         width = simultaneous_half_width(noise, 3, confidence) * UNITS
         assert total[np.arange(len(total)) > width].sum() <= (1 - confidence) / 2
@@ -230,11 +233,11 @@ def test_a_certificate_bounds_every_query_that_is_constant_on_its_cells(
     model = np.array([cell for _, cell, _ in cells])
     weights = np.array([weight for _, _, weight in cells])
     statistic = np.abs(counts - np.rint(model * UNITS)).sum() / UNITS + slack
-    misfit = abs(counts.sum() / UNITS - model.sum())
+    total_error = abs(counts.sum() / UNITS - model.sum())
     error = abs(float(weights @ (counts / UNITS - model)))
     ends = (float(weights.min()), float(weights.max()))
-    narrow = certificate_half_width(statistic, misfit, len(cells), weights=ends)
-    wide = certificate_half_width(statistic, misfit, len(cells))
+    narrow = certificate_half_width(statistic, total_error, len(cells), weights=ends)
+    wide = certificate_half_width(statistic, total_error, len(cells))
     assert error <= narrow + 1e-9
     assert narrow <= wide + len(cells) / UNITS
 

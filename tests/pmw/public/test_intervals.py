@@ -70,7 +70,7 @@ def test_covered_questions_have_intervals_of_the_noise_itself(frame: pd.DataFram
             assert answer.interval is not None
             held.append(answer.interval[0] <= exact <= answer.interval[1])
             widths.append((answer.interval[1] - answer.interval[0]) / 2)
-    assert 0.94 < np.mean(held) < 0.995  # wider than exact only by the model's misfit
+    assert 0.94 < np.mean(held) < 0.995  # wider than exact only by the model's total_error
     assert np.median(widths) < 600
 
 
@@ -78,7 +78,7 @@ def beyond(noise: DiscreteLaplace, quarters: tuple[int, ...], width: float) -> f
     """Return the exact probability that a sum of noises, each times so many quarters, is beyond a width.
 
     Args:
-        noise: law of each, in units.
+        noise: distribution of each, in units.
         quarters: weights, in quarters.
         width: in units.
     """
@@ -88,9 +88,9 @@ def beyond(noise: DiscreteLaplace, quarters: tuple[int, ...], width: float) -> f
     length = 2 ** math.ceil(math.log2(2 * reach * sum(quarters) // step + 1))
     spectrum = np.ones(length // 2 + 1, dtype=np.complex128)
     for weight in quarters:
-        law = np.zeros(length)
-        law[values * (weight // step) % length] = noise.pmf(values)
-        spectrum *= np.fft.rfft(law)
+        distribution = np.zeros(length)
+        distribution[values * (weight // step) % length] = noise.pmf(values)
+        spectrum *= np.fft.rfft(distribution)
     total = np.fft.irfft(spectrum, length)
     places = np.minimum(np.arange(length), length - np.arange(length)) * step  # of both signs, in quarters
     return float(total[places > 4 * width].sum())
@@ -115,8 +115,8 @@ def test_without_a_delta_bars_of_covered_questions_are_bounds(
     query = LinearQuery(domain, (Factor(("age",), weights),))
     answer = untested_answer(state, query, Spent(0.0, 1.0, 0.0))
     assert answer.interval is not None
-    misfit = abs(answer.count - float(np.sum(units / UNITS * weights / UNITS)))
-    width = ((answer.interval[1] - answer.interval[0]) / 2 - misfit) * UNITS
+    total_error = abs(answer.count - float(np.sum(units / UNITS * weights / UNITS)))
+    width = ((answer.interval[1] - answer.interval[0]) / 2 - total_error) * UNITS
     assert beyond(noise, quarters, width) <= 1 - confidence
     if confidence >= 0.95:  # and no wider than by a sixth, and 18 units a root of squared weights
         root = math.sqrt(sum(weight**2 for weight in quarters)) / 4
@@ -137,9 +137,9 @@ def test_without_a_delta_the_bar_of_everybody_is_a_bound_for_the_sums_that_it_ta
     def spectrum(noise: DiscreteLaplace) -> np.ndarray[Any, np.dtype[np.complex128]]:
         return np.fft.rfft(np.fft.ifftshift(noise.pmf(values)))
 
-    law = np.fft.irfft(spectrum(loud) * spectrum(quiet) ** 9, reach)  # of twice the number
+    distribution = np.fft.irfft(spectrum(loud) * spectrum(quiet) ** 9, reach)  # of twice the number
     places = np.minimum(np.arange(reach), reach - np.arange(reach))
-    assert float(law[places > 2 * width].sum()) <= 1 - confidence
+    assert float(distribution[places > 2 * width].sum()) <= 1 - confidence
 
 
 def test_each_source_says_what_it_promises(frame: pd.DataFrame, domain: Domain) -> None:

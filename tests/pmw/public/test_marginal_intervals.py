@@ -14,12 +14,12 @@ import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.model import MarginalMeasurement, RangeTreeMeasurement
+from pmw.model import HierarchicalMeasurement, MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_width, sum_half_width
 from pmw.public.answer import Source, Spent
 from pmw.public.contract import ModelKind, TestKind
-from pmw.public.intervals import Confidences, total_misfit
+from pmw.public.intervals import Confidences, total_error_bound
 from pmw.public.marginal_intervals import MarginalBars, certificate_bound, is_held
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState, Total
@@ -33,7 +33,7 @@ DOMAIN = Domain(
         IntegerAttribute("age", 0, 59),
         CategoricalAttribute("sex", ("f", "m")),
         CategoricalAttribute("grade", tuple("abcdefgh")),
-        CategoricalAttribute("region", tuple("nesw")),  # so that the whole table is not bought at opening
+        CategoricalAttribute("region", tuple("nesw")),  # so that the whole table is not measured at opening
     )
 )
 
@@ -77,9 +77,9 @@ def plan_of(state: PublicState) -> MarginalTestPlan:
 
 
 def marginal_answer(
-    state: PublicState, query: LinearQuery, spent: Spent, *, bought: bool = False
+    state: PublicState, query: LinearQuery, spent: Spent, *, measured: bool = False
 ) -> pmw.Answer:
-    return MarginalBars(state, spent).answer(query, bought=bought)
+    return MarginalBars(state, spent).answer(query, measured=measured)
 
 
 def certified(state: PublicState, scope: tuple[str, ...], threshold: int) -> PublicState:
@@ -89,7 +89,7 @@ def certified(state: PublicState, scope: tuple[str, ...], threshold: int) -> Pub
     return replace(state, certificates={**state.certificates, scope: certificate})
 
 
-def test_a_question_is_held_by_the_opening_by_a_bought_marginal_or_by_a_certificate() -> None:
+def test_a_question_is_held_by_the_opening_by_a_measured_marginal_or_by_a_certificate() -> None:
     state = opening()
     assert is_held(state, LinearQuery.everything(DOMAIN))
     assert is_held(state, LinearQuery.cells(DOMAIN, {"age": (3, 9)}))
@@ -122,12 +122,10 @@ def test_a_question_that_cuts_groups_lies_between_its_inner_and_its_outer_one() 
     state = certified(opening(), ("age", "grade"), 50 * UNITS)
     coarsening = state.coarsening
     assert not coarsening.is_aligned(CUT)
-    groups = coarsening.groups[0]
-    assert groups is not None
-    inside = [
-        cell for cell in range(60) if (groups[1:38] == groups[cell]).sum() == (groups == groups[cell]).sum()
-    ]
-    touched = [cell for cell in range(60) if (groups[1:38] == groups[cell]).any()]
+    bins = coarsening.bins[0]
+    assert bins is not None
+    inside = [cell for cell in range(60) if (bins[1:38] == bins[cell]).sum() == (bins == bins[cell]).sum()]
+    touched = [cell for cell in range(60) if (bins[1:38] == bins[cell]).any()]
     inner = LinearQuery.cells(DOMAIN, {"age": (min(inside), max(inside)), "grade": (1, 3)})
     outer = LinearQuery.cells(DOMAIN, {"age": (min(touched), max(touched)), "grade": (1, 3)})
     found, low, high = (marginal_answer(state, query, NOWHERE) for query in (CUT, inner, outer))
@@ -177,23 +175,23 @@ def weighed_on_groups(state: PublicState, query: LinearQuery) -> tuple[LinearQue
 def test_ends_of_a_measurement_and_of_a_certificate_miss_no_more_often_than_stated(
     confidence: float, part: float | None
 ) -> None:
-    # The low end is the narrower where one cell was bought, the high end where a test was negative. Each end
-    # is missed on some table that is as close to it as can be: the two tables are one, for nobody is in the
-    # groups that the question cuts. With a certificate at its full share both ends together miss too often.
+    # The low end is the narrower where one cell was measured, the high end where a test was negative. Each
+    # end is missed on some table that is as close to it as can be: the two tables are one, for nobody is in
+    # the bins that the question cuts. With a certificate at its full share both ends together miss too often.
     state, test = one_round(replace(opening(confidence=confidence), total=Total(4000.0, 4000.0, 0.0)), part)
     threshold = int(test.negative_margin(0.5))
     state = certified(state, ("age", "grade"), threshold)
     (certificate,) = state.certificates.values()
     narrow = certificate_bound(state, certificate)
     sigma = narrow / 1.5 / NormalDist().inv_cdf((1 + confidence) / 2) * UNITS
-    bought = MarginalMeasurement(
+    measured = MarginalMeasurement(
         ("age", "grade"), certificate.units, DiscreteGaussian(Fraction(round(sigma)))
     )
-    state = replace(state, measured=(bought,))
-    groups = state.coarsening.groups[0]
-    assert groups is not None
-    ages, grades = np.where(groups == 1, UNITS, 0), np.where(np.arange(8) == 2, UNITS, 0)
-    ages[[int(np.flatnonzero(groups == group)[0]) for group in range(2, 7)]] = UNITS
+    state = replace(state, measured=(measured,))
+    bins = state.coarsening.bins[0]
+    assert bins is not None
+    ages, grades = np.where(bins == 1, UNITS, 0), np.where(np.arange(8) == 2, UNITS, 0)
+    ages[[int(np.flatnonzero(bins == bin_)[0]) for bin_ in range(2, 7)]] = UNITS
     query = LinearQuery(DOMAIN, (Factor(("age",), ages), Factor(("grade",), grades)))
     inner, outer, (least, most) = weighed_on_groups(state, query)
     assert (inner.weights().sum(), outer.weights().sum()) == (UNITS, 6 * UNITS)
@@ -234,15 +232,20 @@ def test_ends_of_a_certificate_and_of_the_total_are_missed_together(confidence: 
     low, high = unclipped(state, query)
     # What the low end's bound (S + |n - the total|)/2 says of either noise, given half of what may fail each.
     confidences = Confidences.in_state(state)
-    misfit, margin = total_misfit(state, confidences.total), test.negative_margin(confidences.certificate)
-    bound = certificate_half_width(300 + margin / UNITS, misfit, certificate.units.size)
+    total_error, margin = (
+        total_error_bound(state, confidences.total),
+        test.negative_margin(confidences.certificate),
+    )
+    bound = certificate_half_width(300 + margin / UNITS, total_error, certificate.units.size)
     assert least - low == pytest.approx(bound)
-    law = NormalDist(0, deviation)
-    above = law.cdf(-misfit)  # the total came out too high for the certificate
-    below = law.cdf(-min(misfit, high - 4000))  # or too low for the certificate, or for the high end
+    distribution = NormalDist(0, deviation)
+    above = distribution.cdf(-total_error)  # the total came out too high for the certificate
+    below = distribution.cdf(
+        -min(total_error, high - 4000)
+    )  # or too low for the certificate, or for the high end
     threshold_noise = math.exp(-math.floor(margin + 1) / float(test.threshold_scale))
     assert 1 - (1 - threshold_noise) * (1 - above - below) <= 1 - confidence
-    narrower = law.cdf(-total_misfit(state, confidences.alone))
+    narrower = distribution.cdf(-total_error_bound(state, confidences.alone))
     assert 1 - (1 - threshold_noise) * (1 - above - narrower) > 1.1 * (1 - confidence)
 
 
@@ -262,8 +265,8 @@ def test_ends_of_one_event_need_no_share() -> None:
     # Two ends of measured noise are missed by half each.
     loud, state = DiscreteGaussian(Fraction(20 * UNITS)), opening()
     shape = state.coarsening.coarse.scope_shape(("age", "grade"))
-    bought = MarginalMeasurement(("age", "grade"), np.zeros(shape, dtype=np.int64), loud)
-    state = replace(state, measured=(bought,))
+    measured = MarginalMeasurement(("age", "grade"), np.zeros(shape, dtype=np.int64), loud)
+    state = replace(state, measured=(measured,))
     inner, outer, _ = weighed_on_groups(state, CUT)
     widths = [
         sum_half_width(loud, float(np.sum((one.weights() / UNITS) ** 2)), 0.95, peak=1.0)
@@ -294,14 +297,14 @@ def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cell
     assert on_groups[1] - on_groups[0] > 2 * bound
 
 
-def test_an_answer_inside_groups_is_moved_to_what_was_bought_of_its_cells() -> None:
+def test_an_answer_inside_groups_is_moved_to_what_was_measured_of_its_cells() -> None:
     state = opening()
     exact = MemorySource.from_frame(FRAME, DOMAIN).counts(("age", "grade")).counts.astype(np.int64)
-    bought = MarginalMeasurement(("age", "grade"), exact * UNITS, plan_of(state).noise)
-    after = replace(state, measured=(bought,))
-    noise = math.sqrt(bought.variance * 37 * 3)
+    measured = MarginalMeasurement(("age", "grade"), exact * UNITS, plan_of(state).noise)
+    after = replace(state, measured=(measured,))
+    noise = math.sqrt(measured.variance * 37 * 3)
     truth = CUT.evaluate(exact.astype(np.float64))
-    answer = marginal_answer(after, CUT, NOWHERE, bought=True)
+    answer = marginal_answer(after, CUT, NOWHERE, measured=True)
     assert abs(state.model.answer(CUT) - truth) > noise
     assert abs(answer.count - truth) == pytest.approx(noise)
     assert answer.source is Source.MEASURED
@@ -419,7 +422,7 @@ def test_simultaneous_certificates_and_totals_are_wider() -> None:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("composition", [pmw.Composition.PURE, pmw.Composition.ZCDP])
-def test_the_total_keeps_to_its_width_where_opening_bought_nothing_else(
+def test_the_total_keeps_to_its_width_where_opening_measured_nothing_else(
     composition: pmw.Composition,
 ) -> None:
     # At high confidences a Laplace tail is far beyond a Gaussian one of the same variance.
@@ -435,7 +438,7 @@ def test_the_total_keeps_to_its_width_where_opening_bought_nothing_else(
 
 def test_a_tree_of_ranges_answers_all_questions_at_once_from_its_cells_alone() -> None:
     state = opening(seed=3, simultaneous=True)
-    tree = next(one for one in state.opening if isinstance(one, RangeTreeMeasurement))
+    tree = next(one for one in state.opening if isinstance(one, HierarchicalMeasurement))
     query = LinearQuery.cells(DOMAIN, {"age": (3, 47)})
     answer = marginal_answer(state, query, NOWHERE)
     assert answer.interval is not None
@@ -489,7 +492,7 @@ def test_answers_of_one_state_are_to_the_last_bit_what_each_is_by_itself(*, simu
     state = certified(opening(simultaneous=simultaneous), ("age", "grade"), 50 * UNITS)
     values = np.random.default_rng(3).integers(0, 400, DOMAIN.scope_shape(("sex", "grade"))) * UNITS
     noise = plan_of(state).noise
-    bought = replace(state, measured=(MarginalMeasurement(("sex", "grade"), values, noise),), beside=(0,))
+    measured = replace(state, measured=(MarginalMeasurement(("sex", "grade"), values, noise),), beside=(0,))
     texts = (
         *(f"age BETWEEN {low} AND {low + wide}" for low in range(0, 40, 7) for wide in (0, 6, 19)),
         "", "sex = 'f'", "grade IN ('a', 'c')", "grade <> 'a' AND sex = 'm'", "grade = 'b' OR sex = 'f'",
@@ -497,7 +500,7 @@ def test_answers_of_one_state_are_to_the_last_bit_what_each_is_by_itself(*, simu
         "age >= 13 AND grade = 'h'", "age BETWEEN 1 AND 58 AND grade = 'b'",
         "age = 3 AND grade = 'a'", "sex = 'f' AND region = 'n'",
     )  # fmt: skip
-    for held in (state, bought):
+    for held in (state, measured):
         bars = MarginalBars(held, NOWHERE)
         for text in (*texts, *texts[::-1]):
             query = parse_where(text, DOMAIN)

@@ -1,8 +1,8 @@
 """Charges against noise: what a session charged, recomputed from the noise that it was seen to draw.
 
 Sessions of random schemas, budgets and options are watched from below: every draw of noise is noted with its
-law. The prices are worked out here from the scales alone, with formulas of their own, so that neither a plan
-nor the ledger is believed.
+distribution. The prices are worked out here from the scales alone, with formulas of their own, so that
+neither a plan nor the ledger is believed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pmw
 from pmw.data import CountSource
 from pmw.errors import BudgetError
 from pmw.loop import Proposal, draw_tests
-from pmw.model import Measurement, QueryMeasurement, RangeTreeMeasurement
+from pmw.model import HierarchicalMeasurement, Measurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation, zcdp_epsilon
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
 from pmw.public.contract import ModelKind, Opening
@@ -38,9 +38,9 @@ GRID = Fraction(1, 2**60)  # that a charge in rho is rounded up to
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """One call for noise: its law, its scale in units, what it drew, and whether that was one by itself."""
+    """One call for noise: its distribution, its scale in units, what it drew, and whether that was one by itself."""
 
-    law: type
+    distribution: type
     scale: Fraction
     values: NDArray[np.int64]
     single: bool
@@ -62,8 +62,8 @@ class Watch:
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     seen = Watch()
 
-    def note(law: type, name: str) -> None:
-        original: Callable[..., Any] = getattr(law, name)
+    def note(distribution: type, name: str) -> None:
+        original: Callable[..., Any] = getattr(distribution, name)
 
         def noted(self: Any, bits: Any, *count: int) -> Any:
             seen.depth += 1
@@ -71,18 +71,18 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
                 drawn = original(self, bits, *count)
             finally:
                 seen.depth -= 1
-            if not seen.depth:  # laws draw from each other
+            if not seen.depth:  # distributions draw from each other
                 scale = self.sigma if isinstance(self, DiscreteGaussian) else self.scale
                 numbers = np.array(drawn, dtype=np.int64).ravel()
                 assert numbers.size == (count[0] if count else 1)
-                seen.batches[-1][1].append(Drawn(law, scale, numbers, not count))
+                seen.batches[-1][1].append(Drawn(distribution, scale, numbers, not count))
             return drawn
 
-        monkeypatch.setattr(law, name, noted)
+        monkeypatch.setattr(distribution, name, noted)
 
-    for law in (DiscreteGaussian, DiscreteLaplace, Geometric, SechSquared):
-        note(law, "sample")
-        note(law, "sample_array")
+    for distribution in (DiscreteGaussian, DiscreteLaplace, Geometric, SechSquared):
+        note(distribution, "sample")
+        note(distribution, "sample_array")
 
     def opened(proposal: Proposal, *rest: Any) -> Any:
         seen.batches.append((proposal, []))
@@ -93,10 +93,10 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def split(drawn: list[Drawn]) -> tuple[list[Drawn], Drawn, list[Drawn]]:
-    """Return what a batch drew for its thresholds, its tests, and what it bought."""
+    """Return what a batch drew for its thresholds, its tests, and what it measured."""
     kept = list(itertools.takewhile(lambda one: one.single, drawn))
-    tests, *bought = drawn[len(kept) :]
-    return kept, tests, bought
+    tests, *measured = drawn[len(kept) :]
+    return kept, tests, measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Prices:
         """Return the price of a marginal, a tree of so many levels, or one answer, under fresh noise."""
         moved = self.people * UNITS
         moves = self.moves if marginal else 1
-        if drawn.law is DiscreteLaplace:
+        if drawn.distribution is DiscreteLaplace:
             return self.pure(levels * moves * moved / drawn.scale)
         assert self.zcdp, "Gaussian noise has no pure price"
         return levels * moves * moved**2 / (2 * drawn.scale**2)
@@ -123,7 +123,7 @@ class Prices:
         """Return the price of what a batch drew, and whether it was a positive."""
         plan = state.plan[proposal.tier]
         marginal, sparse = isinstance(plan, MarginalTestPlan), plan.sparse
-        kept, tests, bought = split(drawn)
+        kept, tests, measured = split(drawn)
         moved = self.people * UNITS * (self.moves if marginal else 1)
         two_thresholds = tests.count == 2 * len(proposal.requests)
         assert two_thresholds or tests.count == len(proposal.requests)
@@ -134,23 +134,23 @@ class Prices:
         price = Fraction(0)
         if kept:
             kept_price = moved / kept[0].scale
-            if tests.law is SechSquared:
-                price += kept_price**2 / 2 if kept[0].law is DiscreteGaussian else kept_price
-                assert (kept[0].law is DiscreteGaussian) == self.zcdp
+            if tests.distribution is SechSquared:
+                price += kept_price**2 / 2 if kept[0].distribution is DiscreteGaussian else kept_price
+                assert (kept[0].distribution is DiscreteGaussian) == self.zcdp
             elif sparse.redraw:
                 price += self.pure(kept_price + positive)
             elif self.zcdp:
                 price += self.pure(kept_price + sparse.update_limit * positive)
             else:
                 price += kept_price
-        if bought:
-            assert len(bought) == 1
-            if tests.law is SechSquared:
+        if measured:
+            assert len(measured) == 1
+            if tests.distribution is SechSquared:
                 price += self.pure(positive)
             elif not sparse.redraw and not self.zcdp:
                 price += positive
-            price += self.released(bought[0], marginal=marginal)
-        return price, bool(bought)
+            price += self.released(measured[0], marginal=marginal)
+        return price, bool(measured)
 
 
 def random_domain(generator: np.random.Generator) -> Domain:
@@ -236,7 +236,7 @@ def check_charges(state: PublicState, watch: Watch) -> None:
         spent += prices.released(total, marginal=False)
     for one, measurement in zip(opening, state.opening, strict=True):
         assert one.count == measurement.units.size
-        levels = measurement.tree.height if isinstance(measurement, RangeTreeMeasurement) else 1
+        levels = measurement.tree.height if isinstance(measurement, HierarchicalMeasurement) else 1
         spent += prices.released(one, marginal=True, levels=levels)
     positives = 0
     for proposal, drawn in batches:
@@ -264,10 +264,10 @@ def check_noise(session: pmw.Session, watch: Watch) -> None:
     source = session._engine._table(state.contract)
     (_, opening), *batches = watch.batches
     total = opening[:1] if state.contract.options.signs_agree else []
-    bought = [one for _, drawn in batches for one in split(drawn)[2]]
-    drawn = [one.values.tolist() for one in (*opening[len(total) :], *bought)]
+    measured = [one for _, drawn in batches for one in split(drawn)[2]]
+    drawn = [one.values.tolist() for one in (*opening[len(total) :], *measured)]
     assert drawn == [noise_on(one, state, source).tolist() for one in state.measurements]
-    assert all(one.law is not Geometric for one in (*opening, *bought))
+    assert all(one.distribution is not Geometric for one in (*opening, *measured))
 
 
 def noise_on(measurement: Measurement, state: PublicState, source: CountSource) -> NDArray[np.int64]:
@@ -276,10 +276,10 @@ def noise_on(measurement: Measurement, state: PublicState, source: CountSource) 
         query = measurement.query
         return np.array([measurement.units - query.answer(source.counts(query.scope))])
     scope = measurement.scope
-    if isinstance(measurement, RangeTreeMeasurement):
+    if isinstance(measurement, HierarchicalMeasurement):
         counts = measurement.tree.node_counts(source.counts(scope).counts)
     else:
-        groups = source.coarsened(state.coarsening.coarse, state.coarsening.groups)
+        groups = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
         fine = measurement.units.shape == state.domain.scope_shape(scope)
         counts = (source if fine else groups).counts(scope).counts
     noise: NDArray[np.int64] = measurement.units - counts * UNITS
@@ -288,7 +288,7 @@ def noise_on(measurement: Measurement, state: PublicState, source: CountSource) 
 
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @pytest.mark.parametrize("composition", list(Composition))
-def test_a_table_that_is_bought_whole_is_charged_exactly_the_noise_that_it_was_seen_to_draw(
+def test_a_table_that_is_measured_whole_is_charged_exactly_the_noise_that_it_was_seen_to_draw(
     composition: Composition, relation: NeighboringRelation, watch: Watch
 ) -> None:
     domain = Domain(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pmw.loop import MarginalRequest, Proposal, QueryRequest
-from pmw.model import Coarsening, NoiseLaw
+from pmw.model import Coarsening, NoiseDistribution
 from pmw.planning.opened import plan_test
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.planning.questions import plan_query_test
@@ -90,7 +90,7 @@ def test_a_public_row_count_comes_back(domain: Domain) -> None:
 
 
 @pytest.mark.parametrize("noise", [DiscreteLaplace(Fraction(7, 3)), DiscreteGaussian(Fraction(10**12, 7))])
-def test_a_noise_law_comes_back(noise: NoiseLaw) -> None:
+def test_a_noise_distribution_comes_back(noise: NoiseDistribution) -> None:
     assert encoding.read_noise(through_json(encoding.noise_form(noise))) == noise
 
 
@@ -114,7 +114,7 @@ def test_measurements_come_back(domain: Domain) -> None:
 def request_facts(request: QueryRequest | MarginalRequest) -> tuple[Any, ...]:
     if isinstance(request, QueryRequest):
         return request.query.key(), request.model_units, request.threshold
-    return request.scope, request.model_units.tolist(), request.threshold, request.bought
+    return request.scope, request.model_units.tolist(), request.threshold, request.measured
 
 
 def test_a_proposal_comes_back(domain: Domain) -> None:

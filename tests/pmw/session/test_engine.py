@@ -78,7 +78,7 @@ def test_every_intent_of_a_session_has_bytes_of_its_own(
     with pmw.open_session(frame, domain, epsilon=1, path=path, options=NEGATIVE) as session:
         for query in uncovered(domain)[:10]:
             session.ask(query, fresh=True)
-    with pmw.resume_session(path, frame) as session:  # a count of intents would begin anew here
+    with pmw.resume_session(path, frame) as session:  # a count of intents would begin again here
         for query in uncovered(domain)[:10]:
             session.ask(query, fresh=True)
     with pmw.open_session(frame, domain, epsilon=1, options=NEGATIVE) as session:
@@ -250,7 +250,7 @@ def test_an_intent_is_durable_before_the_table_is_counted_or_a_bit_is_drawn(
         assert set(events) == {(name, "tests") for name in ("counts", "seeded", "drawn")}
     events.clear()
     with pmw.resume_session(path, frame) as session:
-        session.ask("sex = 'Male'")  # covered by what was bought: nothing is recorded, counted or drawn
+        session.ask("sex = 'Male'")  # covered by what was measured: nothing is recorded, counted or drawn
         assert events == []
 
 
@@ -380,7 +380,7 @@ def test_answers_that_draw_no_noise_share_a_commit_and_are_what_they_are_one_by_
     path = tmp_path / "s.pmw"
     with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
         queries = random_conjunctions(domain, 40, seed=9)
-        session.ask_all(queries)  # now whatever they need was tested or bought
+        session.ask_all(queries)  # now whatever they need was tested or measured
         apart = [session.ask(query, fresh=True) for query in queries]
         given: list[list[pmw.Answer]] = []
         statements: list[str] = []

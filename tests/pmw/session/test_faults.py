@@ -66,7 +66,7 @@ def study(request: pytest.FixtureRequest, tmp_path: Path, frame: pd.DataFrame, d
     save_schema(domain, tmp_path / "people.toml")
     options = pmw.Options(test=TestKind.QUERY, threshold=12.0, update_limit=12)
     if request.param == "marginals":
-        # Single years: their table is too large to be bought at opening.
+        # Single years: their table is too large to be measured at opening.
         years = IntegerAttribute("age", 20, 59)
         domain = Domain((years, *domain.attributes[1:]), name=domain.name)
         options = pmw.Options(test=TestKind.MARGINAL, update_limit=4, composition=pmw.Composition.ZCDP)
@@ -204,7 +204,7 @@ def outcome_of(study: Path, intent: IntentRow, frame: pd.DataFrame) -> int | NDA
     assert intent.seed is not None
     proposal = read_proposal(coarsening, json.loads(intent.proposal))
     source = MemorySource.from_frame(frame, state.domain)
-    coarse = source.coarsened(coarsening.coarse, coarsening.groups)
+    coarse = source.coarsened(coarsening.coarse, coarsening.bins)
     draws, _ = draw_tests(proposal, state.plan, secret, source, BitSource(intent.seed), coarse)
     assert draws.released is not None
     return draws.released

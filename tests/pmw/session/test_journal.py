@@ -161,7 +161,7 @@ def test_a_session_with_a_tree_of_ranges_comes_back_to_the_last_bit(
         state = session.state
         first = cells(state)
     assert [type(measurement).__name__ for measurement in state.opening] == [
-        "RangeTreeMeasurement", "MarginalMeasurement",
+        "HierarchicalMeasurement", "MarginalMeasurement",
     ]  # fmt: skip
     again = read_session(path)[0]
     assert np.array_equal(cells(again), first)

@@ -26,7 +26,7 @@ KINDS = list(TestKind)
 
 @pytest.fixture
 def years() -> Domain:
-    """The people of the other tests by single years: too many cells to buy the whole table."""
+    """The people of the other tests by single years: too many cells to measure the whole table."""
     return Domain(
         (
             IntegerAttribute("age", 20, 59),
@@ -94,7 +94,7 @@ def test_domains_of_one_cell_or_with_attributes_of_one_value_are_answered(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_budget_that_buys_only_noise_leaves_a_distribution(
+def test_a_budget_that_measures_only_noise_leaves_a_distribution(
     frame: pd.DataFrame, years: Domain, kind: TestKind
 ) -> None:
     # Counts far below zero, totals far from the truth, and measurements that contradict each other.
@@ -129,7 +129,7 @@ def test_a_scope_that_is_too_large_for_everything_gets_no_promise() -> None:
         state = session.state
         held = [answer for answer in answers if answer.interval is not None]
         assert len(held) <= state.positives(1) + state.rounds[1] * len(answers)
-        session.seal()
+        session.finalize()
         answer = session.ask(where.replace("'u'", "'w'"))
         assert (answer.source.value, answer.interval) == ("exhausted", None)
 
@@ -210,7 +210,7 @@ def facts(state: PublicState) -> tuple[Any, ...]:
     held = {
         scope: (one.version, one.threshold, one.units.tobytes()) for scope, one in state.certificates.items()
     }
-    numbers = (state.version, state.beside, state.pace, state.asked)
+    numbers = (state.version, state.beside, state.step_size, state.asked)
     return held, numbers, state.plan, state.ledger, state.total
 
 
@@ -253,19 +253,19 @@ def test_where_the_budget_pays_for_it_marginals_are_of_declared_cells_and_come_b
     tier = marginal_tier(state.plan)
     assert tier is not None
     assert 80 <= tier.fine_cells < 240
-    groups = state.coarsening.coarse["age"].size
+    bins = state.coarsening.coarse["age"].size
     kinds = {one.units.shape[one.scope.index("age")] for one in state.marginals if "age" in one.scope}
     kinds |= {
         one.units.shape[scope.index("age")] for scope, one in state.certificates.items() if "age" in scope
     }
-    assert kinds == {40, groups}  # few declared cells are looked at themselves, many in groups
+    assert kinds == {40, bins}  # few declared cells are looked at themselves, many in bins
     truth = int((frame["age"].between(33, 47) & frame["member"]).sum())
     first = answers[0]
     assert first.interval is not None
     assert first.interval[0] <= truth <= first.interval[1]
     assert first.interval[1] - first.interval[0] < 0.02 * len(frame)
-    grouped = [("age" in one["grouped"], one["shape"]) for one in measurements_form(state)["marginals"]]
-    assert all(flag == (groups in shape) for flag, shape in grouped)
+    binned = [("age" in one["binned"], one["shape"]) for one in measurements_form(state)["marginals"]]
+    assert all(flag == (bins in shape) for flag, shape in binned)
     with pmw.resume_session(path, frame) as session:
         assert same_bits(session.state, state)
         assert session.verify().holds
@@ -277,13 +277,13 @@ def test_a_sealed_session_answers_from_what_it_holds_and_spends_nothing(
     path = tmp_path / "study.pmw"
     with pmw.open_session(frame, years, epsilon=2, delta=1e-9, path=path, options=marginal()) as session:
         known = session.ask("age >= 40 AND member = TRUE")
-        session.seal()
+        session.finalize()
         spent = session.status().budget_share
     with pmw.resume_session(path) as session:
         assert session.ask("age >= 40 AND member = TRUE") == known
         near = session.ask("age >= 50 AND member = TRUE")
         far = session.ask("age >= 50 AND region = 'north' AND sex = 'Male' AND member = TRUE")
-        assert near.interval is not None  # its marginal was bought, or certified
+        assert near.interval is not None  # its marginal was measured, or certified
         assert far.source is pmw.Source.EXHAUSTED
         assert session.status().budget_share == spent
         assert session.verify().holds
@@ -306,12 +306,12 @@ def test_status_and_exports_tell_of_marginals(frame: pd.DataFrame, years: Domain
     told = measurements_form(state)
     assert told["model"]["test"] == told["test"] == "marginal"
     assert told["model"]["learning_rate"] is None
-    bought = [one for one in told["marginals"] if one["position"] >= len(state.opening)]
-    assert [tuple(one["scope"]) for one in bought] == [one.scope for one in state.marginals]
-    assert bought[0]["grouped"] == ["age"]
-    groups = told["groups"]["age"]
-    assert len(groups["groups"]) == len(groups["shares"]) == 40
-    assert bought[0]["shape"][0] == max(groups["groups"]) + 1
+    measured = [one for one in told["marginals"] if one["position"] >= len(state.opening)]
+    assert [tuple(one["scope"]) for one in measured] == [one.scope for one in state.marginals]
+    assert measured[0]["binned"] == ["age"]
+    bins = told["bins"]["age"]
+    assert len(bins["bins"]) == len(bins["shares"]) == 40
+    assert measured[0]["shape"][0] == max(bins["bins"]) + 1
     assert isinstance(state.model, CoarsenedDistribution)
     for one in state.marginals:
         distances = (state.model.model.marginal(one.scope) - one.values) / np.sqrt(one.variance)

@@ -122,7 +122,7 @@ def cases(draw: st.DrawFn, test: pmw.TestKind) -> Case:
     return Case(domain, records, epsilon, delta, options, draw(st.integers(0, 5)))
 
 
-# Long lists of values: planned for all of them, one marginal would be bought; opening pools the rare ones.
+# Long lists of values: planned for all of them, one marginal would be measured; opening pools the rare ones.
 LISTS = Domain(
     (
         *(CategoricalAttribute(f"list{number}", tuple(range(500))) for number in range(3)),
@@ -155,12 +155,12 @@ def check_choices(case: Case) -> None:
     assert plan.opening_share == state.ledger.share
     assert plan.contract.options.composition is state.ledger.composition
     assert plan.total_deviation == pytest.approx(state.total.deviation, rel=1e-9)
-    assert plan.table_bought == (bool(state.opening) and len(state.opening[0].scope) > 1)
-    if not plan.table_bought:
+    assert plan.table_measured == (bool(state.opening) and len(state.opening[0].scope) > 1)
+    if not plan.table_measured:
         assert len(plan.attributes) == len(state.opening)
-        for attribute, bought in zip(plan.attributes, state.opening, strict=True):
-            deviation = math.sqrt(float(bought.cell_variances.max()))
-            assert (attribute.name,) == bought.scope
+        for attribute, measured in zip(plan.attributes, state.opening, strict=True):
+            deviation = math.sqrt(float(measured.cell_variances.max()))
+            assert (attribute.name,) == measured.scope
             assert attribute.cell_deviation == pytest.approx(deviation)
     # To the last bit, from the number that was released; a public one is a whole number.
     opening = plan_opening(
@@ -228,15 +228,15 @@ def allowed(plan: SessionPlan, state: PublicState, query: LinearQuery, answer: A
     order = plan.orders[len(query.scope)]
     early = 0.0
     if order.promise == "covered":
-        if order.order != 1 or plan.table_bought:
+        if order.order != 1 or plan.table_measured:
             return order.bound if order.order == 0 else None
         (attribute,) = (one for one in plan.attributes if (one.name,) == query.scope)
-        misfit = 0.0
+        residual = 0.0
         if marginal_tier(state.plan) is None:
             covering = state.covering(query)
             assert covering is not None
-            misfit = abs(answer.count - query.evaluate(covering.values))
-        return attribute.widest_bound + misfit
+            residual = abs(answer.count - query.evaluate(covering.values))
+        return attribute.widest_bound + residual
     if plan.vector is not None:
         return plan.vector.value_bound if answer.source is Source.MEASURED else plan.vector.bound
     if plan.marginals is not None:
@@ -300,7 +300,7 @@ def test_of_many_records_the_bound_of_a_question_that_cuts_groups_is_told() -> N
     assert order.bound is not None
     assert order.cut_bound is not None
     assert order.bound < (answer.interval[1] - answer.interval[0]) / 2 <= order.cut_bound
-    assert plan.orders[1].cut_bound is None  # of one attribute the declared cells are bought
+    assert plan.orders[1].cut_bound is None  # of one attribute the declared cells are measured
 
 
 def test_a_bar_may_be_wider_than_planned_where_it_is_stretched_alone() -> None:

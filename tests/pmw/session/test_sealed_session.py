@@ -1,4 +1,4 @@
-"""Sessions closed for good: nothing is spent, nothing secret is left, and answers go on."""
+"""Sessions closed permanently: nothing is spent, nothing secret is left, and answers go on."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_sealed_session_answers_without_its_table_and_spends_nothing(study: Pa
     with pmw.resume_session(study) as session:
         first = session.ask(WRONG)
         spent = session.ledger()
-        session.seal()
+        session.finalize()
         assert session.ask(WRONG) == first
     (study.parent / "people.csv").unlink()
     with pmw.resume_session(study) as session:
@@ -97,8 +97,8 @@ def test_a_sealed_session_answers_without_its_table_and_spends_nothing(study: Pa
         assert (covered.source, covered.interval is None) == (Source.SYNTHETIC, False)
         other = session.ask(OTHER)
         assert (other.source, other.interval) == (Source.EXHAUSTED, None)
-        anew = session.ask(WRONG, fresh=True)
-        assert (anew.source, anew.interval) == (Source.EXHAUSTED, None)
+        again = session.ask(WRONG, fresh=True)
+        assert (again.source, again.interval) == (Source.EXHAUSTED, None)
         assert session.ledger() == spent
         assert session.status().closed
         assert len(session.synthetic_records(20)) == 20
@@ -112,8 +112,8 @@ def test_a_session_in_memory_is_sealed_alike(frame: pd.DataFrame, domain: Domain
     with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, options=options) as session:
         first = session.ask(WRONG)
         assert session.status().to_dict()["closed"] is False
-        session.seal()
-        session.seal()
+        session.finalize()
+        session.finalize()
         assert session.ask(WRONG) == first
         assert session.ask(OTHER).source is Source.EXHAUSTED
         assert session.status().to_dict()["closed"] is True
@@ -129,7 +129,7 @@ def test_nothing_secret_is_left_in_the_file_or_its_log(study: Path, seeds: list[
         assert secrets["fingerprint"] in before
         assert secrets["fingerprint_key"] in before
         assert seeds[-1] not in before  # the bytes of a batch are gone before its answers are given
-        session.seal()
+        session.finalize()
         while_open = bytes_of(study)
     for text in (while_open, bytes_of(study)):
         assert not any(secret in text for secret in (*secrets.values(), *seeds))
@@ -140,7 +140,7 @@ def test_a_closed_file_is_written_anew_without_the_pages_that_held_secrets(tmp_p
     path = tmp_path / "s.pmw"
     large = Outcome(secrets={"threshold": bytes(100_000)})  # many pages, which its deletion frees
     with closing(SessionStore.create(path, "opening", "{}", fresh_seed(), large)) as store:
-        store.seal(1, Outcome(meta={"closed": "true"}))
+        store.finalize(1, Outcome(meta={"closed": "true"}))
         store.scrub()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
@@ -156,7 +156,7 @@ def test_the_threshold_noise_of_an_open_round_is_wiped(study: Path) -> None:
         assert session.state.round_open
         threshold = secrets_of(study)["threshold 0"]
         assert threshold in bytes_of(study)
-        session.seal()
+        session.finalize()
         assert threshold not in bytes_of(study)
         assert not session.state.round_open
 
@@ -164,7 +164,7 @@ def test_the_threshold_noise_of_an_open_round_is_wiped(study: Path) -> None:
 def test_a_batch_that_was_interrupted_is_finished_before_closing(study: Path) -> None:
     seed = interrupt(study)
     asked = read_session(study)[1].queries_answered
-    status = pmw.seal_session(study, abandon=True)  # what can be finished is never given up
+    status = pmw.finalize_session(study, abandon=True)  # what can be finished is never given up
     assert status.closed
     assert status.queries_answered == asked + 1
     assert not any(line.event == "abandoned batch" for line in read_ledger(study).lines)
@@ -180,12 +180,12 @@ def test_a_live_session_finishes_what_was_interrupted_before_closing(study: Path
         with pytest.raises(pmw.StoreError):
             session.ask(OTHER)
         with pytest.raises(pmw.StoreError):
-            session.seal()
+            session.finalize()
         assert not is_closed(study)
         connection.execute("DROP TRIGGER full")
         connection.commit()
         connection.close()
-        session.seal()
+        session.finalize()
         assert session.ask(OTHER).source in (Source.SYNTHETIC, Source.MEASURED)
     assert pmw.verify_session(study).holds
 
@@ -205,9 +205,9 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
         frame.iloc[5:].to_csv(study.parent / "people.csv", index=False)
     unchanged = bytes_of(study)
     with pytest.raises(pmw.SessionError, match=r"waits to be finished, and cannot be: .* --abandon"):
-        pmw.seal_session(study)
+        pmw.finalize_session(study)
     assert (bytes_of(study), is_closed(study)) == (unchanged, False)
-    status = pmw.seal_session(study, abandon=True)
+    status = pmw.finalize_session(study, abandon=True)
     ledger = read_ledger(study)
     assert ledger.lines[:-1] == before.lines
     last = ledger.lines[-1]
@@ -238,9 +238,9 @@ def test_an_opening_that_cannot_be_finished_leaves_nothing_to_close(
         with pytest.raises(KeyboardInterrupt):
             pmw.open_session(frame, domain, epsilon=1, path=path)
     with pytest.raises(pmw.SessionError, match="nothing was ever released from it"):
-        pmw.seal_session(path)
+        pmw.finalize_session(path)
     assert not is_closed(path)
-    assert pmw.seal_session(path, frame).closed
+    assert pmw.finalize_session(path, frame).closed
     assert pmw.verify_session(path).holds
 
 
@@ -266,7 +266,7 @@ def deadly(self, *arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 
 setattr(SessionStore, place, deadly)
-pmw.seal_session(sys.argv[1], abandon=True)
+pmw.finalize_session(sys.argv[1], abandon=True)
 """
 
 
@@ -289,7 +289,7 @@ def test_a_closing_that_is_killed_happened_whole_or_not_at_all(study: Path, plac
         assert is_closed(study)
         assert secrets_of(study) == {}
     assert pmw.verify_session(study).holds
-    assert pmw.seal_session(study, abandon=True).closed
+    assert pmw.finalize_session(study, abandon=True).closed
     assert pmw.verify_session(study).holds
     events = [line.event for line in read_ledger(study).lines]
     assert events.count("abandoned batch") == (table == "gone")
@@ -303,20 +303,20 @@ def test_a_closing_that_cannot_be_written_changes_nothing(study: Path) -> None:
     connection.commit()
     with pmw.resume_session(study) as session:
         with pytest.raises(pmw.StoreError, match="make room"):
-            session.seal()
+            session.finalize()
         assert not session.status().closed
         connection.execute("DROP TRIGGER held")
         connection.commit()
         connection.close()
         assert session.ask(OTHER).source in (Source.SYNTHETIC, Source.MEASURED)
-        session.seal()
+        session.finalize()
         assert session.status().closed
 
 
 def test_a_session_in_use_is_not_closed_by_another(study: Path) -> None:
     lock = SessionLock(study)
     with pytest.raises(pmw.SessionLockedError):
-        pmw.seal_session(study)
+        pmw.finalize_session(study)
     lock.release()
-    assert pmw.seal_session(study).closed
-    assert pmw.seal_session(study).closed
+    assert pmw.finalize_session(study).closed
+    assert pmw.finalize_session(study).closed

@@ -135,7 +135,7 @@ def test_a_model_without_a_snapshot_is_rebuilt_from_its_measurements(
         path = tmp_path / f"{update.value}.pmw"
         options = pmw.Options(test=pmw.TestKind.QUERY, threshold=2.0, update=update)
         session = pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=options)
-        for _ in range(50):  # whether a question is bought is a matter of chance
+        for _ in range(50):  # whether a question is measured is a matter of chance
             session.ask_all([QUESTIONS[0], QUESTIONS[2], "region = 'south' AND age < 40"], fresh=True)
             if session.state.version:
                 break

@@ -22,7 +22,7 @@ USES: dict[str, Callable[[pmw.Session], object]] = {
     "ledger": lambda session: session.ledger(),
     "verify": lambda session: session.verify(),
     "plot": lambda session: session.plot(),
-    "seal": lambda session: session.seal(),
+    "seal": lambda session: session.finalize(),
 }
 
 

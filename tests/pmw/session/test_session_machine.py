@@ -267,11 +267,11 @@ class SessionMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.session.state.version > 1 and not self.sealed)
     @rule(data=st.integers(0, 9))
-    def seal(self, data: int) -> None:
+    def finalize(self, data: int) -> None:
         if data == 0:  # seldom: nothing is drawn any more
             self.left_open = self.session.state.round_open
-            self.session.seal()
-            self.twin.seal()
+            self.session.finalize()
+            self.twin.finalize()
             self.sealed = True
 
     def drop(self) -> None:
@@ -323,10 +323,10 @@ class SessionMachine(RuleBasedStateMachine):
         now, state = self.rows(), self.session.state
         spent = sum((Fraction(row.rho) for row in now.ledger), Fraction(0))
         assert spent == self.session.ledger().spent == state.ledger.spent <= state.ledger.cap
-        bought = [row for row in now.measurements if row.kind == "query"]
-        assert len(bought) == state.positives_used == state.version <= 4
+        measured = [row for row in now.measurements if row.kind == "query"]
+        assert len(measured) == state.positives_used == state.version <= 4
         rounds = [row for row in now.ledger if row.event.startswith("sparse vector")]
-        assert len(rounds) == len(bought) + (state.round_open or self.left_open)
+        assert len(rounds) == len(measured) + (state.round_open or self.left_open)
         assert (now.secrets["threshold 0"] is not None) == state.round_open
         stored = {row.query: row.count for row in now.answers}
         assert {text: stored[text] for text in self.told} == self.told

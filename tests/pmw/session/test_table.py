@@ -180,12 +180,12 @@ def test_a_session_over_a_table_in_memory_goes_on_from_a_file(
     with pytest.raises(pmw.DataError, match="the session reads its table from a file"):
         pmw.resume_session(path, frame)
     with pytest.raises(pmw.DataError, match="the session reads its table from a file"):
-        pmw.seal_session(path, frame)
+        pmw.finalize_session(path, frame)
 
 
 def test_a_session_without_a_key_is_not_moved(study: Path) -> None:
     pmw.backup_session(study, study.parent / "copy.pmw")
-    pmw.seal_session(study)
+    pmw.finalize_session(study)
     for path in (study, study.parent / "copy.pmw"):
         before = bytes_of(path)
         with pytest.raises(
@@ -241,7 +241,7 @@ def test_a_batch_that_waits_goes_on_waiting_and_has_the_outcome_that_was_begun(
     assert books_of(study) == before
     assert read_session(study)[1] == status
     if ended == "closed":
-        pmw.seal_session(study)
+        pmw.finalize_session(study)
     with pmw.resume_session(study) as session:
         assert session.ask(WRONG) == expected
         assert session.ledger() == spent

@@ -103,14 +103,14 @@ def test_eight_processes_with_five_hundred_questions_each_get_every_answer(study
     with closing(SessionStore.open(study)) as store:
         rows = {row.request_id: (row.count, row.version) for row in store.answers()}
         assert rows == given
-        bought = [row.kind for row in store.measurements()].count("query")
+        measured = [row.kind for row in store.measurements()].count("query")
         payers = [
             intent
             for intent, row in zip(store.ledger_intents(), store.ledger(), strict=True)
             if row.event == "measurement"
         ]
         assert store.pending() is None
-    assert len(set(payers)) == len(payers) == bought == state.positives_used == state.version > 0
+    assert len(set(payers)) == len(payers) == measured == state.positives_used == state.version > 0
     assert verify_session(study).holds
 
 

@@ -34,7 +34,7 @@ DOMAIN = Domain(
         IntegerAttribute("age", 0, 79, 5),
         CategoricalAttribute("sex", ("f", "m")),
         CategoricalAttribute("grade", tuple("abcdefghijkl")),
-        IntegerAttribute("hours", 0, 99),  # so that the whole table is not bought at opening
+        IntegerAttribute("hours", 0, 99),  # so that the whole table is not measured at opening
     )
 )
 NOWHERE = Spent(0.0, 0.0, 0.0)
@@ -214,7 +214,7 @@ def test_a_session_that_answered_such_questions_is_verified(test: TestKind, tmp_
 
 
 @pytest.mark.parametrize("choices", [{"test": TestKind.QUERY}, {}, {"simultaneous": True}])
-def test_what_is_tested_or_bought_of_even_cells_narrows_nothing(choices: dict[str, Any]) -> None:
+def test_what_is_tested_or_measured_of_even_cells_narrows_nothing(choices: dict[str, Any]) -> None:
     state = opened(choices.pop("test", TestKind.MARGINAL), **choices).state
     assert state.query_plan is not None
     query = parse_where("\"capital-gain\" > 0 AND sex = 'm' AND age >= 21 AND hours < 50", DOMAIN)

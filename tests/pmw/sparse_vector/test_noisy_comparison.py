@@ -59,8 +59,10 @@ def test_two_thresholds_draw_two_separate_noises() -> None:
     bits = BitSource.from_integer(2)
     drawn = [make(Sides.TWO_THRESHOLDS, monotone=True).draw_threshold(bits) for _ in range(50)]
     assert any(noisy.upper != noisy.lower for noisy in drawn)
-    again, law = BitSource.from_integer(2), Geometric(Fraction(8))
-    assert drawn == [NoisyThreshold(law.sample(again), law.sample(again)) for _ in range(50)]
+    again, distribution = BitSource.from_integer(2), Geometric(Fraction(8))
+    assert drawn == [
+        NoisyThreshold(distribution.sample(again), distribution.sample(again)) for _ in range(50)
+    ]
     assert all(make().draw_threshold(bits).lower is None for _ in range(5))
 
 

@@ -89,8 +89,8 @@ def test_released_values_carry_fresh_noise_of_the_stated_scale(
     edges = np.arange(-20, 21, 2)
     found = np.bincount(np.searchsorted(edges, draws, side="right"), minlength=len(edges) + 1)
 
-    def p_value(law: DiscreteLaplace | DiscreteGaussian) -> float:
-        above = law.survival(edges)
+    def p_value(distribution: DiscreteLaplace | DiscreteGaussian) -> float:
+        above = distribution.survival(edges)
         expected = np.concatenate([[1 - above[0]], above[:-1] - above[1:], [above[-1]]]) * len(draws)
         return float(stats.chisquare(found, expected * found.sum() / expected.sum()).pvalue)
 
@@ -115,14 +115,16 @@ def test_the_value_does_not_depend_on_the_noise_of_its_test() -> None:
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
 @pytest.mark.parametrize(
-    ("limit", "law"), [(4, DiscreteLaplace), (50, DiscreteGaussian), (200, DiscreteGaussian)]
+    ("limit", "distribution"), [(4, DiscreteLaplace), (50, DiscreteGaussian), (200, DiscreteGaussian)]
 )
-def test_composed_rounds_take_the_quieter_of_two_ways(noise: NoiseKind, limit: int, law: type) -> None:
+def test_composed_rounds_take_the_quieter_of_two_ways(
+    noise: NoiseKind, limit: int, distribution: type
+) -> None:
     algorithm = NumericSparse.composed(Comparison(noise), epsilon=1, delta="1e-9", update_limit=limit)
-    assert isinstance(algorithm.value_noise, law)
+    assert isinstance(algorithm.value_noise, distribution)
     assert float(algorithm.epsilon_at("1e-9")) == pytest.approx(1, abs=1e-6)
     opening, positive = algorithm.charges(Composition.ZCDP)
-    if law is DiscreteGaussian:
+    if distribution is DiscreteGaussian:
         budget = zcdp_rho(Budget.of(1, "1e-9"))
         assert limit * (opening.rho + positive.rho) <= budget
         assert float(limit * positive.rho / budget) == pytest.approx(0.2, rel=1e-6)

@@ -1,4 +1,4 @@
-"""The sech^2 test: its law, its prices, its secrets and what it refuses."""
+"""The sech^2 test: its distribution, its prices, its secrets and what it refuses."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def passes(test: Sech2Test, distance: int, count: int, seed: int) -> NDArray[np.
 @pytest.mark.parametrize("distance", [-50, 0, 1, 4, 12, 30, 70])
 def test_a_value_passes_with_the_squared_hyperbolic_secant(distance: int) -> None:
     count = 6000
-    law = 1.0 if distance <= 0 else 1 / math.cosh(distance / (2 * float(SCALE))) ** 2
+    distribution = 1.0 if distance <= 0 else 1 / math.cosh(distance / (2 * float(SCALE))) ** 2
     found = int(passes(make(), distance, count, 11).sum())
-    assert make().pass_probability(np.array([distance]))[0] == pytest.approx(law)
-    assert found == count if distance <= 0 else two_sided_p(found, count, law) > 1e-4
+    assert make().pass_probability(np.array([distance]))[0] == pytest.approx(distribution)
+    assert found == count if distance <= 0 else two_sided_p(found, count, distribution) > 1e-4
 
 
 @pytest.mark.statistical
@@ -109,7 +109,7 @@ def test_a_round_that_is_redrawn_pays_for_each_draw() -> None:
     assert positive == pure_charge(Fraction(0))
 
 
-def test_thresholds_are_drawn_from_the_named_law() -> None:
+def test_thresholds_are_drawn_from_the_named_distribution() -> None:
     assert make(ThresholdNoise.EXPONENTIAL).threshold_noise == Geometric(Fraction(8))
     assert make(ThresholdNoise.LAPLACE).threshold_noise == DiscreteLaplace(Fraction(8))
     assert make(ThresholdNoise.GAUSSIAN).threshold_noise == DiscreteGaussian(Fraction(8))

@@ -1,4 +1,4 @@
-"""Noise of the law under the sech^2 test: draws against the table, and the identity that the sampler uses."""
+"""Noise of the distribution under the sech^2 test: draws against the table, and the identity that the sampler uses."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pmw.sparse_vector import SechSquared
 SCALES = [Fraction(1, 2), Fraction(7, 3), Fraction(41, 2)]
 
 
-def p_value(draws: NDArray[np.int64], law: SechSquared) -> float:
-    """Return the chi-square p-value of draws against a law, in cells that expect at least 8."""
+def p_value(draws: NDArray[np.int64], distribution: SechSquared) -> float:
+    """Return the chi-square p-value of draws against a distribution, in cells that expect at least 8."""
     edges = np.unique(np.quantile(draws, np.linspace(0, 1, 40)).astype(np.int64))[1:]
     edges = edges[np.concatenate([[True], np.diff(edges) > 0])]
-    above = law.survival(edges)
+    above = distribution.survival(edges)
     expected = np.concatenate([[1 - above[0]], above[:-1] - above[1:], [above[-1]]]) * len(draws)
     found = np.bincount(np.searchsorted(edges, draws, side="right"), minlength=len(edges) + 1)
     kept = expected >= 8
@@ -34,11 +34,11 @@ def p_value(draws: NDArray[np.int64], law: SechSquared) -> float:
 @pytest.mark.statistical
 @pytest.mark.parametrize("scale", SCALES)
 def test_draws_follow_the_table(scale: Fraction) -> None:
-    law, bits = SechSquared(scale), BitSource.from_integer(21)
-    many = law.sample_array(bits, 20_000)
-    assert p_value(many, law) > 1e-3
-    single = np.array([law.sample(bits) for _ in range(3000)])
-    assert p_value(single, law) > 1e-3
+    distribution, bits = SechSquared(scale), BitSource.from_integer(21)
+    many = distribution.sample_array(bits, 20_000)
+    assert p_value(many, distribution) > 1e-3
+    single = np.array([distribution.sample(bits) for _ in range(3000)])
+    assert p_value(single, distribution) > 1e-3
 
 
 @pytest.mark.statistical
@@ -51,26 +51,26 @@ def test_a_scale_that_is_off_by_30_percent_is_rejected(scale: Fraction, factor: 
 
 @pytest.mark.statistical
 def test_scales_of_the_size_that_sessions_use() -> None:
-    law = SechSquared(Fraction(75 * 2**20 + 1, 1))
-    assert p_value(law.sample_array(BitSource.from_integer(23), 8000), law) > 1e-3
+    distribution = SechSquared(Fraction(75 * 2**20 + 1, 1))
+    assert p_value(distribution.sample_array(BitSource.from_integer(23), 8000), distribution) > 1e-3
 
 
 @pytest.mark.statistical
 def test_no_draw_says_anything_of_another(
     require_independent: Callable[[NDArray[np.int64]], None],
 ) -> None:
-    law, bits = SechSquared(Fraction(75 * 2**20 + 1)), BitSource.from_integer(26)
-    require_independent(np.stack([law.sample_array(bits, 16) for _ in range(60)]))
-    require_independent(np.array([law.sample(bits) for _ in range(240)]).reshape(-1, 4))
+    distribution, bits = SechSquared(Fraction(75 * 2**20 + 1)), BitSource.from_integer(26)
+    require_independent(np.stack([distribution.sample_array(bits, 16) for _ in range(60)]))
+    require_independent(np.array([distribution.sample(bits) for _ in range(240)]).reshape(-1, 4))
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_table_is_the_squared_hyperbolic_secant(scale: Fraction) -> None:
-    law, values = SechSquared(scale), np.arange(-5, 400)
+    distribution, values = SechSquared(scale), np.arange(-5, 400)
     wanted = [1.0 if y <= 0 else 1 / math.cosh(min(y / (2 * float(scale)), 300)) ** 2 for y in values]
-    assert law.survival(values) == pytest.approx(wanted, rel=1e-12)
-    assert law.pmf(values)[:-1] == pytest.approx(-np.diff(law.survival(values)), abs=1e-14)
-    assert law.pmf(values).sum() + law.survival(np.array([400]))[0] == pytest.approx(1.0)
+    assert distribution.survival(values) == pytest.approx(wanted, rel=1e-12)
+    assert distribution.pmf(values)[:-1] == pytest.approx(-np.diff(distribution.survival(values)), abs=1e-14)
+    assert distribution.pmf(values).sum() + distribution.survival(np.array([400]))[0] == pytest.approx(1.0)
 
 
 def test_the_smaller_steps_are_geometric_noise_kept_by_two_coins() -> None:
@@ -92,10 +92,10 @@ def test_coins_of_any_exponent_are_exact() -> None:
 
 
 def test_the_same_bytes_give_the_same_noise_and_no_draws_are_none() -> None:
-    law = SechSquared(Fraction(5))
-    first, second = (law.sample_array(BitSource.from_integer(25), 50) for _ in range(2))
+    distribution = SechSquared(Fraction(5))
+    first, second = (distribution.sample_array(BitSource.from_integer(25), 50) for _ in range(2))
     assert first.tolist() == second.tolist()
-    assert law.sample_array(BitSource.from_integer(25), 0).tolist() == []
+    assert distribution.sample_array(BitSource.from_integer(25), 0).tolist() == []
     assert first.min() >= 0
 
 

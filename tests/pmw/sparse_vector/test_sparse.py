@@ -15,7 +15,7 @@ from scipy import stats
 from pmw.errors import BudgetError
 from pmw.privacy.budget import NOTHING, Budget, Composition, pure_charge
 from pmw.privacy.random_bits import BitSource
-from pmw.research.audit import output_law_of
+from pmw.research.audit import output_distribution_of
 from pmw.sparse_vector import (
     Comparison,
     NoiseKind,
@@ -222,7 +222,7 @@ def test_a_batch_of_other_than_integers_is_refused(redraw: bool) -> None:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("redraw", [False, True])
-def test_a_batch_has_the_law_of_the_stream(redraw: bool) -> None:
+def test_a_batch_has_the_distribution_of_the_stream(redraw: bool) -> None:
     test = ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, 1, False, Fraction(3), Fraction(4))
     bits, values, runs = BitSource.from_integer(11), (1, -3, 3, 2), 2500 if redraw else 5000
     drawn = Counter(
@@ -231,9 +231,9 @@ def test_a_batch_has_the_law_of_the_stream(redraw: bool) -> None:
     )
 
     def p_value(scale: Fraction) -> float:
-        law = output_law_of(Sparse(replace(test, query_scale=scale), 2, redraw), 2, values)
-        likely = [outputs for outputs, probability in law.items() if probability * runs >= 5]
-        expected = np.array([law[outputs] for outputs in likely]) * runs
+        distribution = output_distribution_of(Sparse(replace(test, query_scale=scale), 2, redraw), 2, values)
+        likely = [outputs for outputs, probability in distribution.items() if probability * runs >= 5]
+        expected = np.array([distribution[outputs] for outputs in likely]) * runs
         found = np.array([drawn[outputs] for outputs in likely])
         return float(stats.chisquare(found, expected * found.sum() / expected.sum()).pvalue)
 

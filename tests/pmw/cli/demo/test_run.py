@@ -119,6 +119,6 @@ def test_scores_are_errors_against_the_truth(frame: pd.DataFrame, domain: Domain
 def test_noise_per_question_under_plain_sums_is_laplace(frame: pd.DataFrame, domain: Domain) -> None:
     with open_session(frame, domain, epsilon=2) as session:
         baseline = noise_per_query(session.state, 1000, 3000)
-    assert baseline.law == "Laplace noise"
+    assert baseline.distribution == "Laplace noise"
     assert baseline.width * 3000 == pytest.approx(500 * np.log(20), rel=1e-6)
     assert baseline.errors.mean() * 3000 == pytest.approx(500, rel=0.15)

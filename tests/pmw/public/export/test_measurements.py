@@ -14,11 +14,11 @@ import pytest
 import pmw
 from pmw.model import (
     DenseDistribution,
+    HierarchicalHistogram,
+    HierarchicalMeasurement,
     MarginalMeasurement,
     Measurement,
     QueryMeasurement,
-    RangeTree,
-    RangeTreeMeasurement,
     read_noise,
     refit,
     step,
@@ -28,7 +28,7 @@ from queries import Domain, LinearQuery, all_marginals, parse_schema
 
 
 def asked(frame: pd.DataFrame, domain: Domain, options: pmw.Options) -> PublicState:
-    """Return the public state of a session that bought measurements."""
+    """Return the public state of a session that measured measurements."""
     with pmw.open_session(frame, domain, epsilon=3, delta=1e-9, options=options) as session:
         session.ask_all(all_marginals(domain, order=2))
         assert session.state.version >= 3
@@ -54,7 +54,7 @@ def read_measurements(form: dict[str, Any]) -> list[Measurement]:
         marginal = MarginalMeasurement(tuple(entry["scope"]), units.astype(np.int64), noise)
         found.append((entry["position"], marginal))
     for entry in form["trees"]:
-        tree = RangeTree(
+        tree = HierarchicalHistogram(
             entry["levels"][-1] - entry["special_cells"],
             entry["special_cells"],
             entry["branching"],
@@ -62,7 +62,7 @@ def read_measurements(form: dict[str, Any]) -> list[Measurement]:
         )
         units = (np.array(entry["values"]) * unit).astype(np.int64)
         noise = read_noise(entry["noise"])
-        found.append((entry["position"], RangeTreeMeasurement(tuple(entry["scope"]), tree, units, noise)))
+        found.append((entry["position"], HierarchicalMeasurement(tuple(entry["scope"]), tree, units, noise)))
     for entry in form["queries"]:
         query = LinearQuery.from_dict(domain, entry["query"])
         value, model = int(entry["value"] * unit), int(entry["model_value"] * unit)
@@ -127,7 +127,7 @@ def test_the_numbers_are_in_records(frame: pd.DataFrame, domain: Domain, tmp_pat
     assert list(form) == [
         "content", "format_version", "program_version", "table", "guarantee", "epsilon_cap", "delta",
         "neighboring_relation", "records_per_person", "budget_share", "seeded", "test", "schema",
-        "units_per_record", "model", "total", "groups", "marginals", "trees", "queries",
+        "units_per_record", "model", "total", "bins", "marginals", "trees", "queries",
     ]  # fmt: skip
     assert form["total"] == {
         "value": state.total.value,
@@ -142,7 +142,7 @@ def test_the_numbers_are_in_records(frame: pd.DataFrame, domain: Domain, tmp_pat
     assert marginal["standard_deviation"] == pytest.approx(math.sqrt(state.opening[0].variance))
     assert query["value"] == measured.value
     assert query["words"] == measured.query.describe()
-    assert set(query["noise"]) == {"law", "sigma"}
+    assert set(query["noise"]) == {"distribution", "sigma"}
 
 
 def test_the_file_holds_public_state_only(frame: pd.DataFrame, domain: Domain, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_counts_that_were_found_share_the_whole_price(ranges: list[tuple[int, in
         answers = range_query_svt(AGES, ranges, tests, threshold=20_000, epsilon=1, bits=bits)
         assert len(answers) == scale
         errors.append([answer.count - truth[answer.place] for answer in answers])
-    expected = 1 / np.sinh(1 / scale)  # E|X| of the discrete law
+    expected = 1 / np.sinh(1 / scale)  # E|X| of the discrete distribution
     for each in np.abs(errors).T:
         assert 0.88 * expected < np.mean(each) < 1.12 * expected
     among = np.corrcoef(errors, rowvar=False) - np.eye(scale)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from pmw.errors import BudgetError
-from pmw.research.audit import OutputLaw
+from pmw.research.audit import OutputDistribution
 from pmw.research.audit.catalogue import catalogue, chosen
 from pmw.research.audit.entries import (
     Claim,
@@ -108,8 +108,8 @@ def test_a_scale_that_undercharges_is_caught() -> None:
 
 
 def test_a_divergence_is_in_the_measure_of_the_claim() -> None:
-    first: OutputLaw = {(0,): 0.75, (1,): 0.25}
-    second: OutputLaw = {(0,): 0.25, (1,): 0.75}
+    first: OutputDistribution = {(0,): 0.75, (1,): 0.25}
+    second: OutputDistribution = {(0,): 0.25, (1,): 0.75}
     assert divergence(Claim(Measure.EPSILON, Fraction(1)), first, second) == pytest.approx(math.log(3))
     at_delta = divergence(Claim(Measure.EPSILON, Fraction(1), Fraction(1, 4)), first, second)
     assert at_delta == pytest.approx(math.log(2), abs=1e-6)  # 3/4 - e^epsilon/4 = 1/4

@@ -22,12 +22,12 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.research.audit import (
     ComparisonTables,
-    OutputLaw,
+    OutputDistribution,
     delta_curve,
     hockey_stick_divergence,
     neighbor_patterns,
-    output_law,
-    output_law_of,
+    output_distribution,
+    output_distribution_of,
     renyi_curve,
     renyi_divergence,
     tables_of,
@@ -57,16 +57,18 @@ def sparse(noise: NoiseKind, sides: Sides, monotone: bool, redraw: bool) -> Spar
 
 
 def worst(
-    law: Callable[[tuple[int, ...]], OutputLaw], bases: Sequence[tuple[int, ...]], monotone: bool
+    distribution: Callable[[tuple[int, ...]], OutputDistribution],
+    bases: Sequence[tuple[int, ...]],
+    monotone: bool,
 ) -> float:
     """Return the largest log-ratio between any base point and any of its neighbours."""
-    known: dict[tuple[int, ...], OutputLaw] = {}
+    known: dict[tuple[int, ...], OutputDistribution] = {}
     found = 0.0
     for base, pattern in itertools.product(bases, neighbor_patterns(TESTS, monotone=monotone)):
         moved = tuple(value + change for value, change in zip(base, pattern, strict=True))
         for values in (base, moved):
             if values not in known:
-                known[values] = law(values)
+                known[values] = distribution(values)
         found = max(found, worst_log_ratio(known[base], known[moved]))
     return found
 
@@ -76,7 +78,7 @@ def test_every_variant_stays_within_its_claim(
     noise: NoiseKind, sides: Sides, monotone: bool, redraw: bool
 ) -> None:
     audited = sparse(noise, sides, monotone, redraw)
-    found = worst(lambda values: output_law_of(audited, THRESHOLD, values), BASES, monotone)
+    found = worst(lambda values: output_distribution_of(audited, THRESHOLD, values), BASES, monotone)
     claimed = float(audited.total_epsilon)
     assert found <= claimed + 1e-9
     if noise is NoiseKind.EXPONENTIAL:
@@ -90,7 +92,7 @@ def test_a_scale_30_percent_off_shows_in_the_audit(which: str, wrong: Fraction) 
     scales = {"threshold_scale": Fraction(3), "query_scale": Fraction(4)}
     scales[which] *= wrong
     off = Sparse(ThresholdTest(NoiseKind.EXPONENTIAL, Sides.TWO_THRESHOLDS, 1, True, **scales), LIMIT, False)
-    found = worst(lambda values: output_law_of(off, THRESHOLD, values), BASES, True)
+    found = worst(lambda values: output_distribution_of(off, THRESHOLD, values), BASES, True)
     assert (found > claimed + 0.05) if wrong < 1 else (found < claimed - 0.05)
 
 
@@ -98,7 +100,7 @@ def test_one_shared_threshold_at_two_threshold_scales_is_caught() -> None:
     audited = sparse(NoiseKind.EXPONENTIAL, Sides.TWO_THRESHOLDS, True, False)
     tables = tables_of(audited.test, THRESHOLD)
     shared = ComparisonTables(tables.weights, tables.above, tables.negated, shared=True)
-    found = worst(lambda values: output_law(shared, values, LIMIT, redraw=False), BASES, True)
+    found = worst(lambda values: output_distribution(shared, values, LIMIT, redraw=False), BASES, True)
     assert found > float(audited.total_epsilon) + 0.1
 
 
@@ -116,9 +118,11 @@ def test_exponential_noise_inside_the_absolute_value_is_caught() -> None:
         return noise.survival(limits - value) + below_minus_limit  # Pr[|value + nu| >= limit]
 
     wrong = ComparisonTables(tables.weights, inside)
-    found = worst(lambda values: output_law(wrong, values, LIMIT, redraw=False), [(-21,) * TESTS], False)
+    found = worst(
+        lambda values: output_distribution(wrong, values, LIMIT, redraw=False), [(-21,) * TESTS], False
+    )
     assert found > float(audited.total_epsilon) + 0.1
-    right = worst(lambda values: output_law_of(audited, threshold, values), [(-21,) * TESTS], False)
+    right = worst(lambda values: output_distribution_of(audited, threshold, values), [(-21,) * TESTS], False)
     assert right <= float(audited.total_epsilon) + 1e-9
 
 
@@ -126,7 +130,7 @@ def test_exponential_noise_inside_the_absolute_value_is_caught() -> None:
 def test_one_positive_too_many_is_caught(redraw: bool) -> None:
     audited = sparse(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, False, redraw)
     tables = tables_of(audited.test, THRESHOLD)
-    found = worst(lambda values: output_law(tables, values, LIMIT + 1, redraw=redraw), BASES, False)
+    found = worst(lambda values: output_distribution(tables, values, LIMIT + 1, redraw=redraw), BASES, False)
     assert found > float(audited.total_epsilon) + 0.1
 
 
@@ -134,7 +138,7 @@ def test_test_noise_without_threshold_noise_is_caught() -> None:
     audited = sparse(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, False, False)
     tables = tables_of(audited.test, THRESHOLD)
     bare = ComparisonTables(np.eye(1, len(tables.weights))[0], tables.above)
-    assert worst(lambda values: output_law(bare, values, LIMIT, redraw=False), BASES, False) > 10
+    assert worst(lambda values: output_distribution(bare, values, LIMIT, redraw=False), BASES, False) > 10
 
 
 def test_threshold_and_positives_charged_as_separate_squares_are_caught() -> None:
@@ -143,7 +147,7 @@ def test_threshold_and_positives_charged_as_separate_squares_are_caught() -> Non
         ThresholdTest(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, 1, True, Fraction(20), Fraction(20)), 4, False
     )
     near, far = (19,) * 6, (20,) * 6
-    first, second = output_law_of(audited, 20, near), output_law_of(audited, 20, far)
+    first, second = output_distribution_of(audited, 20, near), output_distribution_of(audited, 20, far)
     separate = audited.test.threshold_price**2 / 2 + 4 * audited.test.positive_price**2 / 2
     whole = audited.charges(Composition.ZCDP)[0].rho
     ratios = [
@@ -165,9 +169,9 @@ def test_the_whole_charge_bounds_the_renyi_divergence(
     audited = sparse(noise, sides, monotone, redraw)
     opening, _ = audited.charges(Composition.ZCDP)
     rho = float(opening.rho) * (LIMIT if redraw else 1)
-    base = output_law_of(audited, THRESHOLD, (2, 1, 4, 2, 1))
+    base = output_distribution_of(audited, THRESHOLD, (2, 1, 4, 2, 1))
     for pattern in neighbor_patterns(TESTS, monotone=monotone):
-        moved = output_law_of(
+        moved = output_distribution_of(
             audited, THRESHOLD, [v + d for v, d in zip((2, 1, 4, 2, 1), pattern, strict=True)]
         )
         for alpha in (1.1, 2.0, 8.0):
@@ -177,13 +181,13 @@ def test_the_whole_charge_bounds_the_renyi_divergence(
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(("noise", "sides", "monotone", "redraw"), VARIANTS)
-def test_the_implementation_draws_the_law_that_is_audited(
+def test_the_implementation_draws_the_distribution_that_is_audited(
     noise: NoiseKind, sides: Sides, monotone: bool, redraw: bool
 ) -> None:
     audited = sparse(noise, sides, monotone, redraw)
     values = (1, -3, 3, 2)
-    law = output_law_of(audited, THRESHOLD, values)
-    assert sum(law.values()) == pytest.approx(1, abs=1e-12)
+    distribution = output_distribution_of(audited, THRESHOLD, values)
+    assert sum(distribution.values()) == pytest.approx(1, abs=1e-12)
     bits = BitSource.from_integer(41)
     runs = 2000 if noise is NoiseKind.EXPONENTIAL else 4000  # either shows nearly every scale 30 % off
     found: Counter[tuple[int, ...]] = Counter()
@@ -195,12 +199,12 @@ def test_the_implementation_draws_the_law_that_is_audited(
             state, outcomes = audited.scan(state, rest, np.full(len(rest), THRESHOLD), bits)
             outputs.extend(int(outcome) for outcome in outcomes)
         found[tuple(outputs)] += 1
-    likely = [outputs for outputs, probability in law.items() if probability * runs >= 5]
+    likely = [outputs for outputs, probability in distribution.items() if probability * runs >= 5]
     counts = [*(found[outputs] for outputs in likely), runs - sum(found[outputs] for outputs in likely)]
-    shares = [law[outputs] for outputs in likely]
+    shares = [distribution[outputs] for outputs in likely]
     expected = np.array([*shares, max(1 - sum(shares), 1e-12)]) * runs
     statistic = float(np.sum((np.array(counts) - expected) ** 2 / np.maximum(expected, 1e-9)))
-    assert set(found) <= set(law)
+    assert set(found) <= set(distribution)
     assert stats.chi2.sf(statistic, len(likely)) > 1e-4
 
 
@@ -213,8 +217,8 @@ def test_numeric_sparse_adds_the_price_of_each_value(value_noise: DiscreteLaplac
     found = 0.0
     for pattern in neighbor_patterns(TESTS, monotone=False):
         moved = tuple(v + d for v, d in zip(base, pattern, strict=True))
-        first = output_law_of(audited.sparse, THRESHOLD, base)
-        second = output_law_of(audited.sparse, THRESHOLD, moved)
+        first = output_distribution_of(audited.sparse, THRESHOLD, base)
+        second = output_distribution_of(audited.sparse, THRESHOLD, moved)
         for outputs in first:
             ratio = abs(np.log(first[outputs] / second[outputs]))
             for place in [place for place, symbol in enumerate(outputs) if symbol]:
@@ -254,7 +258,7 @@ def test_reusing_the_test_noise_for_the_value_is_caught(negatives: int) -> None:
 def test_an_impossible_audit_is_refused() -> None:
     tables = tables_of(sparse(NoiseKind.LAPLACE, Sides.ONE_SIDED, False, False).test, 1)
     with pytest.raises(BudgetError, match="expected an update limit of at least 1"):
-        output_law(tables, (1, 2), 0, redraw=False)
+        output_distribution(tables, (1, 2), 0, redraw=False)
 
 
 def test_a_possible_against_an_impossible_output_is_an_infinite_ratio() -> None:
@@ -266,16 +270,16 @@ def test_a_possible_against_an_impossible_output_is_an_infinite_ratio() -> None:
 def test_the_delta_curve_is_that_of_randomised_response() -> None:
     # Truth with probability e/(1+e): delta(x) = (e - e^x)/(1 + e) for 0 <= x <= 1, and 0 beyond.
     truth = np.e / (1 + np.e)
-    first: OutputLaw = {(0,): truth, (1,): 1 - truth}
-    second: OutputLaw = {(0,): 1 - truth, (1,): truth}
+    first: OutputDistribution = {(0,): truth, (1,): 1 - truth}
+    second: OutputDistribution = {(0,): 1 - truth, (1,): truth}
     epsilons = [0.0, 0.3, 0.9, 1.0, 2.0]
     expected = np.maximum(0, (np.e - np.exp(epsilons)) / (1 + np.e))
     assert delta_curve(first, second, epsilons) == pytest.approx(expected, abs=1e-12)
 
 
 def test_curves_take_the_worse_direction() -> None:
-    first: OutputLaw = {(0,): 0.5, (1,): 0.5}
-    second: OutputLaw = {(0,): 0.9, (1,): 0.1}
+    first: OutputDistribution = {(0,): 0.5, (1,): 0.5}
+    second: OutputDistribution = {(0,): 0.9, (1,): 0.1}
     one = hockey_stick_divergence(first, second, 0.5)
     other = hockey_stick_divergence(second, first, 0.5)
     assert one == pytest.approx(0.5 - 0.1 * np.exp(0.5))
@@ -288,8 +292,8 @@ def test_curves_take_the_worse_direction() -> None:
 
 def test_no_delta_is_left_at_the_claim_of_a_pure_run() -> None:
     audited = sparse(NoiseKind.EXPONENTIAL, Sides.ONE_SIDED, False, False)
-    first = output_law_of(audited, THRESHOLD, (4, 1, 2, 4, 4))
-    second = output_law_of(audited, THRESHOLD, (3, 2, 3, 5, 3))
+    first = output_distribution_of(audited, THRESHOLD, (4, 1, 2, 4, 4))
+    second = output_distribution_of(audited, THRESHOLD, (3, 2, 3, 5, 3))
     claimed = float(audited.total_epsilon)
     curve = delta_curve(first, second, [0.0, 0.5 * claimed, 0.95 * claimed, claimed + 1e-9])
     assert (np.diff(curve) < 0).all()

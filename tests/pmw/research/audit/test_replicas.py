@@ -1,4 +1,4 @@
-"""Replicas: many runs at once have the law that is enumerated."""
+"""Replicas: many runs at once have the distribution that is enumerated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pmw.privacy.random_bits import BitSource
-from pmw.research.audit import OutputLaw, output_law_of, replica_test, run_replicas
+from pmw.research.audit import OutputDistribution, output_distribution_of, replica_test, run_replicas
 from pmw.research.audit.replicas import NOT_RUN, output_codes
 from pmw.sparse_vector import NoiseKind, Sides, Sparse, ThresholdTest
 
@@ -24,19 +24,19 @@ def released(scale: Fraction, sides: Sides, redraw: bool) -> NDArray[np.int64]:
     return run_replicas(replicas, VALUES, (THRESHOLD,) * 4, RUNS, BitSource.from_integer(17))
 
 
-def law_of(sides: Sides, redraw: bool) -> OutputLaw:
+def distribution_of(sides: Sides, redraw: bool) -> OutputDistribution:
     monotone = sides is Sides.TWO_THRESHOLDS
     test = ThresholdTest(NoiseKind.EXPONENTIAL, sides, 1, monotone, Fraction(3), Fraction(4))
-    return output_law_of(Sparse(test, 2, redraw), THRESHOLD, VALUES)
+    return output_distribution_of(Sparse(test, 2, redraw), THRESHOLD, VALUES)
 
 
-def fit(rows: NDArray[np.int64], law: OutputLaw) -> float:
+def fit(rows: NDArray[np.int64], distribution: OutputDistribution) -> float:
     """Return the probability of so bad a fit."""
-    outputs = list(law)
+    outputs = list(distribution)
     padded = np.array([list(one) + [NOT_RUN] * (4 - len(one)) for one in outputs])
     counts = np.array([int((rows == one).all(axis=1).sum()) for one in padded])
-    assert counts.sum() == len(rows), "an output without a place in the law"
-    expected = np.array([law[one] for one in outputs]) * len(rows)
+    assert counts.sum() == len(rows), "an output without a place in the distribution"
+    expected = np.array([distribution[one] for one in outputs]) * len(rows)
     kept = expected >= 5
     statistic = float((((counts - expected) ** 2) / expected)[kept].sum())
     return float(stats.chi2.sf(statistic, int(kept.sum())))
@@ -45,11 +45,11 @@ def fit(rows: NDArray[np.int64], law: OutputLaw) -> float:
 @pytest.mark.statistical
 @pytest.mark.parametrize("redraw", [False, True])
 @pytest.mark.parametrize("sides", list(Sides))
-def test_many_runs_at_once_have_the_enumerated_law(sides: Sides, redraw: bool) -> None:
-    law = law_of(sides, redraw)
-    assert fit(released(Fraction(3), sides, redraw), law) > 1e-4
+def test_many_runs_at_once_have_the_enumerated_distribution(sides: Sides, redraw: bool) -> None:
+    distribution = distribution_of(sides, redraw)
+    assert fit(released(Fraction(3), sides, redraw), distribution) > 1e-4
     for wrong in (Fraction(10, 13), Fraction(13, 10)):
-        assert fit(released(3 * wrong, sides, redraw), law) < 1e-6
+        assert fit(released(3 * wrong, sides, redraw), distribution) < 1e-6
 
 
 def test_a_run_ends_with_its_last_positive() -> None:

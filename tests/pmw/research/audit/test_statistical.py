@@ -17,7 +17,7 @@ from pmw.research.audit.statistical import certified_epsilon, choose_event
 
 @pytest.mark.parametrize("alpha", [0.025, 1e-8])
 @pytest.mark.parametrize(("count", "runs"), [(1, 100), (37, 100), (99, 100), (500, 100_000)])
-def test_the_bounds_are_those_of_the_binomial_law(count: int, runs: int, alpha: float) -> None:
+def test_the_bounds_are_those_of_the_binomial_distribution(count: int, runs: int, alpha: float) -> None:
     low, up = clopper_pearson(count, runs, alpha)
     assert stats.binom.sf(count - 1, runs, low) == pytest.approx(alpha, rel=1e-6)
     assert stats.binom.cdf(count, runs, up) == pytest.approx(alpha, rel=1e-6)

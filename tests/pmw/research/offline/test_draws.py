@@ -15,7 +15,7 @@ from scipy import stats
 
 from pmw.data import MemorySource
 from pmw.errors import DataError
-from pmw.model import DenseDistribution, NoiseLaw
+from pmw.model import DenseDistribution, NoiseDistribution
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import ExponentialMechanism
@@ -87,7 +87,9 @@ def test_a_quality_is_the_distance_less_the_noise(
 @pytest.mark.parametrize(
     "noise", [DiscreteLaplace(Fraction(4 * UNITS)), DiscreteGaussian(Fraction(4 * UNITS))]
 )
-def test_measurements_carry_the_noise_they_say(noise: NoiseLaw, frame: pd.DataFrame, domain: Domain) -> None:
+def test_measurements_carry_the_noise_they_say(
+    noise: NoiseDistribution, frame: pd.DataFrame, domain: Domain
+) -> None:
     source, bits = MemorySource.from_frame(frame, domain), BitSource.from_integer(5)
     model = DenseDistribution.uniform(domain, 3000.0)
     query = LinearQuery.cells(domain, {"age": (0, 4)})
@@ -100,11 +102,11 @@ def test_measurements_carry_the_noise_they_say(noise: NoiseLaw, frame: pd.DataFr
     for _ in range(5000):
         proposal = QueryRound((query,), np.array([5]), SELECTION, noise)
         values.append(draw_query(proposal, truth, bits).units - truth.units[0])
-    law = stats.laplace.cdf if isinstance(noise, DiscreteLaplace) else stats.norm.cdf
+    distribution = stats.laplace.cdf if isinstance(noise, DiscreteLaplace) else stats.norm.cdf
     for draws in (np.concatenate(cells), np.array(values)):
-        assert stats.kstest(draws / (4 * UNITS), law).pvalue > 1e-3
+        assert stats.kstest(draws / (4 * UNITS), distribution).pvalue > 1e-3
         for wrong in WRONG:
-            assert stats.kstest(draws / (4 * UNITS * float(wrong)), law).pvalue < 1e-4
+            assert stats.kstest(draws / (4 * UNITS * float(wrong)), distribution).pvalue < 1e-4
         assert np.abs(draws).mean() == pytest.approx(expected_noise(noise), rel=0.06)
 
 
@@ -113,7 +115,7 @@ def test_measurements_carry_the_noise_they_say(noise: NoiseLaw, frame: pd.DataFr
     "noise", [DiscreteLaplace(Fraction(4 * UNITS)), DiscreteGaussian(Fraction(4 * UNITS))]
 )
 def test_every_number_of_every_round_has_noise_of_its_own_in_the_order_of_the_draws(
-    noise: NoiseLaw,
+    noise: NoiseDistribution,
     frame: pd.DataFrame,
     domain: Domain,
     require_independent: Callable[[NDArray[np.int64]], None],

@@ -53,7 +53,7 @@ TABLE = people(("sst", 18), ("tss", 10), ("stt", 12), ("ttt", 6))
 
 
 def state_of(relation: NeighboringRelation, composition: Composition = Composition.PURE) -> PublicState:
-    """Return the state of a release after nothing was bought, where a person has up to three records."""
+    """Return the state of a release after nothing was measured, where a person has up to three records."""
     options = Options(
         test=TestKind.QUERY, opening=Opening.NONE, composition=composition,
         neighboring_relation=relation, records_per_person=3,
@@ -85,8 +85,8 @@ def marginal_qualities(frame: pd.DataFrame, proposal: MarginalRound) -> NDArray[
     return np.array(found, dtype=np.int64)
 
 
-def law(qualities: NDArray[np.int64], epsilon: float, moved: float) -> NDArray[np.float64]:
-    """Return the exponential mechanism's law, in which a person moves a quality by so many records."""
+def distribution(qualities: NDArray[np.int64], epsilon: float, moved: float) -> NDArray[np.float64]:
+    """Return the exponential mechanism's distribution, in which a person moves a quality by so many records."""
     weights = np.exp(epsilon * (qualities - qualities.max()) / (2 * moved * UNITS))
     found: NDArray[np.float64] = weights / weights.sum()
     return found
@@ -104,7 +104,7 @@ def moved_in(relation: NeighboringRelation, *, marginal: bool) -> int:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_marginals_are_chosen_by_the_law_for_all_the_records_of_one_person(
+def test_marginals_are_chosen_by_the_distribution_for_all_the_records_of_one_person(
     relation: NeighboringRelation,
 ) -> None:
     proposal = marginal_round(state_of(relation))
@@ -116,14 +116,14 @@ def test_marginals_are_chosen_by_the_law_for_all_the_records_of_one_person(
     )
     places = [SCOPES.index(draw_marginal(sharper, source, bits).scope) for _ in range(1000)]
     qualities, moved = marginal_qualities(TABLE, sharper), moved_in(relation, marginal=True)
-    assert agrees(places, law(qualities, 4.0, moved))
+    assert agrees(places, distribution(qualities, 4.0, moved))
     for wrong in (1, moved / 2, 2 * moved):
-        assert not agrees(places, law(qualities, 4.0, wrong))
+        assert not agrees(places, distribution(qualities, 4.0, wrong))
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_questions_are_chosen_by_the_law_for_all_the_records_of_one_person(
+def test_questions_are_chosen_by_the_distribution_for_all_the_records_of_one_person(
     relation: NeighboringRelation,
 ) -> None:
     proposal = propose_query(state_of(relation), QUERIES, RoundPrices(Fraction(2), Fraction(1)))
@@ -135,9 +135,9 @@ def test_questions_are_chosen_by_the_law_for_all_the_records_of_one_person(
     truth = TrueAnswers(source, QUERIES)
     places = [QUERIES.index(draw_query(proposal, truth, bits).query) for _ in range(3000)]
     qualities = np.abs(np.array([30, 28, 10]) * UNITS - model)
-    assert agrees(places, law(qualities, 2.0, moved_in(relation, marginal=False)))
+    assert agrees(places, distribution(qualities, 2.0, moved_in(relation, marginal=False)))
     for wrong in (1, 6):
-        assert not agrees(places, law(qualities, 2.0, wrong))
+        assert not agrees(places, distribution(qualities, 2.0, wrong))
 
 
 @pytest.mark.parametrize("composition", list(Composition))
@@ -175,7 +175,7 @@ def test_no_person_changes_the_odds_of_a_choice_by_more_than_its_price(
 
 @pytest.mark.parametrize("composition", list(Composition))
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_a_measurement_has_the_noise_that_its_price_buys_for_all_the_records_of_one_person(
+def test_a_measurement_has_the_noise_that_its_price_measures_for_all_the_records_of_one_person(
     relation: NeighboringRelation, composition: Composition
 ) -> None:
     state = state_of(relation, composition)
@@ -221,5 +221,5 @@ def test_no_noise_of_a_release_comes_twice(
             true = table.counts(measurement.scope).counts * UNITS
         scale = measurement.noise.scale  # type: ignore[union-attr]
         scores += ((units - true) / float(scale)).ravel().tolist()
-    # In scales of its law, a draw is hardly ever another one again.
+    # In scales of its distribution, a draw is hardly ever another one again.
     assert len(np.unique(np.round(np.abs(scores), 5))) > 0.97 * len(scores)

@@ -16,7 +16,7 @@ import pmw.sparse_vector
 from pmw.errors import BudgetError
 from pmw.privacy.noise import DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
-from pmw.research.audit import ComparisonTables, neighbor_patterns, output_law, worst_log_ratio
+from pmw.research.audit import ComparisonTables, neighbor_patterns, output_distribution, worst_log_ratio
 from pmw.research.sparse_vectors import flawed
 from pmw.research.sparse_vectors.flawed import (
     COUNTEREXAMPLES,
@@ -78,7 +78,7 @@ def test_algorithm_5_says_what_cannot_be() -> None:
 
 
 def test_algorithm_6_costs_more_than_half_epsilon_for_each_pair() -> None:
-    # Figures of the continuous law; on the grid of 16 units they differ by 0.003 at most.
+    # Figures of the continuous distribution; on the grid of 16 units they differ by 0.003 at most.
     assert found("Algorithm 6") == pytest.approx([1.70, 3.55, 7.35, 15.1], abs=0.02)
     for ratio, pairs in zip(found("Algorithm 6"), (2, 4, 8, 16), strict=True):
         assert ratio > pairs / 2
@@ -112,10 +112,10 @@ def test_laplace_noise_inside_keeps_its_claim_and_shows_the_sign_of_the_threshol
     worst = 0.0
     for threshold, base in itertools.product((0, 2, 40), ((0,) * 4, (2, -2, 2, -2), (40, 41, -40, -41))):
         tables = ComparisonTables(algorithm.weights, partial(algorithm.above, threshold=threshold))
-        here = output_law(tables, base, 2, redraw=False)
+        here = output_distribution(tables, base, 2, redraw=False)
         for pattern in neighbor_patterns(4, monotone=False):
             moved = tuple(value + change for value, change in zip(base, pattern, strict=True))
-            worst = max(worst, worst_log_ratio(here, output_law(tables, moved, 2, redraw=False)))
+            worst = max(worst, worst_log_ratio(here, output_distribution(tables, moved, 2, redraw=False)))
     assert worst <= 2 + 1e-9
     # Far from 0 it is the one-sided test, and attains its claim: it may not be charged less.
     outputs = (0,) * 40 + (1,) * 2
@@ -154,7 +154,7 @@ def test_the_scales_are_those_that_were_published() -> None:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
-def test_runs_follow_the_law_of_the_tables(mechanism: FlawedSparse) -> None:
+def test_runs_follow_the_distribution_of_the_tables(mechanism: FlawedSparse) -> None:
     values, thresholds, runs = np.array([1, -3, 2]), np.array([2, 1, 2]), 1500
     bits = BitSource.from_integer(7)
     drawn = Counter(
@@ -172,10 +172,10 @@ def test_runs_follow_the_law_of_the_tables(mechanism: FlawedSparse) -> None:
         factors = (above if output else 1 - above for above, output in zip(tables, outputs, strict=False))
         return float(np.sum(np.prod([*factors, mechanism.weights], axis=0)))
 
-    law = {outputs: probability(outputs) for outputs in drawn}
-    assert sum(law.values()) == pytest.approx(1, abs=0.02)
-    likely = [outputs for outputs in law if law[outputs] * runs >= 5]
-    expected = np.array([law[outputs] for outputs in likely]) * runs
+    distribution = {outputs: probability(outputs) for outputs in drawn}
+    assert sum(distribution.values()) == pytest.approx(1, abs=0.02)
+    likely = [outputs for outputs in distribution if distribution[outputs] * runs >= 5]
+    expected = np.array([distribution[outputs] for outputs in likely]) * runs
     counts = np.array([drawn[outputs] for outputs in likely])
     assert stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue > 1e-4
 

@@ -38,23 +38,23 @@ def gap_of(
     return FreeGap(Sparse(ThresholdTest(noise, sides, 1, monotone, *scales), 1, redraw=False))
 
 
-def log_law(free: FreeGap, values: tuple[int, ...]) -> dict[int, NDArray[np.float64]]:
+def log_distribution(free: FreeGap, values: tuple[int, ...]) -> dict[int, NDArray[np.float64]]:
     """Return ln of the probability that the test at a place is the first to pass, for each of its gaps."""
     test = free.sparse.test
     reach = math.ceil(60 * test.threshold_scale)
     support = np.arange(0 if test.noise is NoiseKind.EXPONENTIAL else -reach, reach + 1)
-    weights, law = test.threshold_noise.pmf(support), {}
+    weights, distribution = test.threshold_noise.pmf(support), {}
     for place, value in enumerate(values):
         compared = abs(value) if test.sides is Sides.TWO_SIDED else value
         noise = GAPS[:, None] + THRESHOLD + support[None, :] - compared
-        law[place] = np.log(test.query_noise.pmf(noise) @ weights)
+        distribution[place] = np.log(test.query_noise.pmf(noise) @ weights)
         weights = weights * (1 - test.query_noise.survival(THRESHOLD + support - compared))
-    return law
+    return distribution
 
 
 def worst(free: FreeGap) -> float:
     def ratio(values: tuple[int, ...], moved: tuple[int, ...]) -> float:
-        here, there = log_law(free, values), log_law(free, moved)
+        here, there = log_distribution(free, values), log_distribution(free, moved)
         return max(float(np.abs(here[place] - there[place]).max()) for place in here)
 
     monotone = free.sparse.test.monotone
@@ -105,7 +105,7 @@ def test_it_says_by_how_much_a_value_passed_and_nothing_of_a_negative() -> None:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("noise", list(NoiseKind))
-def test_gaps_follow_the_law_that_is_audited(noise: NoiseKind) -> None:
+def test_gaps_follow_the_distribution_that_is_audited(noise: NoiseKind) -> None:
     free, bits, runs = gap_of(noise), BitSource.from_integer(6), 4000
     drawn = []
     for _ in range(runs):
@@ -115,9 +115,9 @@ def test_gaps_follow_the_law_that_is_audited(noise: NoiseKind) -> None:
     counts = np.bincount(np.clip(np.array(drawn) + 1, 0, 25), minlength=26)
 
     def p_value(factor: Fraction) -> float:
-        passing = np.exp(log_law(gap_of(noise, factor=factor), (5,))[0])
-        law = np.array([1 - passing.sum(), *passing[:24], passing[24:].sum()])
-        return float(stats.chisquare(counts, law / law.sum() * runs).pvalue)
+        passing = np.exp(log_distribution(gap_of(noise, factor=factor), (5,))[0])
+        distribution = np.array([1 - passing.sum(), *passing[:24], passing[24:].sum()])
+        return float(stats.chisquare(counts, distribution / distribution.sum() * runs).pvalue)
 
     assert p_value(Fraction(1)) > 1e-4
     for wrong in (Fraction(10, 13), Fraction(13, 10)):

@@ -41,13 +41,13 @@ def test_many_values_with_delta_take_gaussian_noise_and_few_laplace_noise() -> N
 
 
 @pytest.mark.parametrize("factor", [Fraction(10, 13), Fraction(1), Fraction(13, 10)])
-def test_the_price_is_attained_by_a_law_of_its_scale_alone(factor: Fraction) -> None:
+def test_the_price_is_attained_by_a_distribution_of_its_scale_alone(factor: Fraction) -> None:
     naive = NaiveAboveThreshold.of(epsilon=1, query_limit=3, sensitivity=2)
     assert isinstance(naive.value_noise, DiscreteLaplace)
-    law = DiscreteLaplace(naive.value_noise.scale * factor)
+    distribution = DiscreteLaplace(naive.value_noise.scale * factor)
     values = np.arange(-50, 51)
     # Values are released with independent noise, so the worst log-ratios of three add up.
-    worst = 3 * float(np.abs(np.log(law.pmf(values) / law.pmf(values - 2))).max())
+    worst = 3 * float(np.abs(np.log(distribution.pmf(values) / distribution.pmf(values - 2))).max())
     assert (0.95 <= worst <= 1 + 1e-9) == (factor == 1)
 
 
@@ -74,8 +74,8 @@ def test_released_values_carry_noise_of_the_stated_scale() -> None:
 
     def p_value(scale: Fraction) -> float:
         above = DiscreteLaplace(scale).survival(edges)
-        law = np.concatenate([[1 - above[0]], above[:-1] - above[1:], [above[-1]]])
-        return float(stats.chisquare(found, law * found.sum()).pvalue)
+        distribution = np.concatenate([[1 - above[0]], above[:-1] - above[1:], [above[-1]]])
+        return float(stats.chisquare(found, distribution * found.sum()).pvalue)
 
     assert p_value(Fraction(9)) > 1e-4
     for wrong in (Fraction(10, 13), Fraction(13, 10)):

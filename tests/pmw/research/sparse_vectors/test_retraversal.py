@@ -14,7 +14,13 @@ from scipy import stats
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Composition
 from pmw.privacy.random_bits import BitSource
-from pmw.research.audit import OutputLaw, adaptive_law, neighbor_patterns, tables_of, worst_log_ratio
+from pmw.research.audit import (
+    OutputDistribution,
+    adaptive_distribution,
+    neighbor_patterns,
+    tables_of,
+    worst_log_ratio,
+)
 from pmw.research.sparse_vectors import Retraversal, algorithm_1, algorithm_7
 from pmw.sparse_vector import Comparison, NoiseKind, Sides, Sparse, Split, ThresholdTest
 
@@ -53,10 +59,10 @@ def asker(values: tuple[int, ...], most: int) -> Callable[[tuple[int, ...]], int
     return ask
 
 
-def law_of(algorithm: Retraversal, values: tuple[int, ...]) -> OutputLaw:
+def distribution_of(algorithm: Retraversal, values: tuple[int, ...]) -> OutputDistribution:
     tables = tables_of(algorithm.sparse.test, algorithm.raised)
     ask = asker(values, algorithm.passes)
-    return adaptive_law(tables, ask, algorithm.sparse.update_limit, redraw=algorithm.sparse.redraw)
+    return adaptive_distribution(tables, ask, algorithm.sparse.update_limit, redraw=algorithm.sparse.redraw)
 
 
 @pytest.mark.parametrize("noise", list(NoiseKind))
@@ -68,10 +74,10 @@ def test_two_passes_stay_within_the_price_of_one_sparse_vector(
     algorithm = repeated(noise, monotone=monotone, redraw=redraw)
     found = 0.0
     for base in (VALUES, (2, 2, 2), (4, 4, 4)):
-        here = law_of(algorithm, base)
+        here = distribution_of(algorithm, base)
         for pattern in neighbor_patterns(3, monotone=monotone):
             moved = tuple(value + change for value, change in zip(base, pattern, strict=True))
-            found = max(found, worst_log_ratio(here, law_of(algorithm, moved)))
+            found = max(found, worst_log_ratio(here, distribution_of(algorithm, moved)))
     assert found <= float(algorithm.epsilon) + 1e-9
     if noise is NoiseKind.EXPONENTIAL and not redraw:  # a value cannot both rise and fall in two rounds
         assert found >= 0.95 * float(algorithm.epsilon)
@@ -79,19 +85,19 @@ def test_two_passes_stay_within_the_price_of_one_sparse_vector(
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("noise", list(NoiseKind))
-def test_selections_follow_the_law_that_is_audited(noise: NoiseKind) -> None:
+def test_selections_follow_the_distribution_that_is_audited(noise: NoiseKind) -> None:
     algorithm, bits, runs = repeated(noise), BitSource.from_integer(12), 3000
     limits = np.zeros(3, dtype=int)
     drawn = Counter(algorithm.select(np.array(VALUES), limits, bits) for _ in range(runs))
 
     def p_value(factor: Fraction) -> float:
         off = repeated(noise, factor=factor)
-        law: Counter[tuple[int, ...]] = Counter()
+        distribution: Counter[tuple[int, ...]] = Counter()
         tables = tables_of(off.sparse.test, algorithm.raised)
-        for outputs, probability in adaptive_law(tables, asker(VALUES, 2), 2, redraw=False).items():
-            law[tuple(places_of(outputs, 3)[0])] += probability  # type: ignore[assignment]
-        likely = [places for places, probability in law.items() if probability * runs >= 5]
-        expected = np.array([law[places] for places in likely]) * runs
+        for outputs, probability in adaptive_distribution(tables, asker(VALUES, 2), 2, redraw=False).items():
+            distribution[tuple(places_of(outputs, 3)[0])] += probability  # type: ignore[assignment]
+        likely = [places for places, probability in distribution.items() if probability * runs >= 5]
+        expected = np.array([distribution[places] for places in likely]) * runs
         counts = np.array([drawn[places] for places in likely])
         return float(stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue)
 

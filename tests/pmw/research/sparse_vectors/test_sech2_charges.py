@@ -122,14 +122,16 @@ def test_orders_and_shifts_out_of_range_are_refused(alpha: float, s: float) -> N
 
 
 def test_threshold_noise_costs_what_its_shift_does_at_each_order() -> None:
-    # Sums over the lattice, of the very law that is drawn, against the stated price.
+    # Sums over the lattice, of the very distribution that is drawn, against the stated price.
     values = np.arange(-400, 401)
     for noise, scale in ((noise, Fraction(6)) for noise in ThresholdNoise):
         test = counts(noise, scale)
-        law, shifted = test.threshold_noise.pmf(values), test.threshold_noise.pmf(values + 1)
-        kept = (law > 1e-200) & (shifted > 1e-200)
+        distribution, shifted = test.threshold_noise.pmf(values), test.threshold_noise.pmf(values + 1)
+        kept = (distribution > 1e-200) & (shifted > 1e-200)
         for alpha in (1.01, 1.5, 3.0, 12.0, 40.0):
-            total = float(np.exp(alpha * np.log(law[kept]) + (1 - alpha) * np.log(shifted[kept])).sum())
+            total = float(
+                np.exp(alpha * np.log(distribution[kept]) + (1 - alpha) * np.log(shifted[kept])).sum()
+            )
             found = math.log(total) / (alpha - 1)
             assert found <= threshold_renyi(test, alpha) * (1 + 1e-9) + 1e-12
             if noise is ThresholdNoise.EXPONENTIAL:

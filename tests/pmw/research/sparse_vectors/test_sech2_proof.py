@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pmw.research.audit import adaptive_law, tables_of
+from pmw.research.audit import adaptive_distribution, tables_of
 from pmw.research.sparse_vectors import renyi_charge
 from pmw.research.sparse_vectors.sech2_charges import threshold_renyi
 from pmw.sparse_vector import Sech2Test, SechSquared, Sides, ThresholdNoise
@@ -252,7 +252,7 @@ class Mechanism:
             }
         return {0: (below, second * (1 - negated)), 1: (first * above, second), -1: (below, second * negated)}
 
-    def laws(self, tree: Tree, ended: Callable[[History], bool]) -> NDArray[np.float64]:
+    def distributions(self, tree: Tree, ended: Callable[[History], bool]) -> NDArray[np.float64]:
         """Return the probability of every transcript for a table and its neighbour: shape (2, n)."""
         start = (self.weights, self.weights)
         found: list[list[float]] = []
@@ -277,8 +277,8 @@ def counted(history: History) -> bool:
     return len(history) >= TESTS or sum(map(abs, history)) >= LIMIT
 
 
-def divergence(laws: NDArray[np.float64], alpha: float) -> float:
-    first, second = laws
+def divergence(distributions: NDArray[np.float64], alpha: float) -> float:
+    first, second = distributions
     kept = first > 0
     if (second[kept] <= 0).any():
         return math.inf
@@ -298,9 +298,9 @@ def worst(
     audited = mechanism(test) if broken is None else broken
     found = 0.0
     for seed in range(trees):
-        laws = audited.laws(Tree(seed, moves), counted)
+        distributions = audited.distributions(Tree(seed, moves), counted)
         for alpha in ORDERS:
-            for ordered in (laws, laws[::-1]):
+            for ordered in (distributions, distributions[::-1]):
                 found = max(found, divergence(ordered, alpha) / bound(test, alpha))
     return found
 
@@ -340,10 +340,10 @@ def test_a_threshold_scale_that_is_off_by_30_percent_is_noticed(factor: Fraction
 def test_the_order_in_which_values_rise_pays_for_no_threshold() -> None:
     test = make(ThresholdNoise.EXPONENTIAL, Sides.ONE_SIDED, monotone=True)
     for seed in range(60):
-        laws = mechanism(test).laws(Tree(seed, (0, 1)), counted)
+        distributions = mechanism(test).distributions(Tree(seed, (0, 1)), counted)
         for alpha in ORDERS:
             price = LIMIT * renyi_charge(alpha, float(test.positive_price))
-            assert divergence(laws[::-1], alpha) <= price + 1e-9
+            assert divergence(distributions[::-1], alpha) <= price + 1e-9
 
 
 def test_two_signs_on_one_threshold_break_the_bound() -> None:
@@ -387,19 +387,19 @@ def test_scales_may_follow_the_outputs_under_a_filter() -> None:
             # a test that could exceed the cap is refused, and this analyst stops there
             return len(history) >= TESTS or spent + renyi_charge(alpha, 2 / tree(history).scale) > cap + 1e-12
 
-        laws = mechanism(test).laws(tree, ended)
-        for ordered in (laws, laws[::-1]):
+        distributions = mechanism(test).distributions(tree, ended)
+        for ordered in (distributions, distributions[::-1]):
             highest = max(highest, divergence(ordered, alpha) / (threshold_renyi(test, alpha) + cap))
     assert 0.8 < highest <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("noise", list(ThresholdNoise))
-def test_the_audit_enumerates_the_same_law(noise: ThresholdNoise) -> None:
+def test_the_audit_enumerates_the_same_distribution(noise: ThresholdNoise) -> None:
     test, tree = make(noise, Sides.ONE_SIDED, monotone=False), Tree(3, (0,))
 
     def ask(outputs: tuple[int, ...]) -> int | None:
         return None if len(outputs) >= TESTS else -tree(outputs).distance
 
-    law = adaptive_law(tables_of(test, 0), ask, LIMIT, redraw=False)
-    mine = mechanism(test).laws(tree, counted)[0]
-    assert sorted(law.values()) == pytest.approx(sorted(mine), abs=1e-12)
+    distribution = adaptive_distribution(tables_of(test, 0), ask, LIMIT, redraw=False)
+    mine = mechanism(test).distributions(tree, counted)[0]
+    assert sorted(distribution.values()) == pytest.approx(sorted(mine), abs=1e-12)

@@ -1,4 +1,4 @@
-"""The top c values: the exact law of the choices, and what they cost."""
+"""The top c values: the exact distribution of the choices, and what they cost."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, zcdp_rho
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import ExponentialMechanism
-from pmw.research.audit import OutputLaw, neighbor_patterns, worst_log_ratio
+from pmw.research.audit import OutputDistribution, neighbor_patterns, worst_log_ratio
 from pmw.research.sparse_vectors import TopC, top_c
 
 BASES = [(0, 0, 0, 0), (5, 0, 3, 1), (40, -60, 0, -60), (0, 40, 40, -60)]
 
 
-def law_of(chooser: TopC, values: tuple[int, ...]) -> OutputLaw:
-    """Return the probability of every ordered choice, from the law of one."""
-    law = {}
+def distribution_of(chooser: TopC, values: tuple[int, ...]) -> OutputDistribution:
+    """Return the probability of every ordered choice, from the distribution of one."""
+    distribution = {}
     for choice in itertools.permutations(range(len(values)), chooser.count):
         left, probability = list(range(len(values))), 1.0
         for place in choice:
             shares = chooser.mechanism.probabilities(np.array([values[other] for other in left]))
             probability *= float(shares[left.index(place)])
             left.remove(place)
-        law[choice] = probability
-    return law
+        distribution[choice] = probability
+    return distribution
 
 
 def worst(chooser: TopC, *, monotone: bool) -> float:
     unit, found = chooser.mechanism.sensitivity, 0.0
     for base in BASES:
-        here = law_of(chooser, base)
+        here = distribution_of(chooser, base)
         for pattern in neighbor_patterns(4, monotone=monotone):
             moved = tuple(value + unit * change for value, change in zip(base, pattern, strict=True))
-            found = max(found, worst_log_ratio(here, law_of(chooser, moved)))
+            found = max(found, worst_log_ratio(here, distribution_of(chooser, moved)))
     return found
 
 
@@ -67,15 +67,15 @@ def test_the_monotone_scale_is_not_for_values_that_move_apart() -> None:
 
 
 @pytest.mark.statistical
-def test_choices_follow_the_law_and_no_other_scale() -> None:
+def test_choices_follow_the_distribution_and_no_other_scale() -> None:
     values, bits, runs = (0, 2, 3, 3, -9), BitSource.from_integer(5), 2500
     chooser = TopC.of(epsilon=4, count=2, monotone=True)
     drawn = Counter(chooser.select(np.array(values), bits) for _ in range(runs))
 
     def p_value(epsilon: Fraction) -> float:
-        law = law_of(TopC.of(epsilon=epsilon, count=2, monotone=True), values)
-        likely = [choice for choice, probability in law.items() if probability * runs >= 5]
-        expected = np.array([law[choice] for choice in likely]) * runs
+        distribution = distribution_of(TopC.of(epsilon=epsilon, count=2, monotone=True), values)
+        likely = [choice for choice, probability in distribution.items() if probability * runs >= 5]
+        expected = np.array([distribution[choice] for choice in likely]) * runs
         counts = np.array([drawn[choice] for choice in likely])
         return float(stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue)
 

@@ -13,7 +13,7 @@ import pytest
 
 import pmw
 from pmw.session.backup import backup_session
-from pmw.session.maintenance import read_history, read_ledger, read_session, seal_session, verify_session
+from pmw.session.maintenance import finalize_session, read_history, read_ledger, read_session, verify_session
 from pmw.session.store import SessionStore
 from queries import Domain
 
@@ -64,7 +64,7 @@ USES: dict[str, Use] = {
     "read the history": lambda study, frame, domain: read_history(study),
     "verify": lambda study, frame, domain: verify_session(study, study.with_name("anchor")),
     "back up": lambda study, frame, domain: backup_session(study, study.with_name("copy.pmw")),
-    "close for good": lambda study, frame, domain: seal_session(study),
+    "close permanently": lambda study, frame, domain: finalize_session(study),
 }
 
 FAULTS: dict[str, Callable[[Path], object]] = {

@@ -338,7 +338,7 @@ def test_a_companion_that_is_not_the_sessions_own_lets_it_spend_nothing_and_be_r
     if damage in contents:
         companion_of(path).write_bytes(contents[damage])
     before = path.read_bytes()
-    for use in (lambda: pmw.resume_session(path, frame), lambda: pmw.seal_session(path)):
+    for use in (lambda: pmw.resume_session(path, frame), lambda: pmw.finalize_session(path)):
         with pytest.raises(pmw.SessionCorruptError, match="companion file"):
             use()
     assert path.read_bytes() == before
@@ -347,7 +347,7 @@ def test_a_companion_that_is_not_the_sessions_own_lets_it_spend_nothing_and_be_r
     shutil.copy(path, tmp_path / "u.pmw")
     if damage in contents:
         companion_of(tmp_path / "u.pmw").write_bytes(contents[damage])
-    pmw.seal_session(tmp_path / "u.pmw", abandon=True)
+    pmw.finalize_session(tmp_path / "u.pmw", abandon=True)
     assert is_closed(tmp_path / "u.pmw")
     companion_of(path).write_bytes(whole)
     with pmw.resume_session(path, frame) as session:
@@ -373,7 +373,7 @@ def test_a_batch_that_waits_is_finished_charged_where_it_is_abandoned_and_refuse
         assert session.verify().holds
         spent = session.ledger().spent
     interrupted(frame, domain, tmp_path / "t.pmw", monkeypatch)
-    pmw.seal_session(tmp_path / "t.pmw", abandon=True)
+    pmw.finalize_session(tmp_path / "t.pmw", abandon=True)
     closed = read_ledger(tmp_path / "t.pmw")
     assert closed.lines[-1].event == "abandoned batch"
     assert closed.spent > spent
@@ -441,7 +441,7 @@ def test_a_session_that_was_moved_alone_is_refused_and_a_closed_one_needs_no_com
     with pytest.raises(pmw.SessionCorruptError, match="was moved or copied alone"):
         pmw.move_session(copy, tmp_path / "people.csv")
     assert read_session(copy)[1].queries_answered == 1
-    pmw.seal_session(copy, abandon=True)
+    pmw.finalize_session(copy, abandon=True)
     assert not companion_of(copy).exists()
     pmw.resume_session(copy).close()
     with pmw.resume_session(path, frame) as session:
@@ -450,9 +450,9 @@ def test_a_session_that_was_moved_alone_is_refused_and_a_closed_one_needs_no_com
 
 def test_closing_removes_the_companion_even_without_room_to_write_the_file_anew(tmp_path: Path) -> None:
     with closing(create(tmp_path / "s.pmw")) as store:
-        store.seal(1, Outcome())
-        store._connection.execute("BEGIN")  # as good as a full disk: nothing is written anew
-        with pytest.raises(pmw.StoreError, match="could not be written anew"):
+        store.finalize(1, Outcome())
+        store._connection.execute("BEGIN")  # as good as a full disk: nothing is written again
+        with pytest.raises(pmw.StoreError, match="could not be written again"):
             store.scrub()
         assert not companion_of(tmp_path / "s.pmw").exists()
 

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.session.maintenance import read_ledger, read_session, seal_session, verify_session
+from pmw.session.maintenance import finalize_session, read_ledger, read_session, verify_session
 from pmw.session.store import LedgerRow, Outcome, SessionStore
 from pmw.session.store.checksums import reseal
 from pmw.session.store.locking import SessionLock
@@ -79,7 +79,13 @@ def test_a_session_is_made_where_a_link_points(frame: pd.DataFrame, domain: Doma
 
 @pytest.mark.parametrize(
     "use",
-    [lambda path: pmw.resume_session(path).close(), seal_session, read_session, read_ledger, verify_session],
+    [
+        lambda path: pmw.resume_session(path).close(),
+        finalize_session,
+        read_session,
+        read_ledger,
+        verify_session,
+    ],
 )
 def test_a_session_file_with_two_names_is_refused(
     study: Path, tmp_path: Path, use: Callable[[Path], object]
@@ -108,7 +114,7 @@ def test_without_its_lock_file_a_session_that_was_taken_over_writes_nothing(
             with pytest.raises(pmw.SessionLockedError, match="another process has taken over this session"):
                 first.ask(query, fresh=True)
         with pytest.raises(pmw.SessionLockedError):
-            first.seal()
+            first.finalize()
         assert rows_of(study) == before
         first.close()
         assert rows_of(study) == before
@@ -172,7 +178,7 @@ def test_every_write_of_a_store_that_was_taken_over_is_refused(study: Path) -> N
             lambda: first.finish(intent, CHARGE),
             lambda: first.finish(None, Outcome(asked=1)),
             lambda: first.save_snapshot(1, np.array([1.0])),
-            lambda: first.seal(None, Outcome(meta={"closed": "true"})),
+            lambda: first.finalize(None, Outcome(meta={"closed": "true"})),
         ]
         for write in writes:
             with pytest.raises(pmw.SessionLockedError, match="another process has taken over this session"):

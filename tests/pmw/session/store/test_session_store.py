@@ -320,7 +320,7 @@ def test_a_reader_sees_one_state_of_the_file_throughout(store: SessionStore, tmp
 def test_sealing_wipes_every_secret_and_every_intent_at_once(store: SessionStore) -> None:
     store.finish(1, FULL)
     intent = store.begin("tests", "{}", b"t" * 32)
-    store.seal(intent, Outcome(ledger=FULL.ledger[:1], meta={"closed": "true"}))
+    store.finalize(intent, Outcome(ledger=FULL.ledger[:1], meta={"closed": "true"}))
     assert store.pending() is None
     assert store.secret_names() == set()
     assert store.meta("closed") == "true"
@@ -336,7 +336,7 @@ def test_a_sealing_that_fails_changes_nothing(store: SessionStore) -> None:
         "CREATE TRIGGER held BEFORE DELETE ON secrets BEGIN SELECT RAISE(ABORT, 'no'); END"
     )
     with pytest.raises(StoreError, match="nothing was released"):
-        store.seal(None, Outcome(ledger=FULL.ledger, meta={"closed": "true"}))
+        store.finalize(None, Outcome(ledger=FULL.ledger, meta={"closed": "true"}))
     assert store.pending() is not None
     assert store.secret_names() == {"threshold"}
     assert store.meta("closed") is None
@@ -351,7 +351,7 @@ def test_no_trace_of_a_wiped_secret_is_left_after_scrubbing(tmp_path: Path) -> N
     store.begin("tests", "{}", secrets["s7"])
     files = [path, tmp_path / "s.pmw-wal"]
     assert all(any(secret in file.read_bytes() for file in files) for secret in secrets.values())
-    store.seal(None, Outcome())
+    store.finalize(None, Outcome())
     store.scrub()
     assert (tmp_path / "s.pmw-wal").stat().st_size == 0
     assert not (tmp_path / "s.pmw-companion").exists()
@@ -371,8 +371,10 @@ def test_a_reader_that_holds_old_pages_is_told_of_and_scrubbing_can_be_repeated(
     store.finish(1, FULL)
     with reader.reading():
         assert len(reader.ledger()) == 2
-        store.seal(None, Outcome())
-        with pytest.raises(StoreError, match="the session is closed, but its file could not be written anew"):
+        store.finalize(None, Outcome())
+        with pytest.raises(
+            StoreError, match="the session is closed, but its file could not be written again"
+        ):
             store.scrub()
     store.scrub()
     reader.close()
@@ -415,13 +417,13 @@ def test_what_fails_after_the_commit_takes_nothing_back(
 
 def test_a_mark_is_tied_to_the_newest_answer_of_its_time(store: SessionStore) -> None:
     store.finish(1, FULL)
-    store.finish(None, Outcome(marks={"another": ANSWER.query_key}))
+    store.finish(None, Outcome(idempotency_keys={"another": ANSWER.query_key}))
     newer = replace(ANSWER, request_id="r2", count=99.0)
     store.finish(None, Outcome(answers=[newer]))
     assert store.answer_to_request("another") == ANSWER
     assert store.newest_answer(ANSWER.query_key) == newer
     with pytest.raises(StoreError):
-        store.finish(None, Outcome(marks={"third": b"no such query"}))
+        store.finish(None, Outcome(idempotency_keys={"third": b"no such query"}))
     assert store.answer_to_request("third") is None
 
 

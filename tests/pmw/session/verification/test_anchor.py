@@ -100,7 +100,7 @@ def test_a_rewritten_history_is_told(study: Path, tmp_path: Path, rewrite: str) 
 def test_a_session_that_had_been_closed_is_closed(study: Path, tmp_path: Path) -> None:
     anchor = tmp_path / "study.anchor"
     shutil.copy(study, tmp_path / "open.pmw")
-    pmw.seal_session(study)
+    pmw.finalize_session(study)
     assert fault(study, anchor) is None
     assert "it had been closed: this is an older copy" in (fault(tmp_path / "open.pmw", anchor) or "")
 

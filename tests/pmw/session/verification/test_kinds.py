@@ -51,7 +51,7 @@ def test_every_kind_of_session_holds(frame: pd.DataFrame, domain: Domain, kind: 
         assert session.state.measured
         verification = session.verify()
         assert [check for check in verification.checks if not check.holds] == []
-        session.seal()
+        session.finalize()
         session.ask("age <= 33 AND member = FALSE")
         assert session.verify().holds
         assert session.verify().closed

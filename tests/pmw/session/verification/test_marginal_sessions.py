@@ -1,4 +1,4 @@
-"""Verification where whole marginals are tested and bought: tamperings are found, by name."""
+"""Verification where whole marginals are tested and measured: tamperings are found, by name."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def options(**choices: Any) -> pmw.Options:
     return pmw.Options(test=TestKind.MARGINAL, model=ModelKind.GRAPHICAL, **choices)
 
 
-# A tree of so few cells buys no marginal wider than a pair, so that some answers rest on certificates alone.
+# A tree of so few cells measures no marginal wider than a pair, so that some answers rest on certificates
+# alone.
 CHOICES = options(update_limit=4, sparse_vector=pmw.SparseVectorKind.EXPONENTIAL, max_cells=30_000)
 
 
@@ -154,14 +155,14 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     "all rounds of questions were deleted": (
         "DELETE FROM ledger WHERE label LIKE '%single questions'", ROUNDS, "has no open round",
     ),
-    "a bought marginal was deleted": (
-        "DELETE FROM measurements WHERE kind = 'bought'", PAID, "has no measurement",
+    "a measured marginal was deleted": (
+        "DELETE FROM measurements WHERE kind = 'measured'", PAID, "has no measurement",
     ),
-    "a bought marginal was exchanged for another": (
+    "a measured marginal was exchanged for another": (
         "UPDATE ledger SET label = 'sex, grade' WHERE event = 'marginal' AND sequence > 6", PAID, "has no",
     ),
     "a marginal's noise was understated": (
-        'UPDATE measurements SET noise = \'{"law":"discrete_gaussian","sigma":"9"}\' WHERE kind = \'bought\'',
+        'UPDATE measurements SET noise = \'{"distribution":"discrete_gaussian","sigma":"9"}\' WHERE kind = \'measured\'',
         PLANNED, "noise of measurement",
     ),
     "the noise of marginals was understated in the plan": (
@@ -238,7 +239,7 @@ def shifted(units: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     ("table", "where"),
-    [("measurements", "kind = 'bought'"), ("measurements", "kind = 'query'"), ("certificates", "1")],
+    [("measurements", "kind = 'measured'"), ("measurements", "kind = 'query'"), ("certificates", "1")],
 )
 def test_numbers_that_were_altered_are_found(study: Path, table: str, where: str) -> None:
     edit(study, table, "units", where, shifted)
@@ -297,12 +298,12 @@ def test_every_kind_of_session_holds(people: pd.DataFrame, wide: Domain, choices
         session.ask_all(QUESTIONS)
         assert session.state.measured
         assert [check for check in session.verify().checks if not check.holds] == []
-        session.seal()
+        session.finalize()
         session.ask("age <= 33 AND sex = 'Female' AND grade = 'b'")
         assert [check for check in session.verify().checks if not check.holds] == []
 
 
-def test_a_whole_table_bought_at_opening_holds(people: pd.DataFrame) -> None:
+def test_a_whole_table_measured_at_opening_holds(people: pd.DataFrame) -> None:
     small = Domain(
         (CategoricalAttribute("sex", ("Female", "Male")), CategoricalAttribute("grade", tuple("abcdefgh")))
     )

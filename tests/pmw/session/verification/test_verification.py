@@ -161,11 +161,11 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "every measurement was deleted": ("DELETE FROM measurements", PLANNED, "it cannot be read (ValueError)"),
     "a noise was understated": (
-        'UPDATE measurements SET noise = \'{"law":"discrete_gaussian","sigma":"9"}\' WHERE kind = \'query\'',
+        'UPDATE measurements SET noise = \'{"distribution":"discrete_gaussian","sigma":"9"}\' WHERE kind = \'query\'',
         PLANNED, "noise of measurement 1: expected ",
     ),
     "a noise of the opening was understated": (
-        'UPDATE measurements SET noise = \'{"law":"discrete_gaussian","sigma":"9"}\' WHERE sequence = 2',
+        'UPDATE measurements SET noise = \'{"distribution":"discrete_gaussian","sigma":"9"}\' WHERE sequence = 2',
         PLANNED, "noise of the opening",
     ),
     "a count left its interval": (
@@ -396,9 +396,12 @@ def tree_session(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
     ("statement", "name"),
     [
         ("UPDATE measurements SET what = replace(what, '\"branching\":4', '\"branching\":5')", None),
-        ("UPDATE ledger SET event = 'marginal' WHERE event = 'range tree'", PRICES),
-        ("UPDATE measurements SET noise = replace(noise, ':\"', ':\"1') WHERE kind = 'range tree'", PLANNED),
-        ("DELETE FROM measurements WHERE kind = 'range tree'", PLANNED),
+        ("UPDATE ledger SET event = 'marginal' WHERE event = 'hierarchical histogram'", PRICES),
+        (
+            "UPDATE measurements SET noise = replace(noise, ':\"', ':\"1') WHERE kind = 'hierarchical histogram'",
+            PLANNED,
+        ),
+        ("DELETE FROM measurements WHERE kind = 'hierarchical histogram'", PLANNED),
         ("UPDATE meta SET value = replace(value, '\"cells\":100,', '\"cells\":99,')", FIT),
     ],
 )
@@ -420,7 +423,7 @@ def test_a_tree_whose_numbers_were_altered_is_found(
 ) -> None:
     path = tmp_path / "tree.pmw"
     tree_session(long_frame, long_domain, path)
-    where = "WHERE kind = 'range tree'"
+    where = "WHERE kind = 'hierarchical histogram'"
     edit(
         path, f"SELECT units FROM measurements {where}", f"UPDATE measurements SET units = ? {where}", shifted
     )

@@ -1,4 +1,4 @@
-"""Groups: which cells of a long attribute a model keeps apart, chosen from released one-way counts.
+"""Bins: which cells of a long attribute a model keeps apart, chosen from released one-way counts.
 
 All of it is a pure function of released numbers: public and free.
 """
@@ -20,17 +20,17 @@ __all__ = [
     "choose_coarsening",
     "coarsening_of",
     "cut_runs",
-    "DEFAULT_GROUPS",
+    "DEFAULT_BINS",
     "extreme_domains",
     "SHORT_CATEGORICAL",
     "SHORT_ORDERED",
 ]
 
-DEFAULT_GROUPS = 16  # of a long ordered attribute
+DEFAULT_BINS = 16  # of a long ordered attribute
 SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is kept as it is
 SHORT_CATEGORICAL = 8  # values: a categorical attribute of at most so many is kept as it is
 _NOISE = 3.0  # standard deviations that a count must exceed to be told from noise
-_CLEAR = 4.0  # times as much that an assumed group has: real ones are uneven
+_CLEAR = 4.0  # times as much that an assumed bin has: real ones are uneven
 
 
 def choose_coarsening(
@@ -38,73 +38,73 @@ def choose_coarsening(
     one_way: Mapping[str, NDArray[np.float64]],
     deviations: Mapping[str, float],
     *,
-    groups: int = DEFAULT_GROUPS,
+    bins: int = DEFAULT_BINS,
 ) -> Coarsening:
-    """Return groups of about equal mass for long ordered attributes, and rare values pooled.
+    """Return bins of about equal mass for long ordered attributes, and rare values pooled.
 
     An ordered attribute of more than SHORT_ORDERED cells is cut into about so many runs of consecutive cells:
-    a cell heavier than a group's share stands alone, and what lies between such cells is cut at equal masses,
-    never into groups that noise could make. In a categorical attribute of more than SHORT_CATEGORICAL values
+    a cell heavier than a bin's share stands alone, and what lies between such cells is cut at equal masses,
+    never into bins that noise could make. In a categorical attribute of more than SHORT_CATEGORICAL values
     those below three standard deviations are pooled where there are at least two. The ``missing`` and
-    ``other`` cells stay alone. Inside a group the shares are those of the counts.
+    ``other`` cells stay alone. Inside a bin the shares are those of the counts.
 
     Args:
         domain: the declared attributes.
         one_way: per attribute, released records per cell: float64, shape (cells,); an attribute without them
             is kept as it is.
         deviations: per attribute, the standard deviation of one cell's count, in records.
-        groups: wanted for each long ordered attribute.
+        bins: wanted for each long ordered attribute.
     """
     coarse: list[Attribute] = []
     numbers: list[NDArray[np.int64] | None] = []
     shares: list[NDArray[np.float64] | None] = []
     for attribute in domain:
-        group = None
+        bin_ = None
         if attribute.name in one_way:
             counts = np.maximum(one_way[attribute.name], 0.0)
-            group = _group_cells(attribute, counts, deviations[attribute.name], groups)
-        if group is None:
+            bin_ = _group_cells(attribute, counts, deviations[attribute.name], bins)
+        if bin_ is None:
             coarse.append(attribute)
             shares.append(None)
         else:
-            coarse.append(_coarse_attribute(attribute, group))
-            shares.append(_shares(group, counts))
-        numbers.append(group)
+            coarse.append(_coarse_attribute(attribute, bin_))
+            shares.append(_shares(bin_, counts))
+        numbers.append(bin_)
     return Coarsening(domain, Domain(tuple(coarse), domain.name), tuple(numbers), tuple(shares))
 
 
 def coarsening_of(
-    domain: Domain, measurements: Sequence[OneWayMeasurement], total: float, *, groups: int = DEFAULT_GROUPS
+    domain: Domain, measurements: Sequence[OneWayMeasurement], total: float, *, bins: int = DEFAULT_BINS
 ) -> Coarsening:
-    """Return the groups and shares that the opening's measurements ask for; see ``choose_coarsening``.
+    """Return the bins and shares that the opening's measurements ask for; see ``choose_coarsening``.
 
     Args:
         domain: the declared attributes.
         measurements: released, over one attribute each.
         total: records that the model sums to.
-        groups: wanted for each long ordered attribute.
+        bins: wanted for each long ordered attribute.
     """
     one_way = {one.scope[0]: target_of(one, total).values for one in measurements}
     deviations = {one.scope[0]: math.sqrt(float(one.cell_variances.max())) for one in measurements}
-    return choose_coarsening(domain, one_way, deviations, groups=groups)
+    return choose_coarsening(domain, one_way, deviations, bins=bins)
 
 
 def assumed_domain(
-    domain: Domain, total: float, deviations: Mapping[str, float], *, groups: int = DEFAULT_GROUPS
+    domain: Domain, total: float, deviations: Mapping[str, float], *, bins: int = DEFAULT_BINS
 ) -> Domain:
     """Return the coarse domain that a plan counts on, whatever counts are released.
 
-    A long ordered attribute is taken to have as many groups as are wanted, of at least 12 standard deviations
+    A long ordered attribute is taken to have as many bins as are wanted, of at least 12 standard deviations
     each if they were alike; of a long categorical one, the values that exceed three standard deviations are
     taken to be those that would if the k-th was 1/k times as frequent as the first (Zipf's law). On the
-    tables of the stream benchmark this leads to about the numbers of positives that their own groups would.
+    tables of the stream benchmark this leads to about the numbers of positives that their own bins would.
 
     Args:
         domain: the declared attributes.
         total: records, as released or as stated.
         deviations: per attribute, the standard deviation of one cell's count, in records; an attribute
             without one is kept as it is.
-        groups: wanted for each long ordered attribute.
+        bins: wanted for each long ordered attribute.
     """
 
     def size(attribute: Attribute) -> int:
@@ -114,33 +114,33 @@ def assumed_domain(
         told_apart = total / (_NOISE * deviation) if deviation > 0 else math.inf
         if isinstance(attribute, CategoricalAttribute):
             return _assumed_values(attribute.base_size, told_apart)
-        return min(groups, max(2, math.floor(min(groups, told_apart / _CLEAR))))
+        return min(bins, max(2, math.floor(min(bins, told_apart / _CLEAR))))
 
     return _resized(domain, size)
 
 
 def extreme_domains(
-    domain: Domain, deviations: Mapping[str, float], *, groups: int = DEFAULT_GROUPS
+    domain: Domain, deviations: Mapping[str, float], *, bins: int = DEFAULT_BINS
 ) -> tuple[Domain, Domain]:
-    """Return coarse domains of the fewest and of the most groups that any released counts lead to.
+    """Return coarse domains of the fewest and of the most bins that any released counts lead to.
 
-    Beside h < groups heavy cells there are at most h + 1 runs, whose shares of a group sum to groups - h. A
-    run of share s makes one group, or round(s) <= s + 1/2. So all runs make at most h + 1 + (groups - h) -
-    1/2 groups, and h + 1 where each makes one: with the heavy cells at most groups + h <= 2 groups - 1. Of a
+    Beside h < bins heavy cells there are at most h + 1 runs, whose shares of a bin sum to bins - h. A
+    run of share s makes one bin, or round(s) <= s + 1/2. So all runs make at most h + 1 + (bins - h) -
+    1/2 bins, and h + 1 where each makes one: with the heavy cells at most bins + h <= 2 bins - 1. Of a
     categorical attribute no value may be rare.
 
     Args:
         domain: the declared attributes.
-        deviations: names the attributes that are grouped, as for ``assumed_domain``.
-        groups: wanted for each long ordered attribute.
+        deviations: names the attributes that are binned, as for ``assumed_domain``.
+        bins: wanted for each long ordered attribute.
     """
 
     def fewest(attribute: Attribute) -> int:
         return 1 if attribute.name in deviations else attribute.base_size
 
     def most(attribute: Attribute) -> int:
-        grouped = attribute.name in deviations and not isinstance(attribute, CategoricalAttribute)
-        return min(attribute.base_size, 2 * groups - 1) if grouped else attribute.base_size
+        binned = attribute.name in deviations and not isinstance(attribute, CategoricalAttribute)
+        return min(attribute.base_size, 2 * bins - 1) if binned else attribute.base_size
 
     return _resized(domain, fewest), _resized(domain, most)
 
@@ -165,34 +165,34 @@ def _assumed_values(values: int, told_apart: float) -> int:
 
 
 def _group_cells(
-    attribute: Attribute, counts: NDArray[np.float64], deviation: float, groups: int
+    attribute: Attribute, counts: NDArray[np.float64], deviation: float, bins: int
 ) -> NDArray[np.int64] | None:
-    """Return the group of each cell, the special cells last, or None where nothing is grouped."""
+    """Return the bin of each cell, the special cells last, or None where nothing is binned."""
     base = counts[: attribute.base_size]
     if isinstance(attribute, CategoricalAttribute):
-        group = _pool_rare(base, deviation) if attribute.base_size > SHORT_CATEGORICAL else None
+        bin_ = _pool_rare(base, deviation) if attribute.base_size > SHORT_CATEGORICAL else None
     else:
-        group = cut_runs(base, deviation, groups) if attribute.base_size > SHORT_ORDERED else None
-    if group is None or group.max() == len(group) - 1:
+        bin_ = cut_runs(base, deviation, bins) if attribute.base_size > SHORT_ORDERED else None
+    if bin_ is None or bin_.max() == len(bin_) - 1:
         return None
     special = attribute.size - attribute.base_size
-    return np.append(group, group.max() + 1 + np.arange(special))
+    return np.append(bin_, bin_.max() + 1 + np.arange(special))
 
 
-def cut_runs(counts: NDArray[np.float64], deviation: float, groups: int) -> NDArray[np.int64]:
+def cut_runs(counts: NDArray[np.float64], deviation: float, bins: int) -> NDArray[np.int64]:
     """Return runs of consecutive cells of about equal mass: int64, shape (cells,), numbered from 0.
 
     Args:
         counts: float64, shape (cells,), records per cell, none negative.
         deviation: standard deviation of one cell's count, in records.
-        groups: wanted; heavy cells may leave up to about as many short runs between them.
+        bins: wanted; heavy cells may leave up to about as many short runs between them.
     """
-    share, heavy = _heavy_cells(counts, deviation, groups)
+    share, heavy = _heavy_cells(counts, deviation, bins)
     # The pieces that are cut apart whatever their mass: heavy cells, and the cells between two of them.
     edges = heavy.copy()
     edges[1:] |= heavy[:-1]
     pieces = np.cumsum(edges)
-    group = np.empty(len(counts), dtype=np.int64)
+    bin_ = np.empty(len(counts), dtype=np.int64)
     following = 0
     for piece in np.unique(pieces):
         cells = np.flatnonzero(pieces == piece)
@@ -204,47 +204,45 @@ def cut_runs(counts: NDArray[np.float64], deviation: float, groups: int) -> NDAr
         middle = np.cumsum(mass) - mass / 2
         place = np.floor(middle * (parts / total)) if total > 0 else np.zeros(len(cells))
         _, number = np.unique(np.minimum(place, parts - 1), return_inverse=True)
-        group[cells] = following + number.reshape(-1)
-        following = int(group[cells[-1]]) + 1
-    return group
+        bin_[cells] = following + number.reshape(-1)
+        following = int(bin_[cells[-1]]) + 1
+    return bin_
 
 
-def _heavy_cells(
-    counts: NDArray[np.float64], deviation: float, groups: int
-) -> tuple[float, NDArray[np.bool_]]:
-    """Return the share of a group in the other cells' records, and the cells that are heavier than it."""
+def _heavy_cells(counts: NDArray[np.float64], deviation: float, bins: int) -> tuple[float, NDArray[np.bool_]]:
+    """Return the share of a bin in the other cells' records, and the cells that are heavier than it."""
     heavy = np.zeros(len(counts), dtype=bool)
     while True:
-        left = max(1, groups - int(heavy.sum()))
+        left = max(1, bins - int(heavy.sum()))
         share = float(counts[~heavy].sum()) / left
         found = ~heavy & (counts > max(share, _NOISE * deviation))
-        if not found.any() or int((heavy | found).sum()) >= groups:
+        if not found.any() or int((heavy | found).sum()) >= bins:
             return share, heavy
         heavy |= found
 
 
 def _pool_rare(counts: NDArray[np.float64], deviation: float) -> NDArray[np.int64] | None:
-    """Return one group for all rare values, in the place of the first, and one for each other value."""
+    """Return one bin for all rare values, in the place of the first, and one for each other value."""
     rare = counts < _NOISE * deviation
     if int(rare.sum()) < 2:
         return None
     own = ~rare
     own[int(rare.argmax())] = True
-    group = np.cumsum(own) - 1
-    group[rare] = group[int(rare.argmax())]
-    return group.astype(np.int64)
+    bin_ = np.cumsum(own) - 1
+    bin_[rare] = bin_[int(rare.argmax())]
+    return bin_.astype(np.int64)
 
 
-def _coarse_attribute(attribute: Attribute, group: NDArray[np.int64]) -> Attribute:
-    size = int(group[: attribute.base_size].max()) + 1
+def _coarse_attribute(attribute: Attribute, bin_: NDArray[np.int64]) -> Attribute:
+    size = int(bin_[: attribute.base_size].max()) + 1
     special = {"missing": attribute.missing, "other": attribute.other}
     if isinstance(attribute, CategoricalAttribute):
         return CategoricalAttribute(attribute.name, tuple(range(size)), **special)
     return IntegerAttribute(attribute.name, 0, size - 1, **special)
 
 
-def _shares(group: NDArray[np.int64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each cell's share of its group's records; all alike where the group has none."""
-    sums, cells = np.bincount(group, weights=counts), np.bincount(group)
-    empty = sums[group] <= 0
-    return np.where(empty, 1 / cells[group], counts / np.where(empty, 1.0, sums[group]))
+def _shares(bin_: NDArray[np.int64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each cell's share of its bin's records; all alike where the bin has none."""
+    sums, cells = np.bincount(bin_, weights=counts), np.bincount(bin_)
+    empty = sums[bin_] <= 0
+    return np.where(empty, 1 / cells[bin_], counts / np.where(empty, 1.0, sums[bin_]))

@@ -1,4 +1,4 @@
-"""Groups of long attributes, chosen from released counts."""
+"""Bins of long attributes, chosen from released counts."""
 
 from __future__ import annotations
 
@@ -11,70 +11,70 @@ from hypothesis import strategies as st
 
 from pmw.model import (
     Coarsening,
+    HierarchicalHistogram,
+    HierarchicalMeasurement,
     MarginalMeasurement,
-    RangeTree,
-    RangeTreeMeasurement,
     assumed_domain,
     choose_coarsening,
     coarsening_of,
     extreme_domains,
 )
-from pmw.model.groups import cut_runs
+from pmw.model.bins import cut_runs
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource
 from queries import UNITS
 from queries.domain import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 
 
-def grouped(counts: np.ndarray, deviation: float = 1.0, **special: bool) -> Coarsening:
+def binned(counts: np.ndarray, deviation: float = 1.0, **special: bool) -> Coarsening:
     size = len(counts) - sum(special.values())
     domain = Domain((IntegerAttribute("x", 0, size - 1, **special),))
     return choose_coarsening(domain, {"x": counts.astype(np.float64)}, {"x": deviation})
 
 
 def test_an_even_attribute_is_cut_into_even_runs() -> None:
-    group = grouped(np.full(64, 1000)).groups[0]
-    assert group is not None
-    assert group.tolist() == [cell // 4 for cell in range(64)]
+    bin_ = binned(np.full(64, 1000)).bins[0]
+    assert bin_ is not None
+    assert bin_.tolist() == [cell // 4 for cell in range(64)]
 
 
 def test_a_heavy_cell_stands_alone_and_the_rest_shares_the_other_groups() -> None:
     counts = np.array([90_000] + [100] * 99)
-    group = grouped(counts).groups[0]
-    assert group is not None
-    assert (group == 0).sum() == 1
-    assert group.max() + 1 == 16
-    assert np.bincount(group)[1:].max() <= 8
+    bin_ = binned(counts).bins[0]
+    assert bin_ is not None
+    assert (bin_ == 0).sum() == 1
+    assert bin_.max() + 1 == 16
+    assert np.bincount(bin_)[1:].max() <= 8
 
 
 def test_heavy_cells_in_the_middle_cut_the_runs_around_them() -> None:
     counts = np.full(50, 10.0)
     counts[20] = 10_000
-    group = grouped(counts).groups[0]
-    assert group is not None
-    assert (group == group[20]).sum() == 1
-    assert np.all(np.diff(group) >= 0)
+    bin_ = binned(counts).bins[0]
+    assert bin_ is not None
+    assert (bin_ == bin_[20]).sum() == 1
+    assert np.all(np.diff(bin_) >= 0)
 
 
 def test_noise_makes_no_groups() -> None:
     noisy = np.maximum(np.random.default_rng(2).normal(0, 10, 100), 0)
-    coarsening = grouped(noisy, deviation=1000.0)
+    coarsening = binned(noisy, deviation=1000.0)
     assert coarsening.coarse.shape == (1,)
-    assert grouped(np.zeros(100)).coarse.shape == (1,)
+    assert binned(np.zeros(100)).coarse.shape == (1,)
 
 
 def test_short_attributes_and_those_without_counts_are_kept() -> None:
-    assert grouped(np.full(24, 10.0)).is_identity
+    assert binned(np.full(24, 10.0)).is_identity
     domain = Domain((IntegerAttribute("x", 0, 99), CategoricalAttribute("c", tuple(range(8)))))
     assert choose_coarsening(domain, {}, {}).is_identity
     assert choose_coarsening(domain, {"c": np.zeros(8)}, {"c": 5.0}).is_identity
 
 
 def test_special_cells_stay_alone() -> None:
-    coarsening = grouped(np.append(np.full(64, 1000), [0, 7]), missing=True, other=True)
-    group = coarsening.groups[0]
-    assert group is not None
-    assert group[-2:].tolist() == [16, 17]
+    coarsening = binned(np.append(np.full(64, 1000), [0, 7]), missing=True, other=True)
+    bin_ = coarsening.bins[0]
+    assert bin_ is not None
+    assert bin_[-2:].tolist() == [16, 17]
     attribute = coarsening.coarse["x"]
     assert (attribute.missing_code, attribute.other_code, attribute.size) == (16, 17, 18)
 
@@ -83,10 +83,10 @@ def test_rare_values_are_pooled_and_keep_their_shares() -> None:
     counts = np.array([500.0, 6, 400, -3, 300, 2, 200, 100, 50, 40])
     domain = Domain((CategoricalAttribute("c", tuple("abcdefghij")),))
     coarsening = choose_coarsening(domain, {"c": counts}, {"c": 5.0})
-    group, shares = coarsening.groups[0], coarsening.shares[0]
-    assert group is not None
+    bin_, shares = coarsening.bins[0], coarsening.shares[0]
+    assert bin_ is not None
     assert shares is not None
-    assert group.tolist() == [0, 1, 2, 1, 3, 1, 4, 5, 6, 7]
+    assert bin_.tolist() == [0, 1, 2, 1, 3, 1, 4, 5, 6, 7]
     np.testing.assert_allclose(shares[[1, 3, 5]], [0.75, 0, 0.25])
     one_rare = counts.copy()
     one_rare[[1, 3]] = 100
@@ -104,7 +104,7 @@ def test_cells_of_an_empty_group_share_it_evenly() -> None:
 def test_numeric_attributes_are_grouped_like_whole_numbers() -> None:
     edges = tuple(float(edge) for edge in np.geomspace(1, 1e6, 65))
     domain = Domain((NumericAttribute("x", edges), CategoricalAttribute("c", ("a", "b"))))
-    coarsening = choose_coarsening(domain, {"x": np.full(64, 500.0)}, {"x": 3.0}, groups=8)
+    coarsening = choose_coarsening(domain, {"x": np.full(64, 500.0)}, {"x": 3.0}, bins=8)
     assert coarsening.coarse.shape == (8, 2)
     assert coarsening.coarse["c"] is domain["c"]
 
@@ -112,15 +112,15 @@ def test_numeric_attributes_are_grouped_like_whole_numbers() -> None:
 def test_groups_follow_from_what_opening_released() -> None:
     domain = Domain((IntegerAttribute("x", 0, 99), CategoricalAttribute("c", tuple("abcdefghij"))))
     noise, bits = DiscreteGaussian(Fraction(20 * UNITS)), BitSource.from_integer(3)
-    tree = RangeTree(100, 0, 4, 3)
+    tree = HierarchicalHistogram(100, 0, 4, 3)
     nodes = tree.node_counts(np.array([20_000] + [100] * 99)) * UNITS + noise.sample_array(bits, tree.nodes)
     values = np.array([29_890] * 1 + [0] * 9) * UNITS + noise.sample_array(bits, 10)
     coarsening = coarsening_of(
         domain,
-        [RangeTreeMeasurement(("x",), tree, nodes, noise), MarginalMeasurement(("c",), values, noise)],
+        [HierarchicalMeasurement(("x",), tree, nodes, noise), MarginalMeasurement(("c",), values, noise)],
         29_900.0,
     )
-    long, values_group = coarsening.groups
+    long, values_group = coarsening.bins
     assert long is not None
     assert values_group is not None
     assert (long == 0).sum() == 1
@@ -128,22 +128,22 @@ def test_groups_follow_from_what_opening_released() -> None:
     assert values_group.tolist() == [0] + [1] * 9
 
 
-@given(seed=st.integers(0, 10**6), cells=st.integers(1, 200), groups=st.integers(1, 30))
-def test_runs_are_consecutive_and_about_as_many_as_wanted(seed: int, cells: int, groups: int) -> None:
+@given(seed=st.integers(0, 10**6), cells=st.integers(1, 200), bins=st.integers(1, 30))
+def test_runs_are_consecutive_and_about_as_many_as_wanted(seed: int, cells: int, bins: int) -> None:
     generator = np.random.default_rng(seed)
     counts = generator.pareto(0.7, cells) * generator.integers(0, 2, cells)
-    group = cut_runs(counts, 0.1, groups)
-    assert group[0] == 0
-    assert set(np.diff(group)) <= {0, 1}
-    assert group.max() + 1 <= 2 * groups + 1
+    bin_ = cut_runs(counts, 0.1, bins)
+    assert bin_[0] == 0
+    assert set(np.diff(bin_)) <= {0, 1}
+    assert bin_.max() + 1 <= 2 * bins + 1
 
 
-@pytest.mark.parametrize("groups", [4, 16])
-def test_no_run_of_several_cells_is_much_heavier_than_its_share(groups: int) -> None:
+@pytest.mark.parametrize("bins", [4, 16])
+def test_no_run_of_several_cells_is_much_heavier_than_its_share(bins: int) -> None:
     counts = np.random.default_rng(8).pareto(1.0, 300) * 100
-    group = cut_runs(counts, 0.1, groups)
-    sums, cells = np.bincount(group, weights=counts), np.bincount(group)
-    assert sums[cells > 1].max() <= 2.5 * counts.sum() / groups
+    bin_ = cut_runs(counts, 0.1, bins)
+    sums, cells = np.bincount(bin_, weights=counts), np.bincount(bin_)
+    assert sums[cells > 1].max() <= 2.5 * counts.sum() / bins
 
 
 def test_a_plan_counts_on_groups_of_long_ordered_attributes_alone() -> None:
@@ -159,10 +159,10 @@ def test_a_plan_counts_on_groups_of_long_ordered_attributes_alone() -> None:
     planned = assumed_domain(domain, 1e6, noise)
     assert planned.shape == (17, 16, 41)
     assert planned.names == domain.names
-    assert assumed_domain(domain, 1e6, noise, groups=5).shape == (6, 16, 41)
-    assert assumed_domain(domain, 1e6, {}) == domain  # what is not measured is not grouped
-    # 1,000 records are 66 times what tells a count from noise: 16 groups of four times that, and by Zipf's
-    # law 66 / (1 + 1/2 + ... + 1/40) = 15 values, one group for the others, and the special cell.
+    assert assumed_domain(domain, 1e6, noise, bins=5).shape == (6, 16, 41)
+    assert assumed_domain(domain, 1e6, {}) == domain  # what is not measured is not binned
+    # 1,000 records are 66 times what tells a count from noise: 16 bins of four times that, and by Zipf's
+    # distribution 66 / (1 + 1/2 + ... + 1/40) = 15 values, one bin for the others, and the special cell.
     assert assumed_domain(domain, 1000, noise).shape == (17, 16, 17)
     assert assumed_domain(domain, 200, noise).shape == (4, 16, 5)
     assert assumed_domain(domain, 1, noise).shape == (3, 16, 3)
@@ -173,10 +173,10 @@ def test_a_plan_counts_on_groups_of_long_ordered_attributes_alone() -> None:
 @given(
     counts=st.lists(st.sampled_from([0.0, 1.0, 5.0, 40.0, 1000.0, 30000.0]), min_size=1, max_size=200),
     deviation=st.sampled_from([0.0, 0.5, 3.0, 100.0]),
-    groups=st.integers(1, 16),
+    bins=st.integers(1, 16),
 )
-@example(counts=[0.1, 30000.0] * 15 + [0.1], deviation=0.0, groups=16)
+@example(counts=[0.1, 30000.0] * 15 + [0.1], deviation=0.0, bins=16)
 def test_counts_never_make_more_groups_than_twice_those_wanted(
-    counts: list[float], deviation: float, groups: int
+    counts: list[float], deviation: float, bins: int
 ) -> None:
-    assert len(np.unique(cut_runs(np.array(counts), deviation, groups))) <= 2 * groups - 1
+    assert len(np.unique(cut_runs(np.array(counts), deviation, bins))) <= 2 * bins - 1

@@ -1,6 +1,6 @@
 """Range trees: an ordered attribute at several widths at once, so that ranges are sums of few numbers.
 
-The lowest level of a tree are the attribute's cells; each level above groups ``branching`` neighbours of the
+The lowest level of a tree are the attribute's cells; each level above bins ``branching`` neighbours of the
 one below. Every level is measured: a record is in one node of each, so one record changes ``height`` numbers
 by one. A range of any length is then the sum of a few nodes where cell by cell it would be the sum of many.
 
@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from queries.errors import ScopeError
 
 __all__ = [
+    "HierarchicalHistogram",
     "leaf_variances",
     "least_squares",
     "mean_range_variance",
     "non_negative_least_squares",
     "query_variance",
-    "RangeTree",
 ]
 
 _MOST_PIVOTS = 200  # of one non-negative solution; a few dozen are usual
@@ -38,7 +38,7 @@ _CUTS = 7  # between which ranges are averaged: 28 of them; no power of a branch
 
 
 @dataclass(frozen=True, slots=True)
-class RangeTree:
+class HierarchicalHistogram:
     """The nodes over an attribute's cells, level by level, the widest first.
 
     The ``missing`` and ``other`` cells have no neighbours. They hang beside the tree as a node of their own
@@ -123,7 +123,7 @@ class RangeTree:
 
 
 def least_squares(
-    tree: RangeTree,
+    tree: HierarchicalHistogram,
     nodes: NDArray[np.float64],
     fixed: NDArray[np.bool_] | None = None,
     total: float | None = None,
@@ -150,7 +150,7 @@ def least_squares(
 
 
 def _upward(
-    tree: RangeTree, nodes: NDArray[np.float64], fixed: NDArray[np.bool_] | None
+    tree: HierarchicalHistogram, nodes: NDArray[np.float64], fixed: NDArray[np.bool_] | None
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """Yield, from the cells up, what a node's own number and those below it say: values and variances."""
     own = list(tree.levels(nodes))
@@ -177,7 +177,7 @@ def _shared(
     return variances * per_variance[parents]
 
 
-def leaf_variances(tree: RangeTree) -> NDArray[np.float64]:
+def leaf_variances(tree: HierarchicalHistogram) -> NDArray[np.float64]:
     """Return the variance of each least squares cell per variance of a node: float64, shape (size,).
 
     Given its parent, a child varies by v - v^2/S, with v its variance from below and S the sum over its
@@ -193,7 +193,7 @@ def leaf_variances(tree: RangeTree) -> NDArray[np.float64]:
     return result
 
 
-def query_variance(tree: RangeTree, weights: NDArray[np.float64]) -> float:
+def query_variance(tree: HierarchicalHistogram, weights: NDArray[np.float64]) -> float:
     """Return the variance of the least squares answer to a query, per variance of a node.
 
     It is w' (A'A)^-1 w with A the incidence of cells in nodes; and (A'A)^-1 w are the least squares cells of
@@ -205,7 +205,7 @@ def query_variance(tree: RangeTree, weights: NDArray[np.float64]) -> float:
 
 
 @lru_cache(maxsize=1024)
-def mean_range_variance(tree: RangeTree) -> float:
+def mean_range_variance(tree: HierarchicalHistogram) -> float:
     """Return the variance of a range, per variance of a node and per cell of the range.
 
     Averaged over the ranges between evenly spaced cells; 1 where the tree is a marginal.
@@ -222,7 +222,7 @@ def mean_range_variance(tree: RangeTree) -> float:
 
 
 def non_negative_least_squares(
-    tree: RangeTree, nodes: NDArray[np.float64], total: float | None = None
+    tree: HierarchicalHistogram, nodes: NDArray[np.float64], total: float | None = None
 ) -> NDArray[np.float64]:
     """Return the least squares cells among those of at least 0: float64, shape (size,).
 
@@ -263,15 +263,15 @@ def non_negative_least_squares(
 
 
 def _gradient(
-    tree: RangeTree, nodes: NDArray[np.float64], values: NDArray[np.float64]
+    tree: HierarchicalHistogram, nodes: NDArray[np.float64], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return half the gradient of the squared misfit in each cell: float64, shape (size,)."""
+    """Return half the gradient of the squared residual in each cell: float64, shape (size,)."""
     ordered, special = values[: tree.cells], values[tree.cells :]
     gradient = np.zeros(tree.size)
     for width, own in zip(tree.widths, tree.levels(nodes), strict=True):
         sums = np.append(np.add.reduceat(ordered, np.arange(0, tree.cells, width)), special)
-        misfit = sums - own
-        count = len(misfit) - tree.special
-        gradient[: tree.cells] += np.repeat(misfit[:count], width)[: tree.cells]
-        gradient[tree.cells :] += misfit[count:]
+        residual = sums - own
+        count = len(residual) - tree.special
+        gradient[: tree.cells] += np.repeat(residual[:count], width)[: tree.cells]
+        gradient[tree.cells :] += residual[count:]
     return gradient

@@ -9,33 +9,33 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from pmw.model import RangeTree, leaf_variances, mean_range_variance, query_variance
-from pmw.model.range_tree import least_squares, non_negative_least_squares
+from pmw.model import HierarchicalHistogram, leaf_variances, mean_range_variance, query_variance
+from pmw.model.hierarchical_histogram import least_squares, non_negative_least_squares
 from queries.errors import ScopeError
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> RangeTree:
+def trees(draw: st.DrawFn) -> HierarchicalHistogram:
     cells, branching = draw(st.integers(1, 60)), draw(st.integers(2, 9))
     tallest = 1
     while branching**tallest < cells:
         tallest += 1
-    return RangeTree(cells, draw(st.integers(0, 2)), branching, draw(st.integers(1, tallest)))
+    return HierarchicalHistogram(cells, draw(st.integers(0, 2)), branching, draw(st.integers(1, tallest)))
 
 
-def incidence(tree: RangeTree) -> NDArray[np.float64]:
+def incidence(tree: HierarchicalHistogram) -> NDArray[np.float64]:
     """Which cells are in which node: float64, shape (nodes, cells)."""
     return np.array([tree.node_counts(row) for row in np.eye(tree.size, dtype=np.int64)]).T.astype(np.float64)
 
 
-def noisy(tree: RangeTree, seed: int) -> NDArray[np.float64]:
+def noisy(tree: HierarchicalHistogram, seed: int) -> NDArray[np.float64]:
     generator = np.random.default_rng(seed)
     counts = generator.integers(0, 40, tree.size) * generator.integers(0, 2, tree.size)
     return tree.node_counts(counts) + generator.normal(0, 10, tree.nodes)
 
 
 def test_nodes_are_sums_of_neighbours_and_special_cells_are_at_every_level() -> None:
-    tree = RangeTree(cells=7, special=1, branching=2, height=3)
+    tree = HierarchicalHistogram(cells=7, special=1, branching=2, height=3)
     assert tree.widths == (4, 2, 1)
     assert tree.sizes == (3, 5, 8)
     counts = np.array([1, 2, 3, 4, 5, 6, 7, 100])
@@ -46,7 +46,7 @@ def test_nodes_are_sums_of_neighbours_and_special_cells_are_at_every_level() -> 
 
 
 @given(tree=trees(), cell=st.integers(0, 61))
-def test_a_record_is_in_one_node_of_each_level(tree: RangeTree, cell: int) -> None:
+def test_a_record_is_in_one_node_of_each_level(tree: HierarchicalHistogram, cell: int) -> None:
     record = np.zeros(tree.size, dtype=np.int64)
     record[cell % tree.size] = 1
     nodes = tree.node_counts(record)
@@ -56,7 +56,7 @@ def test_a_record_is_in_one_node_of_each_level(tree: RangeTree, cell: int) -> No
 
 @given(tree=trees(), seed=st.integers(0, 10**6))
 @settings(deadline=None)
-def test_two_passes_give_the_least_squares_cells(tree: RangeTree, seed: int) -> None:
+def test_two_passes_give_the_least_squares_cells(tree: HierarchicalHistogram, seed: int) -> None:
     nodes, matrix = noisy(tree, seed), incidence(tree)
     expected = np.linalg.lstsq(matrix, nodes, rcond=None)[0]
     np.testing.assert_allclose(least_squares(tree, nodes), expected, atol=1e-8)
@@ -64,7 +64,7 @@ def test_two_passes_give_the_least_squares_cells(tree: RangeTree, seed: int) -> 
 
 @given(tree=trees(), seed=st.integers(0, 10**6))
 @settings(deadline=None)
-def test_variances_are_those_of_the_normal_equations(tree: RangeTree, seed: int) -> None:
+def test_variances_are_those_of_the_normal_equations(tree: HierarchicalHistogram, seed: int) -> None:
     matrix = incidence(tree)
     covariance = np.linalg.inv(matrix.T @ matrix)
     np.testing.assert_allclose(leaf_variances(tree), np.diag(covariance), atol=1e-9)
@@ -74,7 +74,7 @@ def test_variances_are_those_of_the_normal_equations(tree: RangeTree, seed: int)
 
 @given(tree=trees(), seed=st.integers(0, 10**6))
 @settings(deadline=None)
-def test_non_negative_cells_are_the_nearest_ones(tree: RangeTree, seed: int) -> None:
+def test_non_negative_cells_are_the_nearest_ones(tree: HierarchicalHistogram, seed: int) -> None:
     nodes, matrix = noisy(tree, seed), incidence(tree)
     expected = nnls(matrix, nodes)[0]
     np.testing.assert_allclose(non_negative_least_squares(tree, nodes), expected, atol=1e-6)
@@ -82,7 +82,9 @@ def test_non_negative_cells_are_the_nearest_ones(tree: RangeTree, seed: int) -> 
 
 @given(tree=trees(), seed=st.integers(0, 10**6), total=st.floats(1, 5000))
 @settings(deadline=None)
-def test_a_known_sum_is_kept_and_nothing_is_nearer(tree: RangeTree, seed: int, total: float) -> None:
+def test_a_known_sum_is_kept_and_nothing_is_nearer(
+    tree: HierarchicalHistogram, seed: int, total: float
+) -> None:
     nodes, matrix = noisy(tree, seed), incidence(tree)
     found = non_negative_least_squares(tree, nodes, total)
     assert found.min() >= 0
@@ -95,7 +97,7 @@ def test_a_known_sum_is_kept_and_nothing_is_nearer(tree: RangeTree, seed: int, t
 
 
 def test_a_tree_of_ten_thousand_cells_is_solved() -> None:
-    tree = RangeTree(10_000, 0, 4, 6)
+    tree = HierarchicalHistogram(10_000, 0, 4, 6)
     nodes = np.random.default_rng(1).normal(0, 30, tree.nodes)
     found = non_negative_least_squares(tree, nodes, 50_000.0)
     assert found.min() >= 0
@@ -103,7 +105,7 @@ def test_a_tree_of_ten_thousand_cells_is_solved() -> None:
 
 
 def test_a_marginal_is_a_tree_of_one_level() -> None:
-    tree = RangeTree(10, 1, 4, 1)
+    tree = HierarchicalHistogram(10, 1, 4, 1)
     nodes = np.arange(11.0) - 3
     assert least_squares(tree, nodes).tolist() == nodes.tolist()
     assert non_negative_least_squares(tree, nodes).tolist() == np.maximum(nodes, 0).tolist()
@@ -113,17 +115,24 @@ def test_a_marginal_is_a_tree_of_one_level() -> None:
 
 def test_ranges_of_a_tree_are_quieter_at_the_same_price() -> None:
     # Three levels cost three times the variance of a node.
-    assert 3 * mean_range_variance(RangeTree(100, 0, 4, 3)) < 0.35
+    assert 3 * mean_range_variance(HierarchicalHistogram(100, 0, 4, 3)) < 0.35
 
 
 @pytest.mark.parametrize(("cells", "branching", "height"), [(0, 2, 1), (5, 1, 1), (5, 2, 0), (16, 4, 3)])
 def test_trees_that_are_none_are_refused(cells: int, branching: int, height: int) -> None:
     with pytest.raises(ScopeError, match="expected"):
-        RangeTree(cells, 0, branching, height)
+        HierarchicalHistogram(cells, 0, branching, height)
 
 
-@pytest.mark.parametrize("tree", [RangeTree(100, 0, 4, 3), RangeTree(85, 1, 4, 3), RangeTree(70, 2, 8, 2)])
-def test_least_squares_gives_no_node_a_weight_beyond_that_of_the_cells(tree: RangeTree) -> None:
+@pytest.mark.parametrize(
+    "tree",
+    [
+        HierarchicalHistogram(100, 0, 4, 3),
+        HierarchicalHistogram(85, 1, 4, 3),
+        HierarchicalHistogram(70, 2, 8, 2),
+    ],
+)
+def test_least_squares_gives_no_node_a_weight_beyond_that_of_the_cells(tree: HierarchicalHistogram) -> None:
     # The error bars of Laplace sums count on it: weights of a query in [0, 1] stay within [-1, 1].
     cells = np.stack([least_squares(tree, node) for node in np.eye(tree.nodes)], axis=1)
     assert np.maximum(cells, 0).sum(axis=0).max() <= 1

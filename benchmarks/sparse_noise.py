@@ -1,7 +1,7 @@
-"""Laws of the noise in sparse vector tests, as the integrals of the margins need them.
+"""Distributions of the noise in sparse vector tests, as the integrals of the margins need them.
 
-A threshold law gives nodes and weights: sum of weights * h(nodes) is E[h(rho)] at scale 1. A test law gives
-the logarithms of S(y) = Pr[nu >= y] and of 1 - S(y) at scale 1.
+A threshold distribution gives nodes and weights: sum of weights * h(nodes) is E[h(rho)] at scale 1. A test
+distribution gives the logarithms of S(y) = Pr[nu >= y] and of 1 - S(y) at scale 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
-__all__ = ["TEST_LAWS", "TestLaw", "THRESHOLD_LAWS", "Floats"]
+__all__ = ["TEST_DISTRIBUTIONS", "TestLaw", "THRESHOLD_DISTRIBUTIONS", "Floats"]
 
 Floats = NDArray[np.float64]
 
@@ -85,14 +85,14 @@ def _sech2_below(y: Floats) -> Floats:
     return np.where(y > 0, 2 * np.log(np.tanh(np.maximum(y, 1e-80) / 2)), _NEVER * (1 - y))
 
 
-THRESHOLD_LAWS: dict[str, tuple[Floats, Floats]] = {
+THRESHOLD_DISTRIBUTIONS: dict[str, tuple[Floats, Floats]] = {
     "laplace": _two_tails(lambda p: np.log(2 * p), lambda p: -np.log(2 * p)),
     "exponential": _two_tails(lambda p: -np.log1p(-p), lambda p: -np.log(p)),
     "gaussian": _two_tails(ndtri, lambda p: -ndtri(p)),
     "none": (np.zeros(1), np.ones(1)),
 }
 
-TEST_LAWS = {
+TEST_DISTRIBUTIONS = {
     "laplace": TestLaw(_laplace_above, _laplace_below),
     "exponential": TestLaw(_exponential_above, _exponential_below),
     "gaussian": TestLaw(lambda y: np.asarray(log_ndtr(-y)), lambda y: np.asarray(log_ndtr(y))),

@@ -1,7 +1,7 @@
-"""What a positive buys: every number has noise of its own, of the scale that is charged.
+"""What a positive measures: every number has noise of its own, of the scale that is charged.
 
 The draws of a batch are expanded from its bytes in one order: threshold noise where a round opens, then the
-noise of its tests, then that of what is bought.
+noise of its tests, then that of what is drawn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
 from pmw.public.plans import MarginalTestPlan, marginal_tier
-from pmw.public.state import Bought, PublicState
+from pmw.public.state import LaterMeasurement, PublicState
 from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 
@@ -89,7 +89,7 @@ def p_value(draws: NDArray[np.float64], pure: bool) -> float:
 @pytest.mark.statistical
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @pytest.mark.parametrize("composition", list(Composition))
-def test_every_cell_of_a_bought_marginal_has_noise_of_its_own_of_the_scale_that_is_charged(
+def test_every_cell_of_a_measured_marginal_has_noise_of_its_own_of_the_scale_that_is_charged(
     composition: Composition,
     relation: NeighboringRelation,
     require_independent: Callable[[NDArray[np.int64]], None],
@@ -98,7 +98,7 @@ def test_every_cell_of_a_bought_marginal_has_noise_of_its_own_of_the_scale_that_
     proposal, pure = positive(state, boxed(*TWO)), composition is Composition.PURE
     (request,) = proposal.requests
     assert isinstance(request, MarginalRequest)
-    assert request.bought == TWO
+    assert request.measured == TWO
     drawn = []
     for seed in range(60):
         released = draw(state, proposal, BitSource.from_integer(seed))[0].released
@@ -142,7 +142,7 @@ def test_the_noise_of_a_batch_is_expanded_in_one_order(names: tuple[str, ...], o
         true = query.answer(SOURCE.counts(query.scope))
         assert draws.released == true + vector_of(state).value_noise.sample(again)
     else:
-        counts = SOURCE.counts(requests[-1].bought).counts
+        counts = SOURCE.counts(requests[-1].measured).counts
         noise = plan_of(state).noise.sample_array(again, counts.size)
         assert np.array_equal(draws.released, counts * UNITS + noise.reshape(counts.shape))  # type: ignore[arg-type]
     assert bits.take(8) == again.take(8)
@@ -198,9 +198,9 @@ def test_the_tests_of_a_batch_have_noise_of_their_own() -> None:
 def after_positives(state: PublicState, marginals: int, questions: int) -> PublicState:
     """Return the state after so many positives, as if nothing had been charged for them."""
     plan, vector = plan_of(state), vector_of(state)
-    bought = MarginalMeasurement(TWO, np.zeros((8, 8), dtype=np.int64), plan.noise)
+    drawn = MarginalMeasurement(TWO, np.zeros((8, 8), dtype=np.int64), plan.noise)
     asked = QueryMeasurement(boxed(*FIVE), 0, vector.value_noise)
-    measured: tuple[Bought, ...] = (*[bought] * marginals, *[asked] * questions)
+    measured: tuple[LaterMeasurement, ...] = (*[drawn] * marginals, *[asked] * questions)
     return replace(state, measured=measured, ledger=replace(state.ledger, spent=Fraction(0)))
 
 

@@ -39,8 +39,8 @@ def test_the_ledger_is_a_table_for_100_columns(asked: Path, run: Run) -> None:
     assert [line.split()[2] for line in lines[2:6]] == ["age", "sex", "region", "member"]
     assert lines[6].startswith("6    sparse vector")
     rests = lines[lines.index("Prices rest on:") + 1 : -1]
-    bought = rests[0].replace(", measurement", "")  # only where the question was not certified
-    assert bought.startswith("  total, marginal: discrete Gaussian noise: Canonne, Kamath and Steinke")
+    measured = rests[0].replace(", measurement", "")  # only where the question was not certified
+    assert measured.startswith("  total, marginal: discrete Gaussian noise: Canonne, Kamath and Steinke")
     assert any(line.startswith("  sparse vector round: tests: ") for line in rests)
     assert lines[-1].startswith("Charged: ")
     assert lines[-1].endswith("the cap is epsilon 1, delta 1e-09.")
@@ -124,7 +124,7 @@ def test_close_ends_all_spending(asked: Path, run: Run) -> None:
     assert status["closed"] is True
     assert status["budget_share"] == share
     assert "closed" in run("status", "study.pmw").stdout
-    assert "The session was closed for good" in run("verify", "study.pmw").stdout
+    assert "The session was closed permanently" in run("verify", "study.pmw").stdout
 
 
 def test_close_twice_is_no_fault(asked: Path, run: Run) -> None:
@@ -133,7 +133,7 @@ def test_close_twice_is_no_fault(asked: Path, run: Run) -> None:
         result = run(*again)
         assert result.exit_code == 0
         assert result.stdout == (
-            "study.pmw is closed already, and its file was written anew; questions and exports go on.\n"
+            "study.pmw is closed already, and its file was written again; questions and exports go on.\n"
         )
 
 
@@ -156,7 +156,7 @@ def test_close_asks_on_a_terminal(asked: Path, reply: bytes, code: int, closed: 
     os.close(ours)
     os.close(theirs)
     assert process.returncode == code
-    assert b"Close study.pmw for good?" in errors
+    assert b"Close study.pmw permanently?" in errors
     assert is_closed(asked) == closed
 
 

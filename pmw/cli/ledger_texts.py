@@ -58,7 +58,7 @@ def verification_text(verification: Verification) -> str:
     if verification.unfinished:
         lines.append("An interrupted batch waits to be finished (or one is being answered right now).")
     if verification.closed:
-        lines.append("The session was closed for good: nothing is spent any more.")
+        lines.append("The session was closed permanently: nothing is spent any more.")
     if failed:
         count = f"{failed} of {len(verification.checks)} checks"
         fault = "the file was damaged or altered"

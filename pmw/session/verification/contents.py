@@ -1,10 +1,10 @@
-"""The books of a session: its contract, plans, charges, measurements and batches, as its file holds them."""
+"""The contents of a session: its contract, plans, charges, measurements and batches, as its file holds them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pmw.loop import choose_groups
+from pmw.loop import choose_bins
 from pmw.model import Coarsening
 from pmw.planning.opening import choose_filter
 from pmw.privacy.filter import PrivacyFilter
@@ -12,20 +12,20 @@ from pmw.public.charges import LedgerEntry, opening_entries
 from pmw.public.contract import Contract
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
-from pmw.public.state import Bought
+from pmw.public.state import LaterMeasurement
 from pmw.session.loading import load_contract, load_plan, read_entries
 from pmw.session.measurement_rows import read_measured, read_opening
 from pmw.session.store import IntentRow, MeasurementRow, SessionStore
-from pmw.session.verification.plans import VectorBooks, vectors_of
+from pmw.session.verification.plans import VectorLedger, vectors_of
 
 __all__ = [
-    "Books",
-    "read_books",
+    "Contents",
+    "read_contents",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
+class Contents:
     """What a session file holds besides answers and snapshots.
 
     Args:
@@ -38,7 +38,7 @@ class Books:
         rows: the measurements, in order.
         row_intents: the batch that each measurement belongs to.
         pending: the batch that waits to be finished, or None.
-        closed: the session was closed for good.
+        closed: the session was closed permanently.
     """
 
     contract: Contract
@@ -58,7 +58,7 @@ class Books:
         return self.pending is not None and self.pending.kind == "opening"
 
     @property
-    def vectors(self) -> tuple[VectorBooks, ...]:
+    def vectors(self) -> tuple[VectorLedger, ...]:
         """The sparse vectors that were planned."""
         return vectors_of(self.test, self.contract.options, self.cap.composition)
 
@@ -79,21 +79,21 @@ class Books:
 
     @property
     def coarsening(self) -> Coarsening:
-        """The groups that marginals are tested and bought on, from what opening released."""
-        return choose_groups(self.contract, self.opening, read_opening(self.contract, self.rows))
+        """The bins that marginals are tested and measured on, from what opening released."""
+        return choose_bins(self.contract, self.opening, read_opening(self.contract, self.rows))
 
-    def bought(self) -> list[tuple[int, Bought]]:
-        """Return what was bought since opening, each with its intent."""
+    def measured(self) -> list[tuple[int, LaterMeasurement]]:
+        """Return what was measured since opening, each with its intent."""
         coarsening = self.coarsening
         return [
             (intent, read_measured(coarsening, row))
             for intent, row in zip(self.row_intents, self.rows, strict=True)
-            if row.kind in ("query", "bought")
+            if row.kind in ("query", "measured")
         ]
 
 
-def read_books(store: SessionStore) -> Books:
-    """Return the books of a session file.
+def read_contents(store: SessionStore) -> Contents:
+    """Return the contents of a session file.
 
     Raises:
         SessionCorruptError: a part of them is not there.
@@ -102,7 +102,7 @@ def read_books(store: SessionStore) -> Books:
     contract, opening = load_contract(store)
     pending = store.pending()
     unborn = pending is not None and pending.kind == "opening"
-    return Books(
+    return Contents(
         contract=contract,
         opening=opening,
         test=() if unborn else load_plan(store),
