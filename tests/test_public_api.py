@@ -14,13 +14,12 @@ import queries
 from pmw.session import opening
 
 PMW = """
-Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check
-Composition CsvDialect DataError
-fit_workload Ledger LedgerLine ModelKind move_session NeighboringRelation NoiseError OfflineOptions
-OfflineRelease open_session Opening Options plan_session PMWError ReleaseError resume_session RowPlan
-finalize_session Session SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan
-Sides Source SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verification
-verify_session
+Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check Composition CsvDialect
+DataError finalize_session fit_workload Ledger LedgerLine ModelKind move_session NeighboringRelation
+NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session PMWError
+ReleaseError resume_session RowPlan Session SessionCorruptError SessionError SessionExistsError
+SessionLockedError SessionPlan Sides Source SparseVectorKind Spent Status StoreError TableFile
+TestKind UpdateRule Verification verify_session
 """
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords decode_records Domain DomainError

@@ -72,7 +72,7 @@ def status_json(status: Status) -> str:
 
 
 def opening_text(state: PublicState, path: Path) -> str:
-    """Return what a custodian is told after opening."""
+    """Return what a custodian reads after opening."""
     total, plan = state.total, state.plan
     records = counted(total.value, "record")
     if total.deviation:

@@ -1,4 +1,4 @@
-"""Calibration: the quietest noise and the narrowest noisy comparison that a price measures.
+"""Calibration: the quietest noise and the narrowest noisy comparison that a price allows.
 
 Scales are rounded up and prices down, so that what is charged never exceeds what was planned.
 """

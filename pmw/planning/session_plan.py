@@ -1,4 +1,4 @@
-"""Plans of sessions: what one will give, told before anything is read or spent.
+"""Plans of sessions: what one will give, before anything is read or spent.
 
 A plan makes the choices that ``open_session`` would make, with a stated number of records in place of the
 released one. It sees no table, so it costs nothing; a session differs from its plan only by the noise on the

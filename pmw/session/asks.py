@@ -14,9 +14,9 @@ from queries.linear import LinearQuery
 
 __all__ = [
     "Ask",
-    "keep_marks",
     "ready_answers",
     "sorted_asks",
+    "tie_keys",
 ]
 
 
@@ -27,7 +27,7 @@ class Ask:
     Args:
         query: what is asked.
         text: the query's canonical text.
-        request_id: marks the request for safe retries; None for none.
+        request_id: keys the request for safe retries; None for none.
         fresh: answer again even where the same question was answered before.
     """
 
@@ -43,39 +43,39 @@ def sorted_asks(
     """Return the answers that are stored, the places that wait for one, and repeats of earlier places."""
     known: dict[int, Answer] = {}
     waiting: list[int] = []
-    first: dict[tuple[str, bool], int] = {}  # where a text, or a mark, stands first among those that wait
+    first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
     repeats: dict[int, int] = {}
     for place, ask in enumerate(asks):
         stored = _stored_answer(store, state, ask)
-        marked = ask.request_id is not None
-        earlier = first.get((ask.request_id or ask.text, marked))
-        if marked and earlier is not None:
+        keyed = ask.request_id is not None
+        earlier = first.get((ask.request_id or ask.text, keyed))
+        if keyed and earlier is not None:
             _require_same(ask, asks[earlier].text)
         if stored is not None:
             known[place] = stored
-            if marked:
+            if keyed:
                 first.setdefault((ask.request_id or "", True), place)
-        elif earlier is not None and (marked or not ask.fresh):
+        elif earlier is not None and (keyed or not ask.fresh):
             repeats[place] = earlier
         else:
             first.setdefault((ask.text, False), place)
-            first[ask.request_id or ask.text, marked] = place
+            first[ask.request_id or ask.text, keyed] = place
             waiting.append(place)
     return known, waiting, repeats
 
 
-def keep_marks(store: SessionStore, asks: Sequence[Ask]) -> None:
-    """Tie marks to the stored answers that they are about to be given, durably.
+def tie_keys(store: SessionStore, asks: Sequence[Ask]) -> None:
+    """Tie keys to the stored answers that they are about to be given, durably.
 
     Else a request that is repeated after its question was asked again would get the newer answer.
     """
-    marks = {
+    keys = {
         ask.request_id: query_key(ask.text)
         for ask in asks
         if ask.request_id is not None and store.answer_to_request(ask.request_id) is None
     }
-    if marks:
-        store.finish(None, Outcome(marks=marks))
+    if keys:
+        store.finish(None, Outcome(idempotency_keys=keys))
 
 
 def ready_answers(known: dict[int, Answer], repeats: dict[int, int], places: range) -> list[Answer]:

@@ -30,7 +30,7 @@ from pmw.public.answer import Answer
 from pmw.public.contract import Contract, Options
 from pmw.public.state import PublicState
 from pmw.session import journal, loading, proposals
-from pmw.session.asks import Ask, keep_marks, ready_answers, sorted_asks
+from pmw.session.asks import Ask, ready_answers, sorted_asks, tie_keys
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
@@ -102,7 +102,7 @@ class Engine:
         if self._interrupted:
             self._load()  # first, so that what it finishes is found among the stored answers
         known, waiting, repeats = sorted_asks(self._store, self._state, asks)
-        keep_marks(self._store, [asks[place] for place in known])
+        tie_keys(self._store, [asks[place] for place in known])
         answers: list[Answer] = []
         repeated = len(asks) - len(waiting)
         while len(answers) < len(asks):

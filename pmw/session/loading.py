@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,9 +23,7 @@ from pmw.public.status import History, Status, status_of
 from pmw.session import encoding, measurement_rows
 from pmw.session.journal import threshold_name
 from pmw.session.snapshots import SnapshotTerms, read_snapshot
-from pmw.session.store import (
-    SessionStore,
-)
+from pmw.session.store import LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 
 __all__ = [
@@ -68,22 +67,19 @@ def load_ledger(store: SessionStore) -> Ledger:
     empty = choose_filter(contract.domain, contract.budget, contract.options)
     try:
         kind = contract.options.chosen_sparse_vector(empty.composition)
-        return ledger_of(contract.budget, empty, read_entries(store), kind)
+        return ledger_of(contract.budget, empty, read_entries(store.ledger()), kind)
     except (ValueError, ZeroDivisionError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 
 
-def read_entries(store: SessionStore) -> list[LedgerEntry]:
-    """Return the stored charges, in order.
+def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
+    """Return the charges of rows.
 
     Raises:
         ValueError: a number cannot be read.
         ZeroDivisionError: a fraction has no value.
     """
-    return [
-        LedgerEntry(row.event, row.label, encoding.read_charge(row.epsilon, row.rho))
-        for row in store.ledger()
-    ]
+    return [LedgerEntry(row.event, row.label, encoding.read_charge(row.epsilon, row.rho)) for row in rows]
 
 
 def load_history(store: SessionStore) -> History:
@@ -120,12 +116,13 @@ def load_state(store: SessionStore) -> PublicState:
         SessionCorruptError: the opening has no outcome yet, or the rows contradict each other.
     """
     contract, plan = load_contract(store)
-    rows = store.measurements()
+    chained = store.chained()
+    rows = chained.measurements
     if not rows:
         raise SessionCorruptError("the session's opening is not finished; ask it a question to finish it")
     try:
         draws = measurement_rows.read_opening(contract, rows)
-        ledger = _read_ledger(store, contract)
+        ledger = _read_ledger(chained.ledger, contract)
         coarsening = choose_bins(contract, plan, draws)
         measured = [
             measurement_rows.read_measured(coarsening, row)
@@ -165,8 +162,8 @@ def _fact(store: SessionStore, key: str) -> Any:
     return json.loads(text)
 
 
-def _read_ledger(store: SessionStore, contract: Contract) -> PrivacyFilter:
+def _read_ledger(rows: Sequence[LedgerRow], contract: Contract) -> PrivacyFilter:
     ledger = choose_filter(contract.domain, contract.budget, contract.options)
-    for entry in read_entries(store):
+    for entry in read_entries(rows):
         ledger = ledger.charge(entry.charge)
     return ledger

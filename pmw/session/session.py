@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,7 +27,6 @@ from pmw.session import loading
 from pmw.session.asks import Ask
 from pmw.session.engine import Deliver, Engine
 from pmw.session.store import SessionStore
-from pmw.session.store.locking import SessionLock
 from pmw.session.verification import Verification, verify
 from queries.domain import Domain
 from queries.errors import QueryError
@@ -54,12 +53,12 @@ class Session:
     twice. Threads may share it and take turns. Used with ``with``, it closes at the end.
     """
 
-    def __init__(self, store: SessionStore, lock: SessionLock | None, data: Table | None) -> None:
+    def __init__(self, store: SessionStore, data: Table | None, held: ExitStack) -> None:
         self._turn = threading.RLock()
         self._process = os.getpid()
         self._store: SessionStore | None = store
-        self._lock = lock
         self._engine = Engine(store, data)
+        self._held = held.pop_all()  # the store, and the lock of its file
 
     @property
     def domain(self) -> Domain:
@@ -154,7 +153,7 @@ class Session:
             return loading.load_ledger(self._open_store())
 
     def verify(self) -> Verification:
-        """Check the session's books, and return what holds; free.
+        """Check the session's ledger, measurements and answers, and return what holds; free.
 
         Raises:
             StoreError: the session file cannot be read.
@@ -261,10 +260,8 @@ class Session:
                 with suppress(SessionLockedError):  # whoever took the session over keeps a model of its own
                     self._engine.save_snapshot()
             finally:
-                self._store.close()
                 self._store = None
-                if self._lock is not None:
-                    self._lock.release()
+                self._held.close()
 
     def _ask(self, question: Asked, fresh: bool, request_id: str | None) -> Ask:
         if isinstance(question, Question):

@@ -1,4 +1,4 @@
-"""Entries: a mechanism as an audit sees it: its claim, its distribution, its replicas and its stated instances."""
+"""Entries: a mechanism as an audit sees it: claim, distribution, replicas and stated instances."""
 
 from __future__ import annotations
 

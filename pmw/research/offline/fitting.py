@@ -33,7 +33,7 @@ from pmw.research.offline.rounds import (
     round_charges,
 )
 from pmw.research.offline.schedule import RoundPrices, Schedule, first_schedule
-from pmw.research.offline.settling import finished, settle_round
+from pmw.research.offline.settling import Played, finished, settle_round
 from pmw.research.offline.workload import Candidates, WorkloadItem, candidates_of
 from queries.domain import Domain, require_domain
 
@@ -42,7 +42,9 @@ __all__ = [
 ]
 
 Entries: TypeAlias = tuple[LedgerEntry, ...]
-Play: TypeAlias = Callable[[PublicState, RoundPrices], tuple[PublicState, Entries, bool] | None]
+
+
+Play: TypeAlias = Callable[[PublicState, RoundPrices], Played | None]
 
 
 def fit_workload(
@@ -68,7 +70,7 @@ def fit_workload(
         BudgetError: a parameter is out of range, or the domain is too large for the dense model that single
             questions need.
         DataError: the table cannot be read or lacks a declared column.
-        QueryError: the workload is empty, too large, or made for another domain.
+        QueryError: the workload is empty, too large, made for another domain, or a single question.
         ScopeError: a scope names an unknown attribute, or one twice.
 
     Privacy: the release is (epsilon, delta)-differentially private for the neighbours that ``options.policy``
@@ -108,35 +110,33 @@ def _rounds(
     while True:
         last = schedule.is_last(state.ledger)
         played = play(state, schedule.prices(state.ledger))
-        paid = False
         if played is not None:
-            state, charged, paid = played
-            entries += charged
-        if last:
+            state, entries = played.state, entries + played.entries
+        if last or (played is not None and played.small):
             return state, entries
-        schedule = schedule.after(paid=paid)
+        schedule = schedule.after(paid=played is not None and played.paid)
 
 
 def _player(options: OfflineOptions, candidates: Candidates, source: CountSource, bits: BitSource) -> Play:
-    """Return how a round is played: charged, drawn and settled; None where its price measures nothing."""
+    """Return how a round is played: charged, drawn and settled; None where its price allows nothing."""
     if options.targets is Targets.QUERY:
         truth = TrueAnswers(source, candidates.queries)
 
-        def play_query(state: PublicState, prices: RoundPrices) -> tuple[PublicState, Entries, bool] | None:
+        def play_query(state: PublicState, prices: RoundPrices) -> Played | None:
             proposal = propose_query(state, candidates.queries, prices)
             if proposal is None:
                 return None
             charged = _charged(state, proposal)
-            return settle_round(charged, proposal, draw_query(proposal, truth, bits))
+            return settle_round(charged, proposal, draw_query(proposal, truth, bits), options)
 
         return play_query
 
-    def play_marginal(state: PublicState, prices: RoundPrices) -> tuple[PublicState, Entries, bool] | None:
+    def play_marginal(state: PublicState, prices: RoundPrices) -> Played | None:
         proposal = propose_marginal(state, candidates.scopes, prices)
         if proposal is None:
             return None
         charged = _charged(state, proposal)
-        return settle_round(charged, proposal, draw_marginal(proposal, source, bits))
+        return settle_round(charged, proposal, draw_marginal(proposal, source, bits), options)
 
     return play_marginal
 

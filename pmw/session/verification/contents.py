@@ -1,4 +1,4 @@
-"""The contents of a session: its contract, plans, charges, measurements and batches, as its file holds them."""
+"""What a session file holds: its contract, plans, charges, measurements and batches."""
 
 from __future__ import annotations
 
@@ -100,17 +100,17 @@ def read_contents(store: SessionStore) -> Contents:
         ValueError: a part of them cannot be read; KeyError, TypeError and the like too.
     """
     contract, opening = load_contract(store)
-    pending = store.pending()
+    pending, chained = store.pending(), store.chained()
     unborn = pending is not None and pending.kind == "opening"
     return Contents(
         contract=contract,
         opening=opening,
         test=() if unborn else load_plan(store),
         cap=choose_filter(contract.domain, contract.budget, contract.options),
-        entries=tuple(read_entries(store)),
-        intents=tuple(store.ledger_intents()),
-        rows=tuple(store.measurements()),
-        row_intents=tuple(store.measurement_intents()),
+        entries=tuple(read_entries(chained.ledger)),
+        intents=chained.ledger_intents,
+        rows=chained.measurements,
+        row_intents=chained.measurement_intents,
         pending=pending,
         closed=store.meta("closed") is not None,
     )

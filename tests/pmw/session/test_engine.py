@@ -345,7 +345,7 @@ def test_a_fit_that_ran_out_of_memory_is_made_again_with_the_same_outcome(
         assert session.ledger() == spent
         session.ask(uncovered(domain)[1])
         with closing(SessionStore.open(path)) as store:
-            assert recorded.id in store.measurement_intents()
+            assert recorded.id in store.chained().measurement_intents
         assert session.verify().holds
 
 

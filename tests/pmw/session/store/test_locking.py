@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 import pmw
+from benchmarks.forgery import reseal
 from pmw.session.maintenance import finalize_session, read_ledger, read_session, verify_session
 from pmw.session.store import LedgerRow, Outcome, SessionStore
-from pmw.session.store.checksums import reseal
 from pmw.session.store.locking import SessionLock
 from queries import Domain, random_conjunctions
 
@@ -231,8 +231,7 @@ def test_a_sum_is_added_to_only_by_who_has_seen_all_of_it(study: Path, frame: pd
     with pmw.resume_session(study, frame) as session:
         with closing(sqlite3.connect(study)) as connection:
             connection.execute(
-                "INSERT INTO ledger (intent, event, label, rho, checksum)"
-                " VALUES (9, 'measurement', 'q', '1', x'')"
+                "INSERT INTO ledger (intent, event, label, rho) VALUES (9, 'measurement', 'q', '1')"
             )
             reseal(connection)
             connection.commit()
