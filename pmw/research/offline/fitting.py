@@ -1,6 +1,6 @@
 """Offline private multiplicative weights: rounds of a private choice, a measurement and a refit.
 
-The session's twin for those who know their workload: where a session waits for questions and tests each, a
+For those who know their workload: where a session waits for questions and tests each, a
 release looks at all of them in every round, and measures what the model misses most.
 
 Source: Hardt, Ligett and McSherry (2012), MWEM, where a question is measured; McKenna, Mullins, Sheldon and
