@@ -25,7 +25,6 @@ from queries.domain import (
     CategoricalValue,
     Domain,
     IntegerAttribute,
-    number_text,
     quoted_name,
 )
 from queries.linear import UNITS
@@ -198,8 +197,8 @@ def _example_condition(attribute: Attribute) -> str | None:
         middle = attribute.base_size // 2 * attribute.width
         return f"{name} >= {attribute.minimum + middle}"
     if attribute.base_size == 1:  # whose one cell holds its upper end too
-        return f"{name} >= {number_text(attribute.edges[0])}"
-    return f"{name} < {number_text(attribute.edges[1])}"
+        return f"{name} >= {attribute.literal(attribute.boundaries[0])}"
+    return f"{name} < {attribute.literal(attribute.boundaries[1])}"
 
 
 def _value_text(value: CategoricalValue) -> str:
