@@ -107,7 +107,7 @@ def _plan_session(
     from pmw.cli.plan_texts import plan_text
     from pmw.cli.texts import json_line, say
     from pmw.planning.accuracy import plan_accuracy
-    from pmw.planning.session_plan import plan_session
+    from pmw.planning.plans import plan_session
 
     if given["accuracy"] is None:
         plan = plan_session(
@@ -129,7 +129,7 @@ def _plan_textbook(
     """Print Theorem 5, solved, and the plan of a session with its numbers."""
     from pmw.cli.plan_texts import plan_text, theorem_text
     from pmw.cli.texts import json_line, say
-    from pmw.planning.session_plan import plan_session
+    from pmw.planning.plans import plan_session
     from pmw.planning.textbook_plan import solve_textbook
 
     theorem = solve_textbook(

@@ -13,7 +13,8 @@ from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import fresh_seed
 from pmw.public.contract import Contract, Options
 from pmw.session.engine import next_seed
-from pmw.session.journal import first_facts, load_contract
+from pmw.session.journal import first_facts
+from pmw.session.loading import load_contract
 from pmw.session.session import Session
 from pmw.session.store import SessionStore, writing
 from pmw.session.store.locking import SessionLock

@@ -14,7 +14,7 @@ from pathlib import Path
 from pmw.data import MemorySource, Table, TableFile, as_source
 from pmw.errors import DataError, SessionError
 from pmw.session.encoding import dumps
-from pmw.session.journal import load_contract
+from pmw.session.loading import load_contract
 from pmw.session.store import Outcome, SessionStore, writing
 from queries.domain import Domain
 from queries.plain_values import type_name
