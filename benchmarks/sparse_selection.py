@@ -99,7 +99,7 @@ class Kept:
     centred: bool = True
 
     def sparse(self, task: Task) -> Sparse:
-        """Return the algorithm at the scales that the task's epsilon measures."""
+        """Return the algorithm at the scales that the task's epsilon allows."""
         split = Split.of(self.ratio, epsilon=task.epsilon, update_limit=task.limit)
         return algorithm_7(Comparison(self.noise, monotone=True), split, task.limit)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from queries.domain import (
     Attribute,
     CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
     Domain,
     IntegerAttribute,
     NumericAttribute,
@@ -41,6 +43,8 @@ __all__ = [
     "Attribute",
     "CategoricalAttribute",
     "CodedRecords",
+    "DateAttribute",
+    "DatetimeAttribute",
     "decode_records",
     "Domain",
     "DomainError",

@@ -120,6 +120,23 @@ def test_names_in_the_tables_of_the_literature_exist() -> None:
                 assert set(re.findall(r"[A-Za-z_]\w+", name)) <= words, name
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "proofs").glob("*.md")), ids=lambda path: path.name)
+def test_a_proof_and_its_tests_name_each_other(path: Path) -> None:
+    text = path.read_text()
+    (place,) = set(re.findall(r"`(tests/[\w/]+_proof\.py)`", text))
+    tests = (ROOT / place).read_text()
+    named = set(re.findall(r"\btest_\w+", re.sub(r"`[^`]*`", "", text)))
+    modules = (one.read_text() for one in (ROOT / "tests" / "pmw").rglob("test_*.py"))
+    defined = {name for module in modules for name in re.findall(r"^def (test_\w+)", module, re.MULTILINE)}
+    assert named
+    assert named <= defined
+    assert f"docs/proofs/{path.name}" in tests
+    numbered = set(re.findall(r"^    .*\((\d+)\)$", text, re.MULTILINE))
+    assert {number for number in numbered if f"({number})" not in tests} == set()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (path.parent / target).exists(), target
+
+
 def test_the_changelog_has_a_privacy_heading() -> None:
     assert "### Privacy" in (ROOT / "CHANGELOG.md").read_text()
 

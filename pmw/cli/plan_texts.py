@@ -11,9 +11,11 @@ from pmw.model import DEFAULT_BINS
 from pmw.planning.forecasts import OrderForecast
 from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast
 from pmw.planning.session_plan import SessionPlan
+from pmw.planning.textbook_plan import TextbookPlan
 
 __all__ = [
     "plan_text",
+    "theorem_text",
 ]
 
 _ROW = "  {:<23} {:>13} {:>14} {:>11} {:>20}"
@@ -206,11 +208,14 @@ def _beside(plan: SessionPlan) -> Iterator[str]:
     yield from _delta(plan)
     textbook, answers = plan.textbook, counted(plan.contract.options.expected_queries, "answer")
     yield f"Textbook theorems (Dwork and Roth 2014) for the same budget, all {answers} at once:"
-    yield (
-        f"  online private multiplicative weights, Theorem {_theorem(plan)}: errors up to "
-        f"{_bound(textbook.online_pmw_error, plan)}, at most "
-        f"{counted(textbook.online_pmw_update_limit, 'update')}"
-    )
+    if textbook.online_pmw_update_limit is None:
+        yield "  online private multiplicative weights: nothing, its printed noise does not keep this budget"
+    else:
+        yield (
+            f"  online private multiplicative weights, Theorem {_theorem(plan)}: errors up to "
+            f"{_bound(textbook.online_pmw_error, plan)}, at most "
+            f"{counted(textbook.online_pmw_update_limit, 'update')}"
+        )
     if textbook.numeric_sparse_error is not None and plan.vector is not None:
         positives = counted(plan.vector.update_limit, "positive")
         yield (
@@ -252,6 +257,37 @@ def _next(plan: SessionPlan, schema: Path) -> str:
     delta = f" --delta {float(budget.delta):g}" if budget.delta else ""
     options = f"--schema {shlex.quote(str(schema))} --epsilon {float(budget.epsilon):g}{delta}"
     return f"Next: pmw open SESSION --data FILE {options}, with the same other options."
+
+
+def theorem_text(plan: TextbookPlan) -> str:
+    """Return Theorem 5 of the lecture in numbers, and the book's theorems that it rests on, by number."""
+    loop, test, delta = plan.loop, plan.noise.sparse.test, float(plan.budget.delta)
+    given = {
+        "epsilon": f"epsilon = {float(plan.budget.epsilon):.6g}",
+        "alpha": f"alpha = {plan.alpha:.4g}",
+        "n": f"n = {counted(plan.records, 'record')}",
+    }
+    rest = " and ".join(text for name, text in given.items() if name != plan.solved)
+    questions, figures = counted(plan.queries, "question"), plan.figures
+    scales = [_number(float(scale)) for scale in (test.threshold_scale, test.query_scale, plan.value_scale)]
+    void = ", more than all: it promises nothing" if plan.alpha >= 1 else ""
+    return "\n".join(
+        [
+            f"Theorem 5 (Kamath, Lecture 9), solved for {plan.solved}: {given[plan.solved]}",
+            f"  with {rest}, delta = {delta:g}, beta = {plan.beta:.4g},",
+            f"  {questions}, {_cells(plan.cells)} cells: all errors within {_records(loop.error)}{void}.",
+            "  Dwork and Roth (2014) have the constants, for the loop with the printed noise:",
+            f"  Theorem {'4.15' if delta else '4.14'}, the loop: T = {_records(loop.threshold)}, eta = "
+            f"{loop.learning_rate:.3g}, c = {loop.update_limit:,}; errors up to 1.5 T",
+            f"  Theorem 4.10, multiplicative weights: at most {counted(loop.update_limit, 'update')}",
+            "  Theorem 3.27, NumericSparse is private: Laplace noise of scale "
+            f"{scales[0]} on T, {scales[1]} on tests, {scales[2]} on values",
+            f"  Theorem 3.28, NumericSparse: alpha = {_records(figures.numeric_sparse)} at c positives",
+            f"  Theorem 3.26, Sparse: alpha = {_records(figures.sparse)}",
+            f"  Theorem 3.24, AboveThreshold: alpha = {_records(figures.above_threshold)}",
+            "Below is a session by the same loop, which plans T, c, eta and noise itself.",
+        ]
+    )
 
 
 def _records(value: float) -> str:

@@ -25,7 +25,6 @@ from queries.domain import (
     CategoricalValue,
     Domain,
     IntegerAttribute,
-    number_text,
     quoted_name,
 )
 from queries.linear import UNITS
@@ -72,7 +71,7 @@ def status_json(status: Status) -> str:
 
 
 def opening_text(state: PublicState, path: Path) -> str:
-    """Return what a custodian is told after opening."""
+    """Return what a custodian reads after opening."""
     total, plan = state.total, state.plan
     records = counted(total.value, "record")
     if total.deviation:
@@ -198,8 +197,8 @@ def _example_condition(attribute: Attribute) -> str | None:
         middle = attribute.base_size // 2 * attribute.width
         return f"{name} >= {attribute.minimum + middle}"
     if attribute.base_size == 1:  # whose one cell holds its upper end too
-        return f"{name} >= {number_text(attribute.edges[0])}"
-    return f"{name} < {number_text(attribute.edges[1])}"
+        return f"{name} >= {attribute.literal(attribute.boundaries[0])}"
+    return f"{name} < {attribute.literal(attribute.boundaries[1])}"
 
 
 def _value_text(value: CategoricalValue) -> str:

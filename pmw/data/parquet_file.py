@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmw.errors import DataError
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.domain import Attribute, Domain, IntegerAttribute, NumericAttribute
 
 if TYPE_CHECKING:
     import duckdb
@@ -152,7 +152,7 @@ def _column(attribute: Attribute, kind: str) -> str:
     name = '"' + attribute.name.replace('"', '""') + '"'
     if kind == "BOOLEAN" or kind in _FLOATING:
         return name
-    if kind in _WHOLE and not isinstance(attribute, CategoricalAttribute):
+    if kind in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute):
         return name
     value = name
     # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.

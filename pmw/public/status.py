@@ -121,7 +121,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
 
 
 def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
-    """Return a status in words: what is told, and what it says."""
+    """Return a status in words: what each line is about, and what it says."""
     size = f"{counted(len(state.domain), 'attribute')}, {counted(f'{state.domain.size:,}', 'cell')}"
     rows = [
         ("table", f"{status.table} ({size})"),

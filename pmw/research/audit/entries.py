@@ -1,4 +1,4 @@
-"""Entries: a mechanism as an audit sees it: its claim, its distribution, its replicas and its stated instances."""
+"""Entries: a mechanism as an audit sees it: claim, distribution, replicas and stated instances."""
 
 from __future__ import annotations
 
@@ -222,13 +222,15 @@ def divergence(claim: Claim, first: OutputDistribution, second: OutputDistributi
         return float(np.max(renyi_curve(first, second, _ALPHAS) / np.array(_ALPHAS)))
     if claim.delta == 0:
         return worst_log_ratio(first, second)
-    low, high, delta = 0.0, worst_log_ratio(first, second), float(claim.delta)
-    if math.isinf(high) or delta_curve(first, second, [low])[0] <= delta:
-        return 0.0 if math.isfinite(high) else high
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (low, middle) if delta_curve(first, second, [middle])[0] <= delta else (middle, high)
-    return high
+    from scipy.optimize import brentq
+
+    def excess(epsilon: float) -> float:
+        return float(delta_curve(first, second, [epsilon])[0]) - float(claim.delta)
+
+    pure = worst_log_ratio(first, second)
+    if math.isinf(pure):
+        return pure
+    return float(brentq(excess, 0.0, pure)) if excess(0.0) > 0 else 0.0
 
 
 def _trees(entry: Entry, depth: Depth) -> int:

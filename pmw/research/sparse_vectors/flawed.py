@@ -178,7 +178,7 @@ class Counterexample:
         return math.exp(here), math.exp(there)
 
     def log_ratio(self) -> float:
-        """Return ``found``, computed again from the distributions; infinite where only the second is impossible."""
+        """Return ``found``, recomputed; infinite where only the second is impossible."""
         here = self.mechanism.log_probability(self.first, self.thresholds, self.output)
         there = self.mechanism.log_probability(self.second, self.thresholds, self.output)
         return math.inf if math.isinf(there) else here - there

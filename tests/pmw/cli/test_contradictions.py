@@ -32,8 +32,26 @@ SESSION_PAIRS = [
     (("--simultaneous", "--sparse-vector", "laplace"), "simultaneous"),
     (("--delta", "0", "--composition", "zcdp"), "delta > 0 for zCDP"),
 ]
+PRESET_PAIRS = [
+    (("--test", "marginal"), "--test contradicts --preset textbook"),
+    (("--opening", "one-way", "--update", "refit"), "--opening and --update contradict --preset textbook"),
+    (("--sparse-vector", "sech2"), "--sparse-vector contradicts"),
+    (("--sides", "two-thresholds"), "--sides contradicts"),
+    (("--model", "graphical"), "--model contradicts"),
+    (("--max-cells", "100"), "--max-cells contradicts"),
+    (("--simultaneous",), "--simultaneous contradicts"),
+]
 CONTRADICTIONS = [
     *[((*command, *options), told) for command in (OPEN, PLAN) for options, told in SESSION_PAIRS],
+    *[
+        ((*command, "--preset", "textbook", *options), told)
+        for command in (OPEN, PLAN)
+        for options, told in PRESET_PAIRS
+    ],
+    ((*OPEN, "--preset", "lecture"), "'lecture' is not"),
+    ((*PLAN, "--preset", "textbook", "--accuracy", "0.1"), "give two of --epsilon, --accuracy and --records"),
+    (("plan", "--schema", "people.toml", *BUDGET, "--preset", "textbook"), "give two of --epsilon"),
+    (("plan", "--schema", "people.toml", *BUDGET), "Missing option '--records'"),
     (("open", "new.pmw", *PARQUET, *BUDGET, "--delimiter", ";"), "--delimiter tells how a CSV"),
     (("open", "new.pmw", *PARQUET, *BUDGET, "--trim", "--quote", "'", "--missing-text", "?"), "--quote"),
     (("check", *PARQUET, "--quote", "'", "--missing-text", "?"), "--quote and --missing-text tell"),

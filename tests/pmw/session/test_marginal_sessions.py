@@ -94,7 +94,7 @@ def test_domains_of_one_cell_or_with_attributes_of_one_value_are_answered(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_budget_that_measures_only_noise_leaves_a_distribution(
+def test_a_budget_that_gives_only_noise_leaves_a_distribution(
     frame: pd.DataFrame, years: Domain, kind: TestKind
 ) -> None:
     # Counts far below zero, totals far from the truth, and measurements that contradict each other.

@@ -94,7 +94,8 @@ def attributes(draw: st.DrawFn, number: int, complete: bool) -> Attribute:
     if kind == "categorical":
         return CategoricalAttribute(name, tuple(range(size)), **special)
     if kind == "numeric":
-        return NumericAttribute(name, tuple(float(edge) for edge in range(size + 1)), **special)
+        edges = tuple(float(edge) for edge in range(size + 1))
+        return NumericAttribute(name, edges, missing=special["missing"], other=special["other"])
     return IntegerAttribute(name, 0, size - 1, **special)
 
 
