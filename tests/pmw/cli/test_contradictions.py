@@ -18,6 +18,7 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-9")
 OPEN = ("open", "new.pmw", *TABLE, *BUDGET)
 PLAN = ("plan", "--schema", "people.toml", "--records", "1000", *BUDGET)
 PARQUET = ("--data", "people.parquet", "--schema", "people.toml")
+OFFLINE = ("offline", "--workload", "marginals:1", *PARQUET, *BUDGET, "--output", "made.csv")
 SESSION_PAIRS = [
     (("--update", "step"), "--update step"),
     (("--threshold", "100"), "--threshold"),
@@ -55,6 +56,10 @@ CONTRADICTIONS = [
     (("open", "new.pmw", *PARQUET, *BUDGET, "--delimiter", ";"), "--delimiter tells how a CSV"),
     (("open", "new.pmw", *PARQUET, *BUDGET, "--trim", "--quote", "'", "--missing-text", "?"), "--quote"),
     (("check", *PARQUET, "--quote", "'", "--missing-text", "?"), "--quote and --missing-text tell"),
+    (
+        (*OFFLINE, "--delimiter", ";", "--quote", "'", "--missing-text", "?", "--trim"),
+        "--delimiter and --quote and --missing-text and --trim tell",
+    ),
     (("check", *PARQUET, "--delimiter", ",", "--trim"), "--delimiter and --trim tell"),
     (("move", "study.pmw", *PARQUET[:2], "--delimiter", ";", "--quote", "'"), "--delimiter and --quote tell"),
     (("move", "study.pmw", *PARQUET[:2], "--trim", "--missing-text", "?"), "--missing-text and --trim tell"),
@@ -106,9 +111,11 @@ ALWAYS = {
     "--strict", "--strict-cells", "--plot", "--statistical", "--exact", "--format",
     "--confidence", "--model", "--update",
 }  # fmt: skip
-WITH_EFFECT = {("ask", "--wait"), ("close", "--wait"), ("move", "--wait")} | {
-    (command, "--force") for command in ("demo", "export")
-}
+WITH_EFFECT = (
+    {("ask", "--wait"), ("close", "--wait"), ("move", "--wait")}
+    | {(command, "--force") for command in ("demo", "export")}
+    | {("offline", f"--{name}") for name in ("workload", "rounds", "threshold", "rows", "force")}
+)
 
 
 @pytest.mark.parametrize("name", main.list_commands(click.Context(main)))
