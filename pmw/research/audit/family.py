@@ -212,7 +212,7 @@ def _chooser_distribution(chooser: TopC) -> Callable[[Values, int], OutputDistri
 
 
 def retraversal_distribution(again: Retraversal) -> Callable[[Values, int], OutputDistribution]:
-    """Return the distribution of the pass and the place of each selected value: as much as all outcomes tell."""
+    """Return the distribution of each selected value's pass and place: as much as all outcomes tell."""
 
     def distribution(values: Values, threshold: int) -> OutputDistribution:
         tables = tables_of(again.sparse.test, threshold + again.raised)

@@ -83,6 +83,12 @@ CONTRADICTIONS = [
     (("audit", "--exact", "--runs", "1000"), "--runs"),
     (("audit", "--exact", "--seed", "3", "--false-alarm", "0.1"), "--false-alarm and --seed belong"),
     (("audit", "--force"), "--plot"),
+    (("audit", "--statistical", "--show"), "--show belongs to the exact audit"),
+    (
+        ("draft", "--data", "people.parquet", "--quote", "'", "--missing-text", "?"),
+        "--quote and --missing-text tell",
+    ),
+    (("draft", "--data", "people.parquet", "--delimiter", ",", "--trim"), "--delimiter and --trim tell"),
     (("demo", "--data", "people.csv"), "--schema"),
     (("demo", "--schema", "people.toml", "--output", "shown"), "--data"),
 ]
@@ -112,7 +118,7 @@ ALWAYS = {
     "--confidence", "--model", "--update",
 }  # fmt: skip
 WITH_EFFECT = (
-    {("ask", "--wait"), ("close", "--wait"), ("move", "--wait")}
+    {("ask", "--wait"), ("close", "--wait"), ("draft", "--from-public"), ("move", "--wait")}
     | {(command, "--force") for command in ("demo", "export")}
     | {("offline", f"--{name}") for name in ("workload", "rounds", "threshold", "rows", "force")}
 )

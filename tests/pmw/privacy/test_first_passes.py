@@ -1,4 +1,4 @@
-"""The number of the draw that first reaches a gap: exact by inversion, and the distribution of draws one by one."""
+"""The number of the draw that first reaches a gap: exact by inversion, as if drawn one by one."""
 
 from __future__ import annotations
 
