@@ -36,6 +36,7 @@ def _guard() -> ModuleType:
     if found is None or found.loader is None:
         raise FileNotFoundError(place)
     guard = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = guard  # its dataclasses look for it there
     found.loader.exec_module(guard)
     return guard
 

@@ -21,7 +21,7 @@ _SHORT, _LONG = 20_000, 1_000_000  # counted runs per table
 
 @click.command(
     "audit",
-    short_help="Hold every sparse vector mechanism against its claim.",
+    short_help="Check every sparse vector mechanism against its claim.",
     epilog="""\b
 Examples:
   pmw audit
@@ -55,7 +55,7 @@ Verdicts:
     default=1e-6,
     show_default=True,
     metavar="RATE",
-    help="How often the runs may accuse any sound mechanism at all.",
+    help="Probability that the runs wrongly accuse a sound mechanism.",
 )
 @click.option("--long", "is_long", is_flag=True, help="Search more neighbours and streams, make more runs.")
 @click.option("--seed", type=int, metavar="S", help="Repeat the runs of an audit; by default they are fresh.")

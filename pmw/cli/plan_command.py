@@ -30,9 +30,9 @@ Examples:
   pmw plan --schema people.toml --epsilon 1 --delta 1e-9 --accuracy 0.1 --preset textbook
 \b
 The bound is the half-width of the interval that an answer will carry, at the confidence:
-  covered   counts that opening measures: the noise; the answer adds how far the model is from these counts
-  tested    any other question, while positives are left: T and what the threshold noise can hide
-  measured    the answer to a question whose test was positive: the noise of the measurement
+  a number  counts that opening measures: their noise, and how far the model is from them
+  tested    any other question, while positives are left: the threshold, and what noise can hide
+  measured  the answer to a question whose test was positive: the noise of the measurement
 For tested questions only the bound is known beforehand: their errors depend on the table.
 """,
 )

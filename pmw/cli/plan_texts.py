@@ -95,12 +95,12 @@ def _table(plan: SessionPlan) -> Iterator[str]:
         error, bound = _number(plan.marginals.cell_error), _bound(plan.marginals.cell_bound, plan)
         yield _ROW.format("cell, measured marginal", "", "", error, bound)
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
-    stretched = "A bar is wider where it is stretched to hold the model's answer."
+    stretched = "A bar is wider where the model's answer lies outside it."
     if all(order.promise != "tested" for order in plan.orders):
-        yield f"  In records, for the noisiest attribute; {held}."
+        yield f"  In records, of one attribute for the noisiest; {held}."
         yield f"  {stretched}"
         return
-    yield f"  In records, for the noisiest attribute; {held}, and while positives are left. A tested"
+    yield f"  In records, of one attribute for the noisiest; {held}, and while positives are left. A tested"
     yield f"  answer is off by less than its bound. {stretched}"
 
 
@@ -169,7 +169,7 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
         f"  {_number(tests.cell_deviation)} on each cell) and correct the model. A marginal found right "
         "bounds every question"
     )
-    yield "  on it; of one that cuts bins, the bound is wider by half of what these hold."
+    yield "  on it; where it cuts bins, the bound is wider by half of the records in them."
     if tests.head_start >= 1:
         questions = counted(plan.contract.options.expected_queries, "question")
         yield (
@@ -190,7 +190,7 @@ def _sparse_vectors(plan: SessionPlan) -> Iterator[str]:
     """Yield how near to its threshold each kind of test may err, the narrowest first."""
     if not plan.sparse_vectors:
         return
-    yield "Sparse vectors at this price (--sparse-vector), and how near to the threshold any test may err:"
+    yield "Kinds of tests at this price (--sparse-vector), and how near to its threshold any test may err:"
     shown = []
     for one in sorted(plan.sparse_vectors, key=lambda one: one.half_band):
         chosen = " (chosen)" if one.chosen else ""
@@ -245,7 +245,7 @@ def _delta(plan: SessionPlan) -> Iterator[str]:
             times = ratio if other.delta == 0 else 1 / ratio
             parts.append(f"{name} {_number(bound)} (x {times:.2g})")
     if parts:
-        yield f"Delta: bounds of a plan with delta = {other.delta:g}: {', '.join(parts)}."
+        yield f"With delta = {other.delta:g} instead, bounds would be: {', '.join(parts)}."
 
 
 def _theorem(plan: SessionPlan) -> str:

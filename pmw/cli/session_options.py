@@ -114,7 +114,7 @@ _OPTIONS = (
     click.option(
         "--sides",
         type=click.Choice(["two-thresholds", "two-sided"]),
-        help="With --test query: signed tests, or tests of the absolute error. "
+        help="With --test query: two one-sided tests of a question, or one of the absolute error. "
         "[default: two-thresholds under add-remove]",
     ),
     click.option(

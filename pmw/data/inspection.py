@@ -37,10 +37,7 @@ __all__ = [
     "WARNING",
 ]
 
-WARNING = (
-    "these numbers are exact and outside the privacy guarantee; they are for the custodian of the table "
-    "alone, do not share them"
-)
+WARNING = "these numbers are exact and not private: they are for the custodian alone; do not share them"
 
 _MOST_EXAMPLES = 5
 _MOST_LINES = 10  # line numbers that are listed
