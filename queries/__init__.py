@@ -5,6 +5,8 @@ from __future__ import annotations
 from queries.domain import (
     Attribute,
     CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
     Domain,
     IntegerAttribute,
     NumericAttribute,
@@ -42,6 +44,8 @@ __all__ = [
     "Attribute",
     "CategoricalAttribute",
     "CodedRecords",
+    "DateAttribute",
+    "DatetimeAttribute",
     "decode_records",
     "Domain",
     "DomainError",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from queries.domain import (
     Attribute,
     CategoricalAttribute,
     Domain,
-    IntegerAttribute,
-    number_text,
     quoted_name,
 )
 from queries.factors import UNITS, Factor, weight_runs
@@ -25,10 +25,11 @@ def described(domain: Domain, factor: Factor) -> str:
     attribute = domain[factor.scope[0]]
     pieces = []
     for start, stop, weight in weight_runs(factor):
-        text = _cells_text(attribute, start, stop)
-        if weight != UNITS:
-            text += f" (x {weight / UNITS:.3g})"
-        pieces.append(text)
+        for first, end in _apart(attribute, start, stop):
+            text = _cells_text(attribute, first, end)
+            if weight != UNITS:
+                text += f" (x {weight / UNITS:.3g})"
+            pieces.append(text)
     shown = pieces if len(pieces) <= 6 else [*pieces[:5], f"{len(pieces) - 5} more"]
     return f"{attribute.name} {', '.join(shown)}"
 
@@ -41,15 +42,29 @@ def comparison_of(domain: Domain, factor: Factor) -> str | None:
     if len(factor.scope) != 1:
         return None
     attribute = domain[factor.scope[0]]
-    if isinstance(attribute, CategoricalAttribute):
+    if isinstance(attribute, CategoricalAttribute) or attribute.atoms:
         return None
     name, pieces = quoted_name(attribute.name), []
     for start, end, _ in weight_runs(factor):
         stop = min(end, attribute.base_size)  # empty and undeclared values are asked for by other words
-        terms = [f"{name} >= {number_text(attribute.boundaries[start])}"] if 0 < start < stop else []
-        terms += [f"{name} < {number_text(attribute.boundaries[stop])}"] if stop < attribute.base_size else []
+        terms = [f"{name} >= {attribute.literal(attribute.boundaries[start])}"] if 0 < start < stop else []
+        terms += (
+            [f"{name} < {attribute.literal(attribute.boundaries[stop])}"]
+            if stop < attribute.base_size
+            else []
+        )
         pieces.append(" AND ".join(terms))
     return " OR ".join(pieces) if all(pieces) and len(pieces) <= 3 else None
+
+
+def _apart(attribute: Attribute, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield consecutive cells, those of single numbers one by one: they have no place among the others."""
+    if not attribute.atoms or stop <= attribute.base_size:
+        yield start, stop
+        return
+    if start < attribute.base_size:
+        yield start, attribute.base_size
+    yield from ((code, code + 1) for code in range(max(start, attribute.base_size), stop))
 
 
 def _cells_text(attribute: Attribute, start: int, stop: int) -> str:
@@ -59,6 +74,8 @@ def _cells_text(attribute: Attribute, start: int, stop: int) -> str:
         return first
     if isinstance(attribute, CategoricalAttribute) or stop > attribute.base_size:
         return f"{first} to {last}"
-    if isinstance(attribute, IntegerAttribute):
-        return f"{attribute.boundaries[start]} to {attribute.boundaries[stop] - 1}"
-    return f"{first.split(',')[0]},{last.split(',')[1]}"
+    if ".." in first + last and attribute.is_whole:
+        return f"{first.split('..')[0]} to {last.split('..')[-1]}"
+    if not attribute.is_whole:
+        return f"{first.split(',')[0]},{last.split(',')[1]}"
+    return f"{first} to {last}"

@@ -1,21 +1,32 @@
 """Domains: the declared attributes of a table and the cells that their values fall into.
 
-An attribute has *base cells* (numbers 0, 1, … in declared order), then, where declared, one cell for
-empty values (``missing``) and one for undeclared ones (``other``). A domain is declared, never read off
+What attributes have in common, and their cells, is in ``queries.cells``. A domain is declared, never read off
 the records.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TypeAlias
 
+from queries.cells import (
+    GRAMMAR_WORDS,
+    MISSING_LABEL,
+    MOST_CELLS,
+    OTHER_LABEL,
+    CategoricalValue,
+    Cells,
+    canonical_text,
+    nearest,
+    number_text,
+    quoted_name,
+)
+from queries.dates import DateAttribute, DatetimeAttribute
 from queries.errors import DomainError, ScopeError
+from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name
 
@@ -24,6 +35,8 @@ __all__ = [
     "canonical_text",
     "CategoricalAttribute",
     "CategoricalValue",
+    "DateAttribute",
+    "DatetimeAttribute",
     "Domain",
     "GRAMMAR_WORDS",
     "IntegerAttribute",
@@ -31,217 +44,48 @@ __all__ = [
     "nearest",
     "number_text",
     "NumericAttribute",
+    "OrderedAttribute",
     "OTHER_LABEL",
     "quoted_name",
     "require_domain",
 ]
 
-CategoricalValue: TypeAlias = str | int | bool
-
-_LARGEST_INTEGER = 2**53 - 1  # so that every boundary, one past the last included, is exact in float64
-_MOST_CELLS = 1_000_000
-_MOST_HINTS = 10_000  # names that are compared for a hint
-
-# Words of a condition: as names they stand in double quotes.
-GRAMMAR_WORDS = frozenset({"and", "between", "false", "in", "is", "like", "not", "null", "or", "true"})
-MISSING_LABEL, OTHER_LABEL = "(missing)", "(other)"  # how the two special cells are called; no values
-
-
-def canonical_text(value: CategoricalValue) -> str:
-    """Return the text under which a categorical value is matched: ``3`` and ``"3"`` are one value."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """Return a hint such as ``; did you mean 'age'?`` or an empty text when nothing is near."""
-    import difflib  # late: only needed once something is wrong
-
-    folded = [candidate for candidate in names if candidate.casefold() == name.casefold()]
-    found = folded[:1] or difflib.get_close_matches(name, names[:_MOST_HINTS], n=1, cutoff=0.6)
-    return f"; did you mean {found[0]!r}?" if found else ""
-
 
 @dataclass(frozen=True, slots=True)
-class _Cells:
-    """What the three kinds of attribute share: a name and the two optional cells."""
-
-    name: str
-    missing: bool = field(default=False, kw_only=True)
-    other: bool = field(default=False, kw_only=True)
-
-    def _check(self) -> None:
-        name = self.name
-        if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
-            raise DomainError(
-                f"an attribute needs a printable name without spaces around it, got {name!r}", key="name"
-            )
-        for label, flag in (("missing", self.missing), ("other", self.other)):
-            if not isinstance(flag, bool):
-                raise self._wrong(label, f"{label} must be true or false, got {flag!r}")
-
-    def _wrong(self, key: str, message: str) -> DomainError:
-        return DomainError(f"attribute {self.name!r}: {message}", key=key)
-
-    @property
-    def base_size(self) -> int:
-        raise TypeError("a kind of attribute defines its base cells")
-
-    @property
-    def size(self) -> int:
-        """Number of cells, the ``missing`` and ``other`` cells included."""
-        return self.base_size + self.missing + self.other
-
-    @property
-    def missing_code(self) -> int | None:
-        """The cell of empty values, or None where none is declared."""
-        return self.base_size if self.missing else None
-
-    @property
-    def other_code(self) -> int | None:
-        """The cell of undeclared or malformed values, or None where none is declared."""
-        return self.base_size + self.missing if self.other else None
-
-
-@dataclass(frozen=True, slots=True)
-class IntegerAttribute(_Cells):
-    """Whole numbers from ``minimum`` to ``maximum`` in cells of ``width``; others are clipped to the ends.
-
-    The last cell is narrower where ``width`` does not divide the range.
-    """
-
-    minimum: int
-    maximum: int
-    width: int = 1
-
-    def __post_init__(self) -> None:
-        self._check()
-        for label, value in (("min", self.minimum), ("max", self.maximum), ("width", self.width)):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise self._wrong(label, f"{label} must be a whole number, got {value!r}")
-            if abs(value) > _LARGEST_INTEGER:
-                raise self._wrong(label, f"{label} must be within ±(2^53 - 1)")
-        if self.minimum > self.maximum:
-            raise self._wrong("min", f"min must not exceed max, got min={self.minimum}, max={self.maximum}")
-        if self.width < 1:
-            raise self._wrong("width", f"width must be at least 1, got width={self.width}")
-        if self.base_size > _MOST_CELLS:
-            raise self._wrong(
-                "width", f"at most {_MOST_CELLS:,} cells, got {self.base_size:,}; choose a larger width"
-            )
-
-    @property
-    def base_size(self) -> int:
-        """Number of cells without ``missing`` and ``other``."""
-        return (self.maximum - self.minimum) // self.width + 1
-
-    @property
-    def ends(self) -> tuple[int, int]:
-        """Start of the first cell and end of the last, half-open."""
-        return self.minimum, self.maximum + 1
-
-    @property
-    def boundaries(self) -> tuple[int, ...]:
-        """Half-open cell boundaries, ``base_size + 1`` of them: value v fills [v, v + 1)."""
-        starts = range(self.minimum, self.maximum + 1, self.width)
-        return (*starts, self.maximum + 1)
-
-    def label(self, code: int) -> str:
-        """Return the text of a cell, such as ``30`` or ``30..34``."""
-        special = _special_label(self, code)
-        if special is not None:
-            return special
-        low = self.minimum + code * self.width
-        high = min(low + self.width - 1, self.maximum)
-        return str(low) if low == high else f"{low}..{high}"
-
-
-@dataclass(frozen=True, slots=True)
-class NumericAttribute(_Cells):
-    """Real numbers in half-open cells between ``edges``; the last cell is closed, others are clipped."""
-
-    edges: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        self._check()
-        edges = tuple(self.edges)
-        if len(edges) < 2:
-            raise self._wrong("edges", f"edges must list at least 2 numbers, got {len(edges)}")
-        for edge in edges:
-            if isinstance(edge, bool) or not isinstance(edge, int | float) or not _is_finite(edge):
-                shown = (
-                    "a number beyond float64" if isinstance(edge, int) and edge not in (0, 1) else repr(edge)
-                )
-                raise self._wrong("edges", f"edges must be finite numbers, got {shown}")
-        for low, high in pairwise(edges):
-            if not float(low) < float(high):
-                raise self._wrong("edges", f"edges must increase or cells overlap, got {low!r}, {high!r}")
-        if not math.isfinite(float(edges[-1]) - float(edges[0])):
-            raise self._wrong("edges", "edges must span a finite width")
-        if len(edges) - 1 > _MOST_CELLS:
-            raise self._wrong("edges", f"at most {_MOST_CELLS:,} cells, got {len(edges) - 1:,}")
-        object.__setattr__(self, "edges", tuple(float(edge) for edge in edges))
-
-    @property
-    def base_size(self) -> int:
-        """Number of cells without ``missing`` and ``other``."""
-        return len(self.edges) - 1
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Start of the first cell and end of the last."""
-        return self.edges[0], self.edges[-1]
-
-    @property
-    def boundaries(self) -> tuple[float, ...]:
-        """Half-open cell boundaries, ``base_size + 1`` of them."""
-        return self.edges
-
-    def label(self, code: int) -> str:
-        """Return the text of a cell, such as ``[10000, 25000)``."""
-        special = _special_label(self, code)
-        if special is not None:
-            return special
-        close = "]" if code == self.base_size - 1 else ")"
-        return f"[{number_text(self.edges[code])}, {number_text(self.edges[code + 1])}{close}"
-
-
-@dataclass(frozen=True, slots=True)
-class CategoricalAttribute(_Cells):
+class CategoricalAttribute(Cells):
     """Declared values, one cell each; the text ``3`` and the integer 3 are one value."""
 
     values: tuple[CategoricalValue, ...]
 
     def __post_init__(self) -> None:
-        self._check()
+        self.check()
         given: object = self.values
         if isinstance(given, str):
-            raise self._wrong("values", f"values must be a list, got the text {given!r}")
+            raise self.wrong("values", f"values must be a list, got the text {given!r}")
         values = tuple(self.values)
         if not values:
-            raise self._wrong("values", "values must list at least one value, got none")
+            raise self.wrong("values", "values must list at least one value, got none")
         for value in values:
             self._check_value(value)
         texts = [canonical_text(value) for value in values]
         if len(set(texts)) != len(texts):
             written = Counter(texts)
             twice = next(text for text in texts if written[text] > 1)
-            raise self._wrong("values", f"values must differ, got {twice!r} more than once")
-        if len(values) > _MOST_CELLS:
-            raise self._wrong("values", f"at most {_MOST_CELLS:,} values, got {len(values):,}")
+            raise self.wrong("values", f"values must differ, got {twice!r} more than once")
+        if len(values) > MOST_CELLS:
+            raise self.wrong("values", f"at most {MOST_CELLS:,} values, got {len(values):,}")
         for label, flag in ((MISSING_LABEL, self.missing), (OTHER_LABEL, self.other)):
             if flag and label in texts:
-                raise self._wrong("values", f"{label!r} names the special cell and is no value")
+                raise self.wrong("values", f"{label!r} names the special cell and is no value")
         object.__setattr__(self, "values", values)
 
     def _check_value(self, value: object) -> None:
         if not isinstance(value, str | int):
-            raise self._wrong("values", f"values must be strings, integers or booleans, got {value!r}")
+            raise self.wrong("values", f"values must be strings, integers or booleans, got {value!r}")
         if isinstance(value, str) and not _is_encodable(value):
-            raise self._wrong("values", f"values must be valid Unicode text, got {value!a}")
+            raise self.wrong("values", f"values must be valid Unicode text, got {value!a}")
         if value == "":
-            raise self._wrong("values", "an empty text is no value; declare missing = true instead")
+            raise self.wrong("values", "an empty text is no value; declare missing = true instead")
 
     def _identity(self) -> tuple[object, ...]:
         # 1 and True are equal and hash alike, but they are different declarations.
@@ -260,43 +104,16 @@ class CategoricalAttribute(_Cells):
 
     def label(self, code: int) -> str:
         """Return the text of a cell: the value as it is matched in text."""
-        special = _special_label(self, code)
+        special = self.special_label(code)
         return canonical_text(self.values[code]) if special is None else special
-
-
-def quoted_name(name: str) -> str:
-    """Return a name as it stands in SQL: in double quotes unless it is letters and digits, and no word."""
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.casefold() not in GRAMMAR_WORDS
-    return name if plain else '"' + name.replace('"', '""') + '"'
-
-
-def number_text(number: float) -> str:
-    """Return the shortest text of a number, without a needless ``.0``."""
-    return repr(float(number)).removesuffix(".0")
-
-
-def _is_finite(number: float) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:
-        return False
 
 
 def _is_encodable(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-Attribute: TypeAlias = IntegerAttribute | NumericAttribute | CategoricalAttribute
-
-
-def _special_label(attribute: Attribute, code: int) -> str | None:
-    if not 0 <= code < attribute.size:
-        raise ScopeError(f"attribute {attribute.name!r} has cells 0..{attribute.size - 1}, got code={code}")
-    if code == attribute.missing_code:
-        return MISSING_LABEL
-    if code == attribute.other_code:
-        return OTHER_LABEL
-    return None
+OrderedAttribute: TypeAlias = IntegerAttribute | NumericAttribute | DateAttribute | DatetimeAttribute
+Attribute: TypeAlias = OrderedAttribute | CategoricalAttribute
 
 
 @dataclass(frozen=True, slots=True)

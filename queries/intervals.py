@@ -6,21 +6,23 @@ Every refusal of a value is worded here: its message names what is declared, wha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Container, Mapping, Sequence
+from typing import TypeGuard
 
 from queries.domain import (
     OTHER_LABEL,
     Attribute,
     CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
     Domain,
-    IntegerAttribute,
-    NumericAttribute,
+    OrderedAttribute,
     canonical_text,
     nearest,
     number_text,
 )
 from queries.errors import QueryError
+from queries.parts import check_part, part_intervals
 from queries.predicates import Atom, Between, Comparison, IsIn, IsMissing, IsOther, Position, Scalar
 
 __all__ = [
@@ -30,9 +32,8 @@ __all__ = [
     "resolve_attribute",
     "special_cell",
     "value_ends",
+    "without_atoms",
 ]
-
-OrderedAttribute: TypeAlias = IntegerAttribute | NumericAttribute
 
 
 def resolve_attribute(name: str, domain: Domain, position: Position, *, any_case: bool = False) -> str:
@@ -84,6 +85,9 @@ def categorical_cells(attribute: CategoricalAttribute, atom: Atom) -> list[int]:
     Raises:
         QueryError: a value is not declared, or the comparison needs an order.
     """
+    part = None if isinstance(atom, IsMissing | IsOther) else atom.part
+    if part is not None:
+        check_part(attribute, part, atom.position)
     if isinstance(atom, Comparison) and atom.operator in ("eq", "ne"):
         return _declared_cells(attribute, (atom.value,), atom.position)
     if isinstance(atom, IsIn):
@@ -156,6 +160,9 @@ def intervals(attribute: OrderedAttribute, atom: Atom) -> tuple[tuple[float, flo
     """
     if isinstance(atom, IsMissing | IsOther):
         return ()
+    if atom.part is not None:
+        check_part(attribute, atom.part, atom.position)
+        return part_intervals(attribute, atom) if _is_dated(attribute) else ()
     if isinstance(atom, IsIn):
         return tuple(_point(attribute, value, atom.position) for value in atom.values)
     if isinstance(atom, Between):
@@ -163,7 +170,8 @@ def intervals(attribute: OrderedAttribute, atom: Atom) -> tuple[tuple[float, flo
         high = _number(attribute, atom.high, atom.position)
         if low > high:
             raise QueryError(
-                f"an empty range: BETWEEN needs its smaller end first, got {_shown(low)} and {_shown(high)}",
+                f"an empty range: BETWEEN needs its smaller end first, got {_shown(atom.low)} and "
+                f"{_shown(atom.high)}",
                 code="empty_range",
                 position=atom.position,
             )
@@ -181,22 +189,50 @@ def intervals(attribute: OrderedAttribute, atom: Atom) -> tuple[tuple[float, flo
 def value_ends(attribute: OrderedAttribute) -> tuple[float, float]:
     """Return where the first value begins, and where the last ends, half-open: the last cell is closed."""
     start, end = attribute.ends
-    if isinstance(attribute, IntegerAttribute):
+    if attribute.is_whole:
         return float(start), float(end)
     return start, math.nextafter(end, math.inf)
 
 
-def _at_least(attribute: Attribute, value: float) -> float:
-    return float(math.ceil(value)) if isinstance(attribute, IntegerAttribute) else value
+def without_atoms(attribute: OrderedAttribute, end: float, boundaries: Container[float]) -> float:
+    """Return where an interval that ends somewhere ends among the values without a cell of their own.
+
+    Ends between which there are atoms alone cut the other values alike. Of these the boundary of a cell is
+    returned where one is among them, else the lowest.
+
+    Args:
+        attribute: with or without atoms.
+        end: of an interval.
+        boundaries: where cells begin and end.
+    """
+    atoms = attribute.atoms
+    if not atoms:
+        return end
+
+    def before(value: float) -> float:
+        return value - 1 if attribute.is_whole else math.nextafter(value, -math.inf)
+
+    while before(end) in atoms:
+        end = before(end)
+    lowest = end
+    while end not in boundaries and end in atoms:
+        end = _above(attribute, end)
+    return end if end in boundaries else lowest
 
 
-def _above(attribute: Attribute, value: float) -> float:
-    if isinstance(attribute, IntegerAttribute):
+def _at_least(attribute: OrderedAttribute, value: float) -> float:
+    return float(math.ceil(value)) if attribute.is_whole else value
+
+
+def _above(attribute: OrderedAttribute, value: float) -> float:
+    if attribute.is_whole:
         return float(math.floor(value) + 1)
     return math.nextafter(value, math.inf)
 
 
-def _number(attribute: Attribute, value: Scalar, position: Position) -> float:
+def _number(attribute: OrderedAttribute, value: Scalar, position: Position) -> float:
+    if _is_dated(attribute):
+        return _moment(attribute, value, position)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise QueryError(
             f"attribute {attribute.name!r} holds numbers; got {_shown(value)}",
@@ -216,9 +252,27 @@ def _number(attribute: Attribute, value: Scalar, position: Position) -> float:
     return number
 
 
+def _is_dated(attribute: Attribute) -> TypeGuard[DateAttribute | DatetimeAttribute]:
+    return isinstance(attribute, DateAttribute | DatetimeAttribute)
+
+
+def _moment(attribute: DateAttribute | DatetimeAttribute, value: Scalar, position: Position) -> float:
+    number = attribute.read(value) if isinstance(value, str) else None
+    of_day = isinstance(attribute, DateAttribute) and ":" in str(value)  # a day is before none of its hours
+    if number is None or of_day:
+        what = "dates" if isinstance(attribute, DateAttribute) else "times"
+        raise QueryError(
+            f"attribute {attribute.name!r} holds {what}, written as {attribute.literal(attribute.ends[0])}; "
+            f"got {_shown(value)}",
+            code="wrong_kind",
+            position=position,
+        )
+    return float(number)
+
+
 def _point(attribute: OrderedAttribute, value: Scalar, position: Position) -> tuple[float, float]:
     number = _number(attribute, value, position)
-    if isinstance(attribute, NumericAttribute):
+    if not attribute.is_whole:
         first, last = attribute.ends
         if not first <= number <= last:
             raise QueryError(
@@ -228,10 +282,11 @@ def _point(attribute: OrderedAttribute, value: Scalar, position: Position) -> tu
                 position=position,
             )
         return number, _above(attribute, number)
-    if number != math.floor(number) or not attribute.minimum <= number <= attribute.maximum:
+    if number != math.floor(number) or not attribute.ends[0] <= number <= attribute.last:
+        what = "values" if isinstance(attribute, DateAttribute | DatetimeAttribute) else "whole numbers"
         raise QueryError(
-            f"attribute {attribute.name!r} holds whole numbers from {attribute.minimum} to "
-            f"{attribute.maximum}; got {_shown(value)}",
+            f"attribute {attribute.name!r} holds {what} from {attribute.literal(attribute.ends[0])} to "
+            f"{attribute.literal(attribute.last)}; got {_shown(value)}",
             code="unknown_value",
             position=position,
         )
@@ -244,10 +299,9 @@ def _clipped(
     start, end = value_ends(attribute)
     clipped = (max(low, start), min(high, end))
     if clipped[0] >= clipped[1]:
-        last = attribute.maximum if isinstance(attribute, IntegerAttribute) else attribute.edges[-1]
         raise QueryError(
-            f"an empty range: attribute {attribute.name!r} goes from {_shown(attribute.ends[0])} to "
-            f"{_shown(last)} (values outside count as these ends)",
+            f"an empty range: attribute {attribute.name!r} goes from {attribute.literal(attribute.ends[0])} "
+            f"to {attribute.literal(attribute.last)} (values outside count as these ends)",
             code="empty_range",
             position=atom.position,
         )

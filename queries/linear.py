@@ -152,11 +152,11 @@ class LinearQuery:
             factors.append(Factor((name,), weights))
         return cls(domain, tuple(factors))
 
-    def within(self, cells: Mapping[str, int]) -> LinearQuery:
-        """Return the query that counts the same records, but only those in one cell of some attributes.
+    def within(self, cells: Mapping[str, int | NDArray[np.int64]]) -> LinearQuery:
+        """Return the query that counts the same records, but only those in some cells of some attributes.
 
         Args:
-            cells: one cell per attribute.
+            cells: per attribute one cell, or several: int64, shape (cells,).
 
         Raises:
             ScopeError: an attribute is unknown or has no such cell.
@@ -166,18 +166,15 @@ class LinearQuery:
             readings = Readings(*(reading.within(cells) for reading in self.readings))
             if readings.least.key() == readings.most.key():
                 return readings.least  # the cells that are not decided lie outside
-        inside = LinearQuery.cells(self.domain, {name: (cell, cell) for name, cell in cells.items()})
+        chosen = {name: _indicator(self.domain, name, cell) for name, cell in cells.items()}
         weighted = {name for factor in self.factors for name in factor.scope}
-        kept = [factor for factor in inside.factors if factor.scope[0] not in weighted]
+        kept = [Factor((name,), ones * UNITS) for name, ones in chosen.items() if name not in weighted]
         for factor in self.factors:
             weights = factor.weights
             for axis, name in enumerate(factor.scope):
-                if name in cells:
-                    only = np.zeros(weights.shape[axis], dtype=np.int64)
-                    only[cells[name]] = 1
-                    weights = weights * only.reshape(
-                        [-1 if other == axis else 1 for other in range(weights.ndim)]
-                    )
+                if name in chosen:
+                    shape = [-1 if other == axis else 1 for other in range(weights.ndim)]
+                    weights = weights * chosen[name].reshape(shape)
             kept.append(Factor(factor.scope, weights))
         kept.append(Factor((), np.array(self._constant, dtype=np.int64)))
         narrowed = LinearQuery(self.domain, tuple(kept), aligned=self.aligned, readings=readings)
@@ -287,6 +284,16 @@ class LinearQuery:
             return "nobody"
         words = " and ".join(described(self.domain, factor) for factor in self.factors) or "everybody"
         return words if self._constant == UNITS else f"{words} (x {self._constant / UNITS:.3g})"
+
+
+def _indicator(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return 1 in each of some cells of an attribute, and 0 in the others: int64, shape (cells,)."""
+    size, listed = domain[name].size, np.atleast_1d(cells)
+    if listed.size and not 0 <= int(listed.min()) <= int(listed.max()) < size:
+        raise ScopeError(f"attribute {name!r} has cells 0..{size - 1}, got {int(listed.min())}")
+    ones = np.zeros(size, dtype=np.int64)
+    ones[listed] = 1
+    return ones
 
 
 def _part(scope: tuple[str, ...], factor: Factor) -> _Part:

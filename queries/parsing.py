@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from queries.descriptions import comparison_of
-from queries.domain import CategoricalAttribute, Domain, nearest, number_text
+from queries.domain import CategoricalAttribute, Domain, OrderedAttribute, nearest
 from queries.errors import QueryError
 from queries.factors import Factor
 from queries.grouping import GroupedQuery
@@ -137,7 +137,7 @@ def require_aligned(query: LinearQuery | GroupedQuery) -> None:
 def _edges(domain: Domain, names: Sequence[str]) -> list[tuple[str, str]]:
     """Return the ordered ones of some attributes, with the edges of their cells."""
     return [
-        (attribute.name, _listed(attribute.boundaries))
+        (attribute.name, _listed(attribute))
         for attribute in map(domain.__getitem__, names)
         if not isinstance(attribute, CategoricalAttribute)
     ]
@@ -156,9 +156,9 @@ def _cut_factors(query: LinearQuery) -> list[Factor]:
     return [factor for reading in (least, most) for scope, factor in reading.items() if scope not in decided]
 
 
-def _listed(numbers: Sequence[float]) -> str:
-    shown = [number_text(number) for number in numbers[:6]]
-    return ", ".join(shown) + (", …" if len(numbers) > 6 else "")
+def _listed(attribute: OrderedAttribute) -> str:
+    edges = attribute.boundaries
+    return ", ".join(map(attribute.literal, edges[:6])) + (", …" if len(edges) > 6 else "")
 
 
 def parse_line(line: str | bytes, domain: Domain) -> Question:

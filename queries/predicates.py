@@ -1,7 +1,8 @@
 """Predicates: comparisons joined by AND, OR and NOT, as a tree of values.
 
 The tree says what was asked; ``segments`` says what it counts. ``position`` is where a part came from: a
-character offset into a text, or a path into a structured question.
+character offset into a text, or a path into a structured question. ``part`` names what of a value is
+compared, as in ``YEAR(hired) = 2023`` (``queries.parts``); None for the value itself.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Comparison:
     operator: Operator
     value: Scalar
     position: Position = None
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class Between:
     low: Scalar
     high: Scalar
     position: Position = None
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class IsIn:
     attribute: str
     values: tuple[Scalar, ...]
     position: Position = None
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from queries.domain import (
     NumericAttribute,
     require_domain,
 )
+from queries.drawn_values import drawn_values
 from queries.errors import RecordsError
 from queries.plain_values import UNREADABLE, type_name
 from queries.values import DROPPED, encode_value, numeric_cells
@@ -185,7 +186,7 @@ def decode_records(records: CodedRecords, generator: np.random.Generator) -> pd.
 def _encode_column(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.int64]:
     """Return the cell of each value of a column; equal to ``encode_value`` value by value."""
     dtype = column.dtype
-    if isinstance(dtype, np.dtype) and not isinstance(attribute, CategoricalAttribute):
+    if isinstance(dtype, np.dtype) and isinstance(attribute, IntegerAttribute | NumericAttribute):
         if dtype.kind == "f":
             with np.errstate(all="ignore"):  # a NaN may signal, a long double may be too large
                 return _encode_floats(attribute, column.to_numpy().astype(np.float64))
@@ -282,8 +283,9 @@ def _encode_floats(
     attribute: IntegerAttribute | NumericAttribute, values: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     valid = np.isfinite(values)
-    if isinstance(attribute, IntegerAttribute):
+    if attribute.is_whole:
         valid &= values == np.floor(values)
+    if isinstance(attribute, IntegerAttribute):
         usable = np.clip(np.where(valid, values, attribute.minimum), attribute.minimum, attribute.maximum)
         codes = (usable.astype(np.int64) - attribute.minimum) // attribute.width
     else:
@@ -299,38 +301,27 @@ def _decode_column(
     import pandas as pd  # late: only where tables are handled
 
     if isinstance(attribute, CategoricalAttribute):
-        values: list[Any] = [*attribute.values, *([None] if attribute.missing else [])]
-        values += [attribute.label(attribute.size - 1)] if attribute.other else []
-        drawn = pd.Series(np.array(values, dtype=object)[codes])
+        listed: list[Any] = [*attribute.values, *([None] if attribute.missing else [])]
+        listed += [attribute.label(attribute.size - 1)] if attribute.other else []
+        drawn = pd.Series(np.array(listed, dtype=object)[codes])
         numbers = (
             attribute.missing
             and not attribute.other
             and all(type(value) is int and -(2**63) <= value < 2**63 for value in attribute.values)
         )
         return drawn.astype("Int64") if numbers else drawn if attribute.missing else drawn.infer_objects()
-    cells = np.minimum(codes, attribute.base_size - 1)
-    low = np.array(attribute.boundaries[:-1])[cells]
-    high = np.array(attribute.boundaries[1:])[cells]
-    if isinstance(attribute, IntegerAttribute):
-        drawn = pd.Series(generator.integers(low, high), dtype="Int64" if attribute.missing else "int64")
-    else:
-        drawn = pd.Series(_rounded(low + (high - low) * generator.random(len(codes)), low, high))
+    values = drawn_values(attribute, codes, generator)
+    drawn = pd.Series(values)
+    if values.dtype.kind == "i" and attribute.missing:
+        drawn = drawn.astype("Int64")
+    if values.dtype.kind == "M" and attribute.other:
+        drawn = drawn.astype("str")
     if attribute.other:
         drawn = drawn.astype(object)
         drawn[codes == attribute.other_code] = attribute.label(attribute.size - 1)
     if attribute.missing:
         drawn[codes == attribute.missing_code] = None
     return drawn
-
-
-def _rounded(
-    values: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Round each number to a thousandth of its cell's width, keeping it inside its half-open cell."""
-    digits = 3 - np.floor(np.log10(high - low))
-    scale = 10.0 ** np.clip(digits, -300, 300)
-    rounded = np.floor(values * scale) / scale
-    return np.where((rounded >= low) & (rounded < high), rounded, low)
 
 
 def _kind(column: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import tomllib
@@ -9,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from queries.calendar import time_on_clock
 from queries.domain import (
     Attribute,
     CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
     Domain,
     IntegerAttribute,
     NumericAttribute,
@@ -194,16 +198,15 @@ def _refuse_unknown(
 def _attribute(entry: Mapping[str, Any], number: int) -> Attribute:
     kind, called = entry.get("kind"), _called(entry, number)
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise _FaultError(
-            f"{called}: expected kind = integer, numeric or categorical, got {kind!r}", number, "kind"
-        )
+        hint = nearest(kind, tuple(_KINDS)) if isinstance(kind, str) else ""
+        raise _FaultError(f"{called}: expected kind = {_KINDS_LISTED}, got {kind!r}{hint}", number, "kind")
     build, required, optional = _KINDS[kind]
     known = ("name", "kind", *required, *optional, "missing", "other")
     _refuse_unknown(entry, known, f"{called}: kind {kind!r}", number)
     for key in ("name", *required):
         if key not in entry:
             raise _FaultError(f"{called}: kind {kind!r} needs the key {key!r}", number)
-    for key in ("edges", "values"):
+    for key in ("edges", "atoms", "values"):
         if key in entry and not isinstance(entry[key], list):
             raise _FaultError(f"{called}: {key} must be a list, got {entry[key]!r}", number, key)
     return build(entry)
@@ -214,7 +217,30 @@ def _integer(entry: Mapping[str, Any]) -> Attribute:
 
 
 def _numeric(entry: Mapping[str, Any]) -> Attribute:
-    return NumericAttribute(entry["name"], tuple(entry["edges"]), **_flags(entry))
+    options = {key: entry[key] for key in ("atoms", "integer") if key in entry}
+    return NumericAttribute(entry["name"], tuple(entry["edges"]), **options, **_flags(entry))
+
+
+def _date(entry: Mapping[str, Any]) -> Attribute:
+    options = {key: entry[key] for key in ("width", "format") if key in entry}
+    return DateAttribute(entry["name"], entry["min"], entry["max"], **options, **_flags(entry))
+
+
+def _datetime(entry: Mapping[str, Any]) -> Attribute:
+    options = {key: entry[key] for key in ("width", "zone", "format") if key in entry}
+    zone = entry.get("zone", "UTC")
+    low = _time(entry["min"], zone, datetime.time())
+    high = _time(entry["max"], zone, datetime.time(23, 59, 59))
+    return DatetimeAttribute(entry["name"], low, high, **options, **_flags(entry))
+
+
+def _time(value: Any, zone: Any, of_day: datetime.time) -> Any:
+    """Return a time without a zone where a date or a time with one stands; a date is a time of that day."""
+    if type(value) is datetime.date:
+        return datetime.datetime.combine(value, of_day)
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None and isinstance(zone, str):
+        return time_on_clock(value, zone)
+    return value
 
 
 def _categorical(entry: Mapping[str, Any]) -> Attribute:
@@ -227,9 +253,14 @@ def _flags(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 _KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Attribute], tuple[str, ...], tuple[str, ...]]] = {
     "integer": (_integer, ("min", "max"), ("width",)),
-    "numeric": (_numeric, ("edges",), ()),
+    "numeric": (_numeric, ("edges",), ("atoms", "integer")),
     "categorical": (_categorical, ("values",), ()),
+    "date": (_date, ("min", "max"), ("width", "format")),
+    "datetime": (_datetime, ("min", "max"), ("width", "zone", "format")),
 }
+
+
+_KINDS_LISTED = ", ".join(list(_KINDS)[:-1]) + f" or {list(_KINDS)[-1]}"
 
 
 def _format_integer(attribute: IntegerAttribute) -> list[str]:
@@ -238,8 +269,23 @@ def _format_integer(attribute: IntegerAttribute) -> list[str]:
 
 
 def _format_numeric(attribute: NumericAttribute) -> list[str]:
-    edges = ", ".join(repr(edge) for edge in attribute.edges)
-    return ['kind = "numeric"', f"edges = [{edges}]"]
+    listed = {"edges": attribute.edges, **({"atoms": attribute.atoms} if attribute.atoms else {})}
+    lines = [f"{key} = [{', '.join(map(repr, numbers))}]" for key, numbers in listed.items()]
+    return ['kind = "numeric"', *lines, *(["integer = true"] if attribute.integer else [])]
+
+
+def _format_date(attribute: DateAttribute) -> list[str]:
+    return ['kind = "date"', *_period_lines(attribute)]
+
+
+def _format_datetime(attribute: DatetimeAttribute) -> list[str]:
+    return ['kind = "datetime"', *_period_lines(attribute), f"zone = {_quoted(attribute.zone)}"]
+
+
+def _period_lines(attribute: DateAttribute | DatetimeAttribute) -> list[str]:
+    ends = [f"min = {attribute.minimum.isoformat()}", f"max = {attribute.maximum.isoformat()}"]
+    form = [] if attribute.format is None else [f"format = {_quoted(attribute.format)}"]
+    return [*ends, f"width = {_quoted(attribute.width)}", *form]
 
 
 def _format_categorical(attribute: CategoricalAttribute) -> list[str]:
@@ -253,6 +299,8 @@ _FORMATS: dict[type, Callable[[Any], list[str]]] = {
     IntegerAttribute: _format_integer,
     NumericAttribute: _format_numeric,
     CategoricalAttribute: _format_categorical,
+    DateAttribute: _format_date,
+    DatetimeAttribute: _format_datetime,
 }
 
 

@@ -27,6 +27,7 @@ from queries.intervals import (
     resolve_attribute,
     special_cell,
     value_ends,
+    without_atoms,
 )
 from queries.linear import UNITS, Factor, LinearQuery, Readings
 from queries.predicates import (
@@ -196,7 +197,12 @@ def _cut(attribute: Attribute, atoms: Sequence[Atom]) -> _Segments:
     if isinstance(attribute, CategoricalAttribute):
         return whole
     ranged = [atom for atom in atoms if not names_other(attribute, atom)]
-    ends = {end for atom in ranged for interval in intervals(attribute, atom) for end in interval}
+    ends = {
+        without_atoms(attribute, end, whole.boundaries)
+        for atom in ranged
+        for interval in intervals(attribute, atom)
+        for end in interval
+    }
     if ends <= whole.boundaries:
         return whole
     boundaries = np.array(attribute.boundaries, dtype=np.float64)
@@ -204,12 +210,16 @@ def _cut(attribute: Attribute, atoms: Sequence[Atom]) -> _Segments:
     starts = points[:-1]
     owner = np.searchsorted(boundaries[:-1], starts, side="right") - 1
     lengths = np.diff(np.minimum(points, boundaries[-1]))  # the closing number of the last cell has none
+    if attribute.is_whole:
+        pieces = points.searchsorted(np.array(attribute.atoms), side="right") - 1
+        lengths -= np.bincount(pieces, minlength=len(starts))  # they are no values of the cells
+    sums = np.bincount(owner, weights=lengths)
     special = attribute.size - attribute.base_size
     return _Segments(
         attribute,
         starts,
         np.concatenate([np.searchsorted(points, boundaries[:-1]), len(starts) + np.arange(special)]),
-        np.concatenate([lengths / np.diff(boundaries)[owner], np.ones(special)]),
+        np.concatenate([lengths / sums[owner], np.ones(special)]),
         whole.boundaries,
     )
 
@@ -268,12 +278,25 @@ def _atom_truth(atom: Atom, segments: _Segments) -> _Truth:
             true = known & ~true
     elif names_other(attribute, atom):
         other = segments.count - attribute.size + (attribute.other_code or 0)
-        known[:base] = known[other] = true[other] = True
+        known[: base + len(attribute.atoms)] = known[other] = true[other] = True
         if isinstance(atom, Comparison) and atom.operator == "ne":
             true = known & ~true
     else:
-        known[:base] = True
-        for interval in intervals(attribute, atom):
-            first, last = segments.starts.searchsorted(interval)  # the pieces that start inside it
-            true[first:last] = True
+        known[: base + len(attribute.atoms)] = True
+        _mark_intervals(true, segments, intervals(attribute, atom))
     return _Truth(true, known & ~true)
+
+
+def _mark_intervals(
+    true: NDArray[np.bool_], segments: _Segments, pieces: Sequence[tuple[float, float]]
+) -> None:
+    """Mark the pieces that start inside half-open intervals, and the atoms that lie there."""
+    attribute = segments.attribute
+    assert not isinstance(attribute, CategoricalAttribute)  # noqa: S101 - values without an order have none
+    base = segments.count - (attribute.size - attribute.base_size)
+    for interval in pieces:
+        ends = [without_atoms(attribute, end, segments.boundaries) for end in interval]
+        first, last = segments.starts.searchsorted(ends)
+        true[first:last] = True
+        for place, number in enumerate(attribute.atoms, base):
+            true[place] |= interval[0] <= number < interval[1]

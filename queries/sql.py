@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -15,24 +16,29 @@ from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.intervals import resolve_attribute
 from queries.linear import LinearQuery
+from queries.parts import CALENDAR, check_part
 from queries.segments import count_where
 from queries.sql_names import with_quoting_hint
 from queries.sql_people import counts_people, require_countable
-from queries.sql_tree import STATEMENTS, check_node, parse_tree, position_of, refuse
+from queries.sql_tree import PARTS, STATEMENTS, check_node, parse_tree, position_of, refuse
 from queries.where_text import convert_condition
 
 __all__ = [
     "parse_sql",
 ]
 
+_PART_NODES = (*PARTS, exp.DateTrunc)
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
+
+
+_Grouping: TypeAlias = tuple[str, str | None]  # an attribute, and the part of it that groups
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the SELECT list: a grouping attribute, or None for a count, be it of records or people."""
+    """A column of the SELECT list: an attribute and its part, or None for a count of records or people."""
 
-    attribute: str | None
+    grouping: _Grouping | None
     name: str
     node: exp.Expr
     people: bool = False
@@ -70,7 +76,7 @@ def _statement(text: str, domain: Domain) -> GroupedQuery:
     grouped = _grouped(tree.args.get("group"), columns, domain)
     for column in columns:
         if column.people:
-            require_countable(column.node, {*query.scope, *grouped}, domain)
+            require_countable(column.node, {*query.scope, *(name for name, _ in grouped)}, domain)
     return _result(query, columns, grouped, tree)
 
 
@@ -137,6 +143,9 @@ def _column(node: exp.Expr, domain: Domain) -> _Column:
         return _Column(None, alias or "count", node)
     if isinstance(inner, exp.AggFunc):
         refuse(inner, inner.sql_name(), grammar=STATEMENTS)
+    if isinstance(inner, _PART_NODES):
+        grouping = _part(inner, domain)
+        return _Column(grouping, alias or (grouping[1] or "").removeprefix(CALENDAR), node)
     if not isinstance(inner, exp.Column):
         refuse(
             inner,
@@ -144,7 +153,21 @@ def _column(node: exp.Expr, domain: Domain) -> _Column:
             grammar=STATEMENTS,
         )
     name = _attribute(inner, domain)
-    return _Column(name, alias or name, node)
+    return _Column((name, None), alias or name, node)
+
+
+def _part(node: exp.Expr, domain: Domain) -> _Grouping:
+    """Return the attribute and the part of it that a function names, such as YEAR(hired)."""
+    check_node(node, STATEMENTS)
+    if not isinstance(node.this, exp.Column):
+        refuse(node, "a function of anything but an attribute", grammar=STATEMENTS)
+    name = _attribute(node.this, domain)
+    if isinstance(node, exp.DateTrunc):
+        part = CALENDAR + node.args["unit"].name.casefold()
+    else:
+        part = PARTS[type(node)]
+    check_part(domain[name], part, position_of(node))
+    return name, part
 
 
 def _expression(node: exp.Expr) -> str | None:
@@ -160,48 +183,66 @@ def _attribute(node: exp.Expr, domain: Domain) -> str:
     return resolve_attribute(node.name, domain, position_of(node), any_case=not quoted)
 
 
-def _grouped(group: exp.Expr | None, columns: list[_Column], domain: Domain) -> list[str]:
-    """Return the attributes of GROUP BY, each named by itself or by its column's alias."""
+def _grouped(group: exp.Expr | None, columns: list[_Column], domain: Domain) -> list[_Grouping]:
+    """Return the attributes of GROUP BY and their parts, each named by itself or by its column's alias."""
     if group is None:
         return []
     check_node(group, STATEMENTS)
-    aliases = {column.name: column.attribute for column in columns if column.attribute is not None}
-    names = []
+    aliases = {column.name: column.grouping for column in columns if column.grouping is not None}
+    groupings: list[_Grouping] = []
     for node in group.expressions:
         if isinstance(node, exp.Literal):
             refuse(node, "GROUP BY with a number", grammar=STATEMENTS)
-        if not isinstance(node, exp.Column):
+        if isinstance(node, exp.Expr) and isinstance(node, _PART_NODES):
+            grouping = _part(node, domain)
+        elif not isinstance(node, exp.Column):
             refuse(node, grammar=STATEMENTS)
-        alias = aliases.get(node.name) if node.name not in domain else None
-        name = alias or _attribute(node, domain)
-        if name in names:
+        else:
+            alias = aliases.get(node.name) if node.name not in domain else None
+            grouping = alias or (_attribute(node, domain), None)
+        if grouping in groupings:
             raise QueryError(
-                f"GROUP BY names {name!r} twice; name it once", code="syntax", position=position_of(node)
+                f"GROUP BY names {_called(grouping)} twice; name it once",
+                code="syntax",
+                position=position_of(node),
             )
-        names.append(name)
-    return names
+        groupings.append(grouping)
+    return groupings
 
 
-def _result(query: LinearQuery, columns: list[_Column], grouped: list[str], tree: exp.Expr) -> GroupedQuery:
-    counts = [column for column in columns if column.attribute is None]
+def _called(grouping: _Grouping) -> str:
+    name, part = grouping
+    if part is None:
+        return repr(name)
+    period = part.removeprefix(CALENDAR)
+    name = quoted_name(name)
+    return f"{period.upper()}({name})" if part == period else f"DATE_TRUNC('{period}', {name})"
+
+
+def _result(
+    query: LinearQuery, columns: list[_Column], grouped: list[_Grouping], tree: exp.Expr
+) -> GroupedQuery:
+    counts = [column for column in columns if column.grouping is None]
     if len(counts) != 1:
         raise QueryError(
             f"expected one COUNT(*) in the SELECT list, got {len(counts)}; {STATEMENTS.advice}",
             code="syntax",
             position=position_of(counts[1].node if counts else tree.expressions[0]),
         )
-    shown = [column for column in columns if column.attribute is not None]
-    for column in shown:
-        if column.attribute not in grouped:
+    shown = [(column, column.grouping) for column in columns if column.grouping is not None]
+    for column, grouping in shown:
+        if grouping not in grouped:
             raise QueryError(
-                f"SELECT lists {column.attribute!r}, which GROUP BY does not name; add it there",
+                f"SELECT lists {_called(grouping)}, which GROUP BY does not name; add it there",
                 code="syntax",
                 position=position_of(column.node),
             )
-    unlisted = set(grouped) - {column.attribute for column in shown}
+    unlisted = set(grouped) - {grouping for _, grouping in shown}
     if unlisted:
         raise QueryError(
-            f"GROUP BY names {min(unlisted)!r}, which SELECT does not list; add it there", code="syntax"
+            f"GROUP BY names {min(map(_called, unlisted))}, which SELECT does not list; add it there",
+            code="syntax",
         )
-    names = tuple(column.attribute for column in shown if column.attribute is not None)
-    return GroupedQuery(query, names, tuple(column.name for column in shown), counts[0].name)
+    names, parts = [name for _, (name, _) in shown], [part for _, (_, part) in shown]
+    titles = tuple(column.name for column, _ in shown)
+    return GroupedQuery(query, tuple(names), titles, counts[0].name, tuple(parts))

@@ -26,6 +26,7 @@ __all__ = [
     "Grammar",
     "LONGEST_TEXT",
     "parse_tree",
+    "PARTS",
     "position_of",
     "refuse",
     "STATEMENTS",
@@ -60,8 +61,16 @@ _NAMES: dict[type[exp.Expr], frozenset[str]] = {
     exp.Column: frozenset({"this"}),
     exp.Identifier: frozenset({"this", "quoted"}),
 }
+PARTS: dict[type[exp.Expr], str] = {
+    exp.Year: "year",
+    exp.Quarter: "quarter",
+    exp.Month: "month",
+    exp.Day: "day",
+    exp.Hour: "hour",
+}
 CONDITIONS = Grammar(
     {
+        **{kind: frozenset({"this"}) for kind in PARTS},
         **{kind: frozenset({"this", "expression"}) for kind in (*COMPARISONS, exp.And, exp.Or, exp.Is)},
         **{kind: frozenset({"this"}) for kind in (exp.Not, exp.Paren, exp.Neg, exp.Boolean)},
         **_NAMES,
@@ -76,6 +85,8 @@ CONDITIONS = Grammar(
 STATEMENTS = Grammar(
     {
         **_NAMES,
+        **{kind: frozenset({"this"}) for kind in PARTS},
+        exp.DateTrunc: frozenset({"this", "unit", "zone"}),
         exp.Alias: frozenset({"this", "alias"}),
         exp.Count: frozenset({"this", "big_int"}),
         exp.From: frozenset({"this"}),

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from queries.domain import (
     Attribute,
     CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
     IntegerAttribute,
     NumericAttribute,
     canonical_text,
@@ -55,14 +57,15 @@ class Reading(enum.Enum):
     HIGH = "above the declared ends"
     FRACTION = "not a whole number"
     NO_NUMBER = "not a number"
+    NO_DATE = "not a date or time"
     UNDECLARED = "not a declared value"
 
 
 def reading_of(attribute: Attribute, value: object) -> Reading:
     """Return what a value is to an attribute; ``encode_value`` puts it into a cell accordingly.
 
-    An empty value goes to ``missing``; a fraction, a text that is no number and an undeclared value go to
-    ``other``; the rest goes to a base cell.
+    An empty value goes to ``missing``; a fraction, a text that is no number or no date, and an undeclared
+    value go to ``other``; the rest goes to a base cell.
     """
     plain = plain_value(value)
     if plain is None or plain == "":
@@ -70,15 +73,17 @@ def reading_of(attribute: Attribute, value: object) -> Reading:
     if isinstance(attribute, CategoricalAttribute):
         declared = plain is not UNREADABLE and _encode_categorical(attribute, plain) is not None
         return Reading.DECLARED if declared else Reading.UNDECLARED
-    number = None if plain is UNREADABLE else _as_number(plain)
-    if number is None:
-        return Reading.NO_NUMBER
-    if isinstance(attribute, IntegerAttribute):
-        low, high = float(attribute.minimum), float(attribute.maximum)
-        if number != int(number):
-            return Reading.FRACTION
+    if isinstance(attribute, DateAttribute | DatetimeAttribute):
+        number: float | None = None if plain is UNREADABLE else attribute.read(plain)
+        if number is None:
+            return Reading.NO_DATE
     else:
-        low, high = attribute.edges[0], attribute.edges[-1]
+        number = None if plain is UNREADABLE else _as_number(plain)
+        if number is None:
+            return Reading.NO_NUMBER
+    if attribute.is_whole and number != int(number):
+        return Reading.FRACTION
+    low, high = attribute.ends[0], attribute.last
     return Reading.LOW if number < low else Reading.HIGH if number > high else Reading.DECLARED
 
 
@@ -107,11 +112,23 @@ def _encode_integer(attribute: IntegerAttribute, value: str | int | float | bool
 
 def _encode_numeric(attribute: NumericAttribute, value: str | int | float | bool) -> int | None:
     number = _as_number(value)
+    if number is None or (attribute.integer and number != int(number)):
+        return None
+    clipped = float(min(max(number, attribute.edges[0]), attribute.edges[-1]))
+    if clipped in attribute.atoms:
+        return attribute.base_size + attribute.atoms.index(clipped)
+    cell = bisect_right(attribute.edges, clipped) - 1
+    return min(max(cell, 0), attribute.base_size - 1)
+
+
+def _encode_period(
+    attribute: DateAttribute | DatetimeAttribute, value: str | int | float | bool
+) -> int | None:
+    number = attribute.read(value)
     if number is None:
         return None
-    clipped = min(max(number, attribute.edges[0]), attribute.edges[-1])
-    cell = bisect_right(attribute.edges, float(clipped)) - 1
-    return min(max(cell, 0), attribute.base_size - 1)
+    clipped = min(max(number, attribute.boundaries[0]), attribute.boundaries[-1] - 1)
+    return bisect_right(attribute.boundaries, clipped) - 1
 
 
 def _encode_categorical(attribute: CategoricalAttribute, value: str | int | float | bool) -> int | None:
@@ -148,10 +165,16 @@ _ENCODERS: dict[type, Callable[[Any, Any], int | None]] = {
     IntegerAttribute: _encode_integer,
     NumericAttribute: _encode_numeric,
     CategoricalAttribute: _encode_categorical,
+    DateAttribute: _encode_period,
+    DatetimeAttribute: _encode_period,
 }
 
 
 def numeric_cells(attribute: NumericAttribute, values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the cell of each number inside the declared ends: int64, same shape."""
-    cells = np.searchsorted(np.array(attribute.edges), values, side="right") - 1
-    return np.clip(cells, 0, attribute.base_size - 1).astype(np.int64)
+    """Return the cell of each finite number, clipped to the declared ends: int64, same shape."""
+    clipped = np.clip(values, attribute.edges[0], attribute.edges[-1])
+    cells = np.searchsorted(np.array(attribute.edges), clipped, side="right") - 1
+    cells = np.clip(cells, 0, attribute.base_size - 1).astype(np.int64)
+    for place, atom in enumerate(attribute.atoms):
+        cells[clipped == atom] = attribute.base_size + place
+    return cells

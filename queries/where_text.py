@@ -11,6 +11,7 @@ from sqlglot import exp
 from queries.domain import CategoricalAttribute, Domain
 from queries.errors import QueryError
 from queries.intervals import resolve_attribute
+from queries.parts import check_part
 from queries.predicates import (
     And,
     Between,
@@ -24,7 +25,7 @@ from queries.predicates import (
     Scalar,
 )
 from queries.sql_names import begins_with_name, with_quoting_hint
-from queries.sql_tree import COMPARISONS, check_node, parse_tree, position_of, refuse
+from queries.sql_tree import COMPARISONS, PARTS, check_node, parse_tree, position_of, refuse
 
 __all__ = [
     "convert_condition",
@@ -33,6 +34,8 @@ __all__ = [
 
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_PART_NODES = tuple(PARTS)
+_DATED = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.DATETIME)
 _FLIPPED: dict[Operator, Operator] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
@@ -85,7 +88,8 @@ def _chain(node: exp.Expr, domain: Domain) -> Predicate:
 
 def _range(node: exp.Expr, domain: Domain) -> Predicate:
     low, high = _literal(node.args["low"]), _literal(node.args["high"])
-    return Between(_attribute(node.this, domain), low, high, position_of(node))
+    name, part = _operand(node.this, domain)
+    return Between(name, low, high, position_of(node), part)
 
 
 def _missing(node: exp.Expr, domain: Domain) -> Predicate:
@@ -119,7 +123,7 @@ def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
     left, right = node.this, node.expression
     if (
         not isinstance(left, exp.Column)
-        and isinstance(right, exp.Column | exp.Sub)
+        and isinstance(right, (exp.Column, exp.Sub, *_PART_NODES))
         and not isinstance(left, exp.Sub)
     ):
         left, right, operator = right, left, _FLIPPED[operator]
@@ -133,14 +137,26 @@ def _comparison(node: exp.Expr, domain: Domain) -> Predicate:
             code="unsupported",
             position=position_of(right),
         )
-    return Comparison(_attribute(left, domain), operator, _literal(right), position_of(left))
+    attribute, part = _operand(left, domain)
+    return Comparison(attribute, operator, _literal(right), position_of(left), part)
 
 
 def _membership(node: exp.Expr, domain: Domain) -> Predicate:
     values = tuple(_literal(item) for item in node.args.get("expressions") or ())
     if not values:
         raise QueryError("IN needs at least one value", code="syntax", position=position_of(node))
-    return IsIn(_attribute(node.this, domain), values, position_of(node))
+    name, part = _operand(node.this, domain)
+    return IsIn(name, values, position_of(node), part)
+
+
+def _operand(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
+    """Return the attribute that is compared, and the part of it: ``YEAR(hired)`` or ``hired``."""
+    if not isinstance(node, _PART_NODES):
+        return _attribute(node, domain), None
+    check_node(node)
+    name, part = _attribute(node.this, domain), PARTS[type(node)]
+    check_part(domain[name], part, position_of(node))
+    return name, part
 
 
 def _pattern(node: exp.Expr, domain: Domain) -> Predicate:
@@ -209,7 +225,20 @@ def _hyphenated(node: exp.Expr) -> str:
     return "-".join([node.name, *reversed(parts)]) if parts and isinstance(node, exp.Column) else ""
 
 
+def _is_dated(node: exp.Cast) -> bool:
+    """Return whether a text is said to be a date or time, as in ``DATE '2023-03-31'``."""
+    kind = node.args["to"]
+    return bool(
+        isinstance(node.this, exp.Literal)
+        and node.this.is_string
+        and not kind.expressions
+        and kind.this in _DATED
+    )
+
+
 def _literal(node: exp.Expr) -> Scalar:
+    if isinstance(node, exp.Cast) and _is_dated(node):
+        return str(node.this.this)
     check_node(node)
     if isinstance(node, exp.Paren):
         return _literal(node.this)
@@ -220,10 +249,8 @@ def _literal(node: exp.Expr) -> Scalar:
         return -value
     if isinstance(node, exp.Boolean):
         return bool(node.this)
-    if isinstance(node, exp.Null):
-        refuse(node)
     if not isinstance(node, exp.Literal):
-        refuse(node, "a comparison with anything but a value")
+        refuse(node, None if isinstance(node, exp.Null) else "a comparison with anything but a value")
     return str(node.this) if node.is_string else _number(node)
 
 

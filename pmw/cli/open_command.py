@@ -28,7 +28,7 @@ __all__ = [
 Examples:
   pmw open study.pmw --data people.csv --schema people.toml --epsilon 1 --delta 1e-9
   pmw open study.pmw --data people.parquet --schema people.toml --epsilon 0.5 --update-limit 40
-  pmw open textbook.pmw --data people.csv --schema people.toml --epsilon 1 --opening none --update step
+  pmw open textbook.pmw --data people.csv --schema people.toml --epsilon 1 --preset textbook
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
@@ -47,7 +47,7 @@ def command(
     """Begin SESSION, a new file, over the table in --data.
 
     The schema declares the attributes and their cells. Opening measures the number of records and, unless
-    told otherwise, every one-attribute marginal, with noise; the rest of the budget answers questions. The
+    otherwise chosen, every one-attribute marginal, with noise; the rest of the budget answers questions. The
     file holds secrets: keep it as safe as the table. What `pmw export` writes is public.
     """
     from pmw.cli.texts import opening_text, say, status_json

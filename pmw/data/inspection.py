@@ -41,17 +41,14 @@ __all__ = [
     "WARNING",
 ]
 
-WARNING = (
-    "these numbers are exact and outside the privacy guarantee; they are for the custodian of the table "
-    "alone, do not share them"
-)
+WARNING = "these numbers are exact and not private: they are for the custodian alone; do not share them"
 
 _LIMITS = (1, 2, 4, 8, 16)  # records per person that are tried
 _MOST_EXAMPLES = 5
 _MOST_LINES = 10  # line numbers that are listed
 _LONGEST_EXAMPLE = 80  # characters
 _MARKERS = frozenset(("?", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", ".", "*"))
-_OUTSIDE = (Reading.FRACTION, Reading.NO_NUMBER, Reading.UNDECLARED)
+_OUTSIDE = (Reading.FRACTION, Reading.NO_NUMBER, Reading.NO_DATE, Reading.UNDECLARED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +328,8 @@ def _suggestions(
         yield 'declare kind = "numeric" with edges to keep fractions'
     rest = [text for text in outside if text not in markers]
     if not isinstance(attribute, CategoricalAttribute):
+        if readings[Reading.NO_DATE] and rest:
+            yield "if these are dates, declare how they are written, such as format = '%d.%m.%Y'"
         if readings[Reading.NO_NUMBER] and rest and not attribute.other:
             yield "declare other = true to keep values that are no number"
         return

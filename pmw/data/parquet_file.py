@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmw.errors import DataError
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.domain import Attribute, Domain, IntegerAttribute, NumericAttribute
 
 if TYPE_CHECKING:
     import duckdb
@@ -150,7 +150,7 @@ def _is_as_wide(kind: str, stored: _Stored) -> bool:
 
 def _column(attribute: Attribute, kind: str) -> str:
     """Return the expression that reads an attribute: as numbers where it is one, else as any other column."""
-    if kind in _WHOLE and not isinstance(attribute, CategoricalAttribute):
+    if kind in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute):
         return _quoted(attribute.name)
     return _plain_column(attribute.name, kind)
 

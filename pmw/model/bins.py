@@ -45,8 +45,8 @@ def choose_coarsening(
     An ordered attribute of more than SHORT_ORDERED cells is cut into about so many runs of consecutive cells:
     a cell heavier than a bin's share stands alone, and what lies between such cells is cut at equal masses,
     never into bins that noise could make. In a categorical attribute of more than SHORT_CATEGORICAL values
-    those below three standard deviations are pooled where there are at least two. The ``missing`` and
-    ``other`` cells stay alone. Inside a bin the shares are those of the counts.
+    those below three standard deviations are pooled where there are at least two. The cells of single numbers
+    and the ``missing`` and ``other`` cells stay alone. Inside a bin the shares are those of the counts.
 
     Args:
         domain: the declared attributes.
@@ -234,7 +234,7 @@ def _pool_rare(counts: NDArray[np.float64], deviation: float) -> NDArray[np.int6
 
 
 def _coarse_attribute(attribute: Attribute, bin_: NDArray[np.int64]) -> Attribute:
-    size = int(bin_[: attribute.base_size].max()) + 1
+    size = int(bin_[: attribute.base_size].max()) + 1 + len(attribute.atoms)
     special = {"missing": attribute.missing, "other": attribute.other}
     if isinstance(attribute, CategoricalAttribute):
         return CategoricalAttribute(attribute.name, tuple(range(size)), **special)

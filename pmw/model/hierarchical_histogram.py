@@ -1,6 +1,6 @@
 """Range trees: an ordered attribute at several widths at once, so that ranges are sums of few numbers.
 
-The lowest level of a tree are the attribute's cells; each level above bins ``branching`` neighbours of the
+The lowest level of a tree are the attribute's cells; each level above sums ``branching`` neighbours of the
 one below. Every level is measured: a record is in one node of each, so one record changes ``height`` numbers
 by one. A range of any length is then the sum of a few nodes where cell by cell it would be the sum of many.
 

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from pmw.errors import BudgetError, NoiseError
 from pmw.model import HierarchicalHistogram, NoiseDistribution, check_dense_size, mean_range_variance
-from pmw.planning.calibration import calibrated_noise, floor_price
-from pmw.privacy.budget import Budget, Composition
+from pmw.planning.calibration import calibrated_noise
+from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.public.contract import ModelKind, Opening, Options
 from pmw.public.plans import OpeningPlan

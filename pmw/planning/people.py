@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pmw.errors import BudgetError
-from pmw.planning.session_plan import SessionPlan, plan_session
+from pmw.planning.plans import plan_session
+from pmw.planning.session_plan import SessionPlan
 
 __all__ = [
     "forecast_people",

@@ -118,6 +118,52 @@ class Options:
     seed: int | None = None
     person_column: str | None = None
 
+    @classmethod
+    def textbook(
+        cls,
+        *,
+        update_limit: int | None = None,
+        threshold: float | None = None,
+        learning_rate: float | None = None,
+        expected_queries: int = 10_000,
+        seed: int | None = None,
+    ) -> Options:
+        """Return the textbook's loop: online private multiplicative weights by NumericSparse.
+
+        A uniform start, a two-sided test of one question at a time with Laplace noise that is drawn again
+        after each positive, one noisy number and one multiplicative weights step for each. ``replace`` of
+        ``dataclasses`` makes any further choice.
+
+        Departures: scales are planned for the session's own filter, which leaves less noise than the printed
+        ones, and with delta > 0 a measured number has Gaussian noise. Under add/remove the number of records
+        is measured first.
+
+        Args:
+            update_limit: c, the number of positives.
+            threshold: T in records.
+            learning_rate: eta of the step.
+            expected_queries: k, about how many different questions will come.
+            seed: makes the noise repeatable by anybody: no privacy.
+
+        Raises:
+            BudgetError: a choice is out of range.
+
+        Source: Kamath, Lecture 9, Online Private Multiplicative Weights, steps 1 to 3; Dwork and Roth
+            (2014), Algorithms 3 and 6.
+        """
+        return cls(
+            update=UpdateRule.STEP,
+            opening=Opening.NONE,
+            update_limit=update_limit,
+            threshold=threshold,
+            learning_rate=learning_rate,
+            sparse_vector=SparseVectorKind.LAPLACE_ROUNDS,
+            sides=Sides.TWO_SIDED,
+            expected_queries=expected_queries,
+            test=TestKind.QUERY,
+            seed=seed,
+        )
+
     def __post_init__(self) -> None:
         for name, low, high in (
             ("records_per_person", 1, 10**6),

@@ -78,7 +78,7 @@ def all_ranges(domain: Domain, attribute: str) -> Workload:
 
     def make() -> Iterator[LinearQuery]:
         for low, high in itertools.combinations_with_replacement(range(size), 2):
-            yield LinearQuery.cells(domain, {attribute: (low, high)})
+            yield _between(domain, attribute, low, high)
 
     return Workload(f"ranges:{quoted(attribute)}", math.comb(size + 1, 2), make)
 
@@ -86,7 +86,8 @@ def all_ranges(domain: Domain, attribute: str) -> Workload:
 def prefixes(domain: Domain, attribute: str) -> Workload:
     """Return the cumulative counts of an ordered attribute, ``prefixes:NAME``.
 
-    Query i counts the records whose value is in base cell i or before it. Records with an empty or
+    Query i counts the records whose value is in base cell i or before it, or a number with a cell of its own
+    before its end. Records with an empty or
     undeclared value are in no prefix, so the last one counts the records with a declared value.
 
     Raises:
@@ -97,7 +98,7 @@ def prefixes(domain: Domain, attribute: str) -> Workload:
 
     def make() -> Iterator[LinearQuery]:
         for cell in range(size):
-            yield LinearQuery.cells(domain, {attribute: (0, cell)})
+            yield _between(domain, attribute, 0, cell)
 
     return Workload(f"prefixes:{quoted(attribute)}", size, make)
 
@@ -138,6 +139,19 @@ def parities(domain: Domain, order: int) -> Workload:
 def _cells(domain: Domain, scope: Sequence[str]) -> Iterator[LinearQuery]:
     for cells in itertools.product(*(range(domain[name].size) for name in scope)):
         yield LinearQuery.cells(domain, {name: (cell, cell) for name, cell in zip(scope, cells, strict=True)})
+
+
+def _between(domain: Domain, name: str, low: int, high: int) -> LinearQuery:
+    """Return what counts an attribute's cells from one to another, and the atoms between their ends."""
+    attribute = domain[name]
+    if isinstance(attribute, CategoricalAttribute) or not attribute.atoms:
+        return LinearQuery.cells(domain, {name: (low, high)})
+    inside = np.zeros(attribute.size, dtype=np.int64)
+    inside[low : high + 1] = UNITS
+    edges = (*attribute.boundaries[:-1], math.nextafter(attribute.boundaries[-1], math.inf))
+    for place, atom in enumerate(attribute.atoms, attribute.base_size):
+        inside[place] = UNITS * (edges[low] <= atom < edges[high + 1])
+    return LinearQuery(domain, (Factor((name,), inside),))
 
 
 def _parity(domain: Domain, scope: tuple[str, ...]) -> LinearQuery:

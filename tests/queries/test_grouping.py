@@ -56,7 +56,8 @@ def test_a_group_counts_what_the_condition_counts_in_its_cells(where: str, names
     scope = tuple(names[:2])
     groups = GroupedQuery(query, scope)
     weights = np.broadcast_to(full_weights(query), DOMAIN.shape)
-    for cells, group in zip(groups.codes, groups, strict=True):
+    codes = itertools.product(*(range(DOMAIN[name].size) for name in scope))
+    for cells, group in zip(codes, groups, strict=True):
         expected = np.zeros_like(weights)
         inside = tuple(cells[scope.index(name)] if name in scope else slice(None) for name in DOMAIN.names)
         expected[inside] = weights[inside]
@@ -70,7 +71,6 @@ def full_weights(query: LinearQuery) -> NDArray[np.int64]:
 
 def test_groups_run_in_the_order_asked_the_last_attribute_fastest() -> None:
     groups = GroupedQuery(LinearQuery.everything(DOMAIN), ("sex", "age"))
-    assert groups.codes == tuple(itertools.product(range(3), range(4)))
     assert len(groups) == 12
     assert groups.columns == ("sex", "age")
     assert groups.labels()[:5] == (

@@ -67,7 +67,8 @@ def _integers(draw: st.DrawFn, name: str) -> Attribute:
 def _numbers(draw: st.DrawFn, name: str) -> Attribute:
     numbers = st.floats(-1e300, 1e300) | st.integers(-LARGEST, LARGEST).map(float)
     edges = draw(st.lists(numbers, min_size=2, max_size=6, unique=True))
-    return NumericAttribute(name, tuple(sorted(edges)), **draw(FLAGS))
+    flags = draw(FLAGS)
+    return NumericAttribute(name, tuple(sorted(edges)), missing=flags["missing"], other=flags["other"])
 
 
 @st.composite
@@ -128,7 +129,7 @@ def test_a_file_with_a_byte_order_mark_loads(tmp_path: Path) -> None:
 NUMERIC = SECTION + 'kind = "numeric"\n'
 CATEGORICAL = SECTION + 'kind = "categorical"\n'
 KEYS = "name, kind, min, max, width, missing, other"
-KIND = "expected kind = integer, numeric or categorical"
+KIND = "expected kind = integer, numeric, categorical, date or datetime"
 NAME = "an attribute needs a printable name without spaces around it"
 LISTED = "attribute 'a': values must be strings, integers or booleans"
 SECTIONS = "expected one [[attributes]] section per attribute"

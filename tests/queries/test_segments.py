@@ -9,7 +9,8 @@ import operator
 import time
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from queries import (
     Attribute,
     CategoricalAttribute,
     Domain,
+    DomainError,
     Histogram,
     IntegerAttribute,
     LinearQuery,
@@ -70,9 +72,22 @@ INTEGERS = st.builds(
     st.integers(1, 5),
     FLAGS,
 )
+
+
+def _numeric(edges: set[int], atoms: set[int], integer: bool, flags: dict[str, Any]) -> NumericAttribute:
+    inside = tuple(atom for atom in atoms if min(edges) <= atom <= max(edges))
+    make = partial(NumericAttribute, "x", tuple(sorted(edges)), integer=integer, **flags)
+    try:
+        return make(atoms=inside)
+    except DomainError:  # a cell of atoms alone
+        return make()
+
+
 NUMBERS = st.builds(
-    lambda edges, flags: NumericAttribute("x", tuple(sorted(edges)), **flags),
+    _numeric,
     st.sets(st.integers(-3, 5), min_size=2, max_size=5),
+    st.sets(st.integers(-3, 5), max_size=3),
+    st.booleans(),
     FLAGS,
 )
 CATEGORIES = st.builds(
@@ -97,9 +112,14 @@ def _values_by_cell(attribute: Attribute) -> list[list[Value]]:
         for start in range(0, len(numbers), attribute.width):
             cells.append([Fraction(number) for number in numbers[start : start + attribute.width]])
     elif isinstance(attribute, NumericAttribute):
-        for low, high in itertools.pairwise(map(Fraction, attribute.edges)):
-            cells.append([low + GRID * (2 * step + 1) / 2 for step in range(int((high - low) / GRID))])
-    else:
+        for low, high in itertools.pairwise(map(Fraction, attribute.boundaries)):
+            if attribute.integer:
+                whole = (low + step for step in range(int(high - low)))
+                cells.append([number for number in whole if number not in attribute.atoms])
+            else:
+                cells.append([low + GRID * (2 * step + 1) / 2 for step in range(int((high - low) / GRID))])
+        cells.extend([Fraction(atom)] for atom in attribute.atoms)
+    elif isinstance(attribute, CategoricalAttribute):
         cells.extend([str(value)] for value in attribute.values)
     cells.extend([[None]] if attribute.missing else [])
     cells.extend([[OTHER]] if attribute.other else [])
@@ -109,10 +129,12 @@ def _values_by_cell(attribute: Attribute) -> list[list[Value]]:
 def _all_values_by_cell(attribute: Attribute) -> list[list[Value]]:
     """Return values of each cell such that every comparison on the grid tells as much as all of them do."""
     cells = _values_by_cell(attribute)
-    if isinstance(attribute, NumericAttribute):
+    if isinstance(attribute, NumericAttribute) and not attribute.integer:
         for values in cells[: attribute.base_size]:
-            values += [value - GRID / 2 for value in values if isinstance(value, Fraction)]
-        cells[attribute.base_size - 1].append(Fraction(attribute.edges[-1]))  # the last cell is closed
+            more = [value - GRID / 2 for value in values if isinstance(value, Fraction)]
+            values += [value for value in more if value not in attribute.atoms]
+        if attribute.edges[-1] not in attribute.atoms:
+            cells[attribute.base_size - 1].append(Fraction(attribute.edges[-1]))  # the last cell is closed
     return cells
 
 
@@ -190,7 +212,7 @@ def _decisions(predicate: Predicate, domain: Domain) -> dict[tuple[int, ...], tu
 
 
 def _numeric_atoms(attribute: IntegerAttribute | NumericAttribute) -> st.SearchStrategy[Atom]:
-    name, integer = attribute.name, isinstance(attribute, IntegerAttribute)
+    name, integer = attribute.name, attribute.is_whole
     low, high = int(attribute.boundaries[0]), int(attribute.boundaries[-1])
     numbers = st.integers(2 * low - 2, 2 * high + 2).map(lambda twice: twice / 2)
     ordered = st.sampled_from(["lt", "le", "gt", "ge"])
@@ -215,7 +237,8 @@ def _is_satisfied(atom: Atom, attribute: Attribute) -> bool:
 def _atoms(attribute: Attribute) -> st.SearchStrategy[Atom]:
     special: list[Atom] = [IsMissing(attribute.name)] if attribute.missing else []
     special += [IsOther(attribute.name)] if attribute.other else []
-    if isinstance(attribute, CategoricalAttribute):
+    if not isinstance(attribute, IntegerAttribute | NumericAttribute):
+        assert isinstance(attribute, CategoricalAttribute)
         values = st.sampled_from(attribute.values)
         equal = st.builds(Comparison, st.just("c"), st.sampled_from(["eq", "ne"]), values)
         listed = st.lists(values, min_size=1, max_size=3).map(lambda several: IsIn("c", tuple(several)))

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.errors import ReleaseError
-from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, canonical_text
+from queries.domain import (
+    Attribute,
+    CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    canonical_text,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,12 +27,19 @@ __all__ = [
 ]
 
 _INT64 = 2**63
+_TYPES = {
+    IntegerAttribute: "BIGINT",
+    NumericAttribute: "DOUBLE",
+    DateAttribute: "DATE",
+    DatetimeAttribute: "TIMESTAMP",
+}
 
 
 def column_type(attribute: Attribute) -> str:
     """Return the type of an attribute's column, by its declaration alone.
 
-    BIGINT for integers, DOUBLE for numbers, BIGINT, BOOLEAN or VARCHAR for categories, by their values.
+    BIGINT for whole numbers, DOUBLE for others, DATE and TIMESTAMP for these; BIGINT, BOOLEAN or VARCHAR for
+    categories, by their values.
     A column with an ``other`` cell holds the text ``(other)``, so all of it is VARCHAR.
     """
     if attribute.other:
@@ -33,7 +49,8 @@ def column_type(attribute: Attribute) -> str:
             return "BOOLEAN"
         whole = all(type(value) is int and -_INT64 <= value < _INT64 for value in attribute.values)
         return "BIGINT" if whole else "VARCHAR"
-    return "BIGINT" if isinstance(attribute, IntegerAttribute) else "DOUBLE"
+    whole = isinstance(attribute, NumericAttribute) and attribute.integer
+    return "BIGINT" if whole else _TYPES[type(attribute)]
 
 
 def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
@@ -61,7 +78,10 @@ def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
     typed = frame.set_axis([f"c{place}" for place in range(len(domain))], axis="columns")
     for name, attribute in zip(typed.columns, domain, strict=True):
         typed[name] = _TYPED[column_type(attribute)](typed[name])
-    columns = ", ".join(f"c{place} AS {_quoted(attribute.name)}" for place, attribute in enumerate(domain))
+    columns = ", ".join(
+        f"c{place}::{column_type(attribute)} AS {_quoted(attribute.name)}"
+        for place, attribute in enumerate(domain)
+    )
     try:
         with duckdb.connect(":memory:") as connection:
             connection.register("typed", typed)
@@ -85,6 +105,8 @@ def _texts(column: pd.Series[Any]) -> pd.Series[Any]:
 _TYPED: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
     "BIGINT": lambda column: column.astype("Int64"),
     "DOUBLE": lambda column: column.astype("float64"),
+    "DATE": lambda column: column,
+    "TIMESTAMP": lambda column: column,
     "BOOLEAN": lambda column: column.astype("boolean"),
     "VARCHAR": _texts,
 }

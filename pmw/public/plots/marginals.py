@@ -13,7 +13,7 @@ from pmw.model import HierarchicalMeasurement, OneWayMeasurement, half_width
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.plots.canvas import INK, MEASURED
 from pmw.public.state import PublicState
-from queries.domain import Attribute, CategoricalAttribute, number_text
+from queries.domain import Attribute, CategoricalAttribute, DateAttribute, DatetimeAttribute, number_text
 
 __all__ = [
     "compare_marginals",
@@ -142,4 +142,7 @@ def _begin(attribute: Attribute, place: float) -> str:
     """Return the number at which a cell begins; of the end of the last one, where it ends."""
     if isinstance(attribute, CategoricalAttribute) or not 0 <= place <= attribute.base_size:
         return ""
-    return number_text(float(f"{attribute.boundaries[int(place)]:.6g}"))
+    begin = attribute.boundaries[int(place)]
+    if isinstance(attribute, DateAttribute | DatetimeAttribute):
+        return attribute.literal(begin).strip("'")
+    return number_text(float(f"{begin:.6g}"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import duckdb
 import numpy as np
@@ -15,17 +17,40 @@ from hypothesis import strategies as st
 
 import pmw
 from pmw.data import MemorySource, read_file
-from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+)
 
 ATTRIBUTES: list[Attribute] = [
     IntegerAttribute("x", -3, 12, 4, missing=True, other=True),
     NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), missing=True, other=True),
+    NumericAttribute("x", (-3, 0, 3, 7), atoms=(0, 3, -3), integer=True, missing=True, other=True),
     CategoricalAttribute("x", ("f", 3, True, "2020-01-02", "0.5", "\u0663"), missing=True, other=True),
-]
+    DateAttribute(
+        "x", date(2019, 12, 30), date(2020, 12, 31), "month", "%Y%m%d", missing=True, other=True
+    ),
+    DatetimeAttribute(
+        "x", datetime(2020, 1, 1), datetime(2020, 12, 31, 23, 59, 59), "week", "Europe/Berlin",
+        missing=True, other=True,
+    ),
+]  # fmt: skip
+BERLIN = ZoneInfo("Europe/Berlin")
 WORDS = [
+    "20200229", "20210229", "2020-02-29T23:59:60", "2020-03-29T00:30:00Z", "2020-10-25 02:30:00+01:00",
     "", "f", "3", " 3", "03", "3.0", "0.5", "true", "TRUE", "2020-01-02", "1e999", "-1e999", "9" * 5000,
     "0x10", "1_000", "\u0663", "nan", "inf", "NULL", "a\x00b", "\x00", "-0", "1e-999", "é", '"', ",", "3\t",
 ]  # fmt: skip
+WHOLE: dict[type, str] = {
+    CategoricalAttribute: "x = 3",
+    **dict.fromkeys((IntegerAttribute, NumericAttribute), "x >= 0"),
+    **dict.fromkeys((DateAttribute, DatetimeAttribute), "x >= '2020-03-01'"),
+}
 LETTERS = st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), max_size=5)
 # The column's type in Parquet, and values of it.
 VALUES: dict[str, st.SearchStrategy[object]] = {
@@ -35,7 +60,11 @@ VALUES: dict[str, st.SearchStrategy[object]] = {
     "DOUBLE": st.floats() | st.sampled_from([0.5, 3.0, -0.0, 1e300, 1e22, 5e-324]),
     "BOOLEAN": st.booleans(),
     "DECIMAL(38, 2)": st.decimals(-(10**35), 10**35, places=2),
-    "DATE": st.dates(),
+    "DATE": st.dates() | st.dates(date(2019, 12, 1), date(2021, 1, 5)),
+    "TIMESTAMP": st.datetimes() | st.datetimes(datetime(2019, 12, 1), datetime(2021, 1, 5)),
+    "TIMESTAMP WITH TIME ZONE": st.datetimes(
+        datetime(2019, 12, 1), datetime(2021, 1, 5), timezones=st.sampled_from([UTC, BERLIN])
+    ),
     "UUID": st.uuids(),
 }  # fmt: skip
 
@@ -83,7 +112,4 @@ def test_a_table_of_one_record_or_none_opens(tmp_path: Path, attribute: Attribut
     duckdb.execute(f"COPY (SELECT '3' AS x LIMIT {records}) TO '{tmp_path / 't.parquet'}' (FORMAT parquet)")
     for table in (frame, tmp_path / "t.csv", str(tmp_path / "t.parquet")):
         with pmw.open_session(table, Domain((attribute,)), epsilon=1) as session:
-            assert (
-                session.ask("x = 3" if isinstance(attribute, CategoricalAttribute) else "x >= 0").count
-                is not None
-            )
+            assert session.ask(WHOLE[type(attribute)]).count is not None

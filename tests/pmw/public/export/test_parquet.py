@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from queries import (
     Attribute,
     CategoricalAttribute,
     CodedRecords,
+    DateAttribute,
+    DatetimeAttribute,
     Domain,
     IntegerAttribute,
     NumericAttribute,
@@ -28,11 +31,18 @@ from queries import (
 ATTRIBUTES: list[tuple[Attribute, str]] = [
     (IntegerAttribute("age", -3, 40, 5), "BIGINT"),
     (NumericAttribute("income", (0.0, 0.5, 1e9)), "DOUBLE"),
+    (NumericAttribute("gain", (0, 100, 99_999), atoms=(0, 99_999), integer=True), "BIGINT"),
+    (NumericAttribute("rate", (0, 0.5, 1), atoms=(0, 0.5, 0.7)), "DOUBLE"),
     (CategoricalAttribute("word", ("a\x00b", 'é, "x"', " ", "3")), "VARCHAR"),
     (CategoricalAttribute("code", (3, -1, 2**53)), "BIGINT"),
     (CategoricalAttribute("large", (3, 2**63)), "VARCHAR"),
     (CategoricalAttribute("flag", (True, False)), "BOOLEAN"),
     (CategoricalAttribute("mixed", (True, 7, "x")), "VARCHAR"),
+    (DateAttribute("born", date(1999, 5, 4), date(2024, 2, 29), "year"), "DATE"),
+    (
+        DatetimeAttribute("seen", datetime(2023, 1, 1, 4), datetime(2023, 1, 2), "hour", "Asia/Tokyo"),
+        "TIMESTAMP",
+    ),
 ]
 
 
@@ -54,6 +64,8 @@ def written(frame: pd.DataFrame, domain: Domain, path: Path) -> tuple[list[str],
 
 def plain(value: object) -> object:
     """Return a value of a synthetic table as Python has it."""
+    if isinstance(value, pd.Timestamp):
+        return value.to_pydatetime()
     return None if pd.isna(value) else value.item() if isinstance(value, np.generic) else value  # type: ignore[call-overload]  # one value
 
 
@@ -73,6 +85,8 @@ def test_types_go_by_the_declaration_and_values_come_back(tmp_path: Path, missin
                 None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
                 for value in expected
             ]
+        if kind == "DATE":
+            expected = [value.date() if isinstance(value, datetime) else value for value in expected]
         assert [row[place] for row in rows] == expected
         assert (None in expected) == missing
 
@@ -85,11 +99,13 @@ def test_a_synthetic_file_is_read_into_the_cells_that_it_was_drawn_from(
     records = every_cell(domain)
     frame = decode_records(records, np.random.default_rng(1))
     write_parquet(frame, domain, tmp_path / "t.parquet")
-    source = read_file(tmp_path / "t.parquet", domain)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    sources = [read_file(tmp_path / name, domain) for name in ("t.parquet", "t.csv")]
     again = encode_records(frame, domain)
     for name, drawn, column in zip(domain.names, records.columns, again.columns, strict=True):
         expected = np.bincount(drawn, minlength=domain[name].size)
-        assert source.counts((name,)).counts.tolist() == expected.tolist()
+        for source in sources:
+            assert source.counts((name,)).counts.tolist() == expected.tolist()
         assert column.tolist() == drawn.tolist()
 
 

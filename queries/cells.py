@@ -1,0 +1,167 @@
+"""Cells: what all kinds of attribute share, and how names and values are written.
+
+An attribute has *base cells* (numbers 0, 1, … in declared order); then, where declared, one cell for each of
+the numbers that have a cell of their own (``atoms``), one for empty values (``missing``) and one for
+undeclared ones (``other``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from queries.errors import DomainError, ScopeError
+
+__all__ = [
+    "canonical_text",
+    "CategoricalValue",
+    "Cells",
+    "GRAMMAR_WORDS",
+    "LARGEST_INTEGER",
+    "MISSING_LABEL",
+    "MOST_CELLS",
+    "nearest",
+    "number_text",
+    "OrderedCells",
+    "OTHER_LABEL",
+    "quoted_name",
+]
+
+CategoricalValue: TypeAlias = str | int | bool
+
+LARGEST_INTEGER = 2**53 - 1  # so that every boundary, one past the last included, is exact in float64
+MOST_CELLS = 1_000_000
+_MOST_HINTS = 10_000  # names that are compared for a hint
+
+# Words of a condition: as names they stand in double quotes.
+GRAMMAR_WORDS = frozenset({"and", "between", "false", "in", "is", "like", "not", "null", "or", "true"})
+
+
+MISSING_LABEL, OTHER_LABEL = "(missing)", "(other)"  # how the two special cells are called; no values
+
+
+def canonical_text(value: CategoricalValue) -> str:
+    """Return the text under which a categorical value is matched: ``3`` and ``"3"`` are one value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """Return a hint such as ``; did you mean 'age'?`` or an empty text when nothing is near."""
+    import difflib  # late: only needed once something is wrong
+
+    folded = [candidate for candidate in names if candidate.casefold() == name.casefold()]
+    found = folded[:1] or difflib.get_close_matches(name, names[:_MOST_HINTS], n=1, cutoff=0.6)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as it stands in SQL: in double quotes unless it is letters and digits, and no word."""
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.casefold() not in GRAMMAR_WORDS
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def number_text(number: float) -> str:
+    """Return the shortest text of a number, without a needless ``.0``."""
+    return repr(float(number)).removesuffix(".0")
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """What all kinds of attribute share: a name and the two optional cells."""
+
+    name: str
+    missing: bool = field(default=False, kw_only=True)
+    other: bool = field(default=False, kw_only=True)
+
+    def check(self) -> None:
+        """Refuse a name or a flag that cannot be.
+
+        Raises:
+            DomainError: one of them is wrong.
+        """
+        name = self.name
+        if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
+            raise DomainError(
+                f"an attribute needs a printable name without spaces around it, got {name!r}", key="name"
+            )
+        for label, flag in (("missing", self.missing), ("other", self.other)):
+            if not isinstance(flag, bool):
+                raise self.wrong(label, f"{label} must be true or false, got {flag!r}")
+
+    def wrong(self, key: str, message: str) -> DomainError:
+        """Return the error of a key's value, which names the attribute."""
+        return DomainError(f"attribute {self.name!r}: {message}", key=key)
+
+    @property
+    def base_size(self) -> int:
+        """Number of base cells."""
+        raise TypeError("a kind of attribute defines its base cells")
+
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        """Numbers that have a cell of their own, behind the base cells; growing."""
+        return ()
+
+    @property
+    def size(self) -> int:
+        """Number of cells, those of single numbers, empty and undeclared values included."""
+        return self.base_size + len(self.atoms) + self.missing + self.other
+
+    @property
+    def missing_code(self) -> int | None:
+        """The cell of empty values, or None where none is declared."""
+        return self.base_size + len(self.atoms) if self.missing else None
+
+    @property
+    def other_code(self) -> int | None:
+        """The cell of undeclared or malformed values, or None where none is declared."""
+        return self.size - 1 if self.other else None
+
+    def special_label(self, code: int) -> str | None:
+        """Return what the cell of empty or of undeclared values is called; None for any other cell.
+
+        Raises:
+            ScopeError: there is no such cell.
+        """
+        if not 0 <= code < self.size:
+            raise ScopeError(f"attribute {self.name!r} has cells 0..{self.size - 1}, got code={code}")
+        if code == self.missing_code:
+            return MISSING_LABEL
+        return OTHER_LABEL if code == self.other_code else None
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedCells(Cells):
+    """What attributes with an order share: a scale of numbers, cut into cells.
+
+    A whole number v of a scale of whole numbers (``is_whole``) fills [v, v + 1).
+    """
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether values are whole numbers of the scale."""
+        return True
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Start of the first cell and end of the last."""
+        raise TypeError("a kind of attribute defines its ends")
+
+    @property
+    def boundaries(self) -> tuple[float, ...]:
+        """Half-open cell boundaries, ``base_size + 1`` of them."""
+        raise TypeError("a kind of attribute defines its boundaries")
+
+    @property
+    def last(self) -> float:
+        """The greatest declared value."""
+        end = self.ends[1]
+        return end - 1 if self.is_whole else end
+
+    def literal(self, number: float) -> str:
+        """Return how a question writes a number of the scale."""
+        return number_text(number)

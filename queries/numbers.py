@@ -1,0 +1,179 @@
+"""Attributes of numbers: whole numbers in cells of one width, and numbers between declared edges."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from queries.cells import LARGEST_INTEGER, MOST_CELLS, OrderedCells, number_text
+
+__all__ = [
+    "IntegerAttribute",
+    "NumericAttribute",
+]
+
+_MOST_ATOMS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerAttribute(OrderedCells):
+    """Whole numbers from ``minimum`` to ``maximum`` in cells of ``width``; others are clipped to the ends.
+
+    The last cell is narrower where ``width`` does not divide the range.
+    """
+
+    minimum: int
+    maximum: int
+    width: int = 1
+
+    def __post_init__(self) -> None:
+        self.check()
+        for label, value in (("min", self.minimum), ("max", self.maximum), ("width", self.width)):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise self.wrong(label, f"{label} must be a whole number, got {value!r}")
+            if abs(value) > LARGEST_INTEGER:
+                raise self.wrong(label, f"{label} must be within ±(2^53 - 1)")
+        if self.minimum > self.maximum:
+            raise self.wrong("min", f"min must not exceed max, got min={self.minimum}, max={self.maximum}")
+        if self.width < 1:
+            raise self.wrong("width", f"width must be at least 1, got width={self.width}")
+        if self.base_size > MOST_CELLS:
+            raise self.wrong(
+                "width", f"at most {MOST_CELLS:,} cells, got {self.base_size:,}; choose a larger width"
+            )
+
+    @property
+    def base_size(self) -> int:
+        """Number of cells without ``missing`` and ``other``."""
+        return (self.maximum - self.minimum) // self.width + 1
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Start of the first cell and end of the last, half-open."""
+        return self.minimum, self.maximum + 1
+
+    @property
+    def boundaries(self) -> tuple[int, ...]:
+        """Half-open cell boundaries, ``base_size + 1`` of them: value v fills [v, v + 1)."""
+        starts = range(self.minimum, self.maximum + 1, self.width)
+        return (*starts, self.maximum + 1)
+
+    def label(self, code: int) -> str:
+        """Return the text of a cell, such as ``30`` or ``30..34``."""
+        special = self.special_label(code)
+        if special is not None:
+            return special
+        low = self.minimum + code * self.width
+        high = min(low + self.width - 1, self.maximum)
+        return str(low) if low == high else f"{low}..{high}"
+
+
+@dataclass(frozen=True, slots=True)
+class NumericAttribute(OrderedCells):
+    """Numbers in half-open cells between ``edges``; the last cell is closed, others are clipped.
+
+    Args:
+        edges: growing; of whole numbers where values are.
+        atoms: numbers that have a cell of their own, behind the others. A number that is clipped to an end
+            where an atom stands counts in its cell.
+        integer: values are whole numbers; others are undeclared.
+    """
+
+    edges: tuple[float, ...]
+    atoms: tuple[float, ...] = field(default=(), kw_only=True)
+    integer: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.check()
+        if not isinstance(self.integer, bool):
+            raise self.wrong("integer", f"integer must be true or false, got {self.integer!r}")
+        edges, atoms = tuple(self.edges), tuple(self.atoms)
+        if len(edges) < 2:
+            raise self.wrong("edges", f"edges must list at least 2 numbers, got {len(edges)}")
+        self._check_numbers("edges", edges)
+        self._check_numbers("atoms", atoms)
+        for low, high in pairwise(edges):
+            if not float(low) < float(high):
+                raise self.wrong("edges", f"edges must increase or cells overlap, got {low!r}, {high!r}")
+        if not math.isfinite(float(edges[-1]) - float(edges[0])):
+            raise self.wrong("edges", "edges must span a finite width")
+        if len(edges) - 1 > MOST_CELLS:
+            raise self.wrong("edges", f"at most {MOST_CELLS:,} cells, got {len(edges) - 1:,}")
+        object.__setattr__(self, "edges", tuple(float(edge) for edge in edges))
+        object.__setattr__(self, "atoms", tuple(sorted(float(atom) + 0.0 for atom in atoms)))
+        self._check_atoms()
+
+    def _check_numbers(self, key: str, numbers: tuple[object, ...]) -> None:
+        for number in numbers:
+            if isinstance(number, bool) or not isinstance(number, int | float) or not _is_finite(number):
+                huge = isinstance(number, int) and number not in (0, 1)
+                shown = "a number beyond float64" if huge else repr(number)
+                raise self.wrong(key, f"{key} must be finite numbers, got {shown}")
+            if self.integer and (number != int(number) or abs(number) > LARGEST_INTEGER):
+                raise self.wrong(key, f"{key} must be whole where integer = true, got {number!r}")
+
+    def _check_atoms(self) -> None:
+        if len(self.atoms) > _MOST_ATOMS:
+            raise self.wrong("atoms", f"at most {_MOST_ATOMS:,} atoms, got {len(self.atoms):,}")
+        for atom in self.atoms:
+            if not self.edges[0] <= atom <= self.edges[-1]:
+                raise self.wrong(
+                    "atoms",
+                    f"atoms must lie between the edges {number_text(self.edges[0])} and "
+                    f"{number_text(self.edges[-1])}, got {number_text(atom)}; move the edge out to it",
+                )
+            if self.atoms.count(atom) > 1:
+                raise self.wrong("atoms", f"atoms must differ, got {number_text(atom)} more than once")
+        for low, high in pairwise(self.boundaries if self.integer else ()):
+            if sum(low <= atom < high for atom in self.atoms) == high - low:
+                raise self.wrong(
+                    "atoms",
+                    f"the cell from {number_text(low)} to {number_text(high - 1)} holds atoms alone; leave "
+                    "out one of its edges",
+                )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether values are whole numbers."""
+        return self.integer
+
+    @property
+    def base_size(self) -> int:
+        """Number of cells between the edges."""
+        return len(self.edges) - 1
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Start of the first cell and end of the last."""
+        return self.boundaries[0], self.boundaries[-1]
+
+    @property
+    def boundaries(self) -> tuple[float, ...]:
+        """Half-open cell boundaries, ``base_size + 1`` of them; a whole number v fills [v, v + 1)."""
+        return (*self.edges[:-1], self.edges[-1] + 1) if self.integer else self.edges
+
+    def label(self, code: int) -> str:
+        """Return the text of a cell, such as ``[10000, 25000)``, ``10000..24999`` or ``0``."""
+        special = self.special_label(code)
+        if special is not None:
+            return special
+        if code >= self.base_size:
+            return number_text(self.atoms[code - self.base_size])
+        low, high = self.edges[code], self.boundaries[code + 1]
+        if not self.integer:
+            close = "]" if code == self.base_size - 1 else ")"
+            return f"[{number_text(low)}, {number_text(high)}{close}"
+        high -= 1
+        while low in self.atoms:
+            low += 1
+        while high in self.atoms:
+            high -= 1
+        return number_text(low) if low == high else f"{number_text(low)}..{number_text(high)}"
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False

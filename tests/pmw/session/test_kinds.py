@@ -1,0 +1,92 @@
+"""Kinds of attributes in a session: measured, asked, resumed, verified and exported."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from queries import (
+    DateAttribute,
+    DatetimeAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    encode_records,
+)
+
+DOMAIN = Domain(
+    (
+        DateAttribute("hired", date(2020, 1, 1), date(2023, 12, 31), "week"),
+        DatetimeAttribute(
+            "seen", datetime(2023, 3, 1), datetime(2023, 3, 31, 23, 59, 59), "hour", "Europe/Berlin"
+        ),
+        NumericAttribute("gain", tuple(range(0, 10_001, 200)), atoms=(0, 5000), integer=True),
+        IntegerAttribute("age", 18, 90),
+    ),
+    name="people",
+)
+RECORDS = 20_000
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    generator = np.random.default_rng(3)
+    gain = np.where(generator.random(RECORDS) < 0.9, 0, generator.integers(1, 10_000, RECORDS))
+    return pd.DataFrame(
+        {
+            "hired": pd.Timestamp("2020-01-01") + pd.to_timedelta(generator.integers(0, 1461, RECORDS), "D"),
+            "seen": pd.Timestamp("2023-03-01") + pd.to_timedelta(
+                generator.integers(0, 30 * 86_400, RECORDS), "s"
+            ),
+            "gain": np.where(generator.random(RECORDS) < 0.05, 5000, gain),
+            "age": generator.integers(18, 91, RECORDS),
+        }
+    )  # fmt: skip
+
+
+def test_a_session_keeps_every_kind(tmp_path: Path, table: pd.DataFrame) -> None:
+    path = tmp_path / "s.pmw"
+    with pmw.open_session(table, DOMAIN, epsilon=2, delta=1e-9, path=path) as session:
+        for where, true in (
+            ("gain = 0", (table["gain"] == 0).sum()),
+            ("gain = 5000", (table["gain"] == 5000).sum()),
+            ("gain > 0", (table["gain"] > 0).sum()),
+            ("hired < '2022-01-03'", (table["hired"] < "2022-01-03").sum()),
+            ("seen >= '2023-03-15 12:00'", (table["seen"] >= "2023-03-15 12:00").sum()),
+            ("HOUR(seen) < 12", (table["seen"].dt.hour < 12).sum()),
+        ):
+            answer = session.ask(where)
+            assert answer.aligned, where
+            assert answer.interval is not None
+            assert answer.interval[0] - 200 <= true <= answer.interval[1] + 200, where
+            assert abs(answer.count - true) < 700, where
+    with pmw.resume_session(path, table) as session:
+        assert session.domain == DOMAIN
+        frame = session.synthetic_records(RECORDS)
+        assert [str(kind) for kind in frame.dtypes] == ["datetime64[s]", "datetime64[s]", "int64", "int64"]
+        for number in (0, 5000):
+            assert abs((frame["gain"] == number).mean() - (table["gain"] == number).mean()) < 0.01
+        session.export(tmp_path / "t.parquet", pmw.RowPlan(500))
+        session.export(tmp_path / "t.csv", pmw.RowPlan(500))
+    kinds = duckdb.connect().execute(f"DESCRIBE SELECT * FROM '{tmp_path / 't.parquet'}'").fetchall()
+    assert [kind[1] for kind in kinds] == ["DATE", "TIMESTAMP", "BIGINT", "BIGINT"]
+    again = pd.read_csv(tmp_path / "t.csv", dtype=str)
+    assert len(encode_records(again, DOMAIN)) == 500
+    assert again["hired"].str.fullmatch(r"\d{4}-\d\d-\d\d").all()
+    assert again["gain"].str.fullmatch(r"\d+").all()
+    assert pmw.verify_session(path).holds
+
+
+def test_values_inside_a_group_follow_the_released_counts_of_its_cells() -> None:
+    domain = Domain((IntegerAttribute("x", 0, 199), IntegerAttribute("y", 0, 199)))
+    values = np.repeat(np.arange(200), np.where(np.arange(200) % 2, 190, 10))  # odd numbers are frequent
+    table = pd.DataFrame({"x": values, "y": values[::-1]})
+    with pmw.open_session(table, domain, epsilon=50, delta=1e-9) as session:
+        drawn = session.synthetic_records(len(table))["x"]
+    assert drawn.mod(2).mean() == pytest.approx(0.95, abs=0.01)

@@ -1,0 +1,347 @@
+"""Dates and times: their cells, what questions on them count, and how texts write them."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queries import (
+    DateAttribute,
+    DatetimeAttribute,
+    Domain,
+    DomainError,
+    LinearQuery,
+    QueryError,
+    SchemaError,
+    decode_records,
+    encode_records,
+    format_schema,
+    parse_schema,
+    parse_sql,
+    parse_where,
+)
+from queries.values import Reading, encode_value, reading_of
+
+FIRST, LAST = date(2022, 2, 10), date(2024, 3, 4)
+WIDTHS = ["day", "week", "month", "quarter", "year"]
+DAYS = st.dates(FIRST, LAST)
+TIMES = st.datetimes(datetime(2022, 2, 10), datetime(2024, 3, 4))
+
+
+def days(width: str = "day", **options: Any) -> DateAttribute:
+    return DateAttribute("d", FIRST, LAST, width, **options)
+
+
+def times(width: str = "day", **options: Any) -> DatetimeAttribute:
+    last = datetime(2024, 3, 4, 23, 59, 59)
+    return DatetimeAttribute("d", datetime(2022, 2, 10), last, width, **options)
+
+
+def period(day: date, width: str) -> object:
+    """Return what tells the periods of days apart."""
+    if width == "week":
+        return day.isocalendar()[:2]
+    key = {"year": (), "quarter": ((day.month - 1) // 3,), "month": (day.month,), "day": (day.month, day.day)}
+    return (day.year, *key[width])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@given(one=DAYS, other=DAYS)
+def test_two_days_share_a_cell_where_they_share_a_period(width: str, one: date, other: date) -> None:
+    for attribute in (days(width), times(width)):
+        same = encode_value(attribute, one) == encode_value(attribute, str(other))
+        assert same == (period(one, width) == period(other, width))
+
+
+@given(one=TIMES, other=TIMES)
+def test_two_times_share_an_hour(one: datetime, other: datetime) -> None:
+    attribute = times("hour")
+    same = encode_value(attribute, one) == encode_value(attribute, other.isoformat())
+    assert same == (one.replace(minute=0, second=0, microsecond=0) == other.replace(
+        minute=0, second=0, microsecond=0
+    ))  # fmt: skip
+
+
+@given(day=st.dates(), width=st.sampled_from(WIDTHS))
+def test_days_outside_are_clipped_to_the_ends(day: date, width: str) -> None:
+    attribute = days(width)
+    code = encode_value(attribute, str(day))
+    assert code == encode_value(attribute, min(max(day, FIRST), LAST))
+    low, high = attribute.boundaries[code : code + 2]
+    assert low <= min(max(day, FIRST), LAST).toordinal() < high
+
+
+OPERATORS = {"=": "__eq__", "<>": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+RECORDS = [FIRST + timedelta(number) for number in range((LAST - FIRST).days + 1)]  # one on each day
+
+
+def answers(query: LinearQuery, attribute: DateAttribute) -> tuple[float, float, float]:
+    """Return the least, the estimated and the greatest answer on a table with one record on each day."""
+    cells = np.bincount([encode_value(attribute, day) for day in RECORDS], minlength=attribute.size)
+    sides = query.readings or (query, query)
+    values = [
+        float(cells[: attribute.size] @ _weights(one, attribute)) for one in (sides[0], query, sides[1])
+    ]
+    return values[0], values[1], values[2]
+
+
+def _weights(query: LinearQuery, attribute: DateAttribute) -> np.ndarray[Any, Any]:
+    weights = query.weights() / 2**20
+    return weights if query.scope else np.full(attribute.size, query.constant / 2**20)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@given(day=DAYS, operator=st.sampled_from(list(OPERATORS)))
+def test_a_comparison_counts_the_days_where_it_holds(width: str, day: date, operator: str) -> None:
+    attribute = days(width)
+    expected = sum(getattr(one, OPERATORS[operator])(day) for one in RECORDS)
+    if not expected:
+        with pytest.raises(QueryError, match="an empty range"):
+            parse_where(f"d {operator} '{day}'", Domain((attribute,)))
+        return
+    query = parse_where(f"d {operator} '{day}'", Domain((attribute,)))
+    least, between, most = answers(query, attribute)
+    assert least <= expected <= most
+    assert between == pytest.approx(expected, abs=0.01)
+    assert query.aligned == (least == most)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@given(data=st.data())
+def test_a_comparison_at_the_end_of_a_cell_is_aligned(width: str, data: st.DataObject) -> None:
+    for attribute, step in ((days(width), 1), (times(width), 1), (times("hour"), 1)):
+        edge = data.draw(st.sampled_from(attribute.boundaries[1:-1]))
+        at, before = attribute.literal(edge), attribute.literal(edge - step)
+        domain = Domain((attribute,))
+        below = [parse_where(where, domain) for where in (f"d < {at}", f"d <= {before}", f"NOT d >= {at}")]
+        assert all(query.aligned for query in below)
+        assert len({query.key() for query in below}) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "holds"),
+    [
+        ("YEAR(d) = 2023", lambda day: day.year == 2023),
+        ("2023 <= YEAR(d)", lambda day: day.year >= 2023),
+        ("MONTH(d) IN (1, 12)", lambda day: day.month in (1, 12)),
+        ("NOT MONTH(d) BETWEEN 2 AND 11", lambda day: not 2 <= day.month <= 11),
+        ("QUARTER(d) <> 2 AND YEAR(d) < 2024", lambda day: (day.month + 2) // 3 != 2 and day.year < 2024),
+        ("DAY(d) = 29 AND MONTH(d) = 2", lambda day: (day.month, day.day) == (2, 29)),
+        ("d BETWEEN '2023-01-01' AND DATE '2023-03-31'", lambda day: day.year == 2023 and day.month < 4),
+    ],
+)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_part_of_a_date_is_asked_by_name(width: str, where: str, holds: Any) -> None:
+    attribute = days(width)
+    least, between, most = answers(parse_where(where, Domain((attribute,))), attribute)
+    expected = sum(map(holds, RECORDS))
+    assert least <= expected <= most
+    assert between == pytest.approx(expected, abs=0.01)
+    if width == "day":
+        assert least == most
+
+
+def test_groups_are_periods_and_hold_every_day_once() -> None:
+    domain = Domain((times("hour", missing=True, other=True),), name="t")
+    for text, count, first in (
+        ("YEAR(d)", 5, 2022), ("MONTH(d)", 14, 1), ("HOUR(d)", 26, 0), ("DAY(d)", 33, 1),
+        ("DATE_TRUNC('month', d)", 28, "2022-02"), ("DATE_TRUNC('quarter', d)", 11, "2022-Q1"),
+        ("DATE_TRUNC('week', d)", 111, "2022-02-10..2022-02-13"), ("DATE_TRUNC('year', d)", 5, "2022"),
+        ("DATE_TRUNC('hour', d)", 24 * 754 + 2, None),
+    ):  # fmt: skip
+        sql = f"SELECT {text} AS p, COUNT(*) FROM t GROUP BY p"
+        if first is None:
+            with pytest.raises(QueryError, match="at most 10,000 groups, got 18,098"):
+                parse_sql(sql, domain)
+            continue
+        groups = parse_sql(sql, domain)
+        assert len(groups) == count
+        labels = groups.labels()
+        assert (labels[0], labels[-2:]) == ((first,), ((None,), ("(other)",)))
+        weights = sum(query.weights() for query in groups)
+        np.testing.assert_array_equal(weights, np.full(domain.size, 2**20))
+
+
+def test_two_parts_of_one_date_make_groups() -> None:
+    groups = parse_sql(
+        "SELECT YEAR(d) y, MONTH(d) m, COUNT(*) FROM t GROUP BY y, m", Domain((days("month"),), name="t")
+    )
+    assert len(groups) == 36
+    asked = dict(zip(groups.labels(), groups, strict=True))
+    assert asked[2023, 5].describe() == "d 2023-05"
+    assert asked[2024, 5].describe() == "nobody"
+
+
+def test_what_groups_cannot_be_is_refused() -> None:
+    domain = Domain((days("week"), DateAttribute("e", FIRST, LAST)), name="t")
+    for text, message in (
+        ("MONTH(d)", r"GROUP BY MONTH\(d\) cuts cells: those of 'd' are of one week each"),
+        ("HOUR(e)", "attribute 'e' has the parts YEAR, QUARTER, MONTH, DAY; got HOUR"),
+        ("DATE_TRUNC('minute', e)", "attribute 'e' has the parts YEAR, QUARTER, MONTH, DAY; got MINUTE"),
+    ):
+        with pytest.raises(QueryError, match=message):
+            parse_sql(f"SELECT {text} AS p, COUNT(*) FROM t GROUP BY p", domain)
+
+
+@pytest.mark.parametrize(
+    ("where", "code"),
+    [
+        ("d >= '2023-02-29'", "wrong_kind"), ("d >= 2023", "wrong_kind"), ("d >= 'x'", "wrong_kind"),
+        ("d = '2025-01-01'", "unknown_value"), ("d > '2025-01-01'", "empty_range"),
+        ("YEAR(d) = 1999", "empty_range"), ("MONTH(d) = 13", "empty_range"), ("MONTH(d) = 1.5", "wrong_kind"),
+        ("MONTH(d) = 'May'", "wrong_kind"), ("HOUR(d) = 1", "wrong_kind"),
+        ("YEAR(n) = 1", "unknown_attribute"), ("d >= '2023-01-01 12:00'", "wrong_kind"),
+        ("d BETWEEN '2023-02-01' AND '2023-01-01'", "empty_range"), ("d LIKE '2023%'", "wrong_kind"),
+        ("DATE_TRUNC('month', d) = '2023-01-01'", "unsupported"),
+        ("d >= TIMESTAMP '2023-01-01Z'", "wrong_kind"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_of_dates_is_refused(where: str, code: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        parse_where(where, Domain((days(),)))
+    assert refused.value.code == code
+
+
+def test_empty_dates_are_neither_before_nor_after() -> None:
+    domain = Domain((days(missing=True, other=True),))
+    for where in ("d >= '2022-02-10'", "YEAR(d) > 2000"):
+        assert parse_where(where, domain).weights().tolist()[-3:] == [2**20, 0, 0]
+    assert parse_where("d IS NULL", domain).weights().tolist()[-2:] == [2**20, 0]
+
+
+# --- texts ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2023-02-29", "2023-2-01", "20230201", "01.02.2023", "2023-13-01", "0000-01-01", "10000-01-01",
+        20230201, "2023-02-01 24:00", "2023-02-01 12:60", "2023-02-01 12", "2023-02-01T12:00:00+24:00",
+        "x", True, 1.5,
+        "2023-02-01 (BC)", "infinity", "\u0662023-02-01", "2023-02-01" + " " * 100, b"2023-02-01",
+    ],
+)  # fmt: skip
+def test_what_is_no_date_is_undeclared(value: object) -> None:
+    for attribute in (days(missing=True, other=True), times(missing=True, other=True)):
+        assert encode_value(attribute, value) == attribute.other_code
+        assert reading_of(attribute, value) is Reading.NO_DATE
+        assert encode_value(attribute, "") == attribute.missing_code
+    assert encode_value(days(), value) == -1
+
+
+@pytest.mark.parametrize("value", ["2024-02-29", " 2024-02-29\t", "2024-02-29 23:59:59.999",
+                                   date(2024, 2, 29), datetime(2024, 2, 29, 5), pd.Timestamp("2024-02-29"),
+                                   np.datetime64("2024-02-29T05", "ns"), "2024-02-29T10:00"])  # fmt: skip
+def test_one_day_is_written_in_many_ways(value: object) -> None:
+    for attribute in (days(), times()):
+        assert attribute.label(encode_value(attribute, value)) == "2024-02-29"
+    assert reading_of(days(), value) is Reading.DECLARED
+
+
+def test_a_time_with_a_zone_is_put_on_the_declared_clock_and_is_no_date() -> None:
+    berlin = times("hour", zone="Europe/Berlin", other=True)
+    for text, hour in {
+        "2023-03-26T00:59:59Z": "2023-03-26 01:00",  # the hour after it is left out
+        "2023-03-26T01:00:00+00:00": "2023-03-26 03:00",
+        "2023-03-26 02:30": "2023-03-26 02:00",  # no clock showed it; taken as it is written
+        "2023-10-29T00:30:00Z": "2023-10-29 02:00",  # shown twice
+        "2023-10-29T01:30:00Z": "2023-10-29 02:00",
+        "2023-10-29T02:00:00Z": "2023-10-29 03:00",
+    }.items():
+        assert berlin.label(encode_value(berlin, text)) == hour, text
+    assert encode_value(days(), "2023-03-26T00:59:59Z") == -1
+    assert encode_value(times(), "0001-01-01T00:00:00+10:00") == 0
+    assert encode_value(times(), "9999-12-31T23:59:59-10:00") == times().size - 1
+
+
+def test_another_format_is_read_beside_isos() -> None:
+    written = days(format="%d.%m.%Y")
+    assert encode_value(written, "29.2.2024") == encode_value(written, "2024-02-29") >= 0
+    assert encode_value(written, "30.02.2024") == -1
+    compact = days(format="%Y%m%d")
+    assert encode_value(compact, 20240229) == encode_value(compact, "20240229")
+    assert encode_value(compact, "20240229") == encode_value(days(), LAST) - 4
+    named = times(format="%d-%b-%Y %H:%M")
+    assert encode_value(named, "29-FEB-2024 10:00") == encode_value(named, "2024-02-29")
+
+
+# --- declarations -----------------------------------------------------------------------------------------
+
+
+@given(
+    width=st.sampled_from(WIDTHS), missing=st.booleans(), other=st.booleans(),
+    format=st.sampled_from([None, "%d/%m/%Y", "%b %d, %Y"]), data=st.data(),
+)  # fmt: skip
+def test_records_and_declarations_come_back(
+    width: str, missing: bool, other: bool, format: str | None, data: st.DataObject
+) -> None:
+    options: dict[str, Any] = {"missing": missing, "other": other, "format": format}
+    domain = Domain((days(width, **options), DatetimeAttribute(
+        "t", datetime(2022, 1, 1, 3), datetime(2022, 3, 1, 4, 5, 6), "hour", "America/New_York", **options
+    )))  # fmt: skip
+    assert parse_schema(format_schema(domain)) == domain
+    codes = [data.draw(st.integers(0, attribute.size - 1)) for attribute in domain]
+    records = encode_records(pd.DataFrame({"d": ["2023-01-01"] * 3, "t": ["2022-02-02"] * 3}), domain)
+    columns = tuple(
+        np.full(3, code, column.dtype) for code, column in zip(codes, records.columns, strict=True)
+    )
+    frame = decode_records(type(records)(domain, columns), np.random.default_rng(1))
+    if not other:
+        assert [str(kind) for kind in frame.dtypes] == ["datetime64[s]"] * 2
+    again = encode_records(frame, domain)
+    assert [column.tolist() for column in again.columns] == [[code] * 3 for code in codes]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("min = 2023-02-29\nmax = 2023-03-01", "expected TOML: Invalid date or datetime"),
+        ("min = '2023-02-01'\nmax = 2023-03-01", "min must be a date such as 2023-03-31, got '2023-02-01'"),
+        ("min = 2023-04-01\nmax = 2023-03-01", "min must not exceed max, got min=2023-04-01, max=2023-03-01"),
+        ("min = 2023-02-01T00:00:00\nmax = 2023-03-01", "min must be a date such as 2023-03-31"),
+        ("min = 2023-02-01\nmax = 2023-03-01\nwidth = 'mnth'", "got 'mnth'; did you mean 'month'?"),
+        ("min = 2023-02-01\nmax = 2023-03-01\nwidth = 'hour'", "width must be one of day, week, month"),
+        ("min = 2023-02-01\nmax = 2023-03-01\nwidth = 7", "got 7"),
+        ("min = 2023-02-01\nmax = 2023-03-01\nformat = '%Y-%d-%m'", "it reads ISO dates in another way"),
+        ("min = 2023-02-01\nmax = 2023-03-01\nformat = '%d.%m.%y'", "%y is none of %Y, %m, %b, %d, %H"),
+        ("min = 2023-02-01\nmax = 2023-03-01\nformat = '%m/%Y'", "it needs %Y, %m or %b, and %d once each"),
+        ("min = 2023-02-01\nmax = 2023-03-01\nformat = '%d.%m.%Y %H:%M'", "the format of a date has no %H"),
+        ("min = 2023-02-01\nmax = 2023-03-01\nzone = 'UTC'", "knows the keys name, kind, min, max, width"),
+        ("min = 2023-02-01", "kind 'date' needs the key 'max'"),
+    ],
+)  # fmt: skip
+def test_dates_that_cannot_be_declared_are_refused(lines: str, message: str) -> None:
+    with pytest.raises(SchemaError) as refused:
+        parse_schema(f"[[attributes]]\nname = 'd'\nkind = 'date'\n{lines}")
+    assert message in str(refused.value)
+
+
+def test_times_that_cannot_be_declared_are_refused() -> None:
+    head = "[[attributes]]\nname = 'd'\nkind = 'datetime'\nmin = 2023-01-01\n"
+    for lines, message in (
+        ("max = 2023-03-01\nzone = 'Europe/Berln'", "zone must be the name of a time zone such as"),
+        ("max = 2023-03-01\nzone = '/etc/passwd'", "zone must be the name of a time zone such as"),
+        ("max = 2023-03-01T00:00:00.5", "max must be a time such as 2023-03-31T14:05:00"),
+        ("max = 2300-03-01\nwidth = 'hour'", "at most 1,000,000 cells; choose a larger width"),
+    ):
+        with pytest.raises(SchemaError) as refused:
+            parse_schema(head + lines)
+        assert message in str(refused.value)
+    with pytest.raises(DomainError, match="min must be a time"):
+        DatetimeAttribute("d", datetime(2023, 1, 1).astimezone(), datetime(2023, 2, 1))
+
+
+def test_a_date_as_the_last_time_is_its_last_second_and_a_zone_is_put_on_the_clock() -> None:
+    domain = parse_schema(
+        "[[attributes]]\nname = 'd'\nkind = 'datetime'\nmin = 2023-01-01T00:00:00Z\nmax = 2023-01-02\n"
+        "zone = 'Europe/Berlin'\nwidth = 'hour'"
+    )
+    attribute = domain["d"]
+    assert isinstance(attribute, DatetimeAttribute)
+    assert (attribute.minimum.hour, attribute.size) == (1, 47)
