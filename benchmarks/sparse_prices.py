@@ -1,4 +1,4 @@
-"""Scales that a budget measures, for mechanisms of the literature that the project does not offer.
+"""Scales that a budget allows, for mechanisms of the literature that the project does not offer.
 
 Floating point, for comparison only: nothing private is drawn at these scales.
 """

@@ -1,4 +1,4 @@
-"""The rows of the table of margins: mechanisms by name, the noise that a budget measures, and their margins."""
+"""The rows of the table of margins: mechanisms by name, the noise that a budget allows, and their margins."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pmw
 import queries
 
-# A table that stands for something sensitive.
+# A table that takes the place of something sensitive.
 generator = np.random.default_rng(1)
 people = pd.DataFrame(
     {

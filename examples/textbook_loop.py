@@ -17,10 +17,7 @@ domain = queries.Domain(
     (queries.IntegerAttribute("age", 0, 7), queries.CategoricalAttribute("member", (True, False)))
 )
 
-options = pmw.Options(
-    test=pmw.TestKind.QUERY,  # single questions are tested, not whole marginals
-    opening=pmw.Opening.NONE,  # the uniform start: only the number of records is measured
-    update=pmw.UpdateRule.STEP,  # one step of length eta for each positive
+options = pmw.Options.textbook(  # a uniform start, two-sided tests of single questions, one step a positive
     update_limit=12,  # c positives, not c + 1
     threshold=400.0,  # T, in records
     learning_rate=0.2,  # eta

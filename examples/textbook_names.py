@@ -3,32 +3,35 @@
 The counts are made up and the noise is seeded, so that this script always prints the same: no privacy.
 """
 
+from operator import itemgetter
+
 import numpy as np
 
 from pmw import sparse_vector
 from pmw.planning import theorems
 from pmw.privacy.random_bits import BitSource
 from pmw.research import sparse_vectors
+from pmw.research.applications import near_abuah
 
 EPSILON, C, T, BETA = 1, 3, 1_000, 0.05
 counts = np.random.default_rng(1).integers(0, 300, 40)
 counts[[6, 17, 23]] = 1_900, 2_500, 2_200
-k, limits, high = len(counts), np.full(len(counts), T), np.full(len(counts), 9_000)
+k, limits = len(counts), np.full(len(counts), T)
 bits = BitSource.from_integer(1)
 print(f"{k} counts, those at 6, 17 and 23 above T = {T:,}; epsilon = {EPSILON}, c = {C}")
 
-first = sparse_vector.AboveThreshold.textbook(epsilon=EPSILON)
-print("above_threshold:", first.find(counts, limits, bits))
-print("above_threshold, none above:", first.find(counts, high, bits, random_index=True), "at random")
-print("above_threshold_fail_signal, none above:", first.find(counts, high, bits))
-naive = sparse_vectors.NaiveAboveThreshold.of(epsilon=EPSILON, query_limit=k)
-passed = naive.scan(naive.open(), counts, limits, bits)[1]
-print(
-    f"naive_above_threshold: {passed.argmax()}, epsilon = {float(naive.charge.epsilon or 0)} for each of {k}"
-)
+# The names of Near and Abuah; each query is a function of the table.
+queries = [itemgetter(place) for place in range(k)]
+print("above_threshold:", near_abuah.above_threshold(queries, counts, T, EPSILON, bits=bits))
+random_place = near_abuah.above_threshold(queries, counts, 9_000, EPSILON, bits=bits)
+print("above_threshold, none above:", random_place, "at random")
+signal = near_abuah.above_threshold_fail_signal(queries, counts, 9_000, EPSILON, bits=bits)
+print("above_threshold_fail_signal, none above:", signal)
+naive = near_abuah.naive_above_threshold(queries, counts, T, EPSILON / k, bits=bits)
+print(f"naive_above_threshold: {naive}, epsilon = {EPSILON / k} for each of {k}")
+print("sparse:", near_abuah.sparse(queries, counts, C, T, EPSILON, bits=bits))
 
-sparse = sparse_vector.Sparse.textbook(epsilon=EPSILON, update_limit=C)
-print("sparse:", np.flatnonzero(sparse.run(counts, limits, bits)))
+# The name in Kamath's notes and in Machanavajjhala's slides.
 numeric = sparse_vector.NumericSparse.textbook(epsilon=EPSILON, update_limit=C)
 found, values = numeric.run(counts, limits, bits)
 print("NumericSparse:", np.flatnonzero(found), "with values", values)

@@ -66,7 +66,7 @@ class SessionLockedError(SessionError):
 
 
 class SessionCorruptError(SessionError):
-    """A file that is no session, or that is damaged or of a newer version."""
+    """A file that is no session, or that is damaged or of another format."""
 
 
 class StoreError(PMWError, OSError):

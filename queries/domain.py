@@ -29,6 +29,7 @@ from queries.dates import DateAttribute, DatetimeAttribute
 from queries.errors import DomainError, ScopeError
 from queries.levels import Level, check_levels, prefix_level
 from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name
 
 __all__ = [
@@ -164,6 +165,7 @@ class Domain:
     Args:
         attributes: at least one, with different names.
         name: the table's name, used in ``FROM`` and in reports.
+        person: the column that says whose a record is; None where nothing does. No part of equality.
 
     Attributes:
         names: attribute names in declared order.
@@ -172,6 +174,7 @@ class Domain:
 
     attributes: tuple[Attribute, ...]
     name: str = "records"
+    person: Person | None = field(default=None, compare=False)
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
     _positions: dict[str, int] = field(init=False, repr=False, compare=False)
@@ -197,11 +200,17 @@ class Domain:
                 if level.name in names or level.name in self._levels:
                     raise attribute.wrong("levels", f"another attribute or level is called {level.name!r}")
                 self._levels[level.name] = attribute.name
+        check_person(self.person, names)
 
     @property
     def size(self) -> int:
         """Number of cells of the whole domain, an exact Python integer."""
         return math.prod(self.shape)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are read: those of the attributes, then that of ids, if any."""
+        return self.names if self.person is None else (*self.names, self.person.column)
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)

@@ -24,6 +24,7 @@ from queries.domain import (
 )
 from queries.errors import DomainError, SchemaError
 from queries.levels import Level
+from queries.person import Person
 from queries.schema_lines import line_of
 from queries.value_files import read_parents, read_values
 
@@ -111,7 +112,7 @@ def _not_toml(text: str, reason: str) -> SchemaError:
 
 
 def _domain(table: Mapping[str, Any], folder: Path | None) -> Domain:
-    _refuse_unknown(table, ("name", "attributes"), "the schema", None)
+    _refuse_unknown(table, ("name", "person", "attributes"), "the schema", None)
     entries = table.get("attributes")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         came = "another kind of value" if "attributes" in table else "none"
@@ -126,11 +127,26 @@ def _domain(table: Mapping[str, Any], folder: Path | None) -> Domain:
             )
             raise _FaultError(message, number, error.key) from None
     try:
-        return Domain(tuple(attributes), name=table.get("name", "records"))
+        return Domain(tuple(attributes), table.get("name", "records"), _person(table.get("person")))
     except DomainError as error:
         if error.key is not None:
             raise _FaultError(str(error), None, error.key) from None
         raise _FaultError(str(error), _repeated(attributes), "name") from None
+
+
+_PERSON_KEYS = ("column", "records", "ids", "empty", "constant")
+
+
+def _person(entry: object) -> Person | None:
+    if entry is None:
+        return None
+    if not isinstance(entry, dict) or "column" not in entry:
+        raise _FaultError("[person] needs the key 'column', the name of the column of ids", key="person")
+    _refuse_unknown(entry, _PERSON_KEYS, "[person]", None, "person.")
+    constant = entry.get("constant", [])
+    if not isinstance(constant, list):
+        raise _FaultError(f"[person] constant must be a list, got {constant!r}", key="person.constant")
+    return Person(**{**entry, "constant": tuple(constant)})
 
 
 def _called(entry: Mapping[str, Any], number: int) -> str:
@@ -156,7 +172,7 @@ def save_schema(domain: Domain, path: str | Path) -> None:
 
 def format_schema(domain: Domain) -> str:
     """Return the TOML text that declares a domain; ``parse_schema`` gives the domain back."""
-    lines = [f"name = {_quoted(domain.name)}"]
+    lines = [f"name = {_quoted(domain.name)}", *_format_person(domain.person)]
     for attribute in domain:
         lines += ["", "[[attributes]]", f"name = {_quoted(attribute.name)}"]
         lines += _FORMATS[type(attribute)](attribute)
@@ -164,12 +180,26 @@ def format_schema(domain: Domain) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], owner: str, number: int | None) -> None:
+def _format_person(person: Person | None) -> list[str]:
+    if person is None:
+        return []
+    lines = ["", "[person]", f"column = {_quoted(person.column)}"]
+    if person.records is not None:
+        lines.append(f"records = {person.records}")
+    lines += [f"{key} = {_quoted(getattr(person, key))}" for key in ("ids", "empty")]
+    if person.constant:
+        lines.append(f"constant = [{', '.join(map(_quoted, person.constant))}]")
+    return lines
+
+
+def _refuse_unknown(
+    table: Mapping[str, Any], known: tuple[str, ...], owner: str, number: int | None, section: str = ""
+) -> None:
     for key in table:
         if key not in known:
             listed = ", ".join(known)
             raise _FaultError(
-                f"{owner} knows the keys {listed}, got {key!r}{_key_hint(key, known)}", number, key
+                f"{owner} knows the keys {listed}, got {key!r}{_key_hint(key, known)}", number, section + key
             )
 
 

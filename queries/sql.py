@@ -19,6 +19,7 @@ from queries.linear import LinearQuery
 from queries.parts import CALENDAR, check_part
 from queries.segments import count_where
 from queries.sql_names import with_quoting_hint
+from queries.sql_people import counts_people, require_countable
 from queries.sql_tree import PARTS, STATEMENTS, check_node, parse_tree, position_of, refuse
 from queries.where_text import convert_condition
 
@@ -35,11 +36,12 @@ _Grouping: TypeAlias = tuple[str, str | None]  # an attribute, and the part of i
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the SELECT list: a grouping attribute and the part of it, or None for COUNT(*)."""
+    """A column of the SELECT list: an attribute and its part, or None for a count of records or people."""
 
     grouping: _Grouping | None
     name: str
     node: exp.Expr
+    people: bool = False
 
 
 def parse_sql(text: str, domain: Domain) -> GroupedQuery:
@@ -72,6 +74,9 @@ def _statement(text: str, domain: Domain) -> GroupedQuery:
         query = count_where(convert_condition(where.this, domain), domain)
     columns = [_column(node, domain) for node in tree.expressions]
     grouped = _grouped(tree.args.get("group"), columns, domain)
+    for column in columns:
+        if column.people:
+            require_countable(column.node, {*query.scope, *(name for name, _ in grouped)}, domain)
     return _result(query, columns, grouped, tree)
 
 
@@ -130,6 +135,8 @@ def _column(node: exp.Expr, domain: Domain) -> _Column:
         alias, inner = node.alias, node.this
     if isinstance(inner, exp.Count):
         check_node(inner, STATEMENTS)
+        if counts_people(inner.this, domain):
+            return _Column(None, alias or "count", node, people=True)
         if not isinstance(inner.this, exp.Star) or any(inner.this.args.values()):
             what = "COUNT(DISTINCT …)" if isinstance(inner.this, exp.Distinct) else "COUNT of anything but *"
             refuse(inner, what, grammar=STATEMENTS, position=position_of(inner.this))

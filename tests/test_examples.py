@@ -71,6 +71,39 @@ def test_the_clipping_example_reads_a_table_and_draws_both_pictures(tmp_path: Pa
         assert (tmp_path / "new" / "pictures" / name).read_bytes().startswith(b"\x89PNG")
 
 
+def chapter(*options: str) -> dict[str, list[str]]:
+    """Return what the chapter's example prints: the words behind each thing it names."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "textbook_chapter.py"), *options],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {line[:45].strip(): line[45:].split() for line in done.stdout.splitlines()}
+
+
+def test_the_chapters_example_reads_the_first_rows_of_a_table(tmp_path: Path) -> None:
+    rows = "\n".join(f"{age},{10 * age}" for age in [*range(20, 91), 1_000, 1_000])
+    (tmp_path / "people.csv").write_text(f"age,capital-gain\n{rows}\n")
+    printed = chapter("--csv", str(tmp_path / "people.csv"), "--rows", "71", "--seed", "1")
+    assert "71 people, people.csv" in printed
+    assert printed["age_sum_query, clipped at 30"][0] == f"{sum(range(20, 30)) + 61 * 30:,}"
+    assert printed["auto_avg of Age"][1] == "55.00"
+    assert printed["auto_avg of Capital Gain"][1] == "550.00"
+    assert 0 < float(printed["auto_avg of Age"][0]) < 150
+
+
+def test_the_chapters_example_prints_the_chapters_sum_on_adult(data_dir: Path) -> None:
+    table = data_dir / "adult-raw.csv.gz"
+    if not table.exists():
+        pytest.skip("needs adult-raw.csv.gz in the data folder")
+    printed = chapter("--csv", str(table), "--seed", "1")
+    assert "32,561 people, adult-raw.csv.gz" in printed
+    assert printed["age_sum_query, clipped at 30"] == ["913,809", "879,617", "and", "913,809"]
+    assert abs(float(printed["auto_avg of Age"][0]) - 38.58) < 0.1
+    assert abs(float(printed["auto_avg of Capital Gain"][0].replace(",", "")) - 1_074.7) < 60
+
+
 @pytest.mark.parametrize("name", ["known_workload", "own_table"])
 def test_an_example_prints_sentences_and_tables_no_reprs(name: str) -> None:
     done = subprocess.run(

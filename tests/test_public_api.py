@@ -14,20 +14,19 @@ import queries
 from pmw.session import opening
 
 PMW = """
-Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check
-Composition CsvDialect DataError
-fit_workload Ledger LedgerLine ModelKind move_session NeighboringRelation NoiseError OfflineOptions
-OfflineRelease open_session Opening Options plan_session PMWError ReleaseError resume_session RowPlan
-finalize_session Session SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan
-Sides Source SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verification
-verify_session
+Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check Composition CsvDialect
+DataError finalize_session fit_workload Ledger LedgerLine ModelKind move_session NeighboringRelation
+NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session PMWError
+ReleaseError resume_session RowPlan Session SessionCorruptError SessionError SessionExistsError
+SessionLockedError SessionPlan Sides Source SparseVectorKind Spent Status StoreError TableFile
+TestKind UpdateRule Verification verify_session
 """
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords DateAttribute DatetimeAttribute
 decode_records Domain DomainError encode_records Factor format_schema GroupedQuery Histogram
 IntegerAttribute LinearQuery load_schema Marginal marginal_cells
 NumericAttribute parities parse_line parse_question parse_schema parse_sql parse_where
-parse_workload popular_conjunctions prefixes QueriesError QueryError Question random_conjunctions
+parse_workload Person popular_conjunctions prefixes QueriesError QueryError Question random_conjunctions
 RecordsError save_schema SchemaError ScopeError UNITS Workload
 """
 

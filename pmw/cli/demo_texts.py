@@ -93,7 +93,8 @@ def _comparison(scores: Scores, baseline: Baseline) -> list[str]:
     closer = float(np.mean(scores.errors < baseline.errors))
     lines += [
         "",
-        f"This session was closer on {closer:.0%} of the questions, {baseline.distribution.split()[0]} noise on "
+        f"This session was closer on {closer:.0%} of the questions, "
+        f"{baseline.distribution.split()[0]} noise on "
         f"{1 - closer:.0%}.",
         f"{name} must know the number of questions in advance and is spent after them; this session goes on.",
     ]

@@ -1,4 +1,4 @@
-"""What the commands on a session's books print: its ledger, its verification, its closing."""
+"""What the commands on a session's ledger print: its lines, its verification, its closing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def verification_text(verification: Verification) -> str:
 
 
 def closing_text(path: Path, status: Status, ledger: Ledger, *, abandon: bool) -> str:
-    """Return what a custodian is told after closing.
+    """Return what a custodian reads after closing.
 
     Args:
         path: the session file.

@@ -12,8 +12,8 @@ __all__ = [
 ]
 
 _COMMANDS = (
-    "ask", "audit", "backup", "check", "close", "demo", "export", "ledger", "move", "open",
-    "plan", "status", "verify",
+    "ask", "audit", "backup", "check", "close", "demo", "draft", "export", "ledger", "move", "offline",
+    "open", "plan", "status", "verify",
 )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def _refusal(error: Exception) -> _Refusal | None:
 
 
 def _mark(text: str | None, position: int | str | None) -> str:
-    """Return where in a question its fault lies: a mark under its text, or a path into it."""
+    """Return where in a question its fault lies: a caret under its text, or a path into it."""
     if position is None:
         return ""
     if text is None or isinstance(position, str) or "\n" in text or len(text) > 200:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.cli.people_options import load_domain
 from pmw.cli.session_options import read_options, session_options
 from pmw.cli.usage import read_budget
 
@@ -27,7 +28,7 @@ __all__ = [
 Examples:
   pmw open study.pmw --data people.csv --schema people.toml --epsilon 1 --delta 1e-9
   pmw open study.pmw --data people.parquet --schema people.toml --epsilon 0.5 --update-limit 40
-  pmw open textbook.pmw --data people.csv --schema people.toml --epsilon 1 --opening none --update step
+  pmw open textbook.pmw --data people.csv --schema people.toml --epsilon 1 --preset textbook
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
@@ -46,17 +47,16 @@ def command(
     """Begin SESSION, a new file, over the table in --data.
 
     The schema declares the attributes and their cells. Opening measures the number of records and, unless
-    told otherwise, every one-attribute marginal, with noise; the rest of the budget answers questions. The
+    otherwise chosen, every one-attribute marginal, with noise; the rest of the budget answers questions. The
     file holds secrets: keep it as safe as the table. What `pmw export` writes is public.
     """
     from pmw.cli.texts import opening_text, say, status_json
     from pmw.data import TableFile
     from pmw.session.opening import open_session
-    from queries.schema import load_schema
 
     read_budget(given)
     options, dialect = read_options(given), dialect_of(given, data)
-    domain = load_schema(schema)
+    domain = load_domain(schema, given)
     with open_session(
         TableFile(data, dialect),
         domain,

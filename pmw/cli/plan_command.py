@@ -1,14 +1,20 @@
-"""``pmw plan``: what a session will give, told before anything is spent."""
+"""``pmw plan``: what a session will give, before anything is spent."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from pmw.cli.people_options import load_domain
 from pmw.cli.session_options import read_options, session_options
 from pmw.cli.usage import read_budget, wrong_values
+
+if TYPE_CHECKING:
+    from pmw.public.contract import Options
+    from queries.domain import Domain
 
 __all__ = [
     "command",
@@ -23,57 +29,88 @@ Examples:
   pmw plan --schema people.toml --records 50000 --epsilon 1 --delta 1e-9
   pmw plan --schema people.toml --records 50000 --epsilon 0.5 --queries 1000 --update-limit 40 --json
   pmw plan --schema people.toml --records 50000 --delta 1e-9 --accuracy 0.01
+  pmw plan --schema people.toml --epsilon 1 --delta 1e-9 --accuracy 0.1 --preset textbook
 \b
 The bound is the half-width of the interval that an answer will carry, at the confidence:
-  covered   counts that opening measures: the noise; the answer adds how far the model is from these counts
-  tested    any other question, while positives are left: T and what the threshold noise can hide
-  measured    the answer to a question whose test was positive: the noise of the measurement
+  a number  counts that opening measures: their noise, and how far the model is from them
+  tested    any other question, while positives are left: the threshold, and what noise can hide
+  measured  the answer to a question whose test was positive: the noise of the measurement
 For tested questions only the bound is known beforehand: their errors depend on the table.
 """,
 )
 @click.option("--schema", required=True, type=click.Path(path_type=Path), help="The schema, a TOML file.")
 @click.option(
     "--records",
-    required=True,
     type=int,
     metavar="N",
-    help="About how many records the table has: a public number, such as a published one.",
+    help="About how many records the table has: a public number, such as a published one. Required, unless "
+    "--preset textbook is to tell how many are needed.",
 )
 @session_options(epsilon_required=False)
 @click.option(
     "--accuracy",
     type=float,
     metavar="ALPHA",
-    help="In place of --epsilon: plan the smallest one whose bounds are within this fraction of the records.",
+    help="In place of --epsilon: plan the smallest one whose bounds are within this fraction of the records. "
+    "With --preset textbook: alpha of the theorem.",
 )
 @click.option(
     "--beta", type=float, metavar="B", help="With --accuracy: how often a bound may fail. [default: 0.05]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
+def command(schema: Path, records: int | None, as_json: bool, **given: Any) -> None:
     """Tell what a session would give over a table with the schema in --schema and N records.
 
     It makes the choices that `pmw open` would make with the same options: noise, thresholds, number of
     measurements. It sees no data, so nothing is spent. Beside the session's own bounds it shows what the
-    textbook's theorems promise for the same budget, and what delta measures.
+    textbook's theorems promise for the same budget, and what delta gains.
+
+    With --preset textbook it takes two of --epsilon, --accuracy and --records, and gives the third by Theorem
+    5 of the lecture notes; then it plans a session with these.
     """
-    if (given["epsilon"] is None) == (given["accuracy"] is None):
-        raise click.UsageError("give --epsilon or --accuracy, one of the two")
+    _refuse_wrong_count(records, given)
     if given["beta"] is not None:
         _take_beta(given)
-    from pmw.cli.plan_texts import plan_text
-    from pmw.cli.texts import json_line, say
-    from pmw.planning.accuracy import check_accuracy, plan_accuracy
-    from pmw.planning.session_plan import check_records, plan_session
-    from queries.schema import load_schema
+    from pmw.planning.accuracy import check_accuracy
+    from pmw.planning.session_plan import check_records
 
     options = read_options(given)
     with wrong_values():
-        check_records(records)
+        if records is not None:
+            check_records(records)
         if given["accuracy"] is not None:
             check_accuracy(given["accuracy"])
-    read_budget(given if given["accuracy"] is None else {**given, "epsilon": "1"})
-    domain = load_schema(schema)
+    read_budget(given if given["epsilon"] is not None else {**given, "epsilon": "1"})
+    domain = load_domain(schema, given)
+    if given["preset"] is not None:
+        _plan_textbook(domain, records, options, given, schema if not as_json else None)
+    elif records is not None:
+        _plan_session(domain, records, options, given, schema if not as_json else None)
+
+
+def _refuse_wrong_count(records: int | None, given: dict[str, Any]) -> None:
+    """Refuse more or fewer of --epsilon, --accuracy and --records than a plan is made from."""
+    if given["preset"] is not None:
+        if [records, given["epsilon"], given["accuracy"]].count(None) != 1:
+            raise click.UsageError(
+                "give two of --epsilon, --accuracy and --records: --preset textbook gives the third"
+            )
+    elif records is None:
+        raise click.MissingParameter(param_hint="'--records'", param_type="option")
+    elif (given["epsilon"] is None) == (given["accuracy"] is None):
+        raise click.UsageError("give --epsilon or --accuracy, one of the two")
+
+
+def _plan_session(
+    domain: Domain, records: int, options: Options, given: dict[str, Any], schema: Path | None
+) -> None:
+    """Print the plan of a session, as JSON where there is no schema to name."""
+    from pmw.cli.plan_texts import plan_text
+    from pmw.cli.texts import json_line, say
+    from pmw.planning.accuracy import plan_accuracy
+    from pmw.planning.people import forecast_people
+    from pmw.planning.plans import plan_session
+
     if given["accuracy"] is None:
         plan = plan_session(
             domain, records=records, epsilon=given["epsilon"], delta=given["delta"], options=options
@@ -85,7 +122,39 @@ def command(schema: Path, records: int, as_json: bool, **given: Any) -> None:
         if found is None:
             raise click.ClickException(_out_of_reach(given["accuracy"]))
         plan = found
-    say(json_line(plan.to_dict()) if as_json else plan_text(plan, schema))
+    people = forecast_people(plan)
+    if schema is None:
+        form = {"people": [asdict(one) for one in people]} if people else {}
+        say(json_line({**plan.to_dict(), **form}))
+    else:
+        say(plan_text(plan, schema, people))
+
+
+def _plan_textbook(
+    domain: Domain, records: int | None, options: Options, given: dict[str, Any], schema: Path | None
+) -> None:
+    """Print Theorem 5, solved, and the plan of a session with its numbers."""
+    from pmw.cli.plan_texts import plan_text, theorem_text
+    from pmw.cli.texts import json_line, say
+    from pmw.planning.plans import plan_session
+    from pmw.planning.textbook_plan import solve_textbook
+
+    theorem = solve_textbook(
+        domain,
+        records=records,
+        epsilon=given["epsilon"],
+        delta=given["delta"],
+        accuracy=given["accuracy"],
+        options=options,
+    )
+    budget = theorem.budget
+    plan = plan_session(
+        domain, records=theorem.records, epsilon=budget.epsilon, delta=budget.delta, options=options
+    )
+    if schema is None:
+        say(json_line({**plan.to_dict(), "theorem": theorem.to_dict()}))
+    else:
+        say(f"{theorem_text(theorem)}\n\n{plan_text(plan, schema)}")
 
 
 def _take_beta(given: dict[str, Any]) -> None:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pmw.markup import counted
 from pmw.model import DEFAULT_BINS
 from pmw.planning.forecasts import OrderForecast
 from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast
+from pmw.planning.people import PeopleForecast
 from pmw.planning.session_plan import SessionPlan
+from pmw.planning.textbook_plan import TextbookPlan
 
 __all__ = [
     "plan_text",
+    "theorem_text",
 ]
 
 _ROW = "  {:<23} {:>13} {:>14} {:>11} {:>20}"
 _SHOWN_ORDERS = 4  # one row each; what more attributes get is one row together
 
 
-def plan_text(plan: SessionPlan, schema: Path) -> str:
-    """Return a plan in words and one table."""
+def plan_text(plan: SessionPlan, schema: Path, people: Sequence[PeopleForecast] = ()) -> str:
+    """Return a plan in words and one table, and what numbers of records per person would cost."""
     return "\n".join(
         [
             *_head(plan),
@@ -31,6 +34,7 @@ def plan_text(plan: SessionPlan, schema: Path) -> str:
             *_tests(plan),
             *_sparse_vectors(plan),
             *_beside(plan),
+            *_people(people),
             _next(plan, schema),
         ]
     )
@@ -60,6 +64,16 @@ def _head(plan: SessionPlan) -> Iterator[str]:
             f"  {attributes} then put into bins, chosen from these counts: about "
             f"{DEFAULT_BINS}; bounds hold for any bins."
         )
+
+
+def _people(people: Sequence[PeopleForecast]) -> Iterator[str]:
+    if people:
+        yield "Bounds by records per person, K (pmw check tells the custodian what share of a table K keeps):"
+        yield "  {:>9} {:>14} {:>14} {:>14} {:>14}".format("K", "everybody", "one cell", "tested", "measured")
+    for one in people:
+        bounds = (one.everybody_bound, one.cell_bound, one.tested_bound, one.measured_bound)
+        cells = ("" if bound is None else f"{bound:,.0f}" for bound in bounds)
+        yield "  {:>9} {:>14} {:>14} {:>14} {:>14}".format(f"{one.records:,}", *cells)
 
 
 def _wider_rows(plan: SessionPlan, shown: int) -> Iterator[str]:
@@ -93,12 +107,12 @@ def _table(plan: SessionPlan) -> Iterator[str]:
         error, bound = _number(plan.marginals.cell_error), _bound(plan.marginals.cell_bound, plan)
         yield _ROW.format("cell, measured marginal", "", "", error, bound)
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
-    stretched = "A bar is wider where it is stretched to hold the model's answer."
+    stretched = "A bar is wider where the model's answer lies outside it."
     if all(order.promise != "tested" for order in plan.orders):
-        yield f"  In records, for the noisiest attribute; {held}."
+        yield f"  In records, of one attribute for the noisiest; {held}."
         yield f"  {stretched}"
         return
-    yield f"  In records, for the noisiest attribute; {held}, and while positives are left. A tested"
+    yield f"  In records, of one attribute for the noisiest; {held}, and while positives are left. A tested"
     yield f"  answer is off by less than its bound. {stretched}"
 
 
@@ -167,7 +181,7 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
         f"  {_number(tests.cell_deviation)} on each cell) and correct the model. A marginal found right "
         "bounds every question"
     )
-    yield "  on it; of one that cuts bins, the bound is wider by half of what these hold."
+    yield "  on it; where it cuts bins, the bound is wider by half of the records in them."
     if tests.head_start >= 1:
         questions = counted(plan.contract.options.expected_queries, "question")
         yield (
@@ -188,7 +202,7 @@ def _sparse_vectors(plan: SessionPlan) -> Iterator[str]:
     """Yield how near to its threshold each kind of test may err, the narrowest first."""
     if not plan.sparse_vectors:
         return
-    yield "Sparse vectors at this price (--sparse-vector), and how near to the threshold any test may err:"
+    yield "Kinds of tests at this price (--sparse-vector), and how near to its threshold any test may err:"
     shown = []
     for one in sorted(plan.sparse_vectors, key=lambda one: one.half_band):
         chosen = " (chosen)" if one.chosen else ""
@@ -206,11 +220,14 @@ def _beside(plan: SessionPlan) -> Iterator[str]:
     yield from _delta(plan)
     textbook, answers = plan.textbook, counted(plan.contract.options.expected_queries, "answer")
     yield f"Textbook theorems (Dwork and Roth 2014) for the same budget, all {answers} at once:"
-    yield (
-        f"  online private multiplicative weights, Theorem {_theorem(plan)}: errors up to "
-        f"{_bound(textbook.online_pmw_error, plan)}, at most "
-        f"{counted(textbook.online_pmw_update_limit, 'update')}"
-    )
+    if textbook.online_pmw_update_limit is None:
+        yield "  online private multiplicative weights: nothing, its printed noise does not keep this budget"
+    else:
+        yield (
+            f"  online private multiplicative weights, Theorem {_theorem(plan)}: errors up to "
+            f"{_bound(textbook.online_pmw_error, plan)}, at most "
+            f"{counted(textbook.online_pmw_update_limit, 'update')}"
+        )
     if textbook.numeric_sparse_error is not None and plan.vector is not None:
         positives = counted(plan.vector.update_limit, "positive")
         yield (
@@ -240,7 +257,7 @@ def _delta(plan: SessionPlan) -> Iterator[str]:
             times = ratio if other.delta == 0 else 1 / ratio
             parts.append(f"{name} {_number(bound)} (x {times:.2g})")
     if parts:
-        yield f"Delta: bounds of a plan with delta = {other.delta:g}: {', '.join(parts)}."
+        yield f"With delta = {other.delta:g} instead, bounds would be: {', '.join(parts)}."
 
 
 def _theorem(plan: SessionPlan) -> str:
@@ -252,6 +269,37 @@ def _next(plan: SessionPlan, schema: Path) -> str:
     delta = f" --delta {float(budget.delta):g}" if budget.delta else ""
     options = f"--schema {shlex.quote(str(schema))} --epsilon {float(budget.epsilon):g}{delta}"
     return f"Next: pmw open SESSION --data FILE {options}, with the same other options."
+
+
+def theorem_text(plan: TextbookPlan) -> str:
+    """Return Theorem 5 of the lecture in numbers, and the book's theorems that it rests on, by number."""
+    loop, test, delta = plan.loop, plan.noise.sparse.test, float(plan.budget.delta)
+    given = {
+        "epsilon": f"epsilon = {float(plan.budget.epsilon):.6g}",
+        "alpha": f"alpha = {plan.alpha:.4g}",
+        "n": f"n = {counted(plan.records, 'record')}",
+    }
+    rest = " and ".join(text for name, text in given.items() if name != plan.solved)
+    questions, figures = counted(plan.queries, "question"), plan.figures
+    scales = [_number(float(scale)) for scale in (test.threshold_scale, test.query_scale, plan.value_scale)]
+    void = ", more than all: it promises nothing" if plan.alpha >= 1 else ""
+    return "\n".join(
+        [
+            f"Theorem 5 (Kamath, Lecture 9), solved for {plan.solved}: {given[plan.solved]}",
+            f"  with {rest}, delta = {delta:g}, beta = {plan.beta:.4g},",
+            f"  {questions}, {_cells(plan.cells)} cells: all errors within {_records(loop.error)}{void}.",
+            "  Dwork and Roth (2014) have the constants, for the loop with the printed noise:",
+            f"  Theorem {'4.15' if delta else '4.14'}, the loop: T = {_records(loop.threshold)}, eta = "
+            f"{loop.learning_rate:.3g}, c = {loop.update_limit:,}; errors up to 1.5 T",
+            f"  Theorem 4.10, multiplicative weights: at most {counted(loop.update_limit, 'update')}",
+            "  Theorem 3.27, NumericSparse is private: Laplace noise of scale "
+            f"{scales[0]} on T, {scales[1]} on tests, {scales[2]} on values",
+            f"  Theorem 3.28, NumericSparse: alpha = {_records(figures.numeric_sparse)} at c positives",
+            f"  Theorem 3.26, Sparse: alpha = {_records(figures.sparse)}",
+            f"  Theorem 3.24, AboveThreshold: alpha = {_records(figures.above_threshold)}",
+            "Below is a session by the same loop, which plans T, c, eta and noise itself.",
+        ]
+    )
 
 
 def _records(value: float) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pmw.cli.usage import wrong_values
+from pmw.cli.people_options import PERSON_OPTIONS
+from pmw.cli.usage import typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.contract import Options
@@ -20,6 +21,12 @@ __all__ = [
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _OPTIONS = (
+    click.option(
+        "--preset",
+        type=click.Choice(["textbook"]),
+        help="textbook: the loop of the lecture notes, by NumericSparse: --test query --opening none "
+        "--update step --sparse-vector laplace-rounds --sides two-sided.",
+    ),
     click.option(
         "--delta",
         default="0",
@@ -34,14 +41,7 @@ _OPTIONS = (
         show_default=True,
         help="What is hidden: whether one person's records are there, or what they say.",
     ),
-    click.option(
-        "--records-per-person",
-        type=int,
-        default=1,
-        show_default=True,
-        metavar="K",
-        help="The most records of one person (declared, not checked).",
-    ),
+    *PERSON_OPTIONS,
     click.option(
         "--test",
         type=click.Choice(["marginal", "query"]),
@@ -108,7 +108,7 @@ _OPTIONS = (
     click.option(
         "--sides",
         type=click.Choice(["two-thresholds", "two-sided"]),
-        help="With --test query: signed tests, or tests of the absolute error. "
+        help="With --test query: two one-sided tests of a question, or one of the absolute error. "
         "[default: two-thresholds under add-remove]",
     ),
     click.option(
@@ -125,6 +125,13 @@ _OPTIONS = (
     ),
 )
 
+_TEXTBOOK = {  # as in Options.textbook
+    "test": "query",
+    "opening": "none",
+    "update": "step",
+    "sparse_vector": "laplace-rounds",
+    "sides": "two-sided",
+}
 _OF_QUERIES = ("threshold", "learning_rate", "sides")  # options of --test query
 _OF_MARGINALS = ("max_cells", "simultaneous")  # options of --test marginal
 
@@ -154,6 +161,8 @@ def read_options(given: dict[str, Any]) -> Options:
         UsageError: an option belongs to another kind of test than the one chosen, is out of range or
             contradicts another.
     """
+    if given["preset"] is not None:
+        _take_preset(given)
     _refuse_misplaced(given)
     from pmw.privacy.budget import Composition, NeighboringRelation
     from pmw.public.contract import ModelKind, Opening, Options, TestKind, UpdateRule
@@ -179,7 +188,26 @@ def read_options(given: dict[str, Any]) -> Options:
             model=ModelKind(given["model"]),
             max_cells=given["max_cells"],
             simultaneous=given["simultaneous"],
+            person_column=given["person_column"],
         )
+
+
+def _take_preset(given: dict[str, Any]) -> None:
+    """Take the choices of the textbook's loop, unless another of them was typed.
+
+    Raises:
+        UsageError: an option contradicts the preset.
+    """
+    names = (*_TEXTBOOK, "model", "max_cells", "simultaneous")
+    wanted = {**_TEXTBOOK, "model": given["model"] if given["model"] == "dense" else "auto"}
+    other = [name for name in names if typed(name) and given[name] != wanted.get(name)]
+    if other:
+        raise click.UsageError(
+            f"{' and '.join(typed(*other))} {'contradicts' if len(other) == 1 else 'contradict'} --preset "
+            "textbook, which tests single questions two-sided by laplace-rounds, from a uniform start, with "
+            f"one step a positive; leave {'it' if len(other) == 1 else 'them'} or the preset out"
+        )
+    given.update(_TEXTBOOK)
 
 
 def _refuse_misplaced(given: dict[str, Any]) -> None:

@@ -101,7 +101,7 @@ def _answer_batch(session: Session, parsed: list[_Parsed], options: StreamOption
         try:
             session.ask_all(parts, fresh=options.fresh, deliver=printer.deliver)
         except QueryError:
-            # A mark was used for another question, so the chunk was refused whole: answer one by one.
+            # A key was used for another question, so the chunk was refused whole: answer one by one.
             for question in questions:
                 try:
                     session.ask_all(question.parts(), fresh=options.fresh, deliver=printer.deliver)

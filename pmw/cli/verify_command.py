@@ -1,4 +1,4 @@
-"""``pmw verify``: check a session's books."""
+"""``pmw verify``: check a session's ledger and measurements."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def command(session: Path, anchor: Path | None, as_json: bool) -> None:
     are not computed again. It writes nothing, shows no secret, needs no table, and works while the session is
     in use. A session with many corrections takes as long as fitting its model again.
 
-    A copy of the file from before looks whole, and has forgotten what was spent since. With --anchor, numbers
-    and running hashes of all charges, measurements and answers are kept in FILE, which is public: keep it on
-    another machine. A later run tells an older copy and a rewritten history, and brings FILE up to date where
-    everything holds.
+    A copy of the file from before looks whole, and has forgotten what was spent since. With --anchor, the
+    last link of a chain of hashes over all charges, measurements and measured answers is kept in FILE, which
+    is public: keep it on another machine. A later run tells an older copy and a rewritten history, and brings
+    FILE up to date where everything holds.
     """
     from pmw.cli.ledger_texts import verification_text
     from pmw.cli.targets import refuse_session_files

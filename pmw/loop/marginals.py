@@ -79,10 +79,10 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         """Yield the marginals that a question asks to be tested: its pairs, then its whole scope.
 
         Pairs come first because noise hides least in them. Not tested is what a measured marginal contains,
-        what noise would drown, and what is wider than a pair and the model could not hold. One question
-        cannot use up the positives: where its pairs are more than half of them, it asks for its whole scope
-        alone. What was tested against this very model is tested again only where the threshold has come down
-        since.
+        what has too many cells for the noise, and what is wider than a pair and the model could not hold. One
+        question cannot use up the positives: where its pairs are more than half of them, it asks for its
+        whole scope alone. What was tested against this very model is tested again only where the threshold
+        has come down since.
         """
         if not query.scope:
             return

@@ -139,7 +139,7 @@ class GraphicalDistribution:
     def holds(self, scope: Sequence[str], max_cells: int) -> bool:
         """Tell whether a model with one more scope has clique tables of at most so many cells.
 
-        It depends on the scopes of the terms and their order alone, and is told without making that model.
+        It depends on the scopes of the terms and their order alone, and is found without making that model.
 
         Args:
             scope: attribute names in declared order.

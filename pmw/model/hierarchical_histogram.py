@@ -1,6 +1,6 @@
 """Range trees: an attribute at several widths at once, so that ranges and levels are sums of few numbers.
 
-The lowest level of a tree are the attribute's cells; each level above bins ``branching`` neighbours of the
+The lowest level of a tree are the attribute's cells; each level above sums ``branching`` neighbours of the
 one below. Every level is measured: a record is in one node of each, so one record changes ``height`` numbers
 by one. A range of any length is then the sum of a few nodes where cell by cell it would be the sum of many.
 
@@ -302,7 +302,8 @@ def _gradient(
     gradient = np.zeros(tree.size)
     for level, own in enumerate(tree.levels(nodes)):
         count, owners = len(own) - tree.special, tree.owners(level)
-        residual = np.append(np.bincount(owners, weights=ordered, minlength=count), special) - own
+        sums = np.bincount(owners, weights=ordered, minlength=count)
+        residual = np.concatenate([sums, special]) - own
         gradient[: tree.cells] += residual[owners]
         gradient[tree.cells :] += residual[count:]
     return gradient

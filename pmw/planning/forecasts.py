@@ -6,6 +6,7 @@ those of the noise itself; of a tested question only the bound can be known befo
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from pmw.errors import BudgetError
 from pmw.model import (
     HierarchicalHistogram,
     NoiseDistribution,
@@ -22,10 +24,12 @@ from pmw.model import (
     query_variance,
 )
 from pmw.planning.theorems import numeric_sparse_accuracy, online_pmw_accuracy
+from pmw.privacy.budget import Budget
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.contract import Contract
 from pmw.public.intervals import certified_half_width
 from pmw.public.plans import OpeningPlan, QueryTestPlan
+from pmw.sparse_vector.composition import require_printed
 from queries.domain import Domain
 from queries.linear import UNITS
 
@@ -169,14 +173,16 @@ class DeltaForecast:
 class TextbookForecast:
     """What the textbook's theorems promise for the same budget, all answers at once, in records.
 
+    None stands where the printed noise does not keep the budget, so that the theorem says nothing.
+
     Args:
         online_pmw_error: online private multiplicative weights.
         online_pmw_update_limit: the positives that it provides for.
         numeric_sparse_error: NumericSparse alone, with this session's number of positives.
     """
 
-    online_pmw_error: float
-    online_pmw_update_limit: int
+    online_pmw_error: float | None
+    online_pmw_update_limit: int | None
     numeric_sparse_error: float | None
 
 
@@ -299,14 +305,18 @@ def forecast_textbook(contract: Contract, records: int, vector: VectorForecast |
     options, budget = contract.options, contract.budget
     queries, beta = options.expected_queries, 1 - options.confidence
     epsilon, delta = float(budget.epsilon) / options.records_per_person, float(budget.delta)
-    online = online_pmw_accuracy(
-        queries, records=records, cells=contract.domain.size, epsilon=epsilon, delta=delta, beta=beta
-    )
-    sparse = None
+    error, updates, sparse = None, None, None
+    with contextlib.suppress(BudgetError):
+        online = online_pmw_accuracy(
+            queries, records=records, cells=contract.domain.size, epsilon=epsilon, delta=delta, beta=beta
+        )
+        error, updates = online.error, online.update_limit
     if vector is not None:
         limit = vector.update_limit
-        sparse = numeric_sparse_accuracy(2 * queries, limit, epsilon=epsilon, delta=delta, beta=beta)
-    return TextbookForecast(online.error, online.update_limit, sparse)
+        with contextlib.suppress(BudgetError):
+            require_printed(Budget.of(epsilon, delta), limit, halved=True)
+            sparse = numeric_sparse_accuracy(2 * queries, limit, epsilon=epsilon, delta=delta, beta=beta)
+    return TextbookForecast(error, updates, sparse)
 
 
 def total_deviation(domain: Domain, plan: OpeningPlan) -> float:

@@ -2,7 +2,7 @@
 
 Bounds are the half-widths of the intervals that answers carry, by the same formulas. The bins of long
 attributes are chosen from what opening releases, so a bound is that of the most bins it may choose; what is
-typical is told of the bins that the tests are planned for.
+typical is stated for the bins that the tests are planned for.
 """
 
 from __future__ import annotations

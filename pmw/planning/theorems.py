@@ -19,6 +19,8 @@ import math
 from dataclasses import dataclass
 
 from pmw.errors import BudgetError
+from pmw.privacy.budget import Budget
+from pmw.sparse_vector.composition import require_printed
 
 __all__ = [
     "above_threshold_accuracy",
@@ -26,11 +28,15 @@ __all__ = [
     "multiplicative_weights_update_limit",
     "numeric_sparse_accuracy",
     "online_pmw_accuracy",
+    "online_pmw_epsilon",
+    "online_pmw_records",
     "OnlinePmwAccuracy",
     "sparse_accuracy",
 ]
 
 _MOST_UPDATES = 10**15
+_BESIDE = 1e-12  # relative, by which alpha is taken beyond the root: there it holds
+_LARGEST_EPSILON = 1000  # of a budget
 
 
 def above_threshold_accuracy(queries: int, *, epsilon: float, beta: float) -> float:
@@ -197,7 +203,8 @@ def online_pmw_accuracy(
         beta: failure probability.
 
     Raises:
-        BudgetError: a parameter is out of range.
+        BudgetError: a parameter is out of range, or the printed noise does not keep (epsilon, delta)
+            (``pmw.sparse_vector.composition.require_printed``): the theorem then says nothing.
 
     Source: Dwork and Roth (2014), Algorithm 6 and Theorems 4.14 (delta = 0) and 4.15; lecture notes,
         Theorem 5, in the form n = O~(log|Q| sqrt(log|X| log(1/delta)) / (alpha^2 epsilon)), no constants.
@@ -205,28 +212,102 @@ def online_pmw_accuracy(
         the constant is 36, not 32, in the first, and alpha^2 must read alpha in the second; for delta > 0 the
         algorithm prints ln k although it tests 2k queries. So T itself is solved for.
     """
+    from scipy.optimize import brentq
+
     _check(queries, epsilon, beta=beta, delta=delta)
     _check_cells(cells)
     if not 0 < records < math.inf:
         raise BudgetError(f"expected a positive number of records, got records={records!r}")
 
-    def holds(alpha: float) -> bool:
-        limit = 4 * math.log(cells) / alpha**2
-        if limit > _MOST_UPDATES:
-            return False
-        positives = max(1, math.ceil(limit))
+    def excess(log_accuracy: float) -> float:
+        """Return ln(A/(n alpha)); it falls, in steps where c does."""
+        accuracy = math.exp(log_accuracy)
+        positives = max(1, math.ceil(4 * math.log(cells) / accuracy**2))
         needed = numeric_sparse_accuracy(2 * queries, positives, epsilon=epsilon, delta=delta, beta=beta)
-        return alpha * records >= needed
+        return math.log(needed / records) - log_accuracy
 
-    low, high = 1e-9, 1.0
-    while not holds(high):
-        low, high = high, 2 * high
-    for _ in range(100):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    limit = multiplicative_weights_update_limit(cells, accuracy=high)
-    alpha = high * records
-    return OnlinePmwAccuracy(3 * alpha, alpha, 2 * alpha, high / 2, limit)
+    low, high = math.log(max(1e-9, 2 * math.sqrt(math.log(cells) / _MOST_UPDATES))) + _BESIDE, 0.0
+    while excess(high) > 0:
+        high += 1
+    place = float(brentq(excess, low, high, xtol=_BESIDE / 4)) if excess(low) > 0 else low
+    accuracy = math.exp(place + _BESIDE)
+    limit = multiplicative_weights_update_limit(cells, accuracy=accuracy)
+    require_printed(Budget.of(epsilon, delta), limit, halved=True)
+    alpha = accuracy * records
+    return OnlinePmwAccuracy(3 * alpha, alpha, 2 * alpha, accuracy / 2, limit)
+
+
+def online_pmw_records(
+    queries: int, *, accuracy: float, cells: int, epsilon: float, delta: float = 0.0, beta: float
+) -> int:
+    """Return n, the fewest records of which ``online_pmw_accuracy`` promises an accuracy.
+
+    n = A(2k, c)/alpha', rounded up, with alpha' = accuracy/3 and c = 4 ln|X| / alpha'^2.
+
+    Args:
+        queries: k, the number of queries.
+        accuracy: alpha, the most that any answer is off, as a fraction of the records.
+        cells: |X|, the cells of the domain.
+        epsilon: of the guarantee.
+        delta: of the guarantee.
+        beta: failure probability.
+
+    Raises:
+        BudgetError: a parameter is out of range, or the printed noise does not keep (epsilon, delta).
+
+    Source: as ``online_pmw_accuracy``; lecture notes, Theorem 5, which is printed in this form.
+    """
+    limit = _loop_limit(cells, accuracy)
+    alpha = numeric_sparse_accuracy(2 * queries, limit, epsilon=epsilon, delta=delta, beta=beta)
+    require_printed(Budget.of(epsilon, delta), limit, halved=True)
+    return math.ceil(3 * alpha / accuracy)
+
+
+def online_pmw_epsilon(
+    queries: int, *, accuracy: float, records: float, cells: int, delta: float = 0.0, beta: float
+) -> float:
+    """Return the smallest epsilon at which ``online_pmw_accuracy`` promises an accuracy.
+
+    Args:
+        queries: k, the number of queries.
+        accuracy: alpha, the most that any answer is off, as a fraction of the records.
+        records: n, taken as public.
+        cells: |X|, the cells of the domain.
+        delta: of the guarantee.
+        beta: failure probability.
+
+    Raises:
+        BudgetError: a parameter is out of range, no epsilon up to 1000 is enough, or the printed noise does
+            not keep (epsilon, delta).
+
+    Source: as ``online_pmw_accuracy``: every alpha there is in proportion to 1/epsilon.
+    """
+    limit = _loop_limit(cells, accuracy)
+    if not 0 < records < math.inf:
+        raise BudgetError(f"expected a positive number of records, got records={records!r}")
+    alpha = numeric_sparse_accuracy(2 * queries, limit, epsilon=1, delta=delta, beta=beta)
+    epsilon = 3 * alpha / (accuracy * records)
+    if epsilon > _LARGEST_EPSILON:
+        raise BudgetError(
+            f"no epsilon up to {_LARGEST_EPSILON:,} promises alpha={accuracy:g} by the theorem for so few "
+            "records; allow a larger alpha, or plan for more records"
+        )
+    require_printed(Budget.of(epsilon, delta), limit, halved=True)
+    return epsilon
+
+
+def _loop_limit(cells: int, accuracy: float) -> int:
+    """Return c of the loop whose answers are within accuracy = 3 alpha.
+
+    Raises:
+        BudgetError: the accuracy is no positive number, or too small.
+    """
+    try:
+        return multiplicative_weights_update_limit(cells, accuracy=accuracy / 3)
+    except BudgetError:
+        raise BudgetError(
+            f"expected a positive alpha that needs at most 1e15 updates, got alpha={accuracy:g}"
+        ) from None
 
 
 def _check(queries: int, epsilon: float, *, beta: float, positives: int = 1, delta: float = 0.0) -> None:

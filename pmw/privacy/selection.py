@@ -98,7 +98,7 @@ class ExponentialMechanism:
                 return place
 
     def probabilities(self, qualities: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the distribution of ``select``: float64, shape (k,). Floating point, for audits and planning only."""
+        """Return the distribution of ``select``: float64, shape (k,), for audits and planning only."""
         distances = np.asarray(qualities, dtype=np.int64) - int(np.max(qualities))
         weights = np.exp(distances * float(self.rate))
         distribution: NDArray[np.float64] = weights / weights.sum()

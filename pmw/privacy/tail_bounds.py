@@ -202,7 +202,7 @@ def _equal_cells(squares: float, peak: float | None) -> int:
 
 
 def _smoothed(noise: DiscreteGaussian) -> float:
-    """Return the scale of X + U in units; a narrower distribution is below one of the least width, cell by cell."""
+    """Return the scale of X + U in units; a narrower one is below one of the least width, cell by cell."""
     return math.hypot(max(float(noise.sigma), _LEAST_SIGMA), _SMOOTHING)
 
 

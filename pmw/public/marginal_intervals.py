@@ -42,13 +42,9 @@ from queries.linear import UNITS, LinearQuery
 __all__ = [
     "answers_untested",
     "certificate_bound",
-    "is_fine",
     "is_held",
-    "Known",
-    "known_of",
     "MarginalBars",
     "negative_half_width",
-    "opening_over",
 ]
 
 
@@ -96,11 +92,11 @@ class _Scope:
         """Return what is known of a scope, with the certificates of what was asked: it contains the scope."""
         wanted = set(scope)
         measured = [
-            (one, place in state.beside, is_fine(state, one))
+            (one, place in state.beside, _is_fine(state, one))
             for place, one in enumerate(state.measured)
             if isinstance(one, MarginalMeasurement) and wanted <= set(one.scope)
         ]
-        return cls(opening_over(state, scope), *known_of(state, scope, asked), measured[::-1])
+        return cls(_opening_over(state, scope), *_known_of(state, scope, asked), measured[::-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +121,7 @@ def answers_untested(state: PublicState, spent: Spent) -> Callable[[LinearQuery]
 
 def is_held(state: PublicState, query: LinearQuery) -> bool:
     """Tell whether released numbers or a certificate bound the error of a question."""
-    if not query.scope or opening_over(state, query.scope) is not None:
+    if not query.scope or _opening_over(state, query.scope) is not None:
         return True
     wanted = set(query.scope)
     held = [one.scope for one in state.marginals]
@@ -285,7 +281,7 @@ def _weighed(state: PublicState, measurement: MarginalMeasurement, query: Linear
     values = measurement.values.sum(axis=axes)
     squares = np.full(values.shape, measurement.units.size / values.size)
     factors = state.coarsening.weights(query)
-    if is_fine(state, measurement):
+    if _is_fine(state, measurement):
         factors = [(query.scope, query.weights() / UNITS)]
     for names, weights in factors:
         shape = [size if name in names else 1 for name, size in zip(query.scope, values.shape, strict=True)]
@@ -294,7 +290,7 @@ def _weighed(state: PublicState, measurement: MarginalMeasurement, query: Linear
     return float(values.sum()), math.sqrt(float(squares.sum()) * measurement.variance)
 
 
-def known_of(
+def _known_of(
     state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...] | None = None
 ) -> tuple[list[Known], list[Known]]:
     """Return what is known of a scope: on declared cells, and on bins of them.
@@ -312,16 +308,16 @@ def known_of(
         known.append(certificate)
     else:
         known += [one for wider, one in state.certificates.items() if set(asked) <= set(wider)]
-    fine = [one for one in known if is_fine(state, one)]
-    return fine, [one for one in known if not is_fine(state, one)]
+    fine = [one for one in known if _is_fine(state, one)]
+    return fine, [one for one in known if not _is_fine(state, one)]
 
 
-def is_fine(state: PublicState, known: Known) -> bool:
+def _is_fine(state: PublicState, known: Known) -> bool:
     """Tell whether something is known on declared cells that are binned elsewhere."""
     return known.units.shape != state.coarsening.coarse.scope_shape(known.scope)
 
 
-def opening_over(state: PublicState, scope: tuple[str, ...]) -> OneWayMeasurement | None:
+def _opening_over(state: PublicState, scope: tuple[str, ...]) -> OneWayMeasurement | None:
     """Return what opening measured over a scope, on the declared cells."""
     wanted = set(scope)
     return next((one for one in state.opening if wanted <= set(one.scope)), None)

@@ -93,7 +93,7 @@ class MarginalTestPlan:
         noise_factor: of the distance that noise alone would make, in a threshold.
         margin: what a threshold adds to that, in units.
         decay: what the first thresholds add besides, in units, and after how many answers it is e times less.
-        most_cells: of a scope that is tested; beyond it noise drowns what a test could find.
+        most_cells: of a scope that is tested; beyond it a scope has too many cells for the noise.
         free_cells: a scope is measured with further attributes while it has at most so many cells.
         fine_cells: a scope is tested and measured on the declared cells where it has at most so many of them;
             elsewhere on bins.

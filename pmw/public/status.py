@@ -121,7 +121,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
 
 
 def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
-    """Return a status in words: what is told, and what it says."""
+    """Return a status in words: what each line is about, and what it says."""
     size = f"{counted(len(state.domain), 'attribute')}, {counted(f'{state.domain.size:,}', 'cell')}"
     rows = [
         ("table", f"{status.table} ({size})"),
@@ -133,9 +133,9 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
         ("model version", str(status.version)),
     ]
     if status.model_cells != state.domain.size:
-        rows.append(("model", counted(status.model_cells, "number")))
+        rows.append(("model cells", f"{status.model_cells:,}"))
     if status.certified_marginals is not None:
-        rows.append(("marginals certified", f"{status.certified_marginals:,}"))
+        rows.append(("marginals found right", f"{status.certified_marginals:,}"))
     closed = "nothing is spent any more; questions and exports go on from the model"
     rows.append(("closed", closed if status.closed else "no"))
     return rows

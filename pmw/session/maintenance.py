@@ -1,4 +1,4 @@
-"""Contents: a session file that is read while others may be using it, verified, or closed permanently.
+"""Maintenance: a session file that is read while others may be using it, verified, or closed permanently.
 
 Reading and verifying take no lock, so they work while the session is in use.
 """
@@ -15,17 +15,10 @@ from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status
 from pmw.session.encoding import read_charge
-from pmw.session.engine import Engine, abandon
-from pmw.session.journal import (
-    closing_outcome,
-    load_contract,
-    load_history,
-    load_ledger,
-    load_state,
-    load_status,
-)
-from pmw.session.store import IntentRow, SessionStore
-from pmw.session.store.locking import SessionLock
+from pmw.session.engine import Engine
+from pmw.session.journal import closing_outcome
+from pmw.session.loading import load_contract, load_history, load_ledger, load_state, load_status
+from pmw.session.store import IntentRow, SessionStore, writing
 from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Verification, verify
 
@@ -78,7 +71,7 @@ def read_ledger(path: str | Path) -> Ledger:
 
 
 def verify_session(path: str | Path, anchor: str | Path | None = None) -> Verification:
-    """Check the books of a session in a file, while others may be using it, and return what holds.
+    """Check a session file, while others may be using it, and return what holds.
 
     Args:
         path: the session file.
@@ -123,28 +116,41 @@ def finalize_session(
 
     Raises:
         DataError: the session reads its table from a file, and one is given.
-        SessionCorruptError: the file is no session, or damaged, or made by a newer version.
+        SessionCorruptError: the file is no session, damaged, or of another format.
         SessionLockedError: another process was using it all that time.
         SessionError: a batch waits that cannot be finished, and may not be abandoned; or it is the session's
             opening; or the file has several names (hard links).
         StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
 
-    Privacy: ``data`` is for the custodian alone: whether it is the session's table is told without noise.
+    Privacy: ``data`` is for the custodian alone: whether it is the session's table is reported without noise.
     """
     require_table(data)
     target = Path(path)
-    with closing(SessionStore.open(target)) as store:  # says what is wrong before a lock file is made
-        refuse_given_table(store, data)
-    lock = SessionLock(target, wait)
-    try:
-        with closing(SessionStore.open(target)) as store:
-            table = _table_to_finish(store, data, target, may_abandon=abandon)  # before anything is written
-            store.take_over()
-            engine = _engine_to_finalize(store, table)
-            engine.finalize()
-            return load_status(store, engine.state)
-    finally:
-        lock.release()
+    with writing(target, wait, lambda store: refuse_given_table(store, data)) as store:
+        table = _table_to_finish(store, data, target, may_abandon=abandon)  # before anything is written
+        store.take_over()
+        engine = _engine_to_finalize(store, table)
+        engine.finalize()
+        return load_status(store, engine.state)
+
+
+def _abandon(store: SessionStore) -> None:
+    """Close a session whose interrupted batch cannot be finished: the batch is charged and never released.
+
+    Privacy: the batch drew noise from recorded bytes, if at all, and none of it was released. Its full
+        reservation is charged, and its bytes are wiped, in the commit that closes the session.
+
+    Raises:
+        SessionError: it is the opening that was interrupted; nothing would be left to answer from.
+        StoreError: the session could not be closed.
+    """
+    intent = store.pending()
+    if intent is not None and intent.kind == "opening":
+        raise SessionError(
+            "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
+            "give the table, or delete the session file: nothing was ever released from it"
+        )
+    store.finalize(None if intent is None else intent.id, closing_outcome(intent))
 
 
 def _table_to_finish(
@@ -180,5 +186,5 @@ def _reserved(store: SessionStore, waiting: IntentRow) -> float:
 
 def _engine_to_finalize(store: SessionStore, table: Table | None) -> Engine:
     if table is None and store.pending() is not None:
-        abandon(store)
+        _abandon(store)
     return Engine(store, table)

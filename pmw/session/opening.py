@@ -10,12 +10,13 @@ from pmw.data import Table, as_source, as_table_file, require_table
 from pmw.errors import NoiseError
 from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Number
-from pmw.privacy.random_bits import fresh_seed
-from pmw.public.contract import Contract, Options
+from pmw.privacy.random_bits import fresh_seed, person_key
+from pmw.public.contract import Contract, Options, agreed
 from pmw.session.engine import next_seed
-from pmw.session.journal import first_facts, load_contract
+from pmw.session.journal import PERSON_KEY, first_facts
+from pmw.session.loading import load_contract
 from pmw.session.session import Session
-from pmw.session.store import SessionStore
+from pmw.session.store import SessionStore, writing
 from pmw.session.store.locking import SessionLock
 from pmw.session.table import refuse_given_table
 from queries.domain import Domain
@@ -39,9 +40,9 @@ def open_session(
 
     Args:
         data: a pandas table, or a CSV or Parquet file.
-        domain: the declared attributes; other columns are ignored.
+        domain: the declared attributes, and persons; other columns are ignored.
         epsilon: of the guarantee; positive.
-        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, measures much accuracy.
+        delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, gains much accuracy.
         path: the session file to make; None keeps the session in memory.
         options: further choices.
 
@@ -57,7 +58,7 @@ def open_session(
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
     budget = Budget.of(epsilon, delta)
-    chosen = options or Options()
+    domain, chosen = agreed(domain, options or Options())
     check_model_size(domain, chosen)
     check_neighbors(domain, chosen)
     if chosen.seed is not None and path is not None:
@@ -70,13 +71,15 @@ def open_session(
     with ExitStack() as undone:
         if lock is not None and target is not None:
             undone.callback(lambda: lock.release(forget=not target.exists()))
-        source, file, key = as_source(data, domain), as_table_file(data), fresh_seed()
-        place = None if file is None else file.to_dict()
-        facts = first_facts(contract, plan, (key, source.fingerprint(key)), place)
+        secrets = {"fingerprint_key": fresh_seed()}
+        if domain.person is not None:
+            secrets[PERSON_KEY] = person_key(chosen.seed)
+        source, file = as_source(data, domain, secrets.get(PERSON_KEY)), as_table_file(data)
+        secrets["fingerprint"] = source.fingerprint(secrets["fingerprint_key"])
+        facts = first_facts(contract, plan, secrets, None if file is None else file.to_dict())
         created = SessionStore.create(target, "opening", "{}", next_seed(chosen, 0), facts)
-        session = Session(undone.enter_context(closing(created)), lock, source)
-        undone.pop_all()
-        return session
+        store = undone.enter_context(closing(created))
+        return Session(store, source, undone)
 
 
 def resume_session(path: str | Path, data: Table | None = None, *, wait: float = 0) -> Session:
@@ -88,25 +91,22 @@ def resume_session(path: str | Path, data: Table | None = None, *, wait: float =
         wait: seconds that another process, or session, is waited for; 0 refuses at once.
 
     Raises:
-        SessionCorruptError: the file is no session, or damaged, or made by a newer version.
+        SessionCorruptError: the file is no session, damaged, or of another format.
         SessionLockedError: another process was using it all that time.
         SessionError: the file has several names (hard links), or ``wait`` is no number of seconds.
         DataError: the table is of no kind; the session reads its table from a file, and one is given; or an
             interrupted batch needs the table, and it cannot be read or differs.
 
-    Privacy: ``data`` is for the custodian alone: whether it is the session's table is told without noise.
+    Privacy: ``data`` is for the custodian alone: whether it is the session's table is reported without noise.
     """
     require_table(data)
-    target = Path(path)
-    with closing(SessionStore.open(target)) as store:
-        load_contract(store)  # says what is wrong before anything is written
+
+    def check(store: SessionStore) -> None:
+        load_contract(store)
         refuse_given_table(store, data)
         store.require_companion()
-    lock = SessionLock(target, wait)
+
     with ExitStack() as undone:
-        undone.callback(lock.release)
-        store = undone.enter_context(closing(SessionStore.open(target)))
+        store = undone.enter_context(writing(Path(path), wait, check))
         store.take_over()
-        session = Session(store, lock, data)
-        undone.pop_all()
-        return session
+        return Session(store, data, undone)

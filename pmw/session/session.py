@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,10 +23,10 @@ from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
-from pmw.session.engine import Ask, Deliver, Engine
-from pmw.session.journal import load_history, load_ledger, load_status
+from pmw.session import loading
+from pmw.session.asks import Ask
+from pmw.session.engine import Deliver, Engine
 from pmw.session.store import SessionStore
-from pmw.session.store.locking import SessionLock
 from pmw.session.verification import Verification, verify
 from queries.domain import Domain
 from queries.errors import QueryError
@@ -53,12 +53,12 @@ class Session:
     twice. Threads may share it and take turns. Used with ``with``, it closes at the end.
     """
 
-    def __init__(self, store: SessionStore, lock: SessionLock | None, data: Table | None) -> None:
+    def __init__(self, store: SessionStore, data: Table | None, held: ExitStack) -> None:
         self._turn = threading.RLock()
         self._process = os.getpid()
         self._store: SessionStore | None = store
-        self._lock = lock
         self._engine = Engine(store, data)
+        self._held = held.pop_all()  # the store, and the lock of its file
 
     @property
     def domain(self) -> Domain:
@@ -145,15 +145,15 @@ class Session:
     def status(self) -> Status:
         """Return where the session stands."""
         with self._turn:
-            return load_status(self._open_store(), self.state)
+            return loading.load_status(self._open_store(), self.state)
 
     def ledger(self) -> Ledger:
         """Return every charge so far, in order."""
         with self._turn:
-            return load_ledger(self._open_store())
+            return loading.load_ledger(self._open_store())
 
     def verify(self) -> Verification:
-        """Check the session's books, and return what holds; free.
+        """Check the session's ledger, measurements and answers, and return what holds; free.
 
         Raises:
             StoreError: the session file cannot be read.
@@ -195,7 +195,7 @@ class Session:
         if path is not None:
             check_target(Path(path), force=force)
         with self._turn:
-            state, history = self.state, load_history(self._open_store())
+            state, history = self.state, loading.load_history(self._open_store())
         figure = status_figure(state, history)
         if path is not None:
             write_figure(figure, Path(path), force=force)
@@ -260,10 +260,8 @@ class Session:
                 with suppress(SessionLockedError):  # whoever took the session over keeps a model of its own
                     self._engine.save_snapshot()
             finally:
-                self._store.close()
                 self._store = None
-                if self._lock is not None:
-                    self._lock.release()
+                self._held.close()
 
     def _ask(self, question: Asked, fresh: bool, request_id: str | None) -> Ask:
         if isinstance(question, Question):

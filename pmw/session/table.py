@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import hmac
 import json
-from contextlib import closing
 from pathlib import Path
 
 from pmw.data import MemorySource, Table, TableFile, as_source
 from pmw.errors import DataError, SessionError
 from pmw.session.encoding import dumps
-from pmw.session.journal import load_contract
-from pmw.session.store import Outcome, SessionStore
-from pmw.session.store.locking import SessionLock
+from pmw.session.journal import PERSON_KEY
+from pmw.session.loading import load_contract
+from pmw.session.store import Outcome, SessionStore, writing
 from queries.domain import Domain
 from queries.plain_values import type_name
 
@@ -48,23 +47,16 @@ def move_session(path: str | Path, data: TableFile | Path | str, *, wait: float 
         SessionError: the session was closed, or the file has several names (hard links).
         StoreError: the place could not be made durable.
 
-    Privacy: for the custodian alone: whether a table is the session's is told without noise.
+    Privacy: for the custodian alone: whether a table is the session's is reported without noise.
     """
     if not issubclass(type(data), TableFile | Path | str):  # not what the thing says of itself
         raise DataError(f"expected the name of a CSV or Parquet file, got a {type_name(data)}")
     target = Path(path)
-    with closing(SessionStore.open(target)) as store:  # says what is wrong before a lock file is made
-        _require_open(store, target)
-    lock = SessionLock(target, wait)
-    try:
-        with closing(SessionStore.open(target)) as store:
-            _require_open(store, target)  # it may have been closed meanwhile
-            file = _with_dialect(store, data)
-            session_table(store, file, load_contract(store)[0].domain)  # refused before anything is written
-            store.take_over()
-            store.finish(None, Outcome(meta={"data": dumps(file.to_dict())}))
-    finally:
-        lock.release()
+    with writing(target, wait, lambda store: _require_open(store, target)) as store:
+        file = _with_dialect(store, data)
+        session_table(store, file, load_contract(store)[0].domain)  # refused before anything is written
+        store.take_over()
+        store.finish(None, Outcome(meta={"data": dumps(file.to_dict())}))
 
 
 def _require_open(store: SessionStore, path: Path) -> None:
@@ -108,15 +100,16 @@ def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Me
     Args:
         store: an open session.
         data: the table; None to read it from where the session remembers it.
-        domain: the declared attributes.
+        domain: the declared attributes, and persons, of whom the same records are kept as at opening.
 
     Raises:
         DataError: the table cannot be read, or differs; the text tells nothing of how.
 
     Privacy: true data. Where ``data`` is given, whether this succeeds is a noise-free test of equality.
     """
+    key = store.secret(PERSON_KEY)
     if data is not None:
-        return _same(store, as_source(data, domain))
+        return _same(store, as_source(data, domain, key))
     file = table_place(store)
     if file is None:
         raise DataError(
@@ -124,7 +117,7 @@ def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Me
             "file and name that with pmw move"
         )
     try:
-        return _same(store, as_source(file, domain))
+        return _same(store, as_source(file, domain, key))
     except DataError as error:
         raise DataError(f"{error}; where the table was moved, name its new place with pmw move") from None
 

@@ -11,8 +11,8 @@ way. Both need only f(z) <= e^(Delta/b1) f(z + Delta) and S(y) <= e^(d/b) S(y + 
 and for one-sided (exponential) noise alike.
 
 Source: Lyu, Su and Li (2017), equation (5), Algorithm 7 and Section 4.3 (monotone queries); for exponential
-noise, Liu et al. (2024, PVLDB 18). Two thresholds are derived in ``docs/algorithm.md`` and enumerated in the
-tests.
+noise, Liu et al. (2024, PVLDB 18). The proof on integers, with two thresholds:
+``docs/proofs/above-threshold.md``.
 """
 
 from __future__ import annotations

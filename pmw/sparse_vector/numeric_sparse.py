@@ -18,14 +18,16 @@ from pmw.privacy.budget import (
     Composition,
     Number,
     as_fraction,
+    floor_price,
     gaussian_charge,
     pure_charge,
+    root_down,
     zcdp_rho,
 )
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector.comparison import Comparison, scale_up
-from pmw.sparse_vector.composition import composed_epsilon, floor_rho, rho_epsilon, root_down, round_epsilon
+from pmw.sparse_vector.composition import composed_epsilon, require_printed, rho_epsilon, round_epsilon
 from pmw.sparse_vector.noisy_comparison import NoiseKind, Outcome, Sides, ThresholdTest
 from pmw.sparse_vector.sparse import Sparse, SparseState, textbook_sigma
 from pmw.sparse_vector.split import Split
@@ -70,7 +72,12 @@ class NumericSparse:
 
         Tests at epsilon1 and values under Lap(sigma(epsilon2)), sigma as in Sparse (with ln(2/delta)):
         epsilon1 = 8/9 epsilon, epsilon2 = 2/9 epsilon for delta = 0; otherwise in the ratio sqrt(512) : 2
-        with denominator sqrt(512) + 1, rounded down.
+        with denominator sqrt(512) + 1, rounded down. A round with its value then costs at most
+        epsilon/sqrt(8 c ln(2/delta)).
+
+        Raises:
+            BudgetError: a parameter is out of range, or the printed scales do not keep (epsilon, delta):
+                ``require_printed`` says where they do.
         """
         budget = Budget.of(epsilon, delta)
         root = Fraction(Decimal(512).sqrt())  # 28 digits; both shares are taken a little low
@@ -81,6 +88,7 @@ class NumericSparse:
             sensitivity * textbook_sigma(Budget(share * budget.epsilon, budget.delta / 2), update_limit)
             for share in (tests, values)
         ]
+        require_printed(budget, update_limit, halved=True)
         test = ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, sensitivity, False, sigmas[0], 2 * sigmas[0])
         return cls(Sparse(test, update_limit, redraw=True), DiscreteLaplace(sigmas[1]))
 
@@ -124,7 +132,7 @@ class NumericSparse:
             return laplace
         rho = zcdp_rho(budget) / update_limit
         gaussian = cls(
-            _priced_rounds(comparison, root_down(2 * floor_rho((1 - share) * rho)), update_limit),
+            _priced_rounds(comparison, root_down(2 * floor_price((1 - share) * rho)), update_limit),
             DiscreteGaussian(sigma_up(comparison.sensitivity, share * rho)),
         )
         return min(laplace, gaussian, key=NumericSparse._deviations)
@@ -237,7 +245,7 @@ def sigma_up(sensitivity: int, rho: Fraction) -> Fraction:
     Raises:
         BudgetError: rho is too small for any noise.
     """
-    price = floor_rho(rho)
+    price = floor_price(rho)
     if price <= 0:
         raise BudgetError("expected a budget that holds values of some noise, got a smaller one")
     return scale_up(sensitivity / root_down(2 * price))

@@ -15,7 +15,7 @@ from pmw.privacy.budget import NOTHING, Budget, Charge, Composition, Number, pur
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector.above_threshold import AboveThreshold
 from pmw.sparse_vector.comparison import Comparison
-from pmw.sparse_vector.composition import composed_epsilon, round_epsilon
+from pmw.sparse_vector.composition import composed_epsilon, require_printed, round_epsilon
 from pmw.sparse_vector.noisy_comparison import (
     NoiseKind,
     NoisyComparison,
@@ -84,8 +84,14 @@ class Sparse:
         """Return the algorithm with the textbook's scales: Lap(sigma) redrawn and Lap(2 sigma).
 
         sigma = 2c/epsilon for delta = 0, else sqrt(32 c ln(1/delta))/epsilon, rounded up.
+
+        Raises:
+            BudgetError: a parameter is out of range, or the printed scale does not keep (epsilon, delta):
+                ``require_printed`` says where it does.
         """
-        scale = sensitivity * textbook_sigma(Budget.of(epsilon, delta), update_limit)
+        budget = Budget.of(epsilon, delta)
+        scale = sensitivity * textbook_sigma(budget, update_limit)
+        require_printed(budget, update_limit)
         test = ThresholdTest(NoiseKind.LAPLACE, Sides.ONE_SIDED, sensitivity, False, scale, 2 * scale)
         return cls(test, update_limit, redraw=True)
 

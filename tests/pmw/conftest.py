@@ -26,7 +26,7 @@ from pmw.sparse_vector import Sparse
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def domain() -> Domain:
     """A domain of 240 cells: ages, sexes, regions and a flag."""
     return Domain(
@@ -41,8 +41,14 @@ def domain() -> Domain:
 
 
 @pytest.fixture
-def frame() -> pd.DataFrame:
+def frame(shared_frame: pd.DataFrame) -> pd.DataFrame:
     """3,000 records with dependent attributes, the same in every run."""
+    return shared_frame.copy()
+
+
+@pytest.fixture(scope="session")
+def shared_frame() -> pd.DataFrame:
+    """The records of ``frame``, for sessions that several tests share."""
     generator = np.random.default_rng(20)
     age = generator.integers(18, 62, 3000)
     sex = np.where(generator.random(3000) < 0.5, "Female", "Male")

@@ -67,13 +67,20 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "max_cells": (GRAPHICAL, 60),
     "simultaneous": (MARGINAL, True),
     "seed": (MARGINAL, 8),
+    "person_column": (MARGINAL, "id"),
 }
 CLASSES: dict[
     str, tuple[type[Any], dict[str, Any]]
 ] = {  # the fields of the other classes, with another value of each
     "offline": (
         pmw.OfflineOptions,
-        {"targets": Targets.QUERY, "rounds": 2, "selection_share": Fraction(1, 2), "final_refits": 0},
+        {
+            "targets": Targets.QUERY,
+            "rounds": 2,
+            "selection_share": Fraction(1, 2),
+            "final_refits": 0,
+            "early_stop": True,
+        },
     ),
     "rows": (pmw.RowPlan, {"rows": 50, "independent": True, "seed": 8}),
     "dialect": (pmw.CsvDialect, {"delimiter": ";", "quote": "'", "missing_texts": ("?",), "trim": True}),
@@ -94,6 +101,7 @@ def frame() -> pd.DataFrame:
         "score": (age // 2 + generator.integers(0, 3, 3000)).clip(0, 9),
         "region": generator.choice(["north", "east", "south", "west"], 3000, p=[0.5, 0.3, 0.15, 0.05]),
         "member": generator.random(3000) < age / 16,
+        "id": np.arange(3000) // 3,
     }
     return pd.DataFrame({**columns, **{f"a{place}": generator.integers(0, 10, 3000) for place in range(5)}})
 
@@ -194,6 +202,8 @@ def seen_of_release(made: pmw.OfflineRelease) -> dict[str, Any]:
 @pytest.mark.parametrize("name", CLASSES["offline"][1])
 def test_a_release_uses_every_choice_of_its_own(name: str, frame: pd.DataFrame) -> None:
     usual = pmw.OfflineOptions(rounds=3, final_refits=3, policy=MARGINAL)
+    if name == "early_stop":  # of questions alone
+        usual = replace(usual, targets=Targets.QUERY, policy=QUERY)
     other = replace(usual, **{name: CLASSES["offline"][1][name]})
     assert seen_of_release(release(frame, DOMAIN, other)) != seen_of_release(release(frame, DOMAIN, usual))
 
@@ -297,6 +307,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "model": ("--model", "graphical"),
     "max_cells": ("--max-cells", "60"),
     "simultaneous": ("--simultaneous",),
+    "person_column": ("--person-column", "id"),
 }
 CONTEXT = click.Context(main, **main.context_settings)
 REQUIRED = {

@@ -9,6 +9,7 @@ import operator
 import time
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -75,10 +76,11 @@ INTEGERS = st.builds(
 
 def _numeric(edges: set[int], atoms: set[int], integer: bool, flags: dict[str, Any]) -> NumericAttribute:
     inside = tuple(atom for atom in atoms if min(edges) <= atom <= max(edges))
+    make = partial(NumericAttribute, "x", tuple(sorted(edges)), integer=integer, **flags)
     try:
-        return NumericAttribute("x", tuple(sorted(edges)), atoms=inside, integer=integer, **flags)
+        return make(atoms=inside)
     except DomainError:  # a cell of atoms alone
-        return NumericAttribute("x", tuple(sorted(edges)), integer=integer, **flags)
+        return make()
 
 
 NUMBERS = st.builds(

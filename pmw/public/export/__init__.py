@@ -5,13 +5,14 @@ from __future__ import annotations
 from pmw.public.export.manifest import program_version
 from pmw.public.export.measurements import measurements_form
 from pmw.public.export.rows import RowPlan, synthetic_frame
-from pmw.public.export.writing import ExportFormat, export
+from pmw.public.export.writing import ExportFormat, export, require_target
 
 __all__ = [
     "export",
     "ExportFormat",
     "measurements_form",
     "program_version",
+    "require_target",
     "RowPlan",
     "synthetic_frame",
 ]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "export",
     "ExportFormat",
+    "require_target",
 ]
 
 
@@ -86,15 +87,9 @@ def export(
 
     Privacy: post-processing of released numbers; free.
     """
-    chosen = ExportFormat.chosen(format, path)
+    chosen, beside = require_target(path, format=format, force=force)
     if chosen is ExportFormat.MEASUREMENTS and plan is not None:
         raise ReleaseError("measurements have no rows to draw; leave out rows, method and seed")
-    if not path.name or path.is_dir():
-        raise ReleaseError(f"expected a file to write, got the folder {path}")
-    beside = path.with_name(path.name + ".manifest.json")
-    for target in (path, beside):
-        if target.exists() and not force:
-            raise ReleaseError(f"{target} exists; choose another name, or overwrite it with --force")
     if chosen is ExportFormat.MEASUREMENTS:
         form = measurements_manifest(state, chosen.value)
         _write_json(path, measurements_form(state))
@@ -102,6 +97,28 @@ def export(
         form = {**_write_rows(state, path, plan or RowPlan(), chosen), "refined": refined}
     _write_json(beside, form)
     return form
+
+
+def require_target(path: Path, *, format: str | None, force: bool) -> tuple[ExportFormat, Path]:
+    """Return the format of an export and the manifest's file, before anything is written.
+
+    Args:
+        path: the file to write.
+        format: csv, parquet or measurements; None goes by the file's name.
+        force: existing files will be overwritten.
+
+    Raises:
+        ReleaseError: the format is unknown, the path is a folder, or a file exists and ``force`` is
+            not given.
+    """
+    chosen = ExportFormat.chosen(format, path)
+    if not path.name or path.is_dir():
+        raise ReleaseError(f"expected a file to write, got the folder {path}")
+    beside = path.with_name(path.name + ".manifest.json")
+    for target in (path, beside):
+        if target.exists() and not force:
+            raise ReleaseError(f"{target} exists; choose another name, or overwrite it with --force")
+    return chosen, beside
 
 
 def _write_rows(state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat) -> dict[str, Any]:

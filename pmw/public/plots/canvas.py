@@ -112,7 +112,7 @@ def write_figure(figure: Figure, path: Path, *, force: bool = False) -> None:
 
 
 def _tell(caught: list[warnings.WarningMessage]) -> None:
-    """Tell of letters in one warning, and of everything else as it was told."""
+    """Tell of letters in one warning, and of everything else as it was written."""
     scripts = set()
     for one in caught:
         if found := _LETTERS.search(str(one.message)):
@@ -120,9 +120,9 @@ def _tell(caught: list[warnings.WarningMessage]) -> None:
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     if scripts:
-        told = f"the picture does not show {' and '.join(sorted(scripts))} letters as they are written"
+        missing = f"the picture does not show {' and '.join(sorted(scripts))} letters as they are written"
         advice = "where they are boxes, add a font that has them to font.family in the file matplotlibrc"
-        warnings.warn(f"{told}; {advice}", MissingLettersWarning, stacklevel=3)
+        warnings.warn(f"{missing}; {advice}", MissingLettersWarning, stacklevel=3)
 
 
 def _script(letter: str) -> str:

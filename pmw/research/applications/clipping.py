@@ -8,6 +8,7 @@ It climbs to 0 as b approaches the largest value, and AboveThreshold finds the f
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = [
     "clipping_bound",
     "clipping_queries",
     "firm_threshold",
+    "first_settled_sum",
     "naive_clipping_bound",
     "sum_noise",
 ]
@@ -151,11 +153,38 @@ def naive_clipping_bound(
     Source: Near and Abuah, "Programming Differential Privacy", as above.
     """
     places = checked_bounds(bounds)
+    return first_settled_sum(
+        lambda bound: clipped_sum(values, bound), places, epsilon=epsilon, threshold=threshold, bits=bits
+    )
+
+
+def first_settled_sum(
+    sum_at: Callable[[int], int],
+    places: NDArray[np.int64],
+    *,
+    epsilon: Number,
+    threshold: int,
+    bits: BitSource,
+) -> int:
+    """Return the first bound at which a noisy sum is hardly above the one before; the last if none is.
+
+    Args:
+        sum_at: the true sum at bound b, of sensitivity b.
+        places: int64, shape (k,), the bounds, as ``checked_bounds`` returns them.
+        epsilon: of the whole list.
+        threshold: the increase that counts as none.
+        bits: source of the noise.
+
+    Raises:
+        BudgetError: the noise is too wide to draw.
+
+    Privacy: epsilon, by composition of one noisy sum per bound.
+    """
     each = as_fraction(epsilon, "epsilon") / len(places)
     sum_noise(int(places[-1]), each)  # refuses what is too wide before anything is drawn
     before = 0
     for bound in places.tolist():
-        noisy = clipped_sum(values, bound) + sum_noise(bound, each).sample(bits)
+        noisy = sum_at(bound) + sum_noise(bound, each).sample(bits)
         if noisy - before <= threshold:
             return int(bound)
         before = noisy

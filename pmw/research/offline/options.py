@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from pmw.errors import BudgetError
 from pmw.model import DEFAULT_MAX_CELLS
-from pmw.public.contract import ModelKind, Options, TestKind, UpdateRule
+from pmw.public.contract import ModelKind, Opening, Options, TestKind, UpdateRule
 from queries.domain import Domain
 
 __all__ = [
@@ -51,7 +51,11 @@ class OfflineOptions:
             and where marginals are measured ten steps of a descent.
         policy: the choices that a session has too: neighbours, records per person, opening, composition,
             confidence and seed; where questions are measured the update rule (with ``test = query``); where
-            marginals of a large domain are, the kind of model and its cells. Any other is refused.
+            marginals of a large domain are, the kind of model and its cells; with ``early_stop`` the
+            threshold. Any other is refused.
+        early_stop: where questions are measured in a fixed number of rounds, end at the first error that is
+            measured as small: at most the threshold, or, without one, what the noise of the measurement
+            alone reaches at the stated confidence. What is left of the budget stays unspent.
 
     Raises:
         BudgetError: a choice is out of range, or a release has no use for it.
@@ -62,6 +66,38 @@ class OfflineOptions:
     selection_share: Fraction = Fraction(1, 5)
     final_refits: int = _FINAL_REFITS
     policy: Options = field(default_factory=Options)
+    early_stop: bool = False
+
+    @classmethod
+    def textbook(
+        cls, *, rounds: int, threshold: float | None = None, policy: Options | None = None
+    ) -> OfflineOptions:
+        """Return the textbook's offline private multiplicative weights.
+
+        From a uniform start each round chooses the question that the model answers worst by the exponential
+        mechanism, measures its error, returns the model where that is small, and otherwise makes one
+        multiplicative weights step. No refit follows.
+
+        Args:
+            rounds: the most there will be, O(log|X| / alpha^2) in the lecture.
+            threshold: the error that is small, in records; None for what noise alone reaches.
+            policy: neighbours, records per person, composition, confidence and seed.
+
+        Raises:
+            BudgetError: a choice is out of range, or the release has no use for it.
+
+        Source: Kamath, Lecture 9, private multiplicative weights, steps 1 to 3; Hardt, Ligett and McSherry
+            (2012), Figure 1, for the length of a step and for halves of a round's price.
+        """
+        chosen = replace(
+            policy or Options(),
+            test=TestKind.QUERY,
+            update=UpdateRule.STEP,
+            opening=Opening.NONE,
+            threshold=threshold,
+        )
+        share = Fraction(1, 2)  # a stop is as good as the choice: one of a small error ends the release
+        return cls(Targets.QUERY, rounds, share, final_refits=0, policy=chosen, early_stop=True)
 
     def __post_init__(self) -> None:
         rounds = self.rounds
@@ -80,12 +116,16 @@ class OfflineOptions:
         """Refuse choices that the release would not look at."""
         policy, usual = self.policy, Options()
         for name, instead in _OF_SESSIONS.items():
+            if name == "threshold" and self.early_stop:
+                continue
             if getattr(policy, name) != getattr(usual, name):
                 raise BudgetError(
                     f"{name} is for sessions; an offline release has no use for it: leave it out{instead}"
                 )
         if self.targets is Targets.MARGINAL and not policy.tests_marginals:
             raise BudgetError("test = query goes with targets = query; leave it out, or choose these targets")
+        if self.early_stop and (self.targets is not Targets.QUERY or self.rounds is None):
+            raise BudgetError("early_stop goes with targets = query and a number of rounds; choose both")
         if policy.update is UpdateRule.STEP and self.final_refits not in (0, _FINAL_REFITS):
             raise BudgetError("final_refits belongs to update = refit; leave it out with update = step")
 

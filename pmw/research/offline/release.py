@@ -1,27 +1,33 @@
-"""An offline release: a model, its measurements and its books. All of it is public."""
+"""An offline release: a model, its measurements and its ledger. All of it is public."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmw.model import Measurement, SyntheticDistribution
+from pmw.errors import ReleaseError
+from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution, half_width
 from pmw.public.answer import Answer, Spent
 from pmw.public.answers import Answers
+from pmw.public.charges import Event
 from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.marginal_intervals import answers_untested
+from pmw.public.sensitivity import query_sensitivity
 from pmw.public.state import PublicState
 from queries.errors import QueryError
-from queries.linear import LinearQuery
+from queries.linear import UNITS, LinearQuery
 from queries.parsing import parse_where
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "largest_error",
+    "last_measured",
     "OfflineRelease",
 ]
 
@@ -107,3 +113,42 @@ class OfflineRelease:
     def __repr__(self) -> str:
         rounds = len(self.measurements)
         return f"OfflineRelease({self.state.domain.name!r}, {rounds} measurements, {self.ledger.sentence()})"
+
+
+def last_measured(release: OfflineRelease) -> QueryMeasurement:
+    """Return what the last round measured, with the answer of the model that it was measured against.
+
+    Raises:
+        ReleaseError: there was no round, or marginals were measured.
+    """
+    last = release.state.measured[-1] if release.state.measured else None
+    if not isinstance(last, QueryMeasurement):
+        raise ReleaseError("expected a release with a round that measured a question, got none")
+    return last
+
+
+def largest_error(release: OfflineRelease, *, beta: float = 0.05) -> float:
+    """Return a bound, in records, on the errors that the last round's model made on the whole workload.
+
+    The measured error, what its noise may hide, and what the choice may have missed: 2 Delta ln(2k/beta) /
+    epsilon. With probability 1 - beta no question's error was larger. It holds for the released model where
+    the last round left it as it was: after an early stop.
+
+    Args:
+        release: one of questions, with at least one round.
+        beta: failure probability, half of it for each of the two.
+
+    Raises:
+        ReleaseError: there was no round, or marginals were measured.
+
+    Privacy: post-processing of the last measurement and of the public prices.
+
+    Source: Dwork and Roth (2014), Corollary 3.12, for the choice.
+    """
+    last, options = last_measured(release), release.state.contract.options
+    chosen = [line.epsilon for line in release.ledger.lines if line.event == Event.SELECTION]
+    missed = (
+        2 * query_sensitivity(options) * math.log(2 * len(release.workload) / beta) / float(chosen[-1] or 0)
+    )
+    noise = half_width(last.noise, 1 - beta / 2)
+    return (abs(last.units - last.model_units) + missed) / UNITS + noise

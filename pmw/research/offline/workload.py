@@ -48,8 +48,8 @@ def candidates_of(domain: Domain, workload: Iterable[WorkloadItem], targets: Tar
         targets: what rounds measure.
 
     Raises:
-        QueryError: the workload is empty, too large, made for another domain, or lists scopes where
-            questions are to be chosen.
+        QueryError: the workload is empty, too large, made for another domain, or lists scopes or a single
+            question where questions are to be chosen.
         ScopeError: a scope names an unknown attribute, or one twice.
     """
     queries: dict[bytes, LinearQuery] = {}
@@ -65,6 +65,12 @@ def candidates_of(domain: Domain, workload: Iterable[WorkloadItem], targets: Tar
     if targets is Targets.QUERY:
         if not queries:
             raise QueryError("expected a workload of questions to choose among, got none", code="bad_request")
+        if len(queries) == 1:
+            raise QueryError(
+                "expected a workload of at least two different questions to choose among, got one; a session "
+                "measures it without paying for a choice",
+                code="bad_request",
+            )
         return Candidates((), tuple(queries.values()))
     scopes = _parts(wide)
     if not scopes:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from pmw.session.store.answer_rows import query_key
 from pmw.session.store.files import SessionFiles
-from pmw.session.store.rows import CertificateRow, IntentRow, LedgerRow, MeasurementRow, Outcome, StoredAnswer
+from pmw.session.store.rows import (
+    CertificateRow,
+    ChainedRows,
+    IntentRow,
+    LedgerRow,
+    MeasurementRow,
+    Outcome,
+    StoredAnswer,
+)
 from pmw.session.store.schema import FORMAT_VERSION
 from pmw.session.store.session_store import SessionStore
+from pmw.session.store.writing import writing
 
 __all__ = [
     "CertificateRow",
+    "ChainedRows",
     "FORMAT_VERSION",
     "IntentRow",
     "LedgerRow",
@@ -19,4 +29,5 @@ __all__ = [
     "SessionFiles",
     "SessionStore",
     "StoredAnswer",
+    "writing",
 ]

@@ -10,10 +10,13 @@ from pmw.session.store.rows import StoredAnswer
 __all__ = [
     "answer_of_row",
     "key_name",
+    "MEASURED",
     "query_key",
     "row_of_answer",
     "SHARES",
 ]
+
+MEASURED = "measured"  # the source of an answer that drew noise of its own
 
 # Looks up every so manyth row by its number, from the last one down, so that a long table is not read.
 SHARES = (
@@ -33,7 +36,7 @@ def key_name(request_id: str) -> str:
 
 
 def row_of_answer(answer: StoredAnswer) -> tuple[Any, ...]:
-    """Return the columns of an answer, without its checksum."""
+    """Return the columns of an answer."""
     low, high = (None, None) if answer.interval is None else map(float, answer.interval)
     head = (answer.request_id, answer.query_key, answer.query, float(answer.count), low, high)
     return (*head, float(answer.confidence), answer.source, answer.version, float(answer.share))

@@ -7,9 +7,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from pmw.session.store.checksums import require_all
 from pmw.session.store.connection import APPLICATION_ID
 from pmw.session.store.schema import FORMAT_VERSION, TABLES, statements
+from pmw.session.store.wholeness import require_all
 
 __all__ = [
     "copy_public",

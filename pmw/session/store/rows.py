@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 __all__ = [
     "CertificateRow",
+    "ChainedRows",
     "IntentRow",
     "LedgerRow",
     "MeasurementRow",
@@ -60,6 +61,27 @@ class MeasurementRow:
     what: str
     units: bytes
     noise: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainedRows:
+    """All that was charged and measured, and the chain that covers it.
+
+    Args:
+        ledger: charges, in order.
+        ledger_intents: the number of the batch that each charge belongs to.
+        measurements: released measurements, in order.
+        measurement_intents: the number of the batch that each measurement belongs to.
+        origin: 32 bytes that the first link goes on from; they tell a session and its contract from others.
+        links: the hashes of the chain, 32 bytes each, in order.
+    """
+
+    ledger: tuple[LedgerRow, ...]
+    ledger_intents: tuple[int, ...]
+    measurements: tuple[MeasurementRow, ...]
+    measurement_intents: tuple[int, ...]
+    origin: bytes
+    links: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)

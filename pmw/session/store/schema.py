@@ -1,17 +1,22 @@
-"""The tables of a session file. Each row ends with the checksum of the columns before it."""
+"""The tables of a session file.
+
+Rows of ``meta``, ``secrets`` and ``certificates`` end with a checksum of the columns before it, and so do
+answers that drew no noise. Charges, measurements and measured answers have none: the chain covers them.
+"""
 
 from __future__ import annotations
 
 __all__ = [
+    "CHAINED",
     "COLUMNS",
-    "COUNTED",
     "FORMAT_VERSION",
     "INDEXES",
+    "SEALED",
     "statements",
     "TABLES",
 ]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,
@@ -19,15 +24,16 @@ TABLES = {
     "secrets": """CREATE TABLE secrets (key TEXT PRIMARY KEY, value BLOB NOT NULL,
     checksum BLOB NOT NULL) STRICT""",
     "ledger": """CREATE TABLE ledger (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL,
-    event TEXT NOT NULL, label TEXT NOT NULL, epsilon TEXT, rho TEXT NOT NULL,
-    checksum BLOB NOT NULL) STRICT""",
+    event TEXT NOT NULL, label TEXT NOT NULL, epsilon TEXT, rho TEXT NOT NULL) STRICT""",
     "measurements": """CREATE TABLE measurements (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL,
-    kind TEXT NOT NULL, what TEXT NOT NULL, units BLOB NOT NULL, noise TEXT NOT NULL,
-    checksum BLOB NOT NULL) STRICT""",
+    kind TEXT NOT NULL, what TEXT NOT NULL, units BLOB NOT NULL, noise TEXT NOT NULL) STRICT""",
     "answers": """CREATE TABLE answers (sequence INTEGER PRIMARY KEY, request_id TEXT UNIQUE,
     query_key BLOB NOT NULL, query TEXT NOT NULL, count REAL NOT NULL, low REAL, high REAL,
     confidence REAL NOT NULL, source TEXT NOT NULL, version INTEGER NOT NULL, share REAL NOT NULL,
-    checksum BLOB NOT NULL) STRICT""",
+    checksum BLOB) STRICT""",
+    # A link covers the chained rows after those of the link before it, up to these numbers.
+    "chain": """CREATE TABLE chain (sequence INTEGER PRIMARY KEY, ledger INTEGER NOT NULL,
+    measurements INTEGER NOT NULL, answers INTEGER NOT NULL, link BLOB NOT NULL) STRICT""",
     "certificates": """CREATE TABLE certificates (sequence INTEGER PRIMARY KEY, scope TEXT UNIQUE NOT NULL,
     version INTEGER NOT NULL, threshold INTEGER NOT NULL, units BLOB NOT NULL,
     checksum BLOB NOT NULL) STRICT""",
@@ -39,7 +45,7 @@ INDEXES = (
     # few: opening a session looks each of them up
     "CREATE INDEX answers_measured ON answers (source) WHERE source = 'measured'",
 )
-# What a checksum is of. A snapshot's is its own: a damaged one is ignored.
+# What a checksum, or a link, is of. A snapshot's is its own: a damaged one is ignored.
 COLUMNS = {
     "meta": ("key", "value"),
     "secrets": ("key", "value"),
@@ -51,7 +57,9 @@ COLUMNS = {
     ),
     "certificates": ("scope", "version", "threshold", "units"),
 }  # fmt: skip
-COUNTED = ("ledger", "measurements", "answers")  # rows are only ever added to these
+SEALED = ("meta", "secrets", "answers", "certificates")  # have a checksum; a measured answer has none
+# Which rows the chain covers. Rows are only ever added to these tables.
+CHAINED = {"ledger": "TRUE", "measurements": "TRUE", "answers": "source = 'measured'"}
 
 
 def statements() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Reading a session file: every row is compared with its checksum as it is read."""
+"""Reading a session file: every row is compared with its checksum, or with the chain, as it is read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.session.store.answer_rows import SHARES, answer_of_row, key_name
-from pmw.session.store.checksums import require_all, require_checksum, require_count
+from pmw.session.store.answer_rows import MEASURED, SHARES, answer_of_row, key_name
+from pmw.session.store.chain import Chain
+from pmw.session.store.checksums import read_fact, require_checksum
 from pmw.session.store.connection import own_error
-from pmw.session.store.rows import CertificateRow, LedgerRow, MeasurementRow, StoredAnswer
+from pmw.session.store.rows import CertificateRow, ChainedRows, LedgerRow, MeasurementRow, StoredAnswer
 from pmw.session.store.schema import COLUMNS
+from pmw.session.store.wholeness import require_all
 
 __all__ = [
     "SessionReader",
@@ -34,36 +36,52 @@ class SessionReader:
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self._connection = connection
         self._name = name
+        self._chain = Chain(connection, name)
 
     def meta(self, key: str) -> str | None:
         """Return a public fact, as JSON text."""
-        row = self._one(f"SELECT {self._columns('meta')} FROM meta WHERE key = ?", key)
-        return None if row is None else str(self._checked("meta", row)[1])
+        with self._guarded():
+            return read_fact(self._connection, key, self._name)
 
     def secret(self, key: str) -> bytes | None:
         """Return a secret fact."""
         row = self._one(f"SELECT {self._columns('secrets')} FROM secrets WHERE key = ?", key)
         return None if row is None else bytes(self._checked("secrets", row)[1])
 
+    def chained(self) -> ChainedRows:
+        """Return all that was charged and measured.
+
+        Raises:
+            SessionCorruptError: it is not what the chain covers.
+        """
+        with self._one_state():
+            links = self._chain.follow()
+            origin = self._chain.origin()
+        charges, measurements = ([row[1:] for link in links for row in link.rows[table]] for table in (0, 1))
+        return ChainedRows(
+            ledger=tuple(LedgerRow(*row) for _, *row in charges),
+            ledger_intents=tuple(intent for intent, *_ in charges),
+            measurements=tuple(MeasurementRow(*row) for _, *row in measurements),
+            measurement_intents=tuple(intent for intent, *_ in measurements),
+            origin=origin,
+            links=tuple(link.hash for link in links),
+        )
+
     def ledger(self) -> list[LedgerRow]:
         """Return all charges, in order."""
-        return [LedgerRow(*row[1:]) for row in self._all("ledger")]
+        return list(self.chained().ledger)
 
     def measurements(self) -> list[MeasurementRow]:
         """Return all released measurements, in order."""
-        return [MeasurementRow(*row[1:]) for row in self._all("measurements")]
+        return list(self.chained().measurements)
 
     def certificates(self) -> list[CertificateRow]:
         """Return the newest certificate of each marginal, in the order of their tests."""
-        return [CertificateRow(*row) for row in self._all("certificates")]
-
-    def ledger_intents(self) -> list[int]:
-        """Return the number of the intent that each charge belongs to, in order."""
-        return [int(row[0]) for row in self._all("ledger")]
-
-    def measurement_intents(self) -> list[int]:
-        """Return the number of the intent that each measurement belongs to, in order."""
-        return [int(row[0]) for row in self._all("measurements")]
+        with self._guarded():
+            rows = self._connection.execute(
+                f"SELECT {self._columns('certificates')} FROM certificates ORDER BY sequence"
+            ).fetchall()
+        return [CertificateRow(*self._checked("certificates", row)) for row in rows]
 
     def charge_count(self) -> int:
         """Return how many charges there are."""
@@ -161,20 +179,19 @@ class SessionReader:
         with self._guarded():
             return self._connection.execute(statement, values).fetchone()
 
-    def _all(self, table: str) -> list[Any]:
-        """Return all rows of a table, each as it was written."""
-        statement = f"SELECT {self._columns(table)} FROM {table} ORDER BY sequence"
-        with self._guarded(), contextlib.nullcontext() if self._connection.in_transaction else self.reading():
-            rows = [self._checked(table, row) for row in self._connection.execute(statement)]
-            require_count(self._connection, table, len(rows), self._name)
-            return rows
-
     def _answer(self, condition: str, value: object) -> tuple[int, StoredAnswer] | None:
         row = self._one(f"SELECT {self._columns('answers')}, sequence FROM answers {condition}", value)
         return None if row is None else self._numbered(row)
 
     def _numbered(self, row: Any) -> tuple[int, StoredAnswer]:
-        return int(row[-1]), answer_of_row(self._checked("answers", row[:-1]))
+        *sealed, number = row
+        answer = answer_of_row(sealed[:-1])
+        if answer.source == MEASURED:
+            with self._guarded():
+                self._chain.require_answer(number)
+        else:
+            self._checked("answers", sealed)
+        return int(number), answer
 
     def _newest(self, key: bytes) -> tuple[int, StoredAnswer] | None:
         """Return the newest answer to a query, with its number, or None."""
@@ -185,6 +202,12 @@ class SessionReader:
 
     def _checked(self, table: str, row: Any) -> tuple[Any, ...]:
         return require_checksum(table, row, self._name)
+
+    @contextlib.contextmanager
+    def _one_state(self) -> Iterator[None]:
+        """See one state of the file, whether or not a transaction is open already."""
+        with self._guarded(), contextlib.nullcontext() if self._connection.in_transaction else self.reading():
+            yield
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:

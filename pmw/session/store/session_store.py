@@ -1,17 +1,18 @@
 """The session file: one SQLite database that holds everything a session must not forget.
 
-The ledger is the truth; model snapshots are a cache. Every row has a checksum, and rows that are gone are
-missed: a damaged file is refused, for a smaller ledger would spend again. A batch that draws noise takes two
-synchronised writes: the batch with its 32 fresh bytes into the companion file, before anything is drawn, then
-one commit of its outcome, charges and answers. Deleted rows are overwritten. The log keeps old pages: it is
-emptied after each commit that wiped a secret. What lies in this file is secret.
+The ledger is the truth; model snapshots are a cache. A chain of hashes covers what was charged, measured or
+drawn, and every other row has a checksum: a damaged file is refused, for a smaller ledger would spend again.
+A batch that draws noise takes two synchronised writes: the batch with its 32 fresh bytes into the companion
+file, before anything is drawn, then one commit of its outcome, charges and answers. Deleted rows are
+overwritten. The log keeps old pages: it is emptied after each commit that wiped a secret. What lies in this
+file is secret.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,8 @@ from numpy.typing import NDArray
 from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
 from pmw.privacy.random_bits import fresh_seed
-from pmw.session.store.answer_rows import key_name, row_of_answer
-from pmw.session.store.checksums import add_counts, insertion, require_tables, require_whole, reseal, sealed
+from pmw.session.store.answer_rows import MEASURED, key_name, row_of_answer
+from pmw.session.store.checksums import as_written, insertion
 from pmw.session.store.companion import SESSION_BYTES, Companion
 from pmw.session.store.connection import (
     APPLICATION_ID,
@@ -38,6 +39,7 @@ from pmw.session.store.files import SessionFiles
 from pmw.session.store.rows import IntentRow, Outcome
 from pmw.session.store.schema import FORMAT_VERSION, statements
 from pmw.session.store.session_reader import SessionReader, snapshot_checksum
+from pmw.session.store.wholeness import ANSWERS, require_tables, require_whole
 
 __all__ = [
     "SessionStore",
@@ -101,14 +103,13 @@ class SessionStore(SessionReader):
         self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
         self._add("meta", [("asked", "0"), ("intent", "0"), ("session", f'"{session.hex()}"')])
-        reseal(self._connection)
 
     @classmethod
     def open(cls, path: Path) -> SessionStore:
         """Return the store of an existing session file, for reading until ``take_over``.
 
         Raises:
-            SessionCorruptError: the file is no session, or was made by a newer version.
+            SessionCorruptError: the file is no session, damaged, or of another format.
             SessionError: the file is absent, or has several names.
         """
         if not path.is_file():
@@ -122,7 +123,7 @@ class SessionStore(SessionReader):
         return store
 
     def _require_session(self) -> None:
-        """Tell another kind of file, a newer format or other tables, before anything is read or written."""
+        """Tell another kind of file, another format or other tables, before anything is read or written."""
         with self._guarded():
             (application,) = self._connection.execute("PRAGMA application_id").fetchone()
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -260,8 +261,9 @@ class SessionStore(SessionReader):
             done = False
         if not done:
             raise StoreError(
-                f"{self._name}: the session is closed, but its file could not be written again, so old copies "
-                "of its secrets may lie in it; make room and let its readers end, then close it again"
+                f"{self._name}: the session is closed, but its file could not be written again, so "
+                "old copies of its secrets may lie in it; make room and let its readers end, "
+                "then close it again"
             )
 
     def copy_public(self, path: Path, target: Path) -> None:
@@ -302,23 +304,21 @@ class SessionStore(SessionReader):
             "measurements",
             [(intent, row.kind, row.what, row.units, row.noise) for row in outcome.measurements],
         )
-        self._add("answers", [row_of_answer(answer) for answer in outcome.answers])
+        self._add("answers", map(row_of_answer, outcome.answers))
         self._add(
             "certificates",
             [(row.scope, row.version, row.threshold, row.units) for row in outcome.certificates],
             "INSERT OR REPLACE",
         )
-        self._add("meta", list(outcome.meta.items()), "INSERT OR REPLACE")
-        added = {
-            "ledger": len(outcome.ledger),
-            "measurements": len(outcome.measurements),
-            "answers": len(outcome.answers),
-            "measured": sum(answer.source == "measured" for answer in outcome.answers),
-        }
-        if any(added.values()):
-            add_counts(self._connection, added, self._name)
+        facts = dict(outcome.meta)
         if outcome.asked:
-            self._add("meta", [("asked", str(self.asked() + outcome.asked))], "INSERT OR REPLACE")
+            facts["asked"] = str(self.asked() + outcome.asked)
+        if outcome.answers:
+            facts[ANSWERS] = str(int(self.meta(ANSWERS) or 0) + len(outcome.answers))
+        self._add("meta", facts.items(), "INSERT OR REPLACE")
+        measured = any(answer.source == MEASURED for answer in outcome.answers)
+        if outcome.ledger or outcome.measurements or measured:
+            self._chain.extend()
         keys = [
             (key_name(request), self._number_of(key)) for request, key in outcome.idempotency_keys.items()
         ]
@@ -329,8 +329,8 @@ class SessionStore(SessionReader):
             else:
                 self._add("secrets", [(key, value)], "INSERT OR REPLACE")
 
-    def _add(self, table: str, rows: Sequence[Sequence[object]], verb: str = "INSERT") -> None:
-        self._connection.executemany(insertion(table, verb), [sealed(table, row) for row in rows])
+    def _add(self, table: str, rows: Iterable[Sequence[object]], verb: str = "INSERT") -> None:
+        self._connection.executemany(insertion(table, verb), [as_written(table, row) for row in rows])
 
     def _number_of(self, key: bytes) -> str:
         """Return the number of the newest answer to a query."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterable
-from dataclasses import astuple
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pmw.errors import SessionCorruptError, SessionError, StoreError
-from pmw.session.journal import load_ledger
+from pmw.errors import SessionError, StoreError
+from pmw.markup import counted
 from pmw.session.store import SessionStore
 from pmw.session.store.locking import turn_in
 from pmw.session.verification.report import require
@@ -22,11 +20,15 @@ __all__ = [
     "Anchor",
 ]
 
-_KINDS = ("charges", "measurements", "answers")
+_FORM = 2  # an anchor of another form is none
+_COUNTED = ("links", "answers")
 
 
 class Anchor:
-    """A file that remembers how far a session had come: running hashes and numbers of what was released.
+    """A file that remembers how far a session had come: the last link of its chain.
+
+    That link stands for every charge, measurement and measured answer before it. Of answers without noise of
+    their own the number is remembered.
 
     Args:
         path: the file; where there is none, the first session that holds makes it.
@@ -50,33 +52,26 @@ class Anchor:
         Raises:
             SessionCorruptError: the session is an older copy, another one, or its history was rewritten.
         """
-        rows: dict[str, Iterable[Any]] = {
-            "charges": store.ledger(),
-            "measurements": store.measurements(),
-            "answers": store.answers(),
-        }
-        held = self._held
+        chained = store.chained()
+        require(bool(chained.links), "its opening is not finished")
         found: dict[str, Any] = {
-            "anchor": 1,
-            "session": _name_of(store),
+            "anchor": _FORM,
+            "session": chained.origin.hex(),
             "closed": store.meta("closed") is not None,
-            "share": load_ledger(store).share,
+            "links": len(chained.links),
+            "link": chained.links[-1].hex(),
+            "answers": store.answer_count(),
         }
-        if held is not None:
-            require(held["session"] == found["session"], "the anchor is of another session")
-            require(found["closed"] or not held["closed"], "it had been closed: this is an older copy")
-        for kind in _KINDS:
-            found[kind] = _follow(kind, rows[kind], None if held is None else held[kind])
-        if held is not None:
-            fault = f"the share spent was {held['share']:.4%} and is {found['share']:.4%}"
-            require(found["share"] >= held["share"], fault)
-        counts = ", ".join(f"{found[kind]['count']:,} {kind}" for kind in _KINDS)
+        if self._held is not None:
+            _require_after(self._held, found, chained.links)
+        counts = ", ".join(counted(found[kind], kind[:-1]) for kind in _COUNTED)
         if store.meta("data") is None:  # a backup is closed, and its session is not: it leads no anchor on
             self._next = None
-            kept = "no anchor is made of it" if held is None else "the anchor stays as it is"
+            kept = "no anchor is made of it" if self._held is None else "the anchor stays as it is"
             return f"{counts}; this is a backup, and {kept}"
         self._next = found
-        return f"{counts}; {'a new anchor' if held is None else 'those of the anchor among them, unchanged'}"
+        kept = "a new anchor" if self._held is None else "those of the anchor among them, unchanged"
+        return f"{counts}; {kept}"
 
     def update(self) -> None:
         """Write down, durably, how far the session has come that was compared last; never less than is there.
@@ -104,8 +99,7 @@ class Anchor:
             return False
         if held["session"] != ours["session"]:
             raise SessionError(f"{self._path}: it was made an anchor of another session meanwhile")
-        farther = held["closed"] > ours["closed"] or held["share"] > ours["share"]
-        return farther or any(held[kind]["count"] > ours[kind]["count"] for kind in _KINDS)
+        return any(held[kind] > ours[kind] for kind in ("closed", *_COUNTED))
 
     def _write(self) -> None:
         # A name of its own: where folders cannot be locked, others may be writing too.
@@ -123,12 +117,13 @@ class Anchor:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         form = read_line(path.read_bytes())
-        if form["anchor"] != 1:
+        if form["anchor"] != _FORM:
             raise ValueError(form["anchor"])
-        for kind in _KINDS:
-            form[kind] = {"count": int(form[kind]["count"]), "hash": str(form[kind]["hash"])}
-        told = {"closed": bool(form["closed"]), "share": float(form["share"])}
-        return {**form, **told, "session": str(form["session"])}
+        counts = {kind: int(form[kind]) for kind in _COUNTED}
+        if counts["links"] < 1:
+            raise ValueError(counts["links"])
+        names = {name: bytes.fromhex(form[name]).hex() for name in ("session", "link")}
+        return {**names, **counts, "closed": bool(form["closed"])}
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -137,25 +132,13 @@ def _read(path: Path) -> dict[str, Any] | None:
         raise SessionError(f"{path}: expected an anchor, found something else; name another file") from None
 
 
-def _name_of(store: SessionStore) -> str:
-    """Return what tells a session from others: a hash of its contract and of what its opening released."""
-    opening = store.measurements()[:1]
-    if not opening:
-        raise SessionCorruptError("its opening is not finished")
-    return hashlib.sha256(f"{store.meta('contract')}{_text(opening[0])}".encode()).hexdigest()
-
-
-def _follow(kind: str, rows: Iterable[Any], held: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the number and the running hash of rows, which must go through those that are remembered."""
-    running, count, least = hashlib.sha256(), 0, 0 if held is None else held["count"]
-    for count, row in enumerate(rows, start=1):
-        running.update(_text(row).encode() + b"\n")
-        if held is not None and count == least:
-            fault = f"its first {least:,} {kind} are not what they were: history was rewritten"
-            require(running.hexdigest() == held["hash"], fault)
-    require(count >= least, f"it has {count:,} {kind}, and had {least:,}: this is an older copy")
-    return {"count": count, "hash": running.hexdigest()}
-
-
-def _text(row: Any) -> str:
-    return json.dumps(astuple(row), default=bytes.hex)
+def _require_after(held: dict[str, Any], found: dict[str, Any], links: Sequence[bytes]) -> None:
+    """Check that a session comes from the state that an anchor remembers."""
+    require(held["session"] == found["session"], "the anchor is of another session")
+    require(found["closed"] or not held["closed"], "it had been closed: this is an older copy")
+    for kind in _COUNTED:
+        had = f"it has {counted(found[kind], kind[:-1])}, and had {held[kind]:,}"
+        require(found[kind] >= held[kind], f"{had}: this is an older copy")
+    number = held["links"]
+    fault = f"link {number:,} of its chain is not what it was: history was rewritten"
+    require(links[number - 1].hex() == held["link"], fault)

@@ -1,4 +1,4 @@
-"""The contents of a session: its contract, plans, charges, measurements and batches, as its file holds them."""
+"""What a session file holds: its contract, plans, charges, measurements and batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pmw.public.contract import Contract
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import LaterMeasurement
-from pmw.session.journal import load_contract, load_plan, read_entries, read_measured, read_opening
+from pmw.session.loading import load_contract, load_plan, read_entries
+from pmw.session.measurement_rows import read_measured, read_opening
 from pmw.session.store import IntentRow, MeasurementRow, SessionStore
 from pmw.session.verification.plans import VectorLedger, vectors_of
 
@@ -99,17 +100,17 @@ def read_contents(store: SessionStore) -> Contents:
         ValueError: a part of them cannot be read; KeyError, TypeError and the like too.
     """
     contract, opening = load_contract(store)
-    pending = store.pending()
+    pending, chained = store.pending(), store.chained()
     unborn = pending is not None and pending.kind == "opening"
     return Contents(
         contract=contract,
         opening=opening,
         test=() if unborn else load_plan(store),
         cap=choose_filter(contract.domain, contract.budget, contract.options),
-        entries=tuple(read_entries(store)),
-        intents=tuple(store.ledger_intents()),
-        rows=tuple(store.measurements()),
-        row_intents=tuple(store.measurement_intents()),
+        entries=tuple(read_entries(chained.ledger)),
+        intents=chained.ledger_intents,
+        rows=chained.measurements,
+        row_intents=chained.measurement_intents,
         pending=pending,
         closed=store.meta("closed") is not None,
     )

@@ -62,7 +62,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What came of the checks of a session's books.
+    """What came of the checks of a session.
 
     Args:
         checks: in the order in which they were made.

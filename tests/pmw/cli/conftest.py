@@ -49,7 +49,7 @@ TEXTBOOK = (*OPEN, "--test", "query")
 
 @pytest.fixture
 def textbook_study(people: Path, run: Callable[..., Result]) -> Path:
-    """Open a session that tests single questions and return its path; a small table is else measured whole."""
+    """Open a session that tests single questions, for a small table is measured whole; return its path."""
     result = run(*TEXTBOOK, "--delta", "1e-9")
     assert result.exit_code == 0, result.output
     return people / "study.pmw"

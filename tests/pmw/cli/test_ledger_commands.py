@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from benchmarks.forgery import reseal
 from pmw.cli.texts import rounded
 from pmw.session.maintenance import is_closed
-from pmw.session.store.checksums import reseal
 from pmw.session.store.locking import SessionLock
 
 Run = Callable[..., Result]
@@ -228,7 +228,7 @@ def test_verify_keeps_an_anchor_and_ends_with_5_for_another_session(asked: Path,
     assert "a new anchor" in result.stdout
     assert "nothing was spent since the anchor was last written" in result.stdout
     anchor = asked.parent / "study.anchor"
-    anchor.write_text(anchor.read_text().replace('"session": "', '"session": "0'))
+    anchor.write_text(anchor.read_text().replace('"session": "', '"session": "00'))
     result = run("verify", "study.pmw", "--anchor", "study.anchor")
     assert result.exit_code == 5
     assert "FAILED  the session goes on from its anchor: the anchor is of another session" in result.stdout

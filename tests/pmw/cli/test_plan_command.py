@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_the_table_has_a_row_for_each_kind_of_question(people: Path, run: Run) -
     other = plan["other_delta"]
     cell = f"one cell {other['cell_bound']:,.0f} (x {other['cell_ratio']:.2g})"
     tested = f"tested {other['tested_bound']:,.0f} (x {other['tested_ratio']:.2g})"
-    assert f"Delta: bounds of a plan with delta = 0: {cell}, {tested}, measured " in output
+    assert f"With delta = 0 instead, bounds would be: {cell}, {tested}, measured " in output
 
 
 def test_more_than_four_attributes_share_a_row(people: Path, run: Run) -> None:
@@ -59,7 +60,7 @@ def test_more_than_four_attributes_share_a_row(people: Path, run: Run) -> None:
     result = run("plan", "--schema", "six.toml", "--records", "9000", "--epsilon", "1", "--test", "query")
     names = [line[2:26].strip() for line in result.stdout.splitlines() if line.startswith("  ")]
     assert names[4:7] == ["2 attributes", "3 attributes", "4 or more attributes"]
-    assert "Delta: bounds of a plan with delta = 1e-09: one cell " in result.stdout
+    assert "With delta = 1e-09 instead, bounds would be: one cell " in result.stdout
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_a_plan_of_marginals_tells_what_is_tested_and_measured(wide: Path, run: 
     pairs, triples = tests["certificates"]
     rows = {line[2:26].strip(): line[26:].split() for line in output.splitlines() if line.startswith("  ")}
     assert rows["2 attributes"][2:4] == ["tested", f"{plan['orders'][2]['bound']:,.0f}"]
-    cutting = [line.split()[2:4] for line in output.splitlines() if "cutting groups" in line]
+    cutting = [line.split()[2:4] for line in output.splitlines() if "cutting bins" in line]
     cut = plan["orders"][2]["cut_bound"]
     assert cut > 25_000  # half of all records, and more
     assert cutting[0] == ["tested", f"{cut:,.0f}"]
@@ -155,7 +156,7 @@ def test_a_plan_shows_what_opening_then_chooses(people: Path, run: Run) -> None:
     opened = run("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", *choices).stdout
     assert (plan["vector"]["update_limit"], plan["vector"]["threshold"]) == (7, 55)
     deviation = 2 * plan["vector"]["value_deviation"]
-    assert "errors above 55 records; up to 7 of them" in opened
+    assert "errors above 55 records; up to 7 answers" in opened
     assert f"each within about ± {deviation:,.0f}" in opened
 
 
@@ -263,3 +264,37 @@ def test_a_schema_fault_and_a_domain_too_large_are_named(people: Path, run: Run)
         )
         assert len(result.stderr.splitlines()) == 1
     assert run(*PLAN, "--epsilon", "1", "--schema", "large.toml").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [
+        (("--records", "40000", "--epsilon", "1"), "solved for alpha: alpha = "),
+        (("--epsilon", "1", "--accuracy", "0.1"), "solved for n: n = "),
+        (("--records", "100000000", "--accuracy", "0.1"), "solved for epsilon: epsilon = "),
+    ],
+)
+def test_the_textbooks_plan_begins_with_theorem_5_and_the_books_theorems_by_number(
+    people: Path, run: Run, given: tuple[str, ...], first: str
+) -> None:
+    options = ("plan", "--schema", "people.toml", "--delta", "1e-9", "--preset", "textbook", *given)
+    text = run(*options).stdout
+    assert text.startswith(f"Theorem 5 (Kamath, Lecture 9), {first}")
+    numbers = re.findall(r"^  Theorem (\d\.\d+), ", text, re.MULTILINE)
+    assert numbers == ["4.15", "4.10", "3.27", "3.28", "3.26", "3.24"]
+    assert "\nPlan for " in text
+    form = json.loads(run(*options, "--json").stdout)
+    assert form["theorem"]["solved"] in first
+    assert form["theorem"]["records"] == form["records"]
+
+
+def test_a_theorem_that_is_void_is_one_error_of_the_preset_and_no_promise_of_another_plan(
+    people: Path, run: Run
+) -> None:
+    far = ("plan", "--schema", "people.toml", "--records", "40000", "--epsilon", "300", "--delta", "1e-6")
+    refused = run(*far, "--preset", "textbook")
+    assert refused.exit_code == 1
+    assert refused.stdout == ""
+    assert refused.stderr.startswith("Error: the printed scales do not keep epsilon=300, delta=1e-06 with ")
+    assert refused.stderr.count("\n") == 1
+    assert "its printed noise does not keep this budget" in run(*far, "--test", "query").stdout

@@ -27,7 +27,8 @@ def test_the_suggested_question_cuts_no_cell(attribute: Attribute, where: str) -
 
 
 def test_a_number_is_not_parted_from_the_word_before_it() -> None:
-    text = "total, hierarchical histogram, marginal: discrete Gaussian noise: Canonne, Kamath and Steinke (2020), Theorem 4"
+    source = "discrete Gaussian noise: Canonne, Kamath and Steinke (2020), Theorem 4"
+    text = f"total, tree nodes, marginal: {source}"
     first, second = _source(text).splitlines()
     assert second == "    Theorem 4"
     assert f"{first.strip()} {second.strip()}" == text

@@ -1,4 +1,4 @@
-"""Refining: nothing new is released, the session stays as it was, the model is nearer to what was measured."""
+"""Refining: nothing new is released, the session stays the same, the model is nearer to what was measured."""
 
 from __future__ import annotations
 

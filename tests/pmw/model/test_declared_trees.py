@@ -89,7 +89,7 @@ def test_rare_values_are_pooled_inside_the_nodes_of_their_level() -> None:
     counts = np.full(41, 10.0)
     counts[3], counts[30:40] = 100.0, 1.0
     chosen = choose_coarsening(Domain((attribute,)), {"c": counts}, {"c": 20.0})
-    group = chosen.groups[0]
-    assert group is not None
+    bins = chosen.bins[0]
+    assert bins is not None
     expected = [0, 0, 0, 1, *[0] * 6, *[2] * 10, *[3] * 10, *[4] * 10, 5]
-    assert group.tolist() == expected  # the last node's values are rare even together, and alone are left
+    assert bins.tolist() == expected  # the last node's values are rare even together, and alone are left

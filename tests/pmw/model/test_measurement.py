@@ -53,18 +53,17 @@ def test_a_tree_needs_a_number_for_each_node_and_is_read_only() -> None:
         HierarchicalMeasurement(("a",), tree, np.zeros(40, dtype=np.int64), DISTRIBUTIONS[0]).units[0] = 2
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("noise", DISTRIBUTIONS)
 def test_the_variances_of_a_tree_are_those_of_its_values(noise: NoiseDistribution) -> None:
-    tree, bits = HierarchicalHistogram(30, 1, 4, 2), BitSource.from_integer(4)
-    weights = np.arange(31) % 3 / 2
-    drawn = [
-        HierarchicalMeasurement(("a",), tree, noise.sample_array(bits, tree.nodes), noise)
-        for _ in range(2000)
+    tree, weights = HierarchicalHistogram(30, 1, 4, 2), np.arange(31) % 3 / 2
+    # Values are linear in the numbers of the nodes, whose noises are independent: one record in each in turn.
+    records = [
+        HierarchicalMeasurement(("a",), tree, units, noise) for units in UNITS * np.eye(tree.nodes, dtype=int)
     ]
-    values = np.array([measurement.values for measurement in drawn])
-    assert values.var(axis=0) == pytest.approx(drawn[0].cell_variances, rel=0.2)
-    assert (values @ weights).var() == pytest.approx(drawn[0].weighted_variance(weights), rel=0.1)
+    values = np.array([measurement.values for measurement in records])
+    variance = noise_variance(noise)
+    assert variance * (values**2).sum(axis=0) == pytest.approx(records[0].cell_variances)
+    assert variance * ((values @ weights) ** 2).sum() == pytest.approx(records[0].weighted_variance(weights))
 
 
 def test_a_marginals_target_shares_what_its_cells_lack_evenly() -> None:

@@ -52,6 +52,6 @@ def test_statistics_move_as_neighbours_say() -> None:
 
 @pytest.mark.parametrize("kind", list(SparseVectorKind))
 @pytest.mark.parametrize("composition", list(Composition))
-def test_no_price_measures_no_test(composition: Composition, kind: SparseVectorKind) -> None:
+def test_no_price_gives_no_test(composition: Composition, kind: SparseVectorKind) -> None:
     with pytest.raises(NoiseError, match="positive budget for tests"):
         scaled_test(Fraction(0), 3, STATISTICS[0], kind, composition)

@@ -249,7 +249,7 @@ def test_given_numbers_are_used_as_they_are() -> None:
     assert plan.learning_rate == 0.25
 
 
-def test_more_records_measure_more_updates() -> None:
+def test_more_records_give_more_updates() -> None:
     limits = []
     for records in (100.0, 10_000.0, 1_000_000.0):
         _, ledger = opened(Budget.of(1, 1e-9), Options(test=TestKind.QUERY))

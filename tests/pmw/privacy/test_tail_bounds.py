@@ -34,7 +34,7 @@ CONFIDENCES = (0.5, 0.8, 0.9, 0.907, 0.95, 0.99, 0.999, 1 - 1e-6)
 
 
 def laplace_tail(t: float, cells: int) -> float:
-    """Return Pr[|sum of Laplace noise of scale 1 over cells| > t], by the gamma distribution of its variance."""
+    """Return Pr[|sum of Laplace noise of scale 1 over cells| > t], for its variance is gamma distributed."""
     low, high = 0.0, 1 + 12 / math.sqrt(cells) + 100 / cells
     places = (low + high) / 2 + (high - low) / 2 * NODES
     density = stats.gamma.pdf(places, cells, scale=1 / cells) * NODE_WEIGHTS * (high - low) / 2

@@ -17,7 +17,16 @@ from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.answer import Source, Spent
 from pmw.public.intervals import total_half_width, untested_answer
-from queries import UNITS, Domain, Factor, LinearQuery, random_conjunctions
+from pmw.public.state import PublicState
+from queries import (
+    UNITS,
+    CategoricalAttribute,
+    Domain,
+    Factor,
+    IntegerAttribute,
+    LinearQuery,
+    random_conjunctions,
+)
 from queries.records import encode_records
 
 
@@ -96,18 +105,26 @@ def beyond(noise: DiscreteLaplace, quarters: tuple[int, ...], width: float) -> f
     return float(total[places > 4 * width].sum())
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.907, 0.95, 0.99, 0.999])
+@pytest.fixture(scope="module", params=[0.5, 0.8, 0.907, 0.95, 0.99, 0.999])
+def pure_state(request: pytest.FixtureRequest) -> PublicState:
+    """The state of a session without a delta, at each of some confidences."""
+    domain = Domain((IntegerAttribute("age", 20, 59, 4), CategoricalAttribute("sex", ("Female", "Male"))))
+    people = pd.DataFrame({"age": np.arange(3000) % 40 + 20, "sex": ["Female", "Male"] * 1500})
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=1, confidence=request.param)
+    with pmw.open_session(people, domain, epsilon=1, options=options) as session:
+        return session.state
+
+
 @pytest.mark.parametrize(
     "quarters",
     [(4,), (4, 4), (4, 4, 4), (4,) * 9, (4, 2), (4, 3, 1), (1, 1, 4, 4, 2), (4, 1, 1, 1, 1, 1, 1)],
 )
 def test_without_a_delta_bars_of_covered_questions_are_bounds(
-    frame: pd.DataFrame, domain: Domain, quarters: tuple[int, ...], confidence: float
+    pure_state: PublicState, quarters: tuple[int, ...]
 ) -> None:
-    options = pmw.Options(test=pmw.TestKind.QUERY, seed=1, confidence=confidence)
-    with pmw.open_session(frame, domain, epsilon=1, options=options) as session:
-        state = session.state
-    noise = DiscreteLaplace(Fraction(4000))
+    state, domain = pure_state, pure_state.domain
+    confidence = state.contract.options.confidence
+    noise = DiscreteLaplace(Fraction(1000))
     units = np.rint(state.model.marginal(("age",)) * UNITS).astype(np.int64)
     state = replace(state, opening=(MarginalMeasurement(("age",), units, noise),))
     weights = np.zeros(domain["age"].size, dtype=np.int64)

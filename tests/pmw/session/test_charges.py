@@ -38,7 +38,7 @@ GRID = Fraction(1, 2**60)  # that a charge in rho is rounded up to
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """One call for noise: its distribution, its scale in units, what it drew, and whether that was one by itself."""
+    """One call for noise: its distribution, scale in units, what it drew, and whether that was one number."""
 
     distribution: type
     scale: Fraction

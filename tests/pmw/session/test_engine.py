@@ -20,7 +20,8 @@ from pmw.loop.secret import SecretState
 from pmw.planning.questions import plan_query_test
 from pmw.privacy.random_bits import BitSource
 from pmw.public.plans import QueryTestPlan
-from pmw.session.journal import load_secret, secret_facts
+from pmw.session.journal import secret_facts
+from pmw.session.loading import load_secret
 from pmw.session.store import Outcome, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries import Domain, LinearQuery, random_conjunctions
@@ -344,7 +345,7 @@ def test_a_fit_that_ran_out_of_memory_is_made_again_with_the_same_outcome(
         assert session.ledger() == spent
         session.ask(uncovered(domain)[1])
         with closing(SessionStore.open(path)) as store:
-            assert recorded.id in store.measurement_intents()
+            assert recorded.id in store.chained().measurement_intents
         assert session.verify().holds
 
 

@@ -30,13 +30,14 @@ from pmw.model import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.contract import TestKind
 from pmw.public.state import PublicState
-from pmw.session.encoding import read_noise, read_proposal
-from pmw.session.journal import load_secret, load_state
+from pmw.session.encoding import read_noise
+from pmw.session.loading import load_secret, load_state
 from pmw.session.maintenance import read_session
+from pmw.session.proposals import read_proposal
 from pmw.session.store import IntentRow, SessionStore
 from queries import Domain, IntegerAttribute, random_conjunctions, save_schema
 
-LINES = 2000  # their answers are several times what a pipe holds
+LINES = 1000  # their answers are several times what a pipe holds
 
 # Dies, without any warning, when a batch with a positive is about to be made durable.
 KILLED_AT_POSITIVES = """
@@ -148,7 +149,7 @@ def test_a_stream_that_is_killed_again_and_again_gives_the_answers_of_one_run(st
     generator = random.Random(1)
     printed: dict[int, dict[str, Any]] = {}
     kills = 0
-    for least in (0, 1, 1, 1, 60_000, 120_000, 200_000, 300_000):  # bytes of answers before the end
+    for least in (0, 1, 1, 1, 30_000, 60_000, 100_000, 150_000):  # bytes of answers before the end
         process = stream(study)
         begun = output_of(process, least)
         time.sleep(generator.random() * 0.4)
@@ -171,12 +172,12 @@ def test_a_stream_that_is_killed_again_and_again_gives_the_answers_of_one_run(st
 
 def test_a_fault_at_positives_alone_never_draws_twice(study: Path, frame: pd.DataFrame) -> None:
     before = ledger_of(study)
-    for _ in range(3):  # some batches before the first positive may pass
+    for _ in range(2):  # some batches before the first positive may pass
         _, errors = (process := stream(study, KILLED_AT_POSITIVES)).communicate()
         assert process.returncode == -signal.SIGKILL, errors
     recorded = pending_of(study)
     books = ledger_of(study)
-    for _ in range(4):
+    for _ in range(2):  # a hundred times where no process need be started: the next test
         process = stream(study, KILLED_AT_POSITIVES)
         output, _ = process.communicate()
         assert (process.returncode, output) == (-signal.SIGKILL, b"")

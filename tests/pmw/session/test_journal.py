@@ -13,13 +13,14 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
+from benchmarks.forgery import reseal
 from pmw.loop.secret import SecretState
 from pmw.model import DenseDistribution
 from pmw.public.state import PublicState
-from pmw.session.journal import load_secret, secret_facts
+from pmw.session.journal import secret_facts
+from pmw.session.loading import load_secret
 from pmw.session.maintenance import read_session
 from pmw.session.store import Outcome, SessionStore
-from pmw.session.store.checksums import reseal
 from pmw.sparse_vector import NoisyThreshold
 from queries import Domain, LinearQuery, random_conjunctions
 

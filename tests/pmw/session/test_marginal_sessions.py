@@ -94,7 +94,7 @@ def test_domains_of_one_cell_or_with_attributes_of_one_value_are_answered(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_budget_that_measures_only_noise_leaves_a_distribution(
+def test_a_budget_that_gives_only_noise_leaves_a_distribution(
     frame: pd.DataFrame, years: Domain, kind: TestKind
 ) -> None:
     # Counts far below zero, totals far from the truth, and measurements that contradict each other.
@@ -317,8 +317,8 @@ def test_status_and_exports_tell_of_marginals(frame: pd.DataFrame, years: Domain
         distances = (state.model.model.marginal(one.scope) - one.values) / np.sqrt(one.variance)
         assert np.sqrt(np.mean(distances**2)) < 3
     text = opening_text(state, Path("study.pmw"))
-    assert "Tests look for marginals farther from the model than their noise would be" in text
-    assert "up to 3 marginals are measured, each cell with standard deviation" in text
+    assert "A marginal is measured where its distance from the model exceeds" in text
+    assert "up to 3 marginals, each cell with standard deviation" in text
 
 
 def test_status_of_single_questions_says_nothing_of_marginals(frame: pd.DataFrame, years: Domain) -> None:

@@ -25,7 +25,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import pmw
 from pmw.privacy.random_bits import repeatable_seed
-from pmw.session.store import IntentRow, LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
+from pmw.session.store import (
+    IntentRow,
+    LedgerRow,
+    MeasurementRow,
+    Outcome,
+    SessionStore,
+    StoredAnswer,
+    locking,
+)
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 from queries.errors import QueryError
 
@@ -276,8 +284,8 @@ class SessionMachine(RuleBasedStateMachine):
 
     def drop(self) -> None:
         """Leave the session as a killed process does: its lock ends, its file stays as it is."""
-        assert self.session._lock is not None
-        self.session._lock.release()
+        for lock in list(locking._HELD):
+            lock.release()
         self.dead.append(self.session)
 
     def resume(self) -> None:

@@ -106,7 +106,7 @@ def test_eight_processes_with_five_hundred_questions_each_get_every_answer(study
         measured = [row.kind for row in store.measurements()].count("query")
         payers = [
             intent
-            for intent, row in zip(store.ledger_intents(), store.ledger(), strict=True)
+            for intent, row in zip(store.chained().ledger_intents, store.ledger(), strict=True)
             if row.event == "measurement"
         ]
         assert store.pending() is None

@@ -13,9 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import Budget, pure_charge, zcdp_rho
-from pmw.sparse_vector import CompositionTheorem, composed_delta, composed_epsilon, round_epsilon
-from pmw.sparse_vector.composition import floor_rho, rho_epsilon, root_down
+from pmw.privacy.budget import Budget, floor_price, pure_charge, root_down, zcdp_rho
+from pmw.sparse_vector import (
+    CompositionTheorem,
+    NumericSparse,
+    Sparse,
+    composed_delta,
+    composed_epsilon,
+    round_epsilon,
+)
+from pmw.sparse_vector.composition import require_printed, rho_epsilon
 
 BUDGET = Budget.of(1, "1e-9")
 TINY = Fraction(1, 10**9)
@@ -140,8 +147,8 @@ def test_rho_is_converted_upward() -> None:
     found = rho_epsilon(rho, BUDGET.delta)
     assert zcdp_rho(Budget(found, BUDGET.delta)) >= rho
     assert float(found) == pytest.approx(1, abs=1e-9)
-    assert floor_rho(rho) == rho
-    assert floor_rho(rho + Fraction(1, 2**70)) == rho
+    assert floor_price(rho) == rho
+    assert floor_price(rho + Fraction(1, 2**70)) == rho
     assert root_down(Fraction(2)) ** 2 < 2 < (root_down(Fraction(2)) + Fraction(1, 2**60)) ** 2
 
 
@@ -161,3 +168,48 @@ def test_no_rounds_are_refused(rounds: int) -> None:
 def test_a_price_or_delta_out_of_range_is_refused(price: Fraction, delta: Fraction) -> None:
     with pytest.raises(BudgetError, match="expected a positive price and 0 <= delta < 1"):
         composed_epsilon(price, 3, delta)
+
+
+@pytest.mark.parametrize("algorithm", [Sparse, NumericSparse])
+@pytest.mark.parametrize("delta", ["1e-9", "1e-6", "0.1", "0.9"])
+@pytest.mark.parametrize("limit", [1, 30, 111, 112, 1000])
+@pytest.mark.parametrize("epsilon", ["0.5", "7", "18.4", "112", "130", "170", "1000"])
+def test_printed_scales_are_given_exactly_where_they_hold(
+    algorithm: type[Sparse | NumericSparse], delta: str, limit: int, epsilon: str
+) -> None:
+    budget = Budget.of(epsilon, delta)
+    log = -math.log(budget.delta / 2 if algorithm is NumericSparse else budget.delta)
+    price = Fraction(float(budget.epsilon) / math.sqrt(8 * limit * log))
+    reached = composed_epsilon(price, limit, budget.delta)
+    if reached <= budget.epsilon:
+        made = algorithm.textbook(epsilon=epsilon, delta=delta, update_limit=limit)
+        one = made.round_epsilon if isinstance(made, Sparse) else made.epsilon / limit
+        assert composed_epsilon(one, limit, budget.delta) <= budget.epsilon
+    else:
+        with pytest.raises(BudgetError, match="the printed scales do not keep") as refused:
+            algorithm.textbook(epsilon=epsilon, delta=delta, update_limit=limit)
+        assert f"compose to {float(reached):.6g}." in str(refused.value)
+
+
+def test_a_refusal_of_printed_scales_says_where_their_theorem_stops() -> None:
+    with pytest.raises(BudgetError) as refused:
+        Sparse.textbook(epsilon=200, delta="1e-6", update_limit=1000)
+    assert str(refused.value) == (
+        "the printed scales do not keep epsilon=200, delta=1e-06 with 1,000 positives. Their theorem "
+        "simplifies advanced composition for a small epsilon (Dwork and Roth 2014, Corollary 3.21), and with "
+        "this delta and limit it stops at epsilon = 126.9; here its rounds compose to 259.801. Choose a "
+        "smaller epsilon, fewer positives, or the scales of composed"
+    )
+    Sparse.textbook(epsilon="126.9", delta="1e-6", update_limit=1000)
+    with pytest.raises(BudgetError, match=r"stops at epsilon = 126\.9;"):
+        Sparse.textbook(epsilon=127, delta="1e-6", update_limit=1000)
+    with pytest.raises(BudgetError, match=r"stops at epsilon = 136\.0;"):
+        NumericSparse.textbook(epsilon=200, delta="1e-6", update_limit=1000)
+
+
+def test_of_very_many_rounds_the_printed_price_holds_as_far_as_zcdp_proves_it() -> None:
+    require_printed(Budget.of(110, "1e-6"), 10**15)
+    with pytest.raises(BudgetError, match=r"stops at epsilon = 110\.5\. Choose"):
+        require_printed(Budget.of(111, "1e-6"), 10**15)
+    require_printed(Budget.of(1000, 0), 10**15)
+    require_printed(Budget.of(1000, "1e-6"), 110)

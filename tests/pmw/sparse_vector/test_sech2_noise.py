@@ -1,4 +1,4 @@
-"""Noise of the distribution under the sech^2 test: draws against the table, and the identity that the sampler uses."""
+"""Noise under the sech^2 test: draws against the table, and the identity that the sampler uses."""
 
 from __future__ import annotations
 

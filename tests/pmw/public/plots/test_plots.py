@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -37,9 +38,9 @@ def opened(frame: pd.DataFrame, domain: Domain, **options: Any) -> pmw.Session:
     )
 
 
-@pytest.fixture
-def session(frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]:
-    with opened(frame, domain) as session:
+@pytest.fixture(scope="module")
+def session(shared_frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]:
+    with opened(shared_frame, domain) as session:
         session.ask_all(list(random_conjunctions(domain, 60, seed=2)))
         yield session
 
@@ -257,9 +258,7 @@ def test_without_matplotlib_the_extra_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_global_state_of_matplotlib_is_touched(session: pmw.Session, tmp_path: Path) -> None:
-    import subprocess
-
+def test_no_global_state_of_matplotlib_is_touched() -> None:
     code = (
         "import sys, pmw.public.plots; assert 'matplotlib' not in sys.modules; "
         "figure = pmw.public.plots.new_figure(2, 2); "

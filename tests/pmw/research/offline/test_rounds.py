@@ -86,7 +86,7 @@ def marginal_qualities(frame: pd.DataFrame, proposal: MarginalRound) -> NDArray[
 
 
 def distribution(qualities: NDArray[np.int64], epsilon: float, moved: float) -> NDArray[np.float64]:
-    """Return the exponential mechanism's distribution, in which a person moves a quality by so many records."""
+    """Return the exponential mechanism's distribution; a person moves a quality by so many records."""
     weights = np.exp(epsilon * (qualities - qualities.max()) / (2 * moved * UNITS))
     found: NDArray[np.float64] = weights / weights.sum()
     return found
@@ -175,7 +175,7 @@ def test_no_person_changes_the_odds_of_a_choice_by_more_than_its_price(
 
 @pytest.mark.parametrize("composition", list(Composition))
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_a_measurement_has_the_noise_that_its_price_measures_for_all_the_records_of_one_person(
+def test_a_measurement_has_the_noise_that_its_price_allows_for_all_the_records_of_one_person(
     relation: NeighboringRelation, composition: Composition
 ) -> None:
     state = state_of(relation, composition)

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import pmw
 import pmw.session.engine
+from benchmarks.forgery import reseal
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store import IntentRow, LedgerRow, Outcome, SessionStore, companion
-from pmw.session.store.checksums import reseal
 from pmw.session.store.companion import Companion
 from pmw.session.store.connection import Transaction
 from queries import Domain

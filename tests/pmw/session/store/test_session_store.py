@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
-from pmw.session.store import FORMAT_VERSION, LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
+from pmw.session.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
 from pmw.session.store.locking import SessionLock
 
 ANSWER = StoredAnswer("r1", b"k" * 32, "{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
@@ -238,13 +238,16 @@ def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
         SessionStore.open(path)
 
 
-def test_another_format_is_refused_in_one_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [5, 7])
+def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int) -> None:
     path = tmp_path / "s.pmw"
     create(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+        connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    with pytest.raises(SessionCorruptError, match="a session of format 6; this program reads format 5 alone"):
+    with pytest.raises(
+        SessionCorruptError, match=f"a session of format {version}; this program reads format 6 alone"
+    ):
         SessionStore.open(path)
 
 
@@ -294,8 +297,8 @@ def test_books_are_read_with_the_batches_that_they_belong_to(store: SessionStore
     intent = store.begin("tests", "{}", b"t" * 32)
     assert store.pending() is not None
     store.finish(intent, Outcome(ledger=FULL.ledger[:1], measurements=FULL.measurements))
-    assert store.ledger_intents() == [1, 1, 2]
-    assert store.measurement_intents() == [1, 2]
+    assert store.chained().ledger_intents == (1, 1, 2)
+    assert store.chained().measurement_intents == (1, 2)
     assert list(store.answers()) == [ANSWER]
     assert store.secret_names() == {"threshold"}
     assert store.pending() is None
@@ -324,7 +327,7 @@ def test_sealing_wipes_every_secret_and_every_intent_at_once(store: SessionStore
     assert store.pending() is None
     assert store.secret_names() == set()
     assert store.meta("closed") == "true"
-    assert store.ledger_intents() == [1, 1, intent]
+    assert store.chained().ledger_intents == (1, 1, intent)
     store.scrub()
     assert list(store.answers()) == [ANSWER]
 

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 import pmw
+from benchmarks.forgery import reseal
 from pmw.session.store import SessionFiles, SessionStore
-from pmw.session.store.checksums import reseal
 from pmw.session.verification import Anchor
 from queries import Domain
 
@@ -49,13 +49,13 @@ def test_an_anchor_holds_public_bytes_alone(study: Path, tmp_path: Path) -> None
     anchor = tmp_path / "study.anchor"
     pmw.verify_session(study, anchor)
     form = json.loads(anchor.read_text())
-    assert set(form) == {"anchor", "session", "closed", "share", "charges", "measurements", "answers"}
+    assert set(form) == {"anchor", "session", "closed", "links", "link", "answers"}
     with closing(SessionStore.open(study)) as store:
         secrets = [store.secret(name) or b"" for name in store.secret_names()]
     assert not any(secret.hex() in anchor.read_text() for secret in secrets)
 
 
-@pytest.mark.parametrize(("question", "what"), [(WRONG, "charges"), ("age < 30", "answers")])
+@pytest.mark.parametrize(("question", "what"), [(WRONG, "link"), ("age < 30", "answer")])
 def test_an_older_copy_is_told_and_the_anchor_stays(
     study: Path, frame: pd.DataFrame, tmp_path: Path, question: str, what: str
 ) -> None:
@@ -75,26 +75,51 @@ def test_an_older_copy_is_told_and_the_anchor_stays(
     assert anchor.read_text() == held
     ask(study, frame, question)  # another history of the same length, and longer ones
     ask(study, frame, "age > 50 AND member = FALSE AND sex = 'Female'")
-    assert what == "answers" or "history was rewritten" in (fault(study, anchor) or "")
+    assert what == "answer" or "history was rewritten" in (fault(study, anchor) or "")
 
 
 REWRITES: dict[str, tuple[str, str]] = {
-    "a label": ("UPDATE ledger SET label = 'x' WHERE sequence = 2", "charges are not what they were"),
-    "a measurement": ("UPDATE measurements SET noise = noise || ' ' WHERE sequence = 2", "measurements are"),
-    "an answer": ("UPDATE answers SET count = count + 1", "answers are not what they were"),
+    "a label": ("UPDATE ledger SET label = 'x' WHERE sequence = 2", "link 2 of its chain is not what it was"),
+    "a measurement": (
+        "UPDATE measurements SET noise = noise || ' ' WHERE sequence = 2", "link 2 of its chain is not what",
+    ),
+    "a measured answer": (
+        "UPDATE answers SET count = count + 1 WHERE source = 'measured'", "link 2 of its chain is not what",
+    ),
     "a contract": ("UPDATE meta SET value = value || ' ' WHERE key = 'contract'", "is of another session"),
-}
+}  # fmt: skip
 
 
+@pytest.mark.parametrize("longer", [False, True], ids=["as long", "longer"])
 @pytest.mark.parametrize("rewrite", list(REWRITES))
-def test_a_rewritten_history_is_told(study: Path, tmp_path: Path, rewrite: str) -> None:
+def test_a_rewritten_history_is_told(
+    study: Path, frame: pd.DataFrame, tmp_path: Path, rewrite: str, longer: bool
+) -> None:
     anchor, (statement, words) = tmp_path / "study.anchor", REWRITES[rewrite]
-    pmw.verify_session(study, anchor)
+    ask(study, frame, WRONG)
+    assert fault(study, anchor) is None
+    if longer:
+        ask(study, frame, "age BETWEEN 24 AND 31 AND member = TRUE")
     with closing(sqlite3.connect(study)) as connection:
-        connection.execute(statement)
+        assert connection.execute(statement).rowcount >= 1
         reseal(connection)
         connection.commit()
+        assert connection.execute("SELECT count(*) FROM chain").fetchone() == (2 + longer,)
     assert words in (fault(study, anchor) or "")
+
+
+def test_of_a_free_answer_an_anchor_tells_its_loss_alone(study: Path, tmp_path: Path) -> None:
+    anchor = tmp_path / "study.anchor"
+    assert fault(study, anchor) is None
+    for statement, words in (
+        ("UPDATE answers SET count = count + 0.01", None),  # docs/sharp-edges.md says so
+        ("DELETE FROM answers", "it has 0 answers, and had 1: this is an older copy"),
+    ):
+        with closing(sqlite3.connect(study)) as connection:
+            assert connection.execute(statement).rowcount == 1
+            reseal(connection)
+            connection.commit()
+        assert fault(study, anchor) == words
 
 
 def test_a_session_that_had_been_closed_is_closed(study: Path, tmp_path: Path) -> None:
@@ -113,7 +138,15 @@ def test_an_anchor_is_of_one_session(
     assert fault(tmp_path / "twin.pmw", tmp_path / "study.anchor") == "the anchor is of another session"
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"anchor": 2}', "\x00", "[" * 100_000])
+FORMS = [
+    json.dumps(
+        {"anchor": 2, "session": "00", "closed": False, "links": 1, "link": "00", "answers": 0} | wrong
+    )
+    for wrong in ({"anchor": 1}, {"links": 0}, {"links": None}, {"link": "x"}, {"session": 7})
+]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"anchor": 2}', *FORMS, "\x00", "[" * 100_000])
 def test_a_file_that_is_no_anchor_is_left_alone(study: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "a").write_text(text)
     with pytest.raises(pmw.SessionError, match="expected an anchor, found something else"):

@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 
 import pmw
+from benchmarks.forgery import reseal
 from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.contract import ModelKind, TestKind
-from pmw.session.store.checksums import reseal
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 CODES = tuple(f"{'low' if number < 200 else 'high'}{number}" for number in range(400))
@@ -162,7 +162,8 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
         "UPDATE ledger SET label = 'sex, grade' WHERE event = 'marginal' AND sequence > 6", PAID, "has no",
     ),
     "a marginal's noise was understated": (
-        'UPDATE measurements SET noise = \'{"distribution":"discrete_gaussian","sigma":"9"}\' WHERE kind = \'measured\'',
+        '''UPDATE measurements SET noise = '{"distribution":"discrete_gaussian","sigma":"9"}' '''
+        "WHERE kind = 'measured'",
         PLANNED, "noise of measurement",
     ),
     "the noise of marginals was understated in the plan": (

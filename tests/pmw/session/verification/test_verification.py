@@ -17,9 +17,9 @@ import pandas as pd
 import pytest
 
 import pmw
+from benchmarks.forgery import reseal
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.session.store import IntentRow, SessionFiles, SessionStore
-from pmw.session.store.checksums import reseal
 from pmw.session.verification import NOT_PROVED
 from queries import Domain
 
@@ -35,6 +35,7 @@ QUESTIONS = [
     "sex = 'Female' AND region = 'west'",
 ]
 
+UNDERSTATED = """UPDATE measurements SET noise = '{"distribution":"discrete_gaussian","sigma":"9"}'"""
 WHOLE = "the file is whole"
 FIT = "the plans fit the contract"
 PRICES = "every charge is what its event costs"
@@ -129,7 +130,7 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "the open round was deleted": ("DELETE FROM ledger WHERE sequence = 10", SECRETS, "secrets kept"),
     "a round was charged twice": (
-        "INSERT INTO ledger SELECT 11, intent, event, label, epsilon, rho, x'' FROM ledger"
+        "INSERT INTO ledger SELECT 11, intent, event, label, epsilon, rho FROM ledger"
         " WHERE sequence = 10",
         ROUNDS, "charge 11 (sparse vector round) opens a round while one is open",
     ),
@@ -139,13 +140,13 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "a batch was abandoned in an open session": (
         "INSERT INTO ledger SELECT 11, intent, 'abandoned batch', 'reserved; nothing was released', epsilon,"
-        " rho, x'' FROM ledger WHERE sequence = 10",
+        " rho FROM ledger WHERE sequence = 10",
         ROUNDS, "charge 11 (abandoned batch) is not the last of all",
     ),
     "an abandoned batch was charged too little": (
         "INSERT INTO meta VALUES ('closed', 'true', x''); DELETE FROM secrets;"
         "INSERT INTO ledger SELECT 11, intent, 'abandoned batch', 'reserved; nothing was released', epsilon,"
-        " '1/1000000', x'' FROM ledger WHERE sequence = 10",
+        " '1/1000000' FROM ledger WHERE sequence = 10",
         ROUNDS, "of charge 11 (abandoned batch): expected",
     ),
     "a payment was deleted": (
@@ -161,11 +162,11 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "every measurement was deleted": ("DELETE FROM measurements", PLANNED, "it cannot be read (ValueError)"),
     "a noise was understated": (
-        'UPDATE measurements SET noise = \'{"distribution":"discrete_gaussian","sigma":"9"}\' WHERE kind = \'query\'',
+        UNDERSTATED + " WHERE kind = 'query'",
         PLANNED, "noise of measurement 1: expected ",
     ),
     "a noise of the opening was understated": (
-        'UPDATE measurements SET noise = \'{"distribution":"discrete_gaussian","sigma":"9"}\' WHERE sequence = 2',
+        UNDERSTATED + " WHERE sequence = 2",
         PLANNED, "noise of the opening",
     ),
     "a count left its interval": (
@@ -398,7 +399,8 @@ def tree_session(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
         ("UPDATE measurements SET what = replace(what, '\"branching\":4', '\"branching\":5')", None),
         ("UPDATE ledger SET event = 'marginal' WHERE event = 'hierarchical histogram'", PRICES),
         (
-            "UPDATE measurements SET noise = replace(noise, ':\"', ':\"1') WHERE kind = 'hierarchical histogram'",
+            "UPDATE measurements SET noise = replace(noise, ':\"', ':\"1')"
+            " WHERE kind = 'hierarchical histogram'",
             PLANNED,
         ),
         ("DELETE FROM measurements WHERE kind = 'hierarchical histogram'", PLANNED),
@@ -478,7 +480,7 @@ def test_an_opening_that_was_interrupted_waits_and_is_no_fault(
     assert verification.holds
     assert verification.unfinished
     with sqlite3.connect(path) as connection:
-        connection.execute("INSERT INTO ledger VALUES (1, 1, 'total', 'x', '1', '1', x'')")
+        connection.execute("INSERT INTO ledger VALUES (1, 1, 'total', 'x', '1', '1')")
         reseal(connection)
     connection.close()
     assert failed(path) == {"an opening that waits has measured nothing": "there are charges or measurements"}

@@ -1,0 +1,53 @@
+"""``pmw draft``: a schema to fill in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pmw.cli.dialect import dialect_of, dialect_options
+
+__all__ = [
+    "command",
+]
+
+
+@click.command(
+    "draft",
+    short_help="Write a schema to fill in.",
+    epilog="""\b
+Examples:
+  pmw draft --data people.csv > people.toml
+  pmw draft --data people.parquet > people.toml
+  pmw draft --data people.csv --from-public census.csv > people.toml
+""",
+)
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
+@click.option(
+    "--from-public",
+    type=click.Path(path_type=Path),
+    help="A table that you declare to be public; its values fill the domains of the columns that both have.",
+)
+@dialect_options
+def command(data: Path, from_public: Path | None, **given: Any) -> None:
+    """Print a schema for the table in --data, in which every domain is a TODO.
+
+    It reads the names and the storage types of the columns, and no value: two tables with the same columns
+    get the same draft. Fill in each TODO from what is known in public. A schema with a TODO left is refused.
+
+    With --from-public, domains are read off another table, which must be public: the schema shows its values,
+    and so does every answer. The draft says which table that was.
+    """
+    from pmw.cli.texts import say
+    from pmw.data import TableFile
+    from pmw.data.drafting import draft_schema
+    from pmw.data.files import is_parquet
+
+    paths = [path for path in (data, from_public) if path is not None]
+    csv = [path for path in paths if not is_parquet(path)] or paths  # the dialect is that of CSV files
+    file, *public = (
+        TableFile(path, dialect_of(given, path)) if path in csv else TableFile(path) for path in paths
+    )
+    say(draft_schema(file, *public).removesuffix("\n"))

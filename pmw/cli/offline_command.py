@@ -1,0 +1,249 @@
+"""``pmw offline``: a synthetic table for a workload that is known beforehand, without a session."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.cli.usage import read_budget, wrong_values
+
+if TYPE_CHECKING:
+    from pmw.public.contract import Options
+    from pmw.research.offline import OfflineOptions, OfflineRelease
+    from queries.domain import Domain
+    from queries.linear import LinearQuery
+
+__all__ = [
+    "command",
+]
+
+
+@click.command(
+    "offline",
+    short_help="Write a synthetic table for a known workload.",
+    epilog="""\b
+Examples:
+  pmw offline --workload marginals:2 --data people.csv --schema people.toml --epsilon 1 --output synthetic.csv
+  pmw offline --workload questions.jsonl --data people.csv --schema people.toml --epsilon 1 --delta 1e-9
+      --rounds 40 --threshold 200 --output synthetic.parquet
+""",
+)
+@click.option(
+    "--workload",
+    required=True,
+    metavar="NAME|FILE",
+    help="The questions: a workload by name, such as marginals:2, or a file of JSON Lines, a question each.",
+)
+@click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
+@click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The synthetic table to write, .csv or .parquet; a manifest comes beside it.",
+)
+@click.option("--epsilon", required=True, metavar="E", help="Privacy budget: epsilon > 0.")
+@click.option("--delta", default="0", show_default=True, metavar="D", help="Privacy budget: 0 <= delta < 1.")
+@click.option(
+    "--neighbors",
+    type=click.Choice(["add-remove", "replace-one"]),
+    default="add-remove",
+    show_default=True,
+    help="What is hidden: whether one person's records are there, or what they say.",
+)
+@click.option(
+    "--records-per-person",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="K",
+    help="The most records of one person (declared, not checked).",
+)
+@click.option(
+    "--rounds",
+    type=int,
+    metavar="C",
+    help="The most rounds; each has an equal share of the budget. [default: 4 for each attribute]",
+)
+@click.option(
+    "--threshold",
+    type=float,
+    metavar="T",
+    help="Return the model at the first measured error of at most T records. "
+    "[default: what the noise alone reaches at 95% confidence]",
+)
+@click.option(
+    "--rows", type=int, metavar="N", help="Number of rows. [default: the released number of records]"
+)
+@dialect_options
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def command(workload: str, output: Path, force: bool, as_json: bool, **given: Any) -> None:
+    """Fit a model to the table in --data for a workload, write a synthetic table, and print the cost.
+
+    This is the offline private multiplicative weights of the lecture notes. From a uniform model each round
+    chooses the question that the model answers worst, by the exponential mechanism, and measures the answer
+    with noise. If the measured error is small, the model is returned and the rest of the budget stays
+    unspent; otherwise one multiplicative weights step corrects the model. The ledger has a line for each
+    choice and each measurement.
+
+    A run is a release of its own: the costs of several runs, and of sessions over the same table, add up.
+    """
+    read_budget(given)
+    from pmw.cli.texts import json_line, say
+    from pmw.data import TableFile
+    from pmw.errors import BudgetError
+    from pmw.public.export import RowPlan, require_target
+    from pmw.research.offline import fit_workload
+    from queries.schema import load_schema
+
+    dialect = dialect_of(given, given["data"])
+    with wrong_values():
+        plan = None if given["rows"] is None else RowPlan(given["rows"])
+        policy = _policy(given)
+    _refuse_inputs(output, given["data"], given["schema"], Path(workload))
+    require_target(output, format=_format(output), force=force)
+    domain = load_schema(given["schema"])
+    questions = _questions(workload, domain)
+    options = _options(given, policy, domain)
+    release = fit_workload(
+        TableFile(given["data"], dialect),
+        domain,
+        questions,
+        epsilon=given["epsilon"],
+        delta=given["delta"],
+        options=options,
+    )
+    if not release.state.measured:
+        raise BudgetError(
+            f"the budget is too small for {options.rounds} rounds; choose fewer, or a larger epsilon"
+        )
+    manifest = release.export(output, plan, force=force)
+    form = _form(release, options)
+    if as_json:
+        say(json_line({**form, "ledger": release.ledger.to_dict(), "manifest": manifest}))
+    else:
+        say(_text(release, form, output, manifest))
+
+
+def _policy(given: dict[str, Any]) -> Options:
+    from pmw.privacy.budget import NeighboringRelation
+    from pmw.public.contract import Options
+    from pmw.research.offline import OfflineOptions
+
+    policy = Options(
+        neighboring_relation=NeighboringRelation(given["neighbors"].replace("-", "_")),
+        records_per_person=given["records_per_person"],
+    )
+    OfflineOptions.textbook(rounds=_rounds(given, 1), threshold=given["threshold"], policy=policy)
+    return policy
+
+
+def _options(given: dict[str, Any], policy: Options, domain: Domain) -> OfflineOptions:
+    from pmw.research.offline import ROUNDS_PER_ATTRIBUTE, OfflineOptions
+
+    rounds = _rounds(given, ROUNDS_PER_ATTRIBUTE * len(domain))
+    return OfflineOptions.textbook(rounds=rounds, threshold=given["threshold"], policy=policy)
+
+
+def _rounds(given: dict[str, Any], usual: int) -> int:
+    return usual if given["rounds"] is None else int(given["rounds"])
+
+
+def _format(output: Path) -> str | None:
+    """Return None, so that the file's name decides; a name of no format is wrong usage."""
+    from pmw.public.export import ExportFormat
+
+    with wrong_values():
+        ExportFormat.chosen(None, output)
+    if not output.parent.is_dir():
+        raise click.UsageError(f"--output: expected a folder that is there, got {output.parent}")
+    return None
+
+
+def _refuse_inputs(output: Path, *inputs: Path) -> None:
+    """Refuse to write over a file that is read, forced or not."""
+    for target in (output, output.parent / (output.name + ".manifest.json")):
+        for read in inputs:
+            if os.path.realpath(target) == os.path.realpath(read):
+                raise click.UsageError(f"--output would overwrite {read}, which is read; name another file")
+
+
+def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
+    """Return the questions of a workload's name, or of a file of JSON Lines.
+
+    Raises:
+        QueryError: the name is none, or a line is refused, which its message names.
+        ClickException: the file cannot be read.
+    """
+    from queries.workloads import parse_workload
+
+    file = Path(workload)
+    if not file.is_file():
+        return list(parse_workload(workload, domain))
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError as error:
+        raise click.ClickException(f"{file}: the file cannot be read: {error.strerror}") from None
+    return [query for number, line in enumerate(lines, 1) for query in _parsed(line, number, domain)]
+
+
+def _parsed(line: bytes, number: int, domain: Domain) -> list[LinearQuery]:
+    from queries.errors import QueryError
+    from queries.linear import LinearQuery
+    from queries.parsing import parse_question, read_line
+
+    if not line.strip():
+        return []
+    try:
+        query = parse_question(read_line(line), domain).query
+    except QueryError as error:
+        raise QueryError(f"line {number:,}: {error.message}", code=error.code) from None
+    return [query] if isinstance(query, LinearQuery) else list(query)
+
+
+def _form(release: OfflineRelease, options: OfflineOptions) -> dict[str, Any]:
+    """Return what the rounds came to, in records."""
+    from pmw.research.offline import largest_error, last_measured, small_error
+    from queries.linear import UNITS
+
+    last = last_measured(release)
+    threshold, error = small_error(last.noise, options.policy), abs(last.units - last.model_units) / UNITS
+    return {
+        "questions": len(release.workload),
+        "rounds": len(release.state.measured),
+        "most_rounds": options.rounds,
+        "threshold": threshold,
+        "last_error": error,
+        "ended_early": error <= threshold,
+        "largest_error": largest_error(release) if error <= threshold else None,
+        "share": release.state.ledger.share,
+    }
+
+
+def _text(release: OfflineRelease, form: dict[str, Any], output: Path, manifest: dict[str, Any]) -> str:
+    from pmw.cli.ledger_texts import ledger_text
+    from pmw.cli.texts import rounded
+    from pmw.markup import counted
+
+    error, threshold = rounded(form["last_error"]), rounded(form["threshold"])
+    ended = f"above T = {threshold}: no round is left, so nothing bounds the errors that remain."
+    if form["ended_early"]:
+        ended = (
+            f"at most T = {threshold}: the model is returned.\nAt 95% confidence no question of the workload "
+            f"is off by more than {rounded(form['largest_error'])} records."
+        )
+    rounds, questions = counted(form["most_rounds"], "round"), counted(form["questions"], "question")
+    return "\n".join(
+        [
+            f"{form['rounds']:,} of at most {rounds} over {questions}.",
+            f"The last measured an error of {error} records, {ended}",
+            ledger_text(release.ledger),
+            f"Wrote {counted(manifest['rows'], 'synthetic row')} to {output}, and a manifest beside it.",
+            f"Guarantee: {manifest['guarantee']}.",
+        ]
+    )

@@ -1,0 +1,207 @@
+"""The textbook's plan: Theorem 5 of the lecture, solved for what is missing, and what it rests on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pmw.errors import BudgetError
+from pmw.planning.theorems import (
+    OnlinePmwAccuracy,
+    above_threshold_accuracy,
+    numeric_sparse_accuracy,
+    online_pmw_accuracy,
+    online_pmw_epsilon,
+    online_pmw_records,
+    sparse_accuracy,
+)
+from pmw.privacy.budget import Budget, Number
+from pmw.privacy.noise import DiscreteLaplace
+from pmw.public.contract import Options
+from pmw.sparse_vector import NumericSparse
+from queries.domain import Domain
+
+__all__ = [
+    "Figures",
+    "solve_textbook",
+    "TextbookPlan",
+]
+
+_MOST_RECORDS = 10**12  # of a plan
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """alpha of the sparse vectors that the loop rests on, for 2k tests and its c positives, in records.
+
+    Args:
+        above_threshold: Dwork and Roth (2014), Theorem 3.24, for one positive.
+        sparse: Theorem 3.26.
+        numeric_sparse: Theorem 3.28.
+    """
+
+    above_threshold: float
+    sparse: float
+    numeric_sparse: float
+
+
+@dataclass(frozen=True, slots=True)
+class TextbookPlan:
+    """Theorem 5 of the lecture in numbers, with the theorems of Dwork and Roth (2014) that it rests on.
+
+    Args:
+        solved: what was missing: epsilon, alpha or n.
+        budget: the guarantee.
+        records: n.
+        alpha: the most that any answer is off, as a fraction of the records.
+        beta: failure probability.
+        queries: k, the number of questions.
+        cells: |X|, the cells of the domain.
+        loop: T, eta and c of the loop that the theorem is about, and its errors in records.
+        figures: what its sparse vectors promise.
+        noise: NumericSparse with the scales that Algorithm 3 prints, in records.
+    """
+
+    solved: str
+    budget: Budget
+    records: int
+    alpha: float
+    beta: float
+    queries: int
+    cells: int
+    loop: OnlinePmwAccuracy
+    figures: Figures
+    noise: NumericSparse
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers in plain values; noise scales and errors in records."""
+        test = self.noise.sparse.test
+        return {
+            "solved": self.solved,
+            "epsilon": float(self.budget.epsilon),
+            "delta": float(self.budget.delta),
+            "records": self.records,
+            "alpha": self.alpha,
+            "beta": self.beta,
+            "queries": self.queries,
+            "cells": self.cells,
+            "online_pmw": asdict(self.loop),
+            **{f"{name}_error": value for name, value in asdict(self.figures).items()},
+            "threshold_scale": float(test.threshold_scale),
+            "test_scale": float(test.query_scale),
+            "value_scale": self.value_scale,
+        }
+
+    @property
+    def value_scale(self) -> float:
+        """Scale of the Laplace noise on a value, in records."""
+        noise = self.noise.value_noise
+        return float(noise.scale if isinstance(noise, DiscreteLaplace) else noise.sigma)
+
+
+def solve_textbook(
+    domain: Domain,
+    *,
+    records: int | None,
+    epsilon: Number | None,
+    delta: Number = 0,
+    accuracy: float | None,
+    options: Options,
+) -> TextbookPlan:
+    """Return Theorem 5 solved for whichever of epsilon, alpha and n is None; nothing is read or spent.
+
+    Args:
+        domain: the declared attributes.
+        records: n, about how many records the table has.
+        epsilon: of the guarantee.
+        delta: of the guarantee; held fixed.
+        accuracy: alpha, the most that any answer may be off, as a fraction of the records.
+        options: k is ``expected_queries`` and beta what ``confidence`` leaves; a person of K records divides
+            epsilon by K.
+
+    Raises:
+        BudgetError: not exactly one of the three is None, one is out of range or so is what is missing, or
+            the printed noise does not keep (epsilon, delta).
+
+    Source: Kamath, Lecture 9, Theorem 5, in the constants of ``pmw.planning.theorems``.
+    """
+    people = options.records_per_person
+    given = _Given(
+        options.expected_queries, domain.size, float(Budget.of(1, delta).delta), 1 - options.confidence
+    )
+    solved = "alpha"
+    if accuracy is not None and records is not None and epsilon is None:
+        solved, epsilon = "epsilon", _digits_up(people * given.epsilon(accuracy, records))
+    elif accuracy is not None and epsilon is not None and records is None:
+        solved, records = "n", given.records(accuracy, float(Budget.of(epsilon, delta).epsilon) / people)
+    elif accuracy is not None or epsilon is None or records is None:
+        raise BudgetError("expected two of epsilon, alpha and n, which give the third")
+    budget = Budget.of(epsilon, delta)
+    each = Budget(budget.epsilon / people, budget.delta)
+    return TextbookPlan(solved, budget, records, *given.theorems(each, records))
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What the theorems are about: k queries on |X| cells, delta and beta."""
+
+    queries: int
+    cells: int
+    delta: float
+    beta: float
+
+    def epsilon(self, accuracy: float, records: int) -> float:
+        """Return the smallest epsilon that promises an accuracy."""
+        return online_pmw_epsilon(
+            self.queries,
+            accuracy=accuracy,
+            records=records,
+            cells=self.cells,
+            delta=self.delta,
+            beta=self.beta,
+        )
+
+    def records(self, accuracy: float, epsilon: float) -> int:
+        """Return the fewest records for which an accuracy is promised.
+
+        Raises:
+            BudgetError: there are more than a plan is made for.
+        """
+        found = online_pmw_records(
+            self.queries,
+            accuracy=accuracy,
+            cells=self.cells,
+            epsilon=epsilon,
+            delta=self.delta,
+            beta=self.beta,
+        )
+        if found > _MOST_RECORDS:
+            raise BudgetError(
+                f"the theorem needs {found:.3g} records for alpha={accuracy:g}; allow a larger alpha, "
+                "or give a larger epsilon"
+            )
+        return found
+
+    def theorems(
+        self, budget: Budget, records: int
+    ) -> tuple[float, float, int, int, OnlinePmwAccuracy, Figures, NumericSparse]:
+        """Return what the theorems say of a budget for one record, in the order of ``TextbookPlan``."""
+        epsilon, delta, beta, tests = float(budget.epsilon), self.delta, self.beta, 2 * self.queries
+        loop = online_pmw_accuracy(
+            self.queries, records=records, cells=self.cells, epsilon=epsilon, delta=delta, beta=beta
+        )
+        limit = loop.update_limit
+        figures = Figures(
+            above_threshold_accuracy(tests, epsilon=epsilon, beta=beta),
+            sparse_accuracy(tests, limit, epsilon=epsilon, delta=delta, beta=beta),
+            numeric_sparse_accuracy(tests, limit, epsilon=epsilon, delta=delta, beta=beta),
+        )
+        noise = NumericSparse.textbook(epsilon=budget.epsilon, delta=budget.delta, update_limit=limit)
+        return loop.error / records, beta, self.queries, self.cells, loop, figures, noise
+
+
+def _digits_up(value: float) -> float:
+    """Return a number of four digits that is at least a positive one."""
+    grid = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return float(f"{math.ceil(value / grid * (1 + 1e-12)) * grid:.6g}")

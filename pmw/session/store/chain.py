@@ -1,0 +1,173 @@
+"""The chain: one running hash over all rows that were charged, measured or drawn.
+
+Each outcome with such rows adds a link: a hash of the link before it and of the rows. The first link goes on
+from the session's own bytes and its contract. A row that was altered, exchanged or added, or is gone, breaks
+its link. Links that are gone are missed, for the newest one is kept as a fact too. So the newest link stands
+for the whole history. The chain finds damage, not forgery: whoever can write to the file can compute it, and
+only a link that is known from elsewhere tells that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pmw.errors import SessionCorruptError
+from pmw.session.store.checksums import insertion, read_fact, sealed
+from pmw.session.store.schema import CHAINED, COLUMNS
+
+__all__ = [
+    "Chain",
+    "Link",
+]
+
+_SIZE = 32  # bytes of a link: nobody finds other rows with the same one
+_HEAD = "link"  # the fact that holds the newest link
+_LINKS = f"SELECT link, sequence, {', '.join(CHAINED)} FROM chain"
+_ROWS = {
+    table: f"SELECT sequence, {', '.join(COLUMNS[table])} FROM {table} WHERE {rows}"
+    for table, rows in CHAINED.items()
+}
+_START = (0,) * (1 + len(CHAINED))
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link, and the rows that it covers.
+
+    Args:
+        hash: 32 bytes.
+        places: its number, and the numbers of the last rows of the chained tables up to it.
+        rows: of each chained table, in order: the number of a row and its columns.
+    """
+
+    hash: bytes
+    places: tuple[int, ...]
+    rows: tuple[list[Any], ...]
+
+
+class Chain:
+    """The chain of a session file.
+
+    Args:
+        connection: to the file.
+        name: what messages call the session.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    def origin(self) -> bytes:
+        """Return what the first link goes on from: a hash of the session's own bytes and its contract.
+
+        Raises:
+            SessionCorruptError: one of them was altered.
+        """
+        facts = [read_fact(self._connection, key, self._name) for key in ("session", "contract")]
+        return _hash(b"", facts)
+
+    def follow(self) -> list[Link]:
+        """Return every link, in order, compared with its rows. Call it while one state of the file is read.
+
+        Raises:
+            SessionCorruptError: a link does not fit, links are gone, or rows are there that none covers.
+        """
+        stored = self._connection.execute(f"{_LINKS} ORDER BY sequence").fetchall()
+        last, links = Link(self.origin(), _START, ()), list[Link]()
+        parts = [
+            self._parts(table, [row[2 + place] for row in stored]) for place, table in enumerate(CHAINED)
+        ]
+        for number, ((found, *places), *rows) in enumerate(zip(stored, *parts, strict=False), start=1):
+            last = _link(last, tuple(places), tuple(rows))
+            if last.hash != found or places[0] != number:
+                raise self._broken(number)
+            links.append(last)
+        head = read_fact(self._connection, _HEAD, self._name)
+        if any(part[-1] for part in parts) or head != (_quoted(last) if links else None):
+            raise self._broken(len(links) + 1)
+        return links
+
+    def require_answer(self, number: int) -> None:
+        """Compare a measured answer, by its number, with the link that covers it.
+
+        Raises:
+            SessionCorruptError: the link does not fit, or none covers the answer.
+        """
+        covering = f"{_LINKS} WHERE answers >= ? ORDER BY sequence LIMIT 1"
+        found, *places = self._connection.execute(covering, (number,)).fetchone() or (None, 0)
+        if found is not None:
+            link = self._next(self._newest(places[0] - 1), tuple(places))
+            if link.hash == found and number in (row[0] for row in link.rows[-1]):
+                return
+        raise self._broken(places[0])
+
+    def extend(self) -> None:
+        """Add a link over the rows that none covers yet. Call it inside the transaction that adds them."""
+        last = self._newest()
+        newest = "SELECT coalesce(max(sequence), 0)"
+        ends = [self._one(f"{newest} FROM {table} WHERE {rows}") for table, rows in CHAINED.items()]
+        self._add(self._next(last, (last.places[0] + 1, *ends)))
+
+    def _add(self, link: Link) -> None:
+        columns = ", ".join("?" * (1 + len(link.places)))
+        self._connection.execute(f"INSERT INTO chain VALUES ({columns})", (*link.places, link.hash))
+        head = sealed("meta", (_HEAD, _quoted(link)))
+        self._connection.execute(insertion("meta", "INSERT OR REPLACE"), head)
+
+    def _newest(self, number: int | None = None) -> Link:
+        """Return the newest link, or the one of a number, as it is stored and without its rows."""
+        which = "ORDER BY sequence DESC LIMIT 1" if number is None else "WHERE sequence = ?"
+        row = self._connection.execute(f"{_LINKS} {which}", () if number is None else (number,)).fetchone()
+        return Link(self.origin(), _START, ()) if row is None else Link(row[0], tuple(row[1:]), ())
+
+    def _parts(self, table: str, ends: Sequence[int]) -> list[list[Any]]:
+        """Return the rows of a table up to each number, after those before it; then the rows after all."""
+        parts: list[list[Any]] = [[] for _ in (*ends, None)]
+        for row in self._connection.execute(f"{_ROWS[table]} ORDER BY sequence"):
+            parts[bisect_left(ends, row[0])].append(row)
+        return parts
+
+    def _next(self, last: Link, places: tuple[int, ...]) -> Link:
+        """Return the link that goes on from another one with the rows between their places."""
+        ranges = zip(CHAINED, last.places[1:], places[1:], strict=True)
+        rows = tuple(
+            self._connection.execute(
+                f"{_ROWS[table]} AND sequence > ? AND sequence <= ? ORDER BY sequence", ends
+            ).fetchall()
+            for table, *ends in ranges
+        )
+        return _link(last, places, rows)
+
+    def _one(self, statement: str) -> int:
+        return int(self._connection.execute(statement).fetchone()[0])
+
+    def _broken(self, number: int) -> SessionCorruptError:
+        return SessionCorruptError(
+            f"{self._name}: the session file is damaged: charges, measurements or measured answers were "
+            f"altered or are gone (link {number} of its chain)"
+        )
+
+
+def _quoted(link: Link) -> str:
+    """Return a link as the fact that is kept of it: JSON."""
+    return f'"{link.hash.hex()}"'
+
+
+def _link(last: Link, places: tuple[int, ...], rows: tuple[list[Any], ...]) -> Link:
+    """Return the link that goes on from another one with the rows up to some places."""
+    return Link(_hash(last.hash, [places, *rows]), places, rows)
+
+
+def _hash(before: bytes, content: Sequence[object]) -> bytes:
+    """Return a hash of bytes and of JSON, where blobs stand as their own hashes.
+
+    A column has one type, so that its text tells its value.
+    """
+    text = json.dumps(content, default=lambda blob: hashlib.blake2b(blob, digest_size=_SIZE).hexdigest())
+    return hashlib.blake2b(before + text.encode(), digest_size=_SIZE).digest()

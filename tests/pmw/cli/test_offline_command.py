@@ -1,0 +1,97 @@
+"""``pmw offline``: what it writes and prints, and that bad input leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+TABLE = ("--data", "people.csv", "--schema", "people.toml")
+OFFLINE = ("offline", "--workload", "marginals:1", *TABLE, "--output", "made.csv", "--epsilon", "1")
+
+
+def test_a_release_is_a_table_its_manifest_and_its_cost_by_rounds(people: Path, run: Run) -> None:
+    result = run(*OFFLINE, "--delta", "1e-9", "--rounds", "3", "--threshold", "0.001", "--rows", "500")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "3 of at most 3 rounds over 20 questions."
+    assert "above T = 0.001: no round is left, so nothing bounds the errors that remain." in lines[1]
+    events = [line.split()[1] for line in lines if line[:1].isdigit() and "%" in line]
+    assert events == ["total", *(["selection", "measurement"] * 3)]
+    assert lines[-2] == "Wrote 500 synthetic rows to made.csv, and a manifest beside it."
+    assert lines[-1].startswith("Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding")
+    assert len(pd.read_csv(people / "made.csv")) == 500
+    manifest = json.loads((people / "made.csv.manifest.json").read_text())
+    assert manifest["rows"] == 500
+    assert sorted(file.name for file in people.iterdir()) == [
+        "made.csv", "made.csv.manifest.json", "people.csv", "people.toml",
+    ]  # fmt: skip
+
+
+def test_a_small_error_ends_it_and_leaves_the_rest_of_the_budget(people: Path, run: Run) -> None:
+    early = (*OFFLINE, "--rounds", "10", "--threshold", "100000", "--output", "made.parquet")
+    result = run(*early)
+    assert "1 of at most 10 rounds" in result.stdout
+    assert "at most T = 100,000: the model is returned." in result.stdout
+    assert "At 95% confidence no question of the workload is off by more than " in result.stdout
+    form = json.loads(run(*early, "--force", "--json").stdout)
+    assert (form["rounds"], form["most_rounds"], form["ended_early"]) == (1, 10, True)
+    assert form["share"] == pytest.approx(0.01 + 0.99 / 10, abs=1e-6)
+    assert [line["event"] for line in form["ledger"]["entries"]] == ["total", "selection", "measurement"]
+    assert form["largest_error"] > form["last_error"]
+    assert (people / "made.parquet").read_bytes()[:4] == b"PAR1"
+
+
+def test_a_workload_may_be_a_file_of_questions(people: Path, run: Run) -> None:
+    (people / "asked.jsonl").write_text(
+        '{"where": "age >= 30"}\n\n{"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}\n'
+    )
+    form = json.loads(run(*OFFLINE, "--workload", "asked.jsonl", "--json").stdout)
+    assert form["questions"] == 3
+
+
+BAD = [
+    (("--workload", "marginals"), 4, "Error: "),
+    (("--workload", "missing.jsonl"), 4, "expected a workload of the kind"),
+    (("--workload", "one.jsonl"), 4, "expected a workload of at least two different questions"),
+    (("--workload", "bad.jsonl"), 4, "line 2: unknown attribute 'agee'"),
+    (("--workload", "empty.jsonl"), 4, "expected a workload of questions to choose among, got none"),
+    (("--epsilon", "0"), 2, "expected epsilon > 0"),
+    (("--epsilon", "nan"), 2, "epsilon"),
+    (("--delta", "1"), 2, "expected 0 <= delta < 1"),
+    (("--epsilon", "1e-30"), 1, "the budget is too small"),
+    (("--rounds", "0"), 2, "expected rounds from 1 to 1,000,000"),
+    (("--threshold", "-1"), 2, "expected a positive threshold"),
+    (("--threshold", "nan"), 2, "expected a positive threshold"),
+    (("--rows", "-1"), 2, "rows"),
+    (("--records-per-person", "0"), 2, "expected records_per_person from 1"),
+    (("--neighbors", "replace-one"), 1, "under replace-one no record may be dropped"),
+    (("--output", "old.csv"), 1, "old.csv exists; choose another name"),
+    (("--output", "made.txt"), 2, "expected a name that ends in .csv"),
+    (("--output", "none/made.csv"), 2, "expected a folder that is there, got none"),
+    (("--output", "people.csv", "--force"), 2, "--output would overwrite people.csv"),
+    (("--output", "people.csv"), 2, "--output would overwrite people.csv"),
+    (("--data", "missing.csv"), 1, "missing.csv"),
+    (("--schema", "missing.toml"), 1, "missing.toml"),
+]
+
+
+@pytest.mark.parametrize(("given", "code", "told"), BAD)
+def test_bad_input_is_one_error_and_nothing_is_written(
+    people: Path, run: Run, given: tuple[str, ...], code: int, told: str
+) -> None:
+    (people / "one.jsonl").write_text('{"where": "age >= 30"}\n{"where": "age >= 30"}\n')
+    (people / "bad.jsonl").write_text('{"where": "age >= 30"}\n{"where": "agee >= 30"}\n')
+    (people / "empty.jsonl").write_text("\n")
+    (people / "old.csv").write_text("kept")
+    before = {file: file.read_bytes() for file in people.iterdir()}
+    result = run(*OFFLINE, *given)
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert told in line
+    assert {file: file.read_bytes() for file in people.iterdir()} == before

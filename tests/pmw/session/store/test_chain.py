@@ -1,0 +1,322 @@
+"""The chain: what was charged, measured or drawn cannot be altered, exchanged, added or lost unnoticed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pmw.errors import SessionCorruptError
+from pmw.session.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
+from pmw.session.store.chain import Chain
+
+CONTRACT = '"the contract"'
+DAMAGED = r"s\.pmw: the session file is damaged: "
+BROKEN = (
+    DAMAGED + r"charges, measurements or measured answers were altered or are gone \(link {} of its chain\)"
+)
+
+
+def answer(number: int, source: str = "measured") -> StoredAnswer:
+    key = hashlib.sha256(b"%d" % number).digest()
+    return StoredAnswer(f"r{number}", key, f"{{{number}}}", 10.0 * number, (0.0, 99.5), 0.95, source, 1, 0.25)
+
+
+def batch(number: int) -> Outcome:
+    """Return the outcome of a batch that measured something for one question, after a free answer."""
+    return Outcome(
+        ledger=[LedgerRow("round", "a round", "1/9", "1/162"), LedgerRow("value", f"q{number}", None, "1/7")],
+        measurements=[MeasurementRow("query", f"{number}", bytes([number] * 8), "{}")],
+        answers=[answer(100 + number, "synthetic"), answer(number)],
+        asked=2,
+    )
+
+
+def make(path: Path | None) -> SessionStore:
+    """Return a session of three links: its opening, and two batches with a free commit between them."""
+    store = SessionStore.create(path, "opening", "{}", bytes(32), Outcome(meta={"contract": CONTRACT}))
+    opening = [
+        MeasurementRow("total", "[]", b"\1" * 8, "{}"),
+        MeasurementRow("marginal", "x", b"\2" * 16, "{}"),
+    ]
+    store.finish(1, Outcome(ledger=[LedgerRow("total", "records", None, "1/8")], measurements=opening))
+    store.finish(store.begin("tests", "{}", bytes(32)), batch(2))
+    store.finish(None, Outcome(answers=[answer(7, "synthetic"), answer(8, "exhausted")], asked=2))
+    store.finish(store.begin("tests", "{}", bytes(32)), batch(3))
+    store.finish(store.begin("tests", "{}", bytes(32)), Outcome(answers=[answer(9, "synthetic")], asked=1))
+    return store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    make(tmp_path / "s.pmw").close()
+    return tmp_path / "s.pmw"
+
+
+def execute(path: Path, script: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+
+
+def take_over(path: Path) -> None:
+    with closing(SessionStore.open(path)) as store:
+        store.take_over()
+
+
+# --- what a link is -----------------------------------------------------------------------------------------
+
+
+def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() -> None:
+    with closing(make(None)) as store:
+        found = store.chained()
+        session = str(store.meta("session"))
+        numbers = [row[0] for row in store._connection.execute("SELECT sequence FROM chain")]
+
+    def link(before: bytes, *content: object) -> bytes:
+        return hashlib.blake2b(before + json.dumps(content).encode(), digest_size=32).digest()
+
+    def blob(raw: bytes) -> str:
+        return hashlib.blake2b(raw, digest_size=32).hexdigest()
+
+    def drawn(place: int, number: int) -> list[object]:
+        one = answer(number)
+        head = [place, one.request_id, blob(one.query_key), one.query, one.count, *(one.interval or ())]
+        return [*head, one.confidence, one.source, one.version, one.share]
+
+    assert found.origin == link(b"", session, CONTRACT)
+    first = link(
+        found.origin, [1, 1, 2, 0],
+        [[1, 1, "total", "records", None, "1/8"]],
+        [[1, 1, "total", "[]", blob(b"\1" * 8), "{}"], [2, 1, "marginal", "x", blob(b"\2" * 16), "{}"]],
+        [],
+    )  # fmt: skip
+    second = link(
+        first, [2, 3, 3, 2],
+        [[2, 2, "round", "a round", "1/9", "1/162"], [3, 2, "value", "q2", None, "1/7"]],
+        [[3, 2, "query", "2", blob(b"\2" * 8), "{}"]],
+        [drawn(2, 2)],
+    )  # fmt: skip
+    third = link(
+        second, [3, 5, 4, 6],
+        [[4, 3, "round", "a round", "1/9", "1/162"], [5, 3, "value", "q3", None, "1/7"]],
+        [[4, 3, "query", "3", blob(b"\3" * 8), "{}"]],
+        [drawn(6, 3)],
+    )  # fmt: skip
+    assert found.links == (first, second, third)
+    assert numbers == [1, 2, 3]
+
+
+def test_what_charges_measures_and_draws_nothing_adds_no_link() -> None:
+    with closing(make(None)) as store:
+        before = store.chained()
+        store.finish(None, Outcome(answers=[answer(50, "synthetic")], meta={"data": '"x"'}))
+        assert store.chained() == before
+        store.finish(None, Outcome(answers=[answer(51)]))
+        assert store.chained().links[:-1] == before.links
+
+
+def test_an_outcome_that_fails_leaves_the_chain_as_it_was() -> None:
+    with closing(make(None)) as store:
+        before = store.chained()
+        store._connection.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON secrets BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+        with pytest.raises(Exception, match="nothing was released"):
+            store.finish(None, Outcome(ledger=batch(4).ledger, secrets={"threshold": b"1"}))
+        assert store.chained() == before
+
+
+# --- damage -------------------------------------------------------------------------------------------------
+
+SWAP = (
+    "UPDATE {0} SET sequence = -1 WHERE sequence = {1}; UPDATE {0} SET sequence = {1} WHERE sequence = {2};"
+    "UPDATE {0} SET sequence = {2} WHERE sequence = -1"
+)
+DAMAGE: dict[str, tuple[str, int]] = {
+    "a price": ("UPDATE ledger SET rho = '1/700' WHERE sequence = 3", 2),
+    "an epsilon": ("UPDATE ledger SET epsilon = NULL WHERE sequence = 2", 2),
+    "a label": ("UPDATE ledger SET label = 'other' WHERE sequence = 1", 1),
+    "a charge's batch": ("UPDATE ledger SET intent = 1 WHERE sequence = 3", 2),
+    "a charge's number": ("UPDATE ledger SET sequence = 0 WHERE sequence = 1", 1),
+    "a bit of a measurement": ("UPDATE measurements SET units = x'0202020202020203' WHERE sequence = 3", 2),
+    "a noise": ("UPDATE measurements SET noise = '{ }' WHERE sequence = 4", 3),
+    "a measured answer": ("UPDATE answers SET count = 20.000000000000004 WHERE sequence = 2", 2),
+    "an interval": ("UPDATE answers SET low = NULL, high = NULL WHERE sequence = 6", 3),
+    "a source, so that an answer is drawn no more": (
+        "UPDATE answers SET source = 'synthetic' WHERE sequence = 6", 3,
+    ),
+    "a source, so that an answer is drawn now": (
+        "UPDATE answers SET source = 'measured' WHERE sequence = 4", 3,
+    ),
+    "a first charge that is gone": ("DELETE FROM ledger WHERE sequence = 1", 1),
+    "a charge in the middle that is gone": ("DELETE FROM ledger WHERE sequence = 3", 2),
+    "a last charge that is gone": ("DELETE FROM ledger WHERE sequence = 5", 3),
+    "a last measurement that is gone": ("DELETE FROM measurements WHERE sequence = 4", 3),
+    "a last measured answer that is gone": ("DELETE FROM answers WHERE sequence = 6", 3),
+    "all charges gone": ("DELETE FROM ledger", 1),
+    "a charge that was added": ("INSERT INTO ledger VALUES (6, 3, 'value', 'q3', NULL, '1/7')", 4),
+    "a charge that was added before all": ("INSERT INTO ledger VALUES (-5, 1, 'x', 'y', NULL, '0')", 1),
+    "a measurement that was added": ("INSERT INTO measurements VALUES (5, 3, 'query', '3', x'00', '{}')", 4),
+    "a measured answer that was added": (
+        "INSERT INTO answers SELECT 8, 'r99', query_key, query, count, low, high, confidence, source,"
+        " version, share, NULL FROM answers WHERE sequence = 6", 4,
+    ),
+    "exchanged charges of one batch": (SWAP.format("ledger", 2, 3), 2),
+    "exchanged charges of two batches": (SWAP.format("ledger", 2, 4), 2),
+    "exchanged measurements": (SWAP.format("measurements", 3, 4), 2),
+    "exchanged measured answers": (SWAP.format("answers", 2, 6), 2),
+    "a link": ("UPDATE chain SET link = zeroblob(32) WHERE sequence = 2", 2),
+    "a last link": ("UPDATE chain SET link = zeroblob(32) WHERE sequence = 3", 3),
+    "exchanged links": (SWAP.format("chain", 2, 3), 2),
+    "a row that moved to the next link": ("UPDATE chain SET ledger = 2 WHERE sequence = 2", 2),
+    "a first link that is gone": ("DELETE FROM chain WHERE sequence = 1", 1),
+    "a last link that is gone": ("DELETE FROM chain WHERE sequence = 3", 3),
+    "all links gone": ("DELETE FROM chain", 1),
+    "a last link that is gone with all its rows": (
+        "DELETE FROM chain WHERE sequence = 3; DELETE FROM ledger WHERE sequence > 3;"
+        "DELETE FROM measurements WHERE sequence > 3; DELETE FROM answers WHERE sequence = 6", 3,
+    ),
+    "everything gone": (
+        "DELETE FROM chain; DELETE FROM ledger; DELETE FROM measurements; DELETE FROM answers", 1,
+    ),
+    "the fact of the newest link": ("DELETE FROM meta WHERE key = 'link'", 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", list(DAMAGE))
+def test_damage_is_refused_by_who_takes_over_and_by_every_reader(path: Path, damage: str) -> None:
+    script, link = DAMAGE[damage]
+    with closing(SessionStore.open(path)) as store:
+        execute(path, script)
+        uses: list[Callable[[], object]] = [
+            store.ledger, store.measurements, store.chained, store.is_whole, store.take_over,
+        ]  # fmt: skip
+        for use in uses:
+            with pytest.raises(SessionCorruptError, match=BROKEN.format(link)):
+                use()
+        with pytest.raises(SessionCorruptError, match=BROKEN.format(link)):
+            store.copy_public(path.with_name("copy"), path.with_name("copy"))
+
+
+@pytest.mark.parametrize("key", ["session", "contract"])
+def test_a_chain_goes_on_from_its_session_and_its_contract(path: Path, tmp_path: Path, key: str) -> None:
+    make(tmp_path / "other.pmw").close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ATTACH DATABASE ? AS other", (str(tmp_path / "other.pmw"),))
+        assert connection.execute("SELECT * FROM ledger").fetchall() == (
+            connection.execute("SELECT * FROM other.ledger").fetchall()
+        )
+        # Its rows are those of the session, and its fact is sealed: the links alone are another session's.
+        connection.executescript(
+            "DELETE FROM chain; INSERT INTO chain SELECT * FROM other.chain;"
+            "DELETE FROM meta WHERE key = 'link';"
+            "INSERT INTO meta SELECT * FROM other.meta WHERE key = 'link'"
+        )
+        if key == "contract":
+            connection.executescript(
+                "DELETE FROM meta WHERE key = 'session';"
+                "INSERT INTO meta SELECT * FROM other.meta WHERE key = 'session'"
+            )
+            connection.commit()
+    if key == "contract":
+        with closing(SessionStore.open(path)) as store:
+            assert store.is_whole()  # it is the other session now
+            store._connection.execute("BEGIN")
+            store._add("meta", [("contract", '"a larger budget"')], "INSERT OR REPLACE")
+            store._connection.execute("COMMIT")
+    with (
+        closing(SessionStore.open(path)) as store,
+        pytest.raises(SessionCorruptError, match=BROKEN.format(1)),
+    ):
+        store.take_over()
+
+
+def test_a_link_that_was_made_to_fit_its_rows_does_not_fit_the_links_after_it(path: Path) -> None:
+    execute(path, "UPDATE ledger SET rho = '1/800' WHERE sequence = 1")
+    with closing(sqlite3.connect(path)) as connection:
+        chain = Chain(connection, "s.pmw")
+        made = chain._next(chain._newest(0), (1, 1, 2, 0))
+        connection.execute("UPDATE chain SET link = ? WHERE sequence = 1", (made.hash,))
+        connection.commit()
+    with pytest.raises(SessionCorruptError, match=BROKEN.format(2)):
+        take_over(path)
+
+
+def test_a_measured_answer_is_compared_with_its_link_each_time_it_is_read(path: Path) -> None:
+    drawn, free = answer(3), answer(103, "synthetic")
+    with closing(SessionStore.open(path)) as store:
+        assert store.newest_answer(drawn.query_key) == store.answer_to_request("r3") == drawn
+        assert store.newest_answer(free.query_key) == free
+        execute(path, "UPDATE answers SET count = count + 1 WHERE sequence > 4")
+        reads: list[Callable[[], object]] = [
+            lambda: store.newest_answer(drawn.query_key),
+            lambda: store.answer_to_request("r3"),
+        ]
+        for read in reads:
+            with pytest.raises(SessionCorruptError, match=BROKEN.format(3)):
+                read()
+        with pytest.raises(SessionCorruptError, match=DAMAGED + "a row of its answers was altered"):
+            store.newest_answer(free.query_key)
+        assert store.answer_to_request("r2") == answer(2)
+
+
+@pytest.mark.parametrize(
+    ("number", "script", "link"),
+    [
+        (9, "UPDATE answers SET source = 'measured' WHERE request_id = 'r9'", 0),  # no link after it
+        (7, "UPDATE answers SET source = 'measured' WHERE request_id = 'r7'", 3),
+        (3, "UPDATE chain SET link = x'' WHERE sequence = 3", 3),
+        (3, "DELETE FROM chain WHERE sequence > 1", 0),
+        (3, "DELETE FROM chain WHERE sequence = 2", 3),
+    ],
+)
+def test_a_measured_answer_that_no_link_covers_is_refused(
+    path: Path, number: int, script: str, link: int
+) -> None:
+    with closing(SessionStore.open(path)) as store:
+        execute(path, script)
+        with pytest.raises(SessionCorruptError, match=BROKEN.format(link)):
+            store.answer_to_request(f"r{number}")
+
+
+HIDE = "PRAGMA writable_schema = ON"
+
+
+def execute_behind_the_index(path: Path, script: str) -> None:
+    """Alter rows and leave the index of measured answers as it is, as a damaged page of the table does."""
+    execute(path, f"{HIDE}; CREATE TABLE kept AS SELECT * FROM sqlite_master WHERE name = 'answers_measured';"
+                  "DELETE FROM sqlite_master WHERE name = 'answers_measured'")  # fmt: skip
+    execute(path, script)
+    execute(path, f"{HIDE}; INSERT INTO sqlite_master SELECT * FROM kept; DROP TABLE kept")
+
+
+@pytest.mark.parametrize(
+    ("request_id", "source"), [("r7", "measured"), ("r9", "measured"), ("r3", "synthetic")]
+)
+def test_a_source_that_the_index_does_not_know_of_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, request_id: str, source: str
+) -> None:
+    monkeypatch.setattr("pmw.session.store.wholeness._FEW_PAGES", 0)  # as in a file too large to look at
+    execute_behind_the_index(
+        path, f"UPDATE answers SET source = '{source}' WHERE request_id = '{request_id}'"
+    )
+    with closing(SessionStore.open(path)) as store:
+        with pytest.raises(SessionCorruptError, match=DAMAGED):
+            store.answer_to_request(request_id)
+        with pytest.raises(SessionCorruptError, match=DAMAGED):
+            store.take_over()
+
+
+@pytest.mark.parametrize("script", [
+    "DELETE FROM answers WHERE sequence = 7", "DELETE FROM answers WHERE sequence = 1",
+    "DELETE FROM meta WHERE key = 'answers'", "UPDATE answers SET sequence = 9 WHERE sequence = 7",
+])  # fmt: skip
+def test_free_answers_that_are_gone_are_missed_by_their_number(path: Path, script: str) -> None:
+    execute(path, script)
+    with pytest.raises(SessionCorruptError, match=DAMAGED + "rows of its answers are not there"):
+        take_over(path)
