@@ -14,11 +14,12 @@ from sqlglot import exp
 from queries.domain import Domain, nearest, quoted_name
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
-from queries.intervals import resolve_attribute
+from queries.intervals import resolve_operand
 from queries.linear import LinearQuery
 from queries.parts import CALENDAR, check_part
 from queries.segments import count_where
 from queries.sql_names import with_quoting_hint
+from queries.sql_people import counts_people, require_countable
 from queries.sql_tree import PARTS, STATEMENTS, check_node, parse_tree, position_of, refuse
 from queries.where_text import convert_condition
 
@@ -36,11 +37,12 @@ _Grouping: TypeAlias = tuple[str, str | None]  # an attribute, and the part of i
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the SELECT list: a grouping attribute and the part of it, or None for COUNT(*)."""
+    """A column of the SELECT list: an attribute and its part, or None for a count of records or people."""
 
     grouping: _Grouping | None
     name: str
     node: exp.Expr
+    people: bool = False
 
 
 def parse_sql(text: str, domain: Domain) -> GroupedQuery:
@@ -73,6 +75,9 @@ def _statement(text: str, domain: Domain) -> GroupedQuery:
         query = count_where(convert_condition(where.this, domain), domain)
     columns = [_column(node, domain) for node in tree.expressions]
     grouped = _grouped(tree.args.get("group"), columns, domain)
+    for column in columns:
+        if column.people:
+            require_countable(column.node, {*query.scope, *(name for name, _ in grouped)}, domain)
     return _result(query, columns, grouped, tree)
 
 
@@ -136,6 +141,8 @@ def _column(node: exp.Expr, domain: Domain) -> _Column:
         alias, inner = node.alias, node.this
     if isinstance(inner, exp.Count):
         check_node(inner, STATEMENTS)
+        if counts_people(inner.this, domain):
+            return _Column(None, alias or "count", node, people=True)
         if not isinstance(inner.this, exp.Star) or any(inner.this.args.values()):
             what = "COUNT(DISTINCT …)" if isinstance(inner.this, exp.Distinct) else "COUNT of anything but *"
             refuse(inner, what, grammar=STATEMENTS, position=position_of(inner.this))
@@ -151,8 +158,8 @@ def _column(node: exp.Expr, domain: Domain) -> _Column:
             None if isinstance(inner, exp.Star | exp.Window) else _expression(inner),
             grammar=STATEMENTS,
         )
-    name = _attribute(inner, domain)
-    return _Column((name, None), alias or name, node)
+    name, level = _named(inner, domain)
+    return _Column((name, level), alias or level or name, node)
 
 
 def _part(node: exp.Expr, domain: Domain) -> _Grouping:
@@ -160,7 +167,7 @@ def _part(node: exp.Expr, domain: Domain) -> _Grouping:
     check_node(node, STATEMENTS)
     if not isinstance(node.this, exp.Column):
         refuse(node, "a function of anything but an attribute", grammar=STATEMENTS)
-    name = _attribute(node.this, domain)
+    name, _ = _named(node.this, domain)
     if isinstance(node, exp.DateTrunc):
         part = CALENDAR + node.args["unit"].name.casefold()
     else:
@@ -175,11 +182,11 @@ def _expression(node: exp.Expr) -> str | None:
     return "a computed column" if computed and not isinstance(node, exp.Case) else None
 
 
-def _attribute(node: exp.Expr, domain: Domain) -> str:
+def _named(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
     check_node(node, STATEMENTS)
     check_node(node.this, STATEMENTS)
     quoted = bool(node.this.args.get("quoted"))
-    return resolve_attribute(node.name, domain, position_of(node), any_case=not quoted)
+    return resolve_operand(node.name, domain, position_of(node), any_case=not quoted)
 
 
 def _grouped(group: exp.Expr | None, columns: list[_Column], domain: Domain) -> list[_Grouping]:
@@ -198,7 +205,7 @@ def _grouped(group: exp.Expr | None, columns: list[_Column], domain: Domain) -> 
             refuse(node, grammar=STATEMENTS)
         else:
             alias = aliases.get(node.name) if node.name not in domain else None
-            grouping = alias or (_attribute(node, domain), None)
+            grouping = alias or _named(node, domain)
         if grouping in groupings:
             raise QueryError(
                 f"GROUP BY names {_called(grouping)} twice; name it once",
@@ -213,6 +220,8 @@ def _called(grouping: _Grouping) -> str:
     name, part = grouping
     if part is None:
         return repr(name)
+    if part not in (*PARTS.values(), *(f"{CALENDAR}{period}" for period in (*PARTS.values(), "week"))):
+        return repr(part)  # a level
     period = part.removeprefix(CALENDAR)
     name = quoted_name(name)
     return f"{period.upper()}({name})" if part == period else f"DATE_TRUNC('{period}', {name})"

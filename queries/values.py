@@ -133,9 +133,9 @@ def _encode_period(
 
 def _encode_categorical(attribute: CategoricalAttribute, value: str | int | float | bool) -> int | None:
     text = repr(value) if isinstance(value, float) else canonical_text(value)  # 1.0, never 1
-    for code, candidate in enumerate(attribute.values):
-        if canonical_text(candidate) == text:
-            return code
+    code = attribute.codes.get(text)
+    if code is not None:
+        return code
     if text.casefold() in ("true", "false"):
         return _boolean_cell(attribute, text.casefold())
     return _whole_cell(attribute, text)
@@ -143,10 +143,9 @@ def _encode_categorical(attribute: CategoricalAttribute, value: str | int | floa
 
 def _boolean_cell(attribute: CategoricalAttribute, folded: str) -> int | None:
     """Return the cell of true or false, declared in any case; a declared boolean comes first."""
-    texts = [canonical_text(candidate) for candidate in attribute.values]
-    if folded in texts:
-        return texts.index(folded)
-    cells = [code for code, text in enumerate(texts) if text.casefold() == folded]
+    if folded in attribute.codes:
+        return attribute.codes[folded]
+    cells = [code for text, code in attribute.codes.items() if text.casefold() == folded]
     return cells[0] if cells else None
 
 
@@ -155,10 +154,10 @@ def _whole_cell(attribute: CategoricalAttribute, text: str) -> int | None:
     number = _as_number(text)
     if number is None or number != int(number):
         return None
-    for code, candidate in enumerate(attribute.values):
-        if isinstance(candidate, int) and not isinstance(candidate, bool) and candidate == number:
-            return code
-    return None
+    code = attribute.codes.get(str(int(number)))
+    if code is None or isinstance(attribute.values[code], bool | str):
+        return None
+    return code
 
 
 _ENCODERS: dict[type, Callable[[Any, Any], int | None]] = {

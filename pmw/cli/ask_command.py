@@ -53,7 +53,9 @@ Workloads:
 @click.option("--stream", is_flag=True, help="Read questions from standard input, one JSON object per line.")
 @click.option("--workload", metavar="NAME", help="Ask a whole workload; answers as JSON Lines.")
 @click.option("--fresh", is_flag=True, help="Answer again what was answered before.")
-@click.option("--strict", is_flag=True, help="Exit with 3 or 4 when an answer comes without a promise.")
+@click.option(
+    "--strict", is_flag=True, help="Exit with 3 when an answer is exhausted, with 4 when one is unverified."
+)
 @click.option("--strict-cells", is_flag=True, help="Refuse conditions that cut a cell of the schema.")
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer, or why it is refused, as JSON.")

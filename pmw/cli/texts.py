@@ -51,7 +51,7 @@ _LONGEST_EXAMPLE = 80  # characters of a value
 
 _SOURCES = {
     Source.SYNTHETIC: "from the model; released numbers bound its error",
-    Source.MEASURED: "measured for this question",
+    Source.MEASURED: "the model was wrong here, so counts were measured",
     Source.EXHAUSTED: "from the model; nothing is tested any more, so nothing is promised",
     Source.UNVERIFIED: "from the model; never tested, so nothing is promised",
 }
@@ -110,14 +110,15 @@ def _tests_text(plan: TestPlan) -> str:
         return f"Tests look for errors above {counted(questions.threshold / UNITS, 'record')}; {measuring}"
     per_cell = marginals.threshold(1, 2**62) - marginals.margin
     text = (
-        "Tests look for marginals farther from the model than their noise would be "
-        f"({counted(rounded(per_cell / UNITS), 'record')} per cell, and {marginals.margin / UNITS:,.0f}; "
-        f"at first more); up to {counted(marginals.update_limit, 'marginal')} "
-        f"{'is' if marginals.update_limit == 1 else 'are'} measured, each cell with standard deviation "
-        f"{rounded(_deviation(marginals.noise))}."
+        "A marginal is measured where its distance from the model exceeds "
+        f"{counted(rounded(per_cell / UNITS), 'record')} per cell and {marginals.margin / UNITS:,.0f} more "
+        f"(at first more than that), up to {counted(marginals.update_limit, 'marginal')}, each cell with "
+        f"standard deviation {rounded(_deviation(marginals.noise))}."
     )
     return (
-        f"{text} Questions that no marginal holds are tested one by one; {measuring}" if measuring else text
+        f"{text} Questions whose marginals are too large to test are tested one by one; {measuring}"
+        if measuring
+        else text
     )
 
 
@@ -221,4 +222,4 @@ def _value_text(value: CategoricalValue) -> str:
 
 
 def _measuring(limit: int) -> str:
-    return "1 of them is measured" if limit == 1 else f"{limit} of them are measured"
+    return "1 answer is measured" if limit == 1 else f"{limit} answers are measured"

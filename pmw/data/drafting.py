@@ -47,6 +47,7 @@ _HEAD = """\
 #   kind = "integer"        whole numbers: min = 0, max = 99; those outside are set to the nearer end
 #   kind = "numeric"        numbers in cells: edges = [0, 10000, 25000, 50000]
 #   kind = "categorical"    values = ["north", "south"]
+#   kind = "date"           min = 2020-01-01, max = 2025-12-31, width = "month"; "datetime" has a zone besides
 #   missing = true          one more cell, for empty values; without it their record is dropped
 #   other = true            one more cell, for undeclared values; without it their record is dropped
 """
@@ -66,6 +67,19 @@ values = "TODO"    # such as ["north", "south"]
 _BOOLEAN = """\
 kind = "categorical"
 values = [false, true]
+"""
+_DATE = """\
+kind = "date"
+min = "TODO"    # such as 2020-01-01
+max = "TODO"    # such as 2025-12-31
+width = "day"   # or week, month, quarter, year
+"""
+_DATETIME = """\
+kind = "datetime"
+min = "TODO"    # such as 2020-01-01T00:00:00
+max = "TODO"    # such as 2025-12-31T23:59:59
+width = "day"   # or hour, week, month, quarter, year
+zone = "UTC"    # whose clock the cells are of, such as "Europe/Berlin"
 """
 _UNKNOWN = """\
 kind = "TODO"    # such as: kind = "integer", then min = 0 and max = 99
@@ -125,13 +139,13 @@ def _section(name: str, kind: str | None, filled: Attribute | None) -> str:
 def _body(kind: str | None) -> str:
     if kind is None:
         return _UNKNOWN
-    if kind == "BOOLEAN":
-        return _BOOLEAN
     if _WHOLE_TYPES.fullmatch(kind):
         return _INTEGER
     if _NUMBER_TYPES.fullmatch(kind):
         return _NUMERIC
-    return _CATEGORICAL if kind == "VARCHAR" else _UNKNOWN
+    if kind.startswith("TIMESTAMP"):
+        return _DATETIME
+    return {"BOOLEAN": _BOOLEAN, "DATE": _DATE, "VARCHAR": _CATEGORICAL}.get(kind, _UNKNOWN)
 
 
 def _public_attributes(public: TableFile, wanted: Sequence[str]) -> Iterator[tuple[str, Attribute]]:

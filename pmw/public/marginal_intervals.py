@@ -42,9 +42,7 @@ from queries.linear import UNITS, LinearQuery
 __all__ = [
     "answers_untested",
     "certificate_bound",
-    "is_fine",
     "is_held",
-    "Known",
     "known_of",
     "MarginalBars",
     "negative_half_width",
@@ -96,7 +94,7 @@ class _Scope:
         """Return what is known of a scope, with the certificates of what was asked: it contains the scope."""
         wanted = set(scope)
         measured = [
-            (one, place in state.beside, is_fine(state, one))
+            (one, place in state.beside, _is_fine(state, one))
             for place, one in enumerate(state.measured)
             if isinstance(one, MarginalMeasurement) and wanted <= set(one.scope)
         ]
@@ -285,7 +283,7 @@ def _weighed(state: PublicState, measurement: MarginalMeasurement, query: Linear
     values = measurement.values.sum(axis=axes)
     squares = np.full(values.shape, measurement.units.size / values.size)
     factors = state.coarsening.weights(query)
-    if is_fine(state, measurement):
+    if _is_fine(state, measurement):
         factors = [(query.scope, query.weights() / UNITS)]
     for names, weights in factors:
         shape = [size if name in names else 1 for name, size in zip(query.scope, values.shape, strict=True)]
@@ -312,11 +310,11 @@ def known_of(
         known.append(certificate)
     else:
         known += [one for wider, one in state.certificates.items() if set(asked) <= set(wider)]
-    fine = [one for one in known if is_fine(state, one)]
-    return fine, [one for one in known if not is_fine(state, one)]
+    fine = [one for one in known if _is_fine(state, one)]
+    return fine, [one for one in known if not _is_fine(state, one)]
 
 
-def is_fine(state: PublicState, known: Known) -> bool:
+def _is_fine(state: PublicState, known: Known) -> bool:
     """Tell whether something is known on declared cells that are binned elsewhere."""
     return known.units.shape != state.coarsening.coarse.scope_shape(known.scope)
 

@@ -7,13 +7,12 @@ its recorded bytes, so that it has the outcome it would have had.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from pmw.data import CountSource, Table
-from pmw.errors import DataError, SessionCorruptError, SessionError
+from pmw.errors import DataError, SessionCorruptError
 from pmw.loop import (
     BatchDraws,
     Proposal,
@@ -30,27 +29,14 @@ from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.public.answer import Answer
 from pmw.public.contract import Contract, Options
 from pmw.public.state import PublicState
-from pmw.session.encoding import dumps, proposal_form, read_proposal
-from pmw.session.journal import (
-    answer_row,
-    batch_outcome,
-    closing_outcome,
-    load_contract,
-    load_secret,
-    load_state,
-    opening_outcome,
-    read_answer,
-    secret_facts,
-)
+from pmw.session import journal, loading, proposals
+from pmw.session.asks import Ask, ready_answers, sorted_asks, tie_keys
 from pmw.session.snapshots import duals_of
-from pmw.session.store import IntentRow, Outcome, SessionStore, query_key
+from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
-from queries.errors import QueryError
 from queries.linear import LinearQuery
 
 __all__ = [
-    "abandon",
-    "Ask",
     "Engine",
     "next_seed",
 ]
@@ -60,23 +46,6 @@ Deliver: TypeAlias = Callable[[Sequence[Answer]], None]
 _BATCH = 256  # questions per intent
 _COMMIT = 1024  # questions per commit, where none of them draws noise
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One question on its way.
-
-    Args:
-        query: what is asked.
-        text: the query's canonical text.
-        request_id: idempotency key, for safe retries; None for none.
-        fresh: answer again even where the same question was answered before.
-    """
-
-    query: LinearQuery
-    text: str
-    request_id: str | None = None
-    fresh: bool = False
 
 
 def next_seed(options: Options, number: int) -> bytes:
@@ -132,12 +101,12 @@ class Engine:
         """
         if self._interrupted:
             self._load()  # first, so that what it finishes is found among the stored answers
-        known, waiting, repeats = self._sorted(asks)
-        self._tie_keys([asks[place] for place in known])
+        known, waiting, repeats = sorted_asks(self._store, self._state, asks)
+        tie_keys(self._store, [asks[place] for place in known])
         answers: list[Answer] = []
         repeated = len(asks) - len(waiting)
         while len(answers) < len(asks):
-            ready = _ready(known, repeats, range(len(answers), len(asks)))
+            ready = ready_answers(known, repeats, range(len(answers), len(asks)))
             answers += ready
             if deliver is not None and ready:
                 deliver(ready)
@@ -148,43 +117,6 @@ class Engine:
         if repeated:
             self._store.finish(None, Outcome(asked=repeated))
         return answers
-
-    def _sorted(self, asks: Sequence[Ask]) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
-        """Return the answers that are stored, the places that wait for one, and repeats of earlier places."""
-        known: dict[int, Answer] = {}
-        waiting: list[int] = []
-        first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
-        repeats: dict[int, int] = {}
-        for place, ask in enumerate(asks):
-            stored = self._stored_answer(ask)
-            keyed = ask.request_id is not None
-            earlier = first.get((ask.request_id or ask.text, keyed))
-            if keyed and earlier is not None:
-                _require_same(ask, asks[earlier].text)
-            if stored is not None:
-                known[place] = stored
-                if keyed:
-                    first.setdefault((ask.request_id or "", True), place)
-            elif earlier is not None and (keyed or not ask.fresh):
-                repeats[place] = earlier
-            else:
-                first.setdefault((ask.text, False), place)
-                first[ask.request_id or ask.text, keyed] = place
-                waiting.append(place)
-        return known, waiting, repeats
-
-    def _tie_keys(self, asks: Sequence[Ask]) -> None:
-        """Tie keys to the stored answers that they are about to be given, durably.
-
-        Else a request that is repeated after its question was asked again would get the newer answer.
-        """
-        keys = {
-            ask.request_id: query_key(ask.text)
-            for ask in asks
-            if ask.request_id is not None and self._store.answer_to_request(ask.request_id) is None
-        }
-        if keys:
-            self._store.finish(None, Outcome(idempotency_keys=keys))
 
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""
@@ -205,20 +137,12 @@ class Engine:
             self._load()
         if not self._state.closed:
             self.save_snapshot()
-            self._store.finalize(None, closing_outcome(None))
+            self._store.finalize(None, journal.closing_outcome(None))
             tiers = len(self._state.plan)
             self._state = replace(self._state, rounds=(False,) * tiers, closed=True)
             self._secret = SecretState.closed(tiers)
             self._data = self._source = self._coarse_source = None
         self._store.scrub()
-
-    def _stored_answer(self, ask: Ask) -> Answer | None:
-        row = None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
-        if row is not None:
-            _require_same(ask, row.query)
-        if row is None and not ask.fresh:
-            row = self._store.newest_answer(query_key(ask.text))
-        return None if row is None else read_answer(row, ask.query, self._state)
 
     # --- one batch ------------------------------------------------------------------------------------------
 
@@ -239,12 +163,10 @@ class Engine:
             self._state = state
             return free
         asked = asked[: len(proposal.queries)]  # the others ask another tier for a test
-        form = proposal_form(proposal, [text for text, _ in asked])
-        form["request_ids"] = [request for _, request in asked]
         self._intents += 1
         seed = next_seed(self._state.contract.options, self._intents)
         self._interrupted = True
-        intent = self._store.begin("tests", dumps(form), seed)
+        intent = self._store.begin("tests", proposals.recorded(proposal, asked), seed)
         return self._carry_out(intent, proposal, asked, seed)
 
     def _answer_free(
@@ -281,8 +203,10 @@ class Engine:
             ledger = ledger.charge(entry.charge)
         settled = settle(state, proposal, draws, ledger)
         answers = settled.answers
-        outcome = _with_answers(batch_outcome(entries, state, settled.state), asked, answers)
-        outcome = replace(outcome, secrets=secret_facts(secret, self._secret), charged_before=self._charges)
+        outcome = _with_answers(journal.batch_outcome(entries, state, settled.state), asked, answers)
+        outcome = replace(
+            outcome, secrets=journal.secret_facts(secret, self._secret), charged_before=self._charges
+        )
         self._store.finish(intent, outcome)
         self._charges += len(entries)
         self._secret = secret
@@ -305,26 +229,21 @@ class Engine:
             self._finish_opening(intent)
             intent = None
         self._charges = self._store.charge_count()
-        self._state = load_state(self._store)
-        self._secret = load_secret(self._store, len(self._state.plan))
+        self._state = loading.load_state(self._store)
+        self._secret = loading.load_secret(self._store, len(self._state.plan))
         self._snapshot_version = -1 if opening else self._state.version
         if intent is not None:
-            try:
-                form = json.loads(intent.proposal)
-                proposal = read_proposal(self._state.coarsening, form)
-                asked = list(zip(form["queries"], form["request_ids"], strict=True))
-            except (ValueError, KeyError, TypeError) as error:
-                raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+            proposal, asked = proposals.read_recorded(self._state.coarsening, intent.proposal)
             self._carry_out(intent.id, proposal, asked, intent.seed)
         self._interrupted = False
         if opening:
             self.save_snapshot()  # fitting the opening again would take the longest of all that a reader does
 
     def _finish_opening(self, intent: IntentRow) -> None:
-        contract, plan = load_contract(self._store)
+        contract, plan = loading.load_contract(self._store)
         draws = draw_opening(plan, self._table(contract), BitSource(intent.seed))
         opened = plan_opened(contract, plan, released_total(plan, draws).value)
-        outcome = opening_outcome(opened.entries, plan, draws, opened.test)
+        outcome = journal.opening_outcome(opened.entries, plan, draws, opened.test)
         self._store.finish(intent.id, replace(outcome, charged_before=0))
 
     def _table(self, contract: Contract) -> CountSource:
@@ -342,51 +261,11 @@ class Engine:
         return self._coarse_source
 
 
-def abandon(store: SessionStore) -> None:
-    """Close a session whose interrupted batch cannot be finished: the batch is charged and never released.
-
-    Privacy: the batch drew noise from recorded bytes, if at all, and none of it was released. Its full
-        reservation is charged, and its bytes are wiped, in the commit that closes the session.
-
-    Raises:
-        SessionError: it is the opening that was interrupted; nothing would be left to answer from.
-        StoreError: the session could not be closed.
-    """
-    intent = store.pending()
-    if intent is not None and intent.kind == "opening":
-        raise SessionError(
-            "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
-            "give the table, or delete the session file: nothing was ever released from it"
-        )
-    store.finalize(None if intent is None else intent.id, closing_outcome(intent))
-
-
-def _ready(known: dict[int, Answer], repeats: dict[int, int], places: range) -> list[Answer]:
-    """Return the answers that are known without a gap; a repeat is known with the earlier place."""
-    ready = []
-    for place in places:
-        if place in repeats:
-            known[place] = known[repeats[place]]
-        if place not in known:
-            break
-        ready.append(known[place])
-    return ready
-
-
-def _require_same(ask: Ask, text: str) -> None:
-    if ask.text != text:
-        raise QueryError(
-            f"request_id {ask.request_id!r} was used for another question; choose a new one",
-            code="bad_request",
-            position="request_id",
-        )
-
-
 def _with_answers(
     outcome: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer]
 ) -> Outcome:
     rows = [
-        answer_row(answer, text, request)
+        journal.answer_row(answer, text, request)
         for answer, (text, request) in zip(answers, asked, strict=False)  # answers end at a positive
     ]
     return replace(outcome, answers=rows, asked=len(rows))

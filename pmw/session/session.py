@@ -24,8 +24,9 @@ from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
 from pmw.public.tables import AnswerTable, answered, questions_of
-from pmw.session.engine import Ask, Deliver, Engine
-from pmw.session.journal import load_history, load_ledger, load_status
+from pmw.session import loading
+from pmw.session.asks import Ask
+from pmw.session.engine import Deliver, Engine
 from pmw.session.store import SessionStore
 from pmw.session.verification import Verification, verify
 from queries.cell_sums import statement_of
@@ -234,12 +235,12 @@ class Session:
     def status(self) -> Status:
         """Return where the session stands."""
         with self._turn:
-            return load_status(self._open_store(), self.state)
+            return loading.load_status(self._open_store(), self.state)
 
     def ledger(self) -> Ledger:
         """Return every charge so far, in order."""
         with self._turn:
-            return load_ledger(self._open_store())
+            return loading.load_ledger(self._open_store())
 
     def verify(self) -> Verification:
         """Check the session's ledger, measurements and answers, and return what holds; free.
@@ -284,7 +285,7 @@ class Session:
         if path is not None:
             check_target(Path(path), force=force)
         with self._turn:
-            state, history = self.state, load_history(self._open_store())
+            state, history = self.state, loading.load_history(self._open_store())
         figure = status_figure(state, history)
         if path is not None:
             write_figure(figure, Path(path), force=force)

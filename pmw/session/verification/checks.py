@@ -9,6 +9,7 @@ from dataclasses import replace
 from pmw.markup import counted
 from pmw.public.charges import Event, LedgerEntry, abandoned_entry, paid_for
 from pmw.session.encoding import read_charge
+from pmw.session.journal import PERSON_KEY
 from pmw.session.store import SessionStore
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.answers import answer_checks
@@ -191,6 +192,8 @@ def _secrets(contents: Contents, store: SessionStore) -> str:
         require(not found, "a closed session still holds secrets")
         return "closed: none is left"
     wanted = {"fingerprint_key", "fingerprint"}
+    if contents.contract.domain.person is not None:
+        wanted.add(PERSON_KEY)
     wanted |= {vector.secret for vector in contents.vectors if vector.is_open(*vector.paid(contents.later))}
     same("secrets kept", sorted(wanted), sorted(found))
     return "as many as the open session needs"

@@ -11,7 +11,7 @@ from pmw.model import NoiseDistribution, QueryMeasurement
 from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.encoding import dumps, noise_form
-from pmw.session.journal import read_certificate, read_opening, tree_text
+from pmw.session.measurement_rows import read_certificate, read_opening, tree_text
 from pmw.session.snapshots import duals_of
 from pmw.session.store import SessionStore
 from pmw.session.verification.contents import Contents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +11,15 @@ import pytest
 from pmw.data import TableFile
 from pmw.data.drafting import draft_schema
 from pmw.errors import DataError
-from queries import CategoricalAttribute, IntegerAttribute, NumericAttribute, SchemaError, parse_schema
+from queries import (
+    CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
+    IntegerAttribute,
+    NumericAttribute,
+    SchemaError,
+    parse_schema,
+)
 
 COLUMNS = {
     "age": [30, 99, 47],
@@ -70,6 +79,21 @@ def test_a_draft_that_is_filled_in_is_a_schema(tmp_path: Path) -> None:
         draft = draft.replace(todo, value)
     draft = draft.replace('edges = "TODO"', "edges = [0, 10]").replace('values = "TODO"', 'values = ["a"]')
     assert parse_schema(draft).names == ("age", "income", "work", "member")
+
+
+def test_dates_and_times_of_a_parquet_file_are_drafted_as_such(tmp_path: Path) -> None:
+    table = {
+        "born": [datetime.date(1990, 1, 1)],
+        "seen": pd.to_datetime(["2024-02-03 04:05:06"]).astype("datetime64[us]"),
+    }
+    draft = draft_schema(parquet(tmp_path, "a.parquet", table))
+    for todo, value in (('min = "TODO"', "min = 2020-01-01"), ('max = "TODO"', "max = 2025-12-31")):
+        draft = draft.replace(todo, value, 1)
+    draft = draft.replace('min = "TODO"', "min = 2020-01-01T00:00:00").replace(
+        'max = "TODO"', "max = 2025-12-31T23:59:59"
+    )
+    born, seen = parse_schema(draft)
+    assert (type(born), type(seen)) == (DateAttribute, DatetimeAttribute)
 
 
 def test_a_public_table_fills_domains_and_is_named(tmp_path: Path) -> None:

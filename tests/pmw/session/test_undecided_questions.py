@@ -149,7 +149,7 @@ def _one_comparison(generator: np.random.Generator) -> tuple[str, pd.Series[bool
     name, column = ("capital-gain", GAIN) if generator.random() < 0.5 else ("age", AGE)
     values = [0, 4999, 5000, 7688] if name == "capital-gain" else [4, 21, 34, 60, 61]
     value = int(generator.choice(values))
-    kind = generator.choice(["<", "<=", ">", ">=", "=", "<>"])
+    kind = str(generator.choice(["<", "<=", ">", ">=", "=", "<>"]))
     made = {
         "<": column < value, "<=": column <= value, ">": column > value,
         ">=": column >= value, "=": column == value, "<>": column != value,
