@@ -349,6 +349,4 @@ def test_a_bar_may_be_wider_than_planned_where_it_is_stretched_alone() -> None:
                     wider += 1
                     assert answer.count in (low, high)
     assert wider > 0
-    assert "A bar is wider where the model's answer lies outside it." in plan_text(
-        plan, Path("people.toml")
-    )
+    assert "A bar is wider where the model's answer lies outside it." in plan_text(plan, Path("people.toml"))
