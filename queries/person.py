@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from queries.errors import DomainError
-from queries.plain_values import LONGEST_NUMBER, Plain, plain_value, shown_text, type_name
+from queries.plain_values import LONGEST_NUMBER, Plain, plain_value, shown_text, type_name, whole_text
 
 __all__ = [
     "check_person",
@@ -23,7 +23,6 @@ __all__ = [
 ID_KINDS = ("text", "integer")
 EMPTY_IDS = ("drop", "person")
 _MOST_RECORDS = 10**6
-_EXACT = 2**53  # whole floating-point numbers below are told apart
 _WHOLE = re.compile(r"[ \t]*([+-]?[0-9]+)(?:\.0*)?[ \t]*")
 
 
@@ -100,7 +99,8 @@ def _text(plain: Plain) -> str | None:
     if isinstance(plain, bool):
         return "true" if plain else "false"
     if isinstance(plain, float):
-        return repr(plain)
+        # A column of whole numbers becomes one of floats where one value of it is empty.
+        return whole_text(plain) or repr(plain)
     return str(plain) if isinstance(plain, str | int) else None
 
 
@@ -109,7 +109,7 @@ def _whole(plain: Plain) -> str | None:
         found = _WHOLE.fullmatch(plain) if len(plain) <= LONGEST_NUMBER else None
         return None if found is None else str(int(found[1]))
     if isinstance(plain, float):
-        return str(int(plain)) if abs(plain) < _EXACT and plain.is_integer() else None
+        return whole_text(plain)
     return str(plain) if isinstance(plain, int) and not isinstance(plain, bool) else None
 
 

@@ -207,8 +207,13 @@ def _encode_column(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.i
 def objects_of(column: pd.Series[Any]) -> list[object]:
     """Return the values of a column as Python's, ``UNREADABLE`` where one has no such form.
 
-    A time at the end of all times may have none, in its zone or as a date of Python.
+    A time at the end of all times may have none, in its zone or as a date of Python. A category is read from
+    the list of categories: as a whole, a column of whole numbers becomes one of floats where one is empty.
     """
+    categories = getattr(column.dtype, "categories", None)
+    if categories is not None:
+        known = [*objects_of(categories.to_series()), None]  # code -1: empty
+        return [known[code] for code in column.cat.codes.tolist()]
     try:
         values: list[object] = column.to_numpy(dtype=object).tolist()
     except (ValueError, OverflowError, NotImplementedError):

@@ -21,7 +21,7 @@ from queries.domain import (
     NumericAttribute,
     canonical_text,
 )
-from queries.plain_values import LONGEST_NUMBER, UNREADABLE, plain_value
+from queries.plain_values import LONGEST_NUMBER, UNREADABLE, plain_value, whole_text
 
 __all__ = [
     "DROPPED",
@@ -132,8 +132,11 @@ def _encode_period(
 
 
 def _encode_categorical(attribute: CategoricalAttribute, value: str | int | float | bool) -> int | None:
-    text = repr(value) if isinstance(value, float) else canonical_text(value)  # 1.0, never 1
+    text = repr(value) if isinstance(value, float) else canonical_text(value)  # 1.0 comes before 1
     code = attribute.codes.get(text)
+    if code is None and isinstance(value, float):
+        # A column of whole numbers becomes one of floats where one value of it is empty.
+        code = attribute.codes.get(whole_text(value) or text)
     if code is not None:
         return code
     if text.casefold() in ("true", "false"):

@@ -104,9 +104,10 @@ def draft_schema(file: TableFile, public: TableFile | None = None) -> str:
     """
     names = column_names(file.path, file.dialect)
     kinds = parquet_kinds(file.path) if is_parquet(file.path) else {}
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"{file.path}: expected every column once, got {name!r} twice; rename one")
+    for place, name in enumerate(names, start=1):
+        if names.index(name) != place - 1:  # not quoted: without a header it is a value
+            first = names.index(name) + 1
+            raise DataError(f"{file.path}: columns {first} and {place} have the same name; rename one")
     filled = {} if public is None else dict(_public_attributes(public, names))
     parts = [_HEAD if public is None else _HEAD + _declared(public), 'name = "records"\n']
     for place, name in enumerate(names, start=1):
@@ -114,6 +115,9 @@ def draft_schema(file: TableFile, public: TableFile | None = None) -> str:
             CategoricalAttribute(name, ("a",))
         except DomainError:
             parts.append(f"# Column {place} is left out: it has no name that can be declared.\n")
+            continue
+        if _number(name) is not None:  # the first line may be a record
+            parts.append(f"# Column {place} is left out: its name is a number. Is there a header?\n")
             continue
         parts.append(_section(name, kinds.get(name), filled.get(name)))
     return "\n".join(parts)

@@ -130,8 +130,15 @@ def test_columns_without_a_name_are_left_out_and_repeated_ones_refused(tmp_path:
     draft = draft_schema(csv(tmp_path, "t.csv", "age,,work\n1,2,3\n"))
     assert "# Column 2 is left out: it has no name that can be declared.\n" in draft
     assert draft.count("[[attributes]]") == 2
-    with pytest.raises(DataError, match="'age' twice; rename one"):
+    with pytest.raises(DataError, match="columns 1 and 2 have the same name; rename one"):
         draft_schema(csv(tmp_path, "t.csv", "age,age\n1,2\n"))
+
+
+def test_a_table_without_a_header_does_not_show_its_first_record(tmp_path: Path) -> None:
+    draft = draft_schema(csv(tmp_path, "t.csv", "39,7.5,female\n40,8.5,male\n"))
+    assert "39" not in draft
+    assert "7.5" not in draft
+    assert draft.count("its name is a number") == 2
 
 
 def test_a_public_table_without_a_common_column_is_refused(tmp_path: Path) -> None:

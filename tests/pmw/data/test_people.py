@@ -316,8 +316,30 @@ def persons_of(values: Sequence[object], **choices: str) -> list[int | None]:
     return [next(numbers) if one else None for one in has_person]
 
 
+@pytest.mark.parametrize("ids", ["text", "integer"])
+@pytest.mark.parametrize("kind", ["plain", "category", "Int64", "object"])
+def test_a_record_without_an_id_changes_nothing_of_the_others(ids: str, kind: str) -> None:
+    """A column of whole numbers becomes one of floats where one id is empty; a category does too."""
+    generator = np.random.default_rng(3)
+    numbers: list[int | None] = [*generator.integers(0, 60, 200).tolist(), None]
+    rows = {name: generator.choice(attribute.values, 201) for name, attribute in (("owner", ATTRIBUTES[0]),)}
+    rest = {"visit": generator.integers(0, 6, 201), "ward": generator.integers(0, 3, 201)}
+
+    def counts(number: int) -> NDArray[np.int64]:
+        values = numbers[:number]
+        column = pd.Series(values, dtype=None if kind in ("plain", "category") else kind)
+        if kind == "category":
+            column = pd.Series(pd.Categorical(np.array(values, dtype=object), categories=range(60)))
+        frame = pd.DataFrame({**rows, **rest}).iloc[:number].assign(id=column)
+        domain = domain_of(2, ids=ids)
+        return as_source(frame, domain, KEY).counts(domain.names).counts
+
+    assert np.array_equal(counts(201), counts(200))
+    assert counts(200).sum() < 200
+
+
 def test_ids_are_told_apart_to_the_last_character_unless_they_are_declared_whole_numbers() -> None:
-    assert persons_of(IDS) == [0, 1, 2, 3, None, None, None, 4, 5, None, 6, 0, 2, None, None, 7]
+    assert persons_of(IDS) == [0, 1, 2, 3, None, None, None, 4, 5, None, 6, 0, 0, None, None, 7]
     assert persons_of(IDS, ids="integer") == [
         0, 0, 0, 0, None, None, None, None, None, None, None, 0, 0, None, None, 1,
     ]  # fmt: skip
