@@ -123,8 +123,9 @@ def parse_statement(text: str, domain: Domain) -> GroupedQuery | Statement:
         if refusal.code not in ("unsupported", "syntax"):
             raise
         from queries.reports import is_report, parse_report  # late: the SQL parser is only needed for texts
+        from queries.sql_people import REFUSED
 
-        if not is_report(text):
+        if not is_report(text) or refusal.message.startswith(REFUSED):
             raise
     return parse_report(text, domain)
 

@@ -16,8 +16,12 @@ from queries.sql_tree import position_of
 
 __all__ = [
     "counts_people",
+    "REFUSED",
     "require_countable",
 ]
+
+
+REFUSED = "COUNT(DISTINCT …) of people is not answered here"
 
 
 def counts_people(counted: object, domain: Domain) -> bool:
@@ -68,5 +72,4 @@ def _given(node: exp.Expr) -> list[str]:
 
 
 def _refusal(reason: str, node: exp.Expr) -> QueryError:
-    message = f"COUNT(DISTINCT …) of people is not answered here: {reason}"
-    return QueryError(message, code="unsupported", position=position_of(node))
+    return QueryError(f"{REFUSED}: {reason}", code="unsupported", position=position_of(node))

@@ -17,18 +17,17 @@ from pmw.data import Table
 from pmw.errors import SessionError, SessionLockedError
 from pmw.loop import refined
 from pmw.markup import html_table
+from pmw.public import tables
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
-from pmw.public.tables import AnswerTable, answered, questions_of
-from pmw.session import loading
+from pmw.session import loading, verification
 from pmw.session.asks import Ask
 from pmw.session.engine import Deliver, Engine
 from pmw.session.store import SessionStore
-from pmw.session.verification import Verification, verify
 from queries.cell_sums import statement_of
 from queries.cell_values import CellCondition
 from queries.domain import Domain
@@ -112,7 +111,7 @@ class Session:
             answers = self._engine.answer(asks, deliver)
             return Answers(tuple(answers), tuple(ask.query for ask in asks))
 
-    def sql(self, statement: str, *, fresh: bool = False) -> Answers | AnswerTable:
+    def sql(self, statement: str, *, fresh: bool = False) -> Answers | tables.AnswerTable:
         """Answer a statement such as ``SELECT sex, AVG(age) FROM people WHERE member GROUP BY sex``.
 
         Every declared value has its group. Where a statement counts alone, each group is one question and has
@@ -129,7 +128,7 @@ class Session:
 
     def tabulate(
         self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
-    ) -> AnswerTable:
+    ) -> tables.AnswerTable:
         """Answer a statement of aggregates that was read before.
 
         Its counting questions are asked like any others. What its aggregates come to is then a function of
@@ -146,15 +145,15 @@ class Session:
         """
         with self._turn:
             self._open_store()
-            asked = questions_of(self.state, statement)
+            asked = tables.questions_of(self.state, statement)
             keys = [None if request_id is None else f"{request_id}\n{place}" for place in range(len(asked))]
             asks = [self._ask(one[2], fresh, key) for one, key in zip(asked, keys, strict=True)]
             answers = self._engine.answer(asks)
-            return answered(self.state, statement, asked, answers)
+            return tables.answered(self.state, statement, asked, answers)
 
     def mean(
         self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
-    ) -> AnswerTable:
+    ) -> tables.AnswerTable:
         """Answer the mean of an attribute's numbers, for each combination of declared values of others.
 
         Args:
@@ -169,7 +168,7 @@ class Session:
 
     def sum(
         self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
-    ) -> AnswerTable:
+    ) -> tables.AnswerTable:
         """Answer the sum of an attribute's numbers; see ``mean``.
 
         Raises:
@@ -183,7 +182,7 @@ class Session:
         part: float = 0.5,
         where: str | Mapping[str, Any] = "",
         by: str | Sequence[str] = (),
-    ) -> AnswerTable:
+    ) -> tables.AnswerTable:
         """Answer a quantile of an attribute's numbers, the median by default; see ``mean``.
 
         Raises:
@@ -198,7 +197,7 @@ class Session:
         where: str | Mapping[str, Any],
         by: str | Sequence[str],
         part: float = 0.5,
-    ) -> AnswerTable:
+    ) -> tables.AnswerTable:
         condition = CellCondition.of(parse_where(where, self.domain))
         listed = (by,) if isinstance(by, str) else tuple(by)
         return self.tabulate(statement_of(kind, name, self.domain, condition, listed, part=part))
@@ -242,14 +241,14 @@ class Session:
         with self._turn:
             return loading.load_ledger(self._open_store())
 
-    def verify(self) -> Verification:
+    def verify(self) -> verification.Verification:
         """Check the session's ledger, measurements and answers, and return what holds; free.
 
         Raises:
             StoreError: the session file cannot be read.
         """
         with self._turn:
-            return verify(self._open_store())
+            return verification.verify(self._open_store())
 
     def finalize(self) -> None:
         """Close the session permanently: nothing is spent any more, and its secrets are wiped.
