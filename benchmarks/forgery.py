@@ -35,7 +35,7 @@ def reseal(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM meta WHERE key = 'link'")
     chain = Chain(connection, "forged")
     for number, places in enumerate([*former[:-1], last], start=1):
-        chain._add(chain._link(chain._newest(), (number, *map(min, places, last))))
+        chain._add(chain._next(chain._newest(), (number, *map(min, places, last))))
 
 
 def _checksum(table: str, *values: object) -> Any:

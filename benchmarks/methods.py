@@ -34,7 +34,7 @@ from pmw.model import (
     target_of,
 )
 from pmw.planning.calibration import marginal_noise, value_noise
-from pmw.privacy.budget import RHO_GRID
+from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import open_filter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Source
@@ -235,10 +235,10 @@ def all_pairs(case: Case, settings: Settings) -> Outcome:
     composition = pmw.Composition.ZCDP if budget.delta else pmw.Composition.PURE
     cap = open_filter(budget, composition).cap
     bits, source = BitSource.from_integer(settings.seed), case.source()
-    total_noise = marginal_noise(composition, _floor(_TOTAL_SHARE * cap), pmw.Options())
+    total_noise = marginal_noise(composition, floor_price(_TOTAL_SHARE * cap), pmw.Options())
     total = max(1.0, (case.size * UNITS + total_noise.sample(bits)) / UNITS)
     scopes = _pairs(domain)
-    noise = marginal_noise(composition, _floor((1 - _TOTAL_SHARE) * cap / len(scopes)), pmw.Options())
+    noise = marginal_noise(composition, floor_price((1 - _TOTAL_SHARE) * cap / len(scopes)), pmw.Options())
     aims = []
     for scope in scopes:
         counts = source.counts(scope).counts
@@ -279,10 +279,6 @@ def _marginals(
         scope: table.sum(axis=tuple(axis for axis, name in enumerate(domain.names) if name not in scope))
         for scope in stream_scopes(queries)
     }
-
-
-def _floor(price: Fraction) -> Fraction:
-    return Fraction(price.numerator * RHO_GRID // price.denominator, RHO_GRID)
 
 
 METHODS: dict[str, Method] = {

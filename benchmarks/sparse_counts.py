@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.tables import TableAbsentError
 
-__all__ = ["Counts", "COUNTS", "read_counts", "zipf_counts"]
+__all__ = ["Counts", "COUNTS", "PAPER_RECORDS", "read_counts", "zipf_counts"]
 
 _ZIPF = "zipf_1m_10k"
 COUNTS = {
@@ -33,6 +33,8 @@ COUNTS = {
     "dpbench_medcost": "substitute",
     "dpbench_nettrace": "substitute",
 }
+# Of the whole tables of which there are prefixes: Table 1 of the paper.
+PAPER_RECORDS = {"bms_pos_first100k": 515_597, "kosarak_first100k": 990_002}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,11 +45,14 @@ class Counts:
         name: a name in COUNTS.
         data_is: how close they are to the paper's: exact, prefix or substitute.
         scores: int64, shape (k,), from the highest to the lowest; a method is shown them in random order.
+        missing: of a prefix, by what factor the paper's table has more records; else 1. The whole table's
+            counts are about so many times larger, and epsilon times a count is what decides an error.
     """
 
     name: str
     data_is: str
     scores: NDArray[np.int64]
+    missing: float = 1.0
 
 
 def zipf_counts(records: int = 1_000_000, items: int = 10_000) -> NDArray[np.int64]:
@@ -75,4 +80,5 @@ def read_counts(name: str, folder: Path | None) -> Counts:
         raise TableAbsentError(f"svt/{name}.npz is not in the data folder")
     with np.load(path) as arrays:
         scores = np.sort(arrays["count"].astype(np.int64))[::-1].copy()
-    return Counts(name, COUNTS[name], scores)
+        missing = PAPER_RECORDS[name] / int(arrays["n_records"]) if name in PAPER_RECORDS else 1.0
+    return Counts(name, COUNTS[name], scores, missing)

@@ -1,8 +1,11 @@
-"""Figures of the sparse vector benchmark: scores, error rates by number selected, and margins."""
+"""Figures of the sparse vector benchmark: scores, error rates by number selected, and margins.
+
+``PAPER_FIGURES`` are Figures 4 and 5 of Lyu, Su and Li (2017): our methods under the paper's names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["margin_figure", "rate_figure", "score_figure"]
+__all__ = ["margin_figure", "PAPER_FIGURES", "rate_figure", "score_figure", "setting_methods"]
 
 # One colour and mark for each line of a figure, in the order in which lines come.
 _COLOURS = (
@@ -24,7 +27,22 @@ _COLOURS = (
 )  # fmt: skip
 _MARKS = ("P", "s", "^", "D", "o", "X", "v", "<", ">", "p", "h")
 _BEST = "exponential mechanism"  # drawn in every panel: what can be done with all scores at hand
-_RATES = (("ser_filled", "score error rate,\nempty places as 0"), ("fnr", "false negative rate"))
+_RATES = (
+    ("ser", "SER, as the paper\ndefines it: over\nwhat was selected"),
+    ("ser_filled", "score error rate,\nempty places as 0\n(filled)"),
+    ("fnr", "false negative rate"),
+)
+PAPER_FIGURES: dict[int, dict[str, str]] = {
+    4: {
+        "textbook Sparse": "SVT-DPBook",
+        **{f"Laplace {ratio}": f"SVT-S-{ratio}" for ratio in ("1:1", "1:3", "1:c", "1:c^(2/3)")},
+    },
+    5: {
+        "retraversal +0D": "SVT-ReTr-1:c^(2/3)",
+        **{f"retraversal +{more}D": f"SVT-ReTr-1:c^(2/3)-{more}D" for more in range(1, 6)},
+        _BEST: "EM",
+    },
+}
 _SHOWN_SCORES = 300
 
 
@@ -50,40 +68,62 @@ def score_figure(counts: Sequence[Counts], path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def rate_figure(lines: Sequence[Line], setting: str, path: Path) -> None:
-    """Draw both error rates against c for the methods of a setting: a column for each data set.
+def setting_methods(lines: Sequence[Line], setting: str) -> dict[str, str]:
+    """Return the methods of a setting under their own names, and the exponential mechanism beside them.
 
-    The exponential mechanism stands in both figures. A value that is released for free changes nothing here,
-    so that free gap is left out.
+    A value that is released for free changes no error rate, so that free gap is left out.
     """
-    chosen = [line for line in lines if _belongs(line, setting)]
-    names = list(dict.fromkeys(str(line["data"]) for line in chosen))
-    methods = list(dict.fromkeys(str(line["method"]) for line in chosen))
-    figure = _figure(2.2 + 3.3 * len(names), 6.4)
-    grid = figure.subplots(2, len(names), squeeze=False, sharex=True, sharey="row")
-    for column, name in enumerate(names):
-        own = [line for line in chosen if line["data"] == name]
-        grid[0, column].set_title(f"{name}\n({own[0]['data_is']})", fontsize=10)
-        grid[1, column].set_xlabel("c")
+    names = dict.fromkeys(str(line["method"]) for line in lines if _belongs(line, setting))
+    return {name: name for name in names}
+
+
+def rate_figure(lines: Sequence[Line], methods: Mapping[str, str], title: str, path: Path) -> None:
+    """Draw the error rates against c: a column for each data set at each epsilon, bars of one deviation.
+
+    Args:
+        lines: of the selection.
+        methods: what is drawn, with the name that it has in the figure.
+        title: of the figure.
+        path: of the picture.
+    """
+    chosen = [line for line in lines if line["method"] in methods]
+    panels = list(dict.fromkeys((line["data"], line["epsilon"]) for line in chosen))
+    figure = _figure(3.2 + 3.1 * len(panels), 8.6)
+    grid = figure.subplots(len(_RATES), len(panels), squeeze=False, sharex=True, sharey="row")
+    for column, panel in enumerate(panels):
+        own = [line for line in chosen if (line["data"], line["epsilon"]) == panel]
+        grid[0, column].set_title(_panel_title(own[0]), fontsize=9)
+        grid[-1, column].set_xlabel("c")
         limits = sorted({line["c"] for line in own if isinstance(line["c"], int)})
-        grid[1, column].set_xticks(limits[1::2] or limits)
+        grid[-1, column].set_xticks(limits[1::2] or limits)
         for row, (rate, _) in enumerate(_RATES):
-            for place, method in enumerate(methods):
-                points = [(line["c"], line[rate]) for line in own if line["method"] == method]
-                grid[row, column].plot(
-                    *zip(*points, strict=True), label=method, **_style(place, dashed=method == _BEST)
+            for place, (method, label) in enumerate(methods.items()):
+                points = [
+                    (line["c"], line[rate], line[f"{rate}_sd"]) for line in own if line["method"] == method
+                ]
+                if not points:
+                    continue
+                places, means, deviations = np.array(points, dtype=np.float64).T
+                beside = 2.0 * (place - (len(methods) - 1) / 2)  # so that bars do not cover each other
+                style = _style(place, dashed=method == _BEST)
+                grid[row, column].errorbar(
+                    places + beside, means, deviations, label=label, elinewidth=0.8, capsize=1.5, **style
                 )
-            grid[row, column].set_ylim(-0.03, 1.03)
             _tidy(grid[row, column])
-    for row, (_, label) in enumerate(_RATES):
+    for row, (rate, label) in enumerate(_RATES):
         grid[row, 0].set_ylabel(label)
+        if rate != "ser":  # which goes below 0 where few but high scores are selected
+            grid[row, 0].set_ylim(-0.03, 1.03)
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
-    first = chosen[0]
-    figure.suptitle(
-        f"Selecting the top c {setting}: epsilon {first['epsilon']:g}, mean of {first['runs']} runs"
-    )
-    figure.savefig(path, dpi=130)
+    runs = chosen[0]["runs"]
+    figure.suptitle(f"{title}: mean of {runs} runs, bars of one standard deviation to either side")
+    figure.savefig(path, dpi=110)
+
+
+def _panel_title(line: Line) -> str:
+    of = "" if line["epsilon_is"] == "as given" else f"\n({line['epsilon_is']})"
+    return f"{line['data']} ({line['data_is']})\nepsilon {line['epsilon']}{of}"
 
 
 def margin_figure(lines: Sequence[Line], path: Path) -> None:
@@ -127,7 +167,7 @@ def _style(place: int, *, dashed: bool = False) -> dict[str, Any]:
         "color": "#000000" if dashed else _COLOURS[place % len(_COLOURS)],
         "marker": None if dashed else _MARKS[place % len(_MARKS)],
         "linestyle": "--" if dashed else "-",
-        "markersize": 5,
+        "markersize": 4,
         "linewidth": 1.5,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from benchmarks.sparse_counts import Counts
 from benchmarks.sparse_noise import Floats
 from benchmarks.sparse_selection import METHODS, ErrorRates, Method, Selected, Task, error_rates, task_for
 
-__all__ = ["LIMITS", "NOISE", "Plan", "selection_lines"]
+__all__ = ["EXACT_NOISE", "LIMITS", "NOISE", "Plan", "selection_lines"]
 
 LIMITS = tuple(range(25, 301, 25))
-NOISE = "floating point, seeded"
+NOISE, EXACT_NOISE = "floating point, seeded", "exact, seeded"
+_PAPER_EPSILON = 0.1
 _BLOCK = 1_000_000  # scores held at a time, in whole runs
 
 
@@ -28,7 +30,7 @@ class Plan:
     Args:
         limits: values of c.
         runs: for each method and c.
-        epsilon: of each run.
+        epsilon: of each run; of a prefix also this times the factor by which records are missing.
         seed: of the orders and the noise.
         methods: names in METHODS.
     """
@@ -52,27 +54,44 @@ class _Outcome:
 
 
 def selection_lines(counts: Counts, plan: Plan) -> Iterator[dict[str, object]]:
-    """Yield a line, ready for JSON, for each c and method; c that leave no score over are left out."""
-    for limit in plan.limits:
-        if limit >= len(counts.scores):
-            continue
-        task = task_for(counts.scores, limit, plan.epsilon)
-        for name, outcome in _outcomes(counts, task, plan).items():
-            yield {
-                "part": "selection",
-                "data": counts.name,
-                "data_is": counts.data_is,
-                "items": len(counts.scores),
-                "method": name,
-                "setting": "online" if METHODS[name].online else "offline",
-                "c": limit,
-                "epsilon": plan.epsilon,
-                "threshold": task.threshold,
-                "runs": plan.runs,
-                "seed": plan.seed,
-                "noise": NOISE,
-                **_summary(outcome, task),
-            }
+    """Yield a line, ready for JSON, for each epsilon, c and method.
+
+    A c that leaves no score over is named on stderr and left out.
+    """
+    for factor in dict.fromkeys((1.0, counts.missing)):
+        for limit in plan.limits:
+            if limit < len(counts.scores):
+                yield from _lines(counts, plan, limit, factor)
+            elif factor == 1:
+                items = f"{len(counts.scores):,} items"
+                print(f"skipped {counts.name} at c = {limit:,}: it has {items}", file=sys.stderr)
+
+
+def _lines(counts: Counts, plan: Plan, limit: int, factor: float) -> Iterator[dict[str, object]]:
+    task = task_for(counts.scores, limit, plan.epsilon * factor)
+    for name, outcome in _outcomes(counts, task, plan).items():
+        yield {
+            "part": "selection",
+            "data": counts.name,
+            "data_is": counts.data_is,
+            "items": len(counts.scores),
+            "method": name,
+            "setting": "online" if METHODS[name].online else "offline",
+            "c": limit,
+            "epsilon": round(task.epsilon, 4),
+            "epsilon_is": _epsilon_is(plan.epsilon, factor),
+            "threshold": task.threshold,
+            "runs": plan.runs,
+            "seed": plan.seed,
+            "noise": EXACT_NOISE if METHODS[name].exact else NOISE,
+            **_summary(outcome, task),
+        }
+
+
+def _epsilon_is(epsilon: float, factor: float) -> str:
+    if factor != 1:
+        return f"x {factor:.2f}, for the records missing"
+    return "the paper's" if epsilon == _PAPER_EPSILON else "as given"
 
 
 def _outcomes(counts: Counts, task: Task, plan: Plan) -> dict[str, _Outcome]:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-__all__ = ["as_text", "Line"]
+__all__ = ["as_text", "Line", "MEASURES"]
 
 Line: TypeAlias = Mapping[str, object]
+MEASURES = {
+    "ser": "score error rate over what was selected (SER, as the paper defines it)",
+    "ser_filled": "score error rate, empty places as 0 (filled)",
+    "fnr": "false negative rate (FNR)",
+}
+_BESIDE = 4  # values of c in a table
 
 
 def as_text(lines: Sequence[Line]) -> str:
@@ -45,20 +51,25 @@ def _stream(line: Line) -> tuple[object, object]:
 
 
 def _selection(lines: list[Line]) -> Iterable[str]:
-    for data in dict.fromkeys(line["data"] for line in lines):
-        chosen = [line for line in lines if line["data"] == data]
+    """Yield a table for each measure of each data set at each epsilon, a few c beside each other."""
+    for data, epsilon in dict.fromkeys((line["data"], line["epsilon"]) for line in lines):
+        chosen = [line for line in lines if (line["data"], line["epsilon"]) == (data, epsilon)]
         limits = list(dict.fromkeys(line["c"] for line in chosen))
-        for rate, title in (
-            ("fnr", "false negative rate"),
-            ("ser", "score error rate"),
-            ("ser_filled", "score error rate, empty places as 0"),
-        ):
-            cells = {(line["method"], line["c"]): f"{line[rate]:.3f}" for line in chosen}
-            head = f"{data} ({chosen[0]['data_is']}): {title}, by c"
-            rows: list[list[object]] = [[head, *limits]]
-            for method in dict.fromkeys(line["method"] for line in chosen):
-                rows.append([method, *(cells[method, limit] for limit in limits)])
-            yield _aligned(rows)
+        first = chosen[0]
+        of = "" if first["epsilon_is"] == "as given" else f" ({first['epsilon_is']})"
+        for rate, name in MEASURES.items():
+            heading = f"{name}, by c: mean (sd)"
+            yield f"{data} ({first['data_is']}), epsilon {epsilon}{of}:\n{heading}"
+            for start in range(0, len(limits), _BESIDE):
+                shown = limits[start : start + _BESIDE]
+                cells = {
+                    (line["method"], line["c"]): f"{line[rate]:.3f} ({line[f'{rate}_sd']:.3f})"
+                    for line in chosen
+                }
+                rows: list[list[object]] = [["", *shown]]
+                for method in dict.fromkeys(line["method"] for line in chosen):
+                    rows.append([method, *(cells[method, limit] for limit in shown)])
+                yield _aligned(rows)
 
 
 def _aligned(rows: Sequence[Sequence[object]]) -> str:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
         SessionLockedError,
         StoreError,
     )
-    from pmw.planning.session_plan import SessionPlan, plan_session
+    from pmw.planning.plans import plan_session
+    from pmw.planning.session_plan import SessionPlan
     from pmw.privacy.budget import Budget, Composition, NeighboringRelation
     from pmw.public.answer import Answer, Source, Spent
     from pmw.public.answers import Answers
@@ -108,7 +109,8 @@ _HOMES = {
         "SessionLockedError",
         "StoreError",
     ),
-    "planning.session_plan": ("SessionPlan", "plan_session"),
+    "planning.plans": ("plan_session",),
+    "planning.session_plan": ("SessionPlan",),
     "privacy.budget": ("Budget", "Composition", "NeighboringRelation"),
     "public.answer": ("Answer", "Source", "Spent"),
     "public.answers": ("Answers",),

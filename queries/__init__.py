@@ -23,6 +23,7 @@ from queries.grouping import GroupedQuery
 from queries.linear import UNITS, Factor, LinearQuery
 from queries.marginal import Histogram, Marginal
 from queries.parsing import Question, parse_line, parse_question, parse_sql, parse_where
+from queries.person import Person
 from queries.records import CodedRecords, decode_records, encode_records
 from queries.schema import format_schema, load_schema, parse_schema, save_schema
 from queries.workloads import (
@@ -66,6 +67,7 @@ __all__ = [
     "parse_sql",
     "parse_where",
     "parse_workload",
+    "Person",
     "popular_conjunctions",
     "prefixes",
     "QueriesError",

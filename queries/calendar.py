@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from zoneinfo import ZoneInfo
 
+from queries.plain_values import whole_text
+
 __all__ = [
     "DATE_PARTS",
     "date_text",
@@ -87,8 +89,9 @@ def read_seconds(value: object, zone: str, format: str | None = None) -> int | N
 
 
 def _matched(value: object, format: str | None) -> dict[str, str | None] | None:
-    if type(value) is int and format is not None:
-        value = str(value)
+    if type(value) in (int, float) and format is not None:
+        # A column of whole numbers becomes one of floats where one value of it is empty.
+        value = str(value) if type(value) is int else whole_text(value)  # type: ignore[arg-type]  # by its type
     if not isinstance(value, str) or len(value) > _LONGEST:
         return None
     match = _ISO.fullmatch(value)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias
 
 from queries.cells import (
@@ -26,7 +27,9 @@ from queries.cells import (
 )
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.errors import DomainError, ScopeError
+from queries.levels import Level, check_levels, prefix_level
 from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name
 
 __all__ = [
@@ -52,9 +55,21 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CategoricalAttribute(Cells):
-    """Declared values, one cell each; the text ``3`` and the integer 3 are one value."""
+    """Declared values, one cell each; the text ``3`` and the integer 3 are one value.
+
+    Args:
+        values: at least one.
+        levels: coarser values that questions may name instead, and that measurements and bins follow: for
+            codes the lengths of prefixes, such as 2, or ``Level``; a value of one lies in one of the next.
+
+    Attributes:
+        codes: the cell of each value by its text.
+    """
 
     values: tuple[CategoricalValue, ...]
+    levels: tuple[Level, ...] = field(default=(), kw_only=True)
+    codes: dict[str, int] = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.check()
@@ -77,6 +92,24 @@ class CategoricalAttribute(Cells):
             if flag and label in texts:
                 raise self.wrong("values", f"{label!r} names the special cell and is no value")
         object.__setattr__(self, "values", values)
+        object.__setattr__(self, "levels", self._checked_levels(texts))
+        object.__setattr__(self, "codes", {text: code for code, text in enumerate(texts)})
+        object.__setattr__(self, "_hash", hash((self.name, self.missing, self.other, values)))
+
+    def _checked_levels(self, texts: list[str]) -> tuple[Level, ...]:
+        levels: list[Level] = []
+        for level in tuple(self.levels):
+            given: object = level  # of a schema, or of a caller
+            if isinstance(given, Level):
+                levels.append(prefix_level(self.name, texts, given.prefix) if given.prefix else given)
+            elif isinstance(given, int) and not isinstance(given, bool) and given > 0:
+                levels.append(prefix_level(self.name, texts, given))
+            else:
+                raise self.wrong("levels", f"levels must be lengths of prefixes, at least 1, got {given!r}")
+        try:
+            return check_levels(levels, texts)
+        except ValueError as error:
+            raise self.wrong("levels", str(error)) from None
 
     def _check_value(self, value: object) -> None:
         if not isinstance(value, str | int):
@@ -88,13 +121,23 @@ class CategoricalAttribute(Cells):
 
     def _identity(self) -> tuple[object, ...]:
         # 1 and True are equal and hash alike, but they are different declarations.
-        return self.name, self.missing, self.other, self.values, tuple(map(type, self.values))
+        return self.name, self.missing, self.other, self.levels, self.values, tuple(map(type, self.values))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CategoricalAttribute) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
-        return hash((self.name, self.missing, self.other, self.values))
+        return self._hash
+
+    @property
+    def hierarchy(self) -> tuple[tuple[int, ...], ...]:
+        """The node of each value in each level that tells some values apart and not all, coarsest first."""
+        different = {len(set(level.parents)): level.codes for level in self.levels}
+        return tuple(codes for nodes, codes in sorted(different.items()) if 1 < nodes < self.base_size)
+
+    def level(self, name: str) -> Level | None:
+        """Return the level of a name, or None where there is none."""
+        return next((level for level in self.levels if level.name == name), None)
 
     @property
     def base_size(self) -> int:
@@ -122,6 +165,7 @@ class Domain:
     Args:
         attributes: at least one, with different names.
         name: the table's name, used in ``FROM`` and in reports.
+        person: the column that says whose a record is; None where nothing does. No part of equality.
 
     Attributes:
         names: attribute names in declared order.
@@ -130,9 +174,11 @@ class Domain:
 
     attributes: tuple[Attribute, ...]
     name: str = "records"
+    person: Person | None = field(default=None, compare=False)
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
     _positions: dict[str, int] = field(init=False, repr=False, compare=False)
+    _levels: dict[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         attributes = tuple(self.attributes)
@@ -141,6 +187,7 @@ class Domain:
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "shape", tuple(attribute.size for attribute in attributes))
         object.__setattr__(self, "_positions", {name: position for position, name in enumerate(names)})
+        object.__setattr__(self, "_levels", {})
         if not self.attributes:
             raise DomainError("a domain needs at least one attribute, got none", key="attributes")
         if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
@@ -148,11 +195,22 @@ class Domain:
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise DomainError(f"attribute names must differ, got {twice!r} more than once")
+        for attribute in attributes:
+            for level in attribute.levels if isinstance(attribute, CategoricalAttribute) else ():
+                if level.name in names or level.name in self._levels:
+                    raise attribute.wrong("levels", f"another attribute or level is called {level.name!r}")
+                self._levels[level.name] = attribute.name
+        check_person(self.person, names)
 
     @property
     def size(self) -> int:
         """Number of cells of the whole domain, an exact Python integer."""
         return math.prod(self.shape)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are read: those of the attributes, then that of ids, if any."""
+        return self.names if self.person is None else (*self.names, self.person.column)
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -177,6 +235,11 @@ class Domain:
             return self._positions[name]
         hint = nearest(name, self.names) if is_text else ""
         raise ScopeError(f"expected an attribute of {self.name!r}, got {shown_text(name)}{hint}")
+
+    @property
+    def levels(self) -> Mapping[str, str]:
+        """The attribute of each level by the level's name."""
+        return MappingProxyType(self._levels)
 
     def scope(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the names in declared order, each once.

@@ -6,6 +6,7 @@ Every refusal of a value is worded here: its message names what is declared, wha
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from collections.abc import Container, Mapping, Sequence
 from typing import TypeGuard
 
@@ -22,7 +23,7 @@ from queries.domain import (
     number_text,
 )
 from queries.errors import QueryError
-from queries.parts import check_part, part_intervals
+from queries.parts import check_part, level_cells, part_intervals
 from queries.predicates import Atom, Between, Comparison, IsIn, IsMissing, IsOther, Position, Scalar
 
 __all__ = [
@@ -30,10 +31,34 @@ __all__ = [
     "intervals",
     "names_other",
     "resolve_attribute",
+    "resolve_operand",
     "special_cell",
     "value_ends",
     "without_atoms",
 ]
+
+
+def resolve_operand(
+    name: str, domain: Domain, position: Position, *, any_case: bool = False
+) -> tuple[str, str | None]:
+    """Return the declared attribute that a name stands for, and its level where it is the name of one.
+
+    Args:
+        name: the name that came.
+        domain: the declared attributes.
+        position: where it came from, for the message.
+        any_case: also accept the one name that differs in upper and lower case only.
+
+    Raises:
+        QueryError: no attribute or level, or several, answer to the name.
+    """
+    names = [*domain.names, *domain.levels]
+    if name not in domain and name not in domain.levels and any_case:
+        folded = [known for known in names if known.casefold() == name.casefold()]
+        name = folded[0] if len(folded) == 1 else name
+    if name in domain.levels:
+        return domain.levels[name], name
+    return resolve_attribute(name, domain, position), None
 
 
 def resolve_attribute(name: str, domain: Domain, position: Position, *, any_case: bool = False) -> str:
@@ -54,8 +79,9 @@ def resolve_attribute(name: str, domain: Domain, position: Position, *, any_case
     if any_case and len(folded) == 1:
         return folded[0]
     listed = ", ".join(domain.names[:20]) + (", …" if len(domain) > 20 else "")
+    hint = nearest(name, (*domain.names, *domain.levels))
     raise QueryError(
-        f"unknown attribute {_shown(name)}; declared are {listed}{nearest(name, domain.names)}",
+        f"unknown attribute {_shown(name)}; declared are {listed}{hint}",
         code="unknown_attribute",
         position=position,
     )
@@ -85,9 +111,8 @@ def categorical_cells(attribute: CategoricalAttribute, atom: Atom) -> list[int]:
     Raises:
         QueryError: a value is not declared, or the comparison needs an order.
     """
-    part = None if isinstance(atom, IsMissing | IsOther) else atom.part
-    if part is not None:
-        check_part(attribute, part, atom.position)
+    if not isinstance(atom, IsMissing | IsOther) and atom.part is not None:
+        return level_cells(attribute, atom)
     if isinstance(atom, Comparison) and atom.operator in ("eq", "ne"):
         return _declared_cells(attribute, (atom.value,), atom.position)
     if isinstance(atom, IsIn):
@@ -112,9 +137,9 @@ def names_other(attribute: Attribute, atom: Atom) -> bool:
 def _declared_cells(
     attribute: CategoricalAttribute, values: Sequence[Scalar], position: Position
 ) -> list[int]:
-    cells = {canonical_text(declared): cell for cell, declared in enumerate(attribute.values)}
+    cells: Mapping[str, int] = attribute.codes
     if attribute.other_code is not None:
-        cells[OTHER_LABEL] = attribute.other_code  # which is no declared value then
+        cells = ChainMap({OTHER_LABEL: attribute.other_code}, attribute.codes)  # no declared value then
     return [_declared_cell(attribute, cells, value, position) for value in values]
 
 

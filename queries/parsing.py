@@ -18,6 +18,7 @@ from queries.factors import Factor
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.segments import count_where
+from queries.statements import Statement
 from queries.structured import structured_predicate
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "parse_line",
     "parse_question",
     "parse_sql",
+    "parse_statement",
     "parse_where",
     "Question",
     "QuestionId",
@@ -48,18 +50,19 @@ class Question:
     """One question of a stream.
 
     Args:
-        query: what is asked; a grouped query has an answer for each of its groups.
+        query: what is asked; a grouped query has an answer for each of its groups, a statement of aggregates
+            a table.
         id: the analyst's own label, given back with the answer.
         request_id: idempotency key, for safe retries; the same key gets the same answer.
     """
 
-    query: LinearQuery | GroupedQuery
+    query: LinearQuery | GroupedQuery | Statement
     id: QuestionId = None
     request_id: str | None = None
 
     def parts(self) -> tuple[Question, ...]:
         """Return one question for each answer: itself, or one for each group."""
-        if isinstance(self.query, LinearQuery):
+        if not isinstance(self.query, GroupedQuery):
             return (self,)
         keys = (
             # A key that an analyst gives holds no control character, so these are no analyst's own.
@@ -107,13 +110,35 @@ def parse_sql(text: str, domain: Domain) -> GroupedQuery:
     return parse(text, domain)
 
 
-def require_aligned(query: LinearQuery | GroupedQuery) -> None:
+def parse_statement(text: str, domain: Domain) -> GroupedQuery | Statement:
+    """Return what a statement asks: counts of groups, or columns that are expressions of aggregates.
+
+    Raises:
+        QueryError: the text is no statement that can be answered; where there is another way to ask, the
+            message has it.
+    """
+    try:
+        return parse_sql(text, domain)
+    except QueryError as refusal:
+        if refusal.code not in ("unsupported", "syntax"):
+            raise
+        from queries.reports import is_report, parse_report  # late: the SQL parser is only needed for texts
+        from queries.sql_people import REFUSED
+
+        if not is_report(text) or refusal.message.startswith(REFUSED):
+            raise
+    return parse_report(text, domain)
+
+
+def require_aligned(query: LinearQuery | GroupedQuery | Statement) -> None:
     """Refuse a question that cuts cells, whose answer takes them as evenly filled.
 
     Raises:
         QueryError: names the nearest conditions on whole cells, and where cells of the attributes begin that
             are cut; where no cell is decided, those of the first ordered attributes.
     """
+    if isinstance(query, Statement):
+        query = query.where.query(query.domain)
     if isinstance(query, GroupedQuery):
         query = query.query
     if query.aligned:
@@ -240,7 +265,7 @@ def parse_question(form: Mapping[str, Any], domain: Domain) -> Question:
     return Question(_parse_query(form, domain), identifier, request)
 
 
-def _parse_query(form: Mapping[str, Any], domain: Domain) -> LinearQuery | GroupedQuery:
+def _parse_query(form: Mapping[str, Any], domain: Domain) -> LinearQuery | GroupedQuery | Statement:
     if ("where" in form) == ("sql" in form):
         came = "both" if "where" in form else "neither"
         raise QueryError(
@@ -251,8 +276,8 @@ def _parse_query(form: Mapping[str, Any], domain: Domain) -> LinearQuery | Group
         return parse_where(form["where"], domain)
     if not isinstance(form["sql"], str):
         raise QueryError("sql must be a text", code="bad_request", position="sql")
-    grouped = parse_sql(form["sql"], domain)
-    return grouped if grouped.names else grouped.query
+    asked = parse_statement(form["sql"], domain)
+    return asked if isinstance(asked, Statement) or asked.names else asked.query
 
 
 def _is_idempotency_key(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Parts: what a question may compare or group by in place of a whole value, such as the month of a date."""
+"""Parts: what a question asks for in place of a whole value: a month of dates, a level of codes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.calendar import DAY, day_starts, part_of, period_text
-from queries.domain import Attribute, DateAttribute, DatetimeAttribute, quoted_name
+from queries.domain import (
+    OTHER_LABEL,
+    Attribute,
+    CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
+    nearest,
+    quoted_name,
+)
 from queries.errors import QueryError
 from queries.predicates import Between, Comparison, IsIn, Operator, Position, Scalar
 
 __all__ = [
     "CALENDAR",
     "check_part",
+    "level_cells",
     "part_groups",
     "part_intervals",
     "PartGroup",
@@ -48,6 +57,8 @@ def check_part(attribute: Attribute, part: str, position: Position = None) -> No
         QueryError: the attribute holds no dates, or dates without such a part.
     """
     period = part.removeprefix(CALENDAR)
+    if isinstance(attribute, CategoricalAttribute) and attribute.level(part) is not None:
+        return
     if isinstance(attribute, DateAttribute | DatetimeAttribute):
         # A week is a period, and no part that has a number.
         if period in attribute.parts or (part == f"{CALENDAR}week"):
@@ -86,6 +97,38 @@ def part_intervals(
     return tuple(pieces)
 
 
+def level_cells(attribute: CategoricalAttribute, atom: Comparison | Between | IsIn) -> list[int]:
+    """Return the cells of the values that lie in the coarser ones which a comparison of a level names.
+
+    Raises:
+        QueryError: the attribute has no such level, the level no such value, or an order is needed.
+    """
+    check_part(attribute, atom.part or "", atom.position)
+    level = attribute.level(atom.part or "")
+    assert level is not None  # noqa: S101 - checked above
+    if isinstance(atom, Between) or (isinstance(atom, Comparison) and atom.operator not in ("eq", "ne")):
+        raise QueryError(
+            f"level {level.name!r} is categorical and has no order; use =, <>, IN or LIKE",
+            code="wrong_kind",
+            position=atom.position,
+        )
+    texts = [str(value) for value in (atom.values if isinstance(atom, IsIn) else (atom.value,))]
+    cells: list[int] = []
+    for text in texts:
+        if text == OTHER_LABEL and attribute.other_code is not None:
+            cells.append(attribute.other_code)
+        elif text not in level.parents:
+            listed = ", ".join(map(repr, level.nodes[:12])) + (", …" if len(level.nodes) > 12 else "")
+            raise QueryError(
+                f"level {level.name!r} has the values {listed}; got {text[:60]!r}"
+                f"{nearest(text, level.nodes)}",
+                code="unknown_value",
+                position=atom.position,
+            )
+        cells += [code for code, parent in enumerate(level.parents) if parent == text]
+    return cells
+
+
 def part_groups(attribute: Attribute, part: str) -> tuple[PartGroup, ...]:
     """Return the base cells of each value of a part, in the order of the values.
 
@@ -93,6 +136,13 @@ def part_groups(attribute: Attribute, part: str) -> tuple[PartGroup, ...]:
         QueryError: the attribute has no such part, or a cell lies in more than one period.
     """
     check_part(attribute, part)
+    if isinstance(attribute, CategoricalAttribute):
+        level = attribute.level(part)
+        assert level is not None  # noqa: S101 - checked above
+        numbers = np.array(level.codes)
+        return tuple(
+            PartGroup(node, np.flatnonzero(numbers == number)) for number, node in enumerate(level.nodes)
+        )
     assert isinstance(attribute, DateAttribute | DatetimeAttribute)  # noqa: S101 - checked above
     periods = list(_periods(attribute, part))
     starts = np.array([start for start, _, _ in periods])

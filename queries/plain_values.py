@@ -34,6 +34,7 @@ __all__ = [
     "type_name",
     "UNREADABLE",
     "Unreadable",
+    "whole_text",
 ]
 
 
@@ -46,6 +47,7 @@ class Unreadable(enum.Enum):
 Plain: TypeAlias = str | int | float | bool | Unreadable | None
 UNREADABLE: Final = Unreadable.UNREADABLE
 
+_EXACT = 2**53  # whole floating-point numbers below are told apart
 LONGEST_NUMBER = 400  # characters; what is longer is no number
 _LARGEST_WHOLE = 10**LONGEST_NUMBER - 1
 _LONGEST_SHOWN = 60  # characters of a text in a message
@@ -72,6 +74,11 @@ def plain_value(value: object) -> Plain:
         return UNREADABLE
     read = _READERS.get(kind) or _pandas_readers().get(kind)
     return UNREADABLE if read is None else read(value)
+
+
+def whole_text(number: float) -> str | None:
+    """Return a whole floating-point number as the whole number's text; None for any other."""
+    return str(int(number)) if abs(number) < _EXACT and number.is_integer() else None
 
 
 def type_name(thing: object) -> str:
@@ -134,6 +141,13 @@ def _zoned(value: datetime.datetime | datetime.time) -> str | Unreadable:
         return UNREADABLE
 
 
+def _interval(value: object) -> str | Unreadable:
+    try:
+        return str(value)
+    except (ValueError, OverflowError, NotImplementedError):  # its ends are such times
+        return UNREADABLE
+
+
 def _numpy_time(value: np.datetime64) -> str | None:
     return None if np.isnat(value) else str(value)
 
@@ -185,5 +199,5 @@ def _readers_of_pandas() -> dict[type, Callable[[Any], Plain]]:
         pandas.Timestamp: _zoned,
         pandas.Timedelta: str,
         pandas.Period: str,
-        pandas.Interval: str,
+        pandas.Interval: _interval,
     }

@@ -44,6 +44,8 @@ __all__ = [
     "encode_columns",
     "encode_records",
     "encode_value",
+    "named_column",
+    "objects_of",
     "require_frame",
 ]
 
@@ -120,15 +122,21 @@ def encode_columns(frame: pd.DataFrame, domain: Domain) -> tuple[NDArray[np.int6
     """
     require_frame(frame)
     require_domain(domain)
+    return tuple(_encode_column(attribute, named_column(frame, attribute.name)) for attribute in domain)
+
+
+def named_column(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
+    """Return the column of a name.
+
+    Raises:
+        RecordsError: there is none, or there are two.
+    """
     names = [str(label) if issubclass(type(label), str) else None for label in frame.columns]
-    for name in domain.names:
-        if names.count(name) != 1:
-            # The columns that came are not listed: in a table without a header they are a person's record.
-            came = "it twice" if name in names else f"no such column among {len(names)}"
-            raise RecordsError(f"expected one column {name!r} in the table, got {came}")
-    return tuple(
-        _encode_column(attribute, frame.iloc[:, names.index(attribute.name)]) for attribute in domain
-    )
+    if names.count(name) != 1:
+        # The columns that came are not listed: in a table without a header they are a person's record.
+        came = "it twice" if name in names else f"no such column among {len(names)}"
+        raise RecordsError(f"expected one column {name!r} in the table, got {came}")
+    return frame.iloc[:, names.index(name)]
 
 
 def require_frame(frame: object) -> None:
@@ -191,23 +199,28 @@ def _encode_column(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.i
         table = [encode_value(attribute, value) for value in (*distinct, None)]  # position -1: empty
         codes: NDArray[np.int64] = np.array(table, dtype=np.int64)[positions]
         return codes
-    values = _objects(column)
+    values = objects_of(column)
     find = _KnownValues(attribute).__getitem__ if _alike(values) else _KnownCells(attribute).cell
     return np.fromiter(map(find, values), dtype=np.int64, count=len(values))
 
 
-def _objects(column: pd.Series[Any]) -> list[object]:
+def objects_of(column: pd.Series[Any]) -> list[object]:
     """Return the values of a column as Python's, ``UNREADABLE`` where one has no such form.
 
-    A time at the end of all times may have none, in its zone or as a date of Python.
+    A time at the end of all times may have none, in its zone or as a date of Python. A category is read from
+    the list of categories: as a whole, a column of whole numbers becomes one of floats where one is empty.
     """
+    categories = getattr(column.dtype, "categories", None)
+    if categories is not None:
+        known = [*objects_of(categories.to_series()), None]  # code -1: empty
+        return [known[code] for code in column.cat.codes.tolist()]
     try:
         values: list[object] = column.to_numpy(dtype=object).tolist()
     except (ValueError, OverflowError, NotImplementedError):
         if len(column) == 1:
             return [UNREADABLE]
         half = len(column) // 2
-        return [*_objects(column.iloc[:half]), *_objects(column.iloc[half:])]
+        return [*objects_of(column.iloc[:half]), *objects_of(column.iloc[half:])]
     return values
 
 

@@ -19,10 +19,14 @@ from queries.domain import (
     Domain,
     IntegerAttribute,
     NumericAttribute,
+    canonical_text,
     nearest,
 )
 from queries.errors import DomainError, SchemaError
+from queries.levels import Level
+from queries.person import Person
 from queries.schema_lines import line_of
+from queries.value_files import read_parents, read_values
 
 __all__ = [
     "format_schema",
@@ -31,6 +35,7 @@ __all__ = [
     "save_schema",
 ]
 
+_FILES = {"values_file": "values", "parents_file": "parents"}  # each with the key that it fills
 _LARGEST_FILE = 16 * 2**20  # bytes
 
 
@@ -49,7 +54,7 @@ def load_schema(path: str | Path) -> Domain:
     if len(raw) > _LARGEST_FILE:
         raise SchemaError(f"{path}: expected a schema of at most {_LARGEST_FILE // 2**20} MB")
     try:
-        return parse_schema(raw.decode("utf-8-sig"))
+        return parse_schema(raw.decode("utf-8-sig"), Path(path).parent)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         message = f"expected UTF-8 text, got another byte at offset {error.start}"
@@ -58,8 +63,12 @@ def load_schema(path: str | Path) -> Domain:
         raise SchemaError(error.message, line=error.line, path=str(path)) from None
 
 
-def parse_schema(text: str) -> Domain:
+def parse_schema(text: str, folder: Path | None = None) -> Domain:
     """Return the domain that a TOML text declares.
+
+    Args:
+        text: TOML.
+        folder: where files lie that the text names; None refuses such a text.
 
     Raises:
         SchemaError: the text is not TOML or does not describe a domain.
@@ -73,7 +82,7 @@ def parse_schema(text: str) -> Domain:
     except RecursionError:
         raise SchemaError("expected TOML: brackets are nested too deeply") from None
     try:
-        return _domain(table)
+        return _domain(table, folder)
     except _FaultError as fault:
         raise SchemaError(fault.message, line=line_of(text, fault.number, fault.key)) from None
 
@@ -102,8 +111,8 @@ def _not_toml(text: str, reason: str) -> SchemaError:
     return SchemaError(f"expected TOML: {reason}", line=text.count("\n") + 1 if ends else None)
 
 
-def _domain(table: Mapping[str, Any]) -> Domain:
-    _refuse_unknown(table, ("name", "attributes"), "the schema", None)
+def _domain(table: Mapping[str, Any], folder: Path | None) -> Domain:
+    _refuse_unknown(table, ("name", "person", "attributes"), "the schema", None)
     entries = table.get("attributes")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         came = "another kind of value" if "attributes" in table else "none"
@@ -111,18 +120,33 @@ def _domain(table: Mapping[str, Any]) -> Domain:
     attributes = []
     for number, entry in enumerate(entries):
         try:
-            attributes.append(_attribute(entry, number))
+            attributes.append(_attribute(entry, number, folder))
         except DomainError as error:
             message = (
                 str(error) if str(error).startswith("attribute ") else f"{_called(entry, number)}: {error}"
             )
             raise _FaultError(message, number, error.key) from None
     try:
-        return Domain(tuple(attributes), name=table.get("name", "records"))
+        return Domain(tuple(attributes), table.get("name", "records"), _person(table.get("person")))
     except DomainError as error:
         if error.key is not None:
             raise _FaultError(str(error), None, error.key) from None
         raise _FaultError(str(error), _repeated(attributes), "name") from None
+
+
+_PERSON_KEYS = ("column", "records", "ids", "empty", "constant")
+
+
+def _person(entry: object) -> Person | None:
+    if entry is None:
+        return None
+    if not isinstance(entry, dict) or "column" not in entry:
+        raise _FaultError("[person] needs the key 'column', the name of the column of ids", key="person")
+    _refuse_unknown(entry, _PERSON_KEYS, "[person]", None, "person.")
+    constant = entry.get("constant", [])
+    if not isinstance(constant, list):
+        raise _FaultError(f"[person] constant must be a list, got {constant!r}", key="person.constant")
+    return Person(**{**entry, "constant": tuple(constant)})
 
 
 def _called(entry: Mapping[str, Any], number: int) -> str:
@@ -148,7 +172,7 @@ def save_schema(domain: Domain, path: str | Path) -> None:
 
 def format_schema(domain: Domain) -> str:
     """Return the TOML text that declares a domain; ``parse_schema`` gives the domain back."""
-    lines = [f"name = {_quoted(domain.name)}"]
+    lines = [f"name = {_quoted(domain.name)}", *_format_person(domain.person)]
     for attribute in domain:
         lines += ["", "[[attributes]]", f"name = {_quoted(attribute.name)}"]
         lines += _FORMATS[type(attribute)](attribute)
@@ -156,19 +180,45 @@ def format_schema(domain: Domain) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], owner: str, number: int | None) -> None:
+def _format_person(person: Person | None) -> list[str]:
+    if person is None:
+        return []
+    lines = ["", "[person]", f"column = {_quoted(person.column)}"]
+    if person.records is not None:
+        lines.append(f"records = {person.records}")
+    lines += [f"{key} = {_quoted(getattr(person, key))}" for key in ("ids", "empty")]
+    if person.constant:
+        lines.append(f"constant = [{', '.join(map(_quoted, person.constant))}]")
+    return lines
+
+
+def _refuse_unknown(
+    table: Mapping[str, Any], known: tuple[str, ...], owner: str, number: int | None, section: str = ""
+) -> None:
     for key in table:
         if key not in known:
             listed = ", ".join(known)
             raise _FaultError(
-                f"{owner} knows the keys {listed}, got {key!r}{nearest(key, known)}", number, key
+                f"{owner} knows the keys {listed}, got {key!r}{_key_hint(key, known)}", number, section + key
             )
 
 
-def _attribute(entry: Mapping[str, Any], number: int) -> Attribute:
+def _key_hint(key: str, known: tuple[str, ...]) -> str:
+    """Return what a key that is not known was perhaps meant to be: another key, or one of another kind."""
+    if key == "type" and "kind" in known:
+        return "; did you mean 'kind'?"
+    kinds = [kind for kind, (_, required, optional) in _KINDS.items() if key in (*required, *optional)]
+    if kinds and "kind" in known:
+        return f"; {key!r} is for kind = {' or '.join(map(repr, kinds))}"
+    return nearest(key, known)
+
+
+def _attribute(entry: Mapping[str, Any], number: int, folder: Path | None) -> Attribute:
     kind, called = entry.get("kind"), _called(entry, number)
     if not isinstance(kind, str) or kind not in _KINDS:
         hint = nearest(kind, tuple(_KINDS)) if isinstance(kind, str) else ""
+        if kind is None and "type" in entry:
+            hint = "; did you mean 'kind' where 'type' stands?"
         raise _FaultError(f"{called}: expected kind = {_KINDS_LISTED}, got {kind!r}{hint}", number, "kind")
     build, required, optional = _KINDS[kind]
     known = ("name", "kind", *required, *optional, "missing", "other")
@@ -176,10 +226,12 @@ def _attribute(entry: Mapping[str, Any], number: int) -> Attribute:
     for key in ("name", *required):
         if key not in entry:
             raise _FaultError(f"{called}: kind {kind!r} needs the key {key!r}", number)
+    if kind == "categorical" and not {"values", "values_file", "parents_file"} & set(entry):
+        raise _FaultError(f"{called}: kind {kind!r} needs the key 'values'", number)
     for key in ("edges", "atoms", "values"):
         if key in entry and not isinstance(entry[key], list):
             raise _FaultError(f"{called}: {key} must be a list, got {entry[key]!r}", number, key)
-    return build(entry)
+    return build(_with_files(entry, folder))
 
 
 def _integer(entry: Mapping[str, Any]) -> Attribute:
@@ -214,7 +266,60 @@ def _time(value: Any, zone: Any, of_day: datetime.time) -> Any:
 
 
 def _categorical(entry: Mapping[str, Any]) -> Attribute:
-    return CategoricalAttribute(entry["name"], tuple(entry["values"]), **_flags(entry))
+    values, levels = entry.get("values"), entry.get("levels", [])
+    if not isinstance(levels, list):
+        raise DomainError(f"levels must be a list, got {levels!r}", key="levels")
+    parents = entry.get("parents", {})
+    if not isinstance(parents, dict) or not all(isinstance(listed, list) for listed in parents.values()):
+        raise DomainError('parents must be a table of lists, such as { chapter = ["A", "A"] }', key="parents")
+    listed = [*levels, *(Level(name, tuple(column)) for name, column in parents.items())]
+    return CategoricalAttribute(entry["name"], tuple(values or ()), levels=tuple(listed), **_flags(entry))
+
+
+def _with_files(entry: Mapping[str, Any], folder: Path | None) -> Mapping[str, Any]:
+    """Return what a section declares with the files that it names read in.
+
+    Raises:
+        DomainError: a file cannot be read or contradicts the section, or there is no folder to read it from.
+    """
+    filled = {key: value for key, value in entry.items() if key not in _FILES}
+    for key, fills in _FILES.items():
+        if key not in entry:
+            continue
+        if not isinstance(entry[key], str) or not entry[key]:
+            raise DomainError(f"{key} must be the name of a file, got {entry[key]!r}", key=key)
+        if folder is None:
+            raise DomainError(f"{key} is read beside a schema file; load the schema from its file", key=key)
+        if fills in entry:
+            raise DomainError(f"{fills} and {key} declare the same; give one of them", key=key)
+        try:
+            if key == "values_file":
+                filled["values"] = list(read_values(folder / entry[key]))
+            else:
+                filled.update(_with_parents(filled, folder / entry[key]))
+        except ValueError as error:
+            raise DomainError(str(error), key=key) from None
+    return filled
+
+
+def _with_parents(filled: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the values and parents of a file, which holds a line for each value and for no other."""
+    texts, columns = read_parents(path)
+    values = filled.get("values", list(texts))
+    places = {text: place for place, text in enumerate(texts)}
+    declared = {canonical_text(value) for value in values if isinstance(value, str | int)}
+    for text in sorted(declared ^ set(texts), key=str):
+        what = (
+            "no line, hence no parent, for the value"
+            if text in declared
+            else "a line for the undeclared value"
+        )
+        raise ValueError(f"{path}: {what} {text[:60]!r}")
+    order = [places[canonical_text(value)] for value in values]
+    return {
+        "values": values,
+        "parents": {name: [column[at] for at in order] for name, column in columns.items()},
+    }
 
 
 def _flags(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,7 +329,7 @@ def _flags(entry: Mapping[str, Any]) -> dict[str, Any]:
 _KINDS: dict[str, tuple[Callable[[Mapping[str, Any]], Attribute], tuple[str, ...], tuple[str, ...]]] = {
     "integer": (_integer, ("min", "max"), ("width",)),
     "numeric": (_numeric, ("edges",), ("atoms", "integer")),
-    "categorical": (_categorical, ("values",), ()),
+    "categorical": (_categorical, (), ("values", "values_file", "levels", "parents", "parents_file")),
     "date": (_date, ("min", "max"), ("width", "format")),
     "datetime": (_datetime, ("min", "max"), ("width", "zone", "format")),
 }
@@ -262,7 +367,13 @@ def _format_categorical(attribute: CategoricalAttribute) -> list[str]:
     values = ", ".join(
         _quoted(value) if isinstance(value, str) else str(value).lower() for value in attribute.values
     )
-    return ['kind = "categorical"', f"values = [{values}]"]
+    prefixes = [str(level.prefix) for level in attribute.levels if level.prefix is not None]
+    lines = [f"levels = [{', '.join(prefixes)}]"] if prefixes else []
+    for level in attribute.levels:
+        if level.prefix is None:
+            listed = ", ".join(map(_quoted, level.parents))
+            lines.append(f"parents.{_quoted(level.name)} = [{listed}]")
+    return ['kind = "categorical"', f"values = [{values}]", *lines]
 
 
 _FORMATS: dict[type, Callable[[Any], list[str]]] = {

@@ -34,7 +34,7 @@ class SchemaLines:
     """Where the keys of a schema stand, lines counted from 1.
 
     Args:
-        top: keys outside of attributes.
+        top: keys outside of attributes; those of [person] as ``person.column``.
         headers: the [[attributes]] header of each attribute, in order.
         keys: the keys of each attribute, in order.
     """
@@ -50,14 +50,14 @@ def line_of(text: str, number: int | None, key: str | None) -> int | None:
     Args:
         text: a schema that is TOML.
         number: of the attribute, from 0; None outside of attributes.
-        key: the key; None for the section itself.
+        key: the key, or ``person.column``; None for the section itself.
 
     Returns:
         The line, from 1; None where nothing in the text stands for it.
     """
     lines = schema_lines(text)
     if number is None:
-        return None if key is None else lines.top.get(key)
+        return None if key is None else lines.top.get(key, lines.top.get(key.partition(".")[0]))
     if number >= len(lines.headers):  # attributes = [{…}, …] has no headers
         return lines.top.get("attributes")
     return lines.keys[number].get(key or "", lines.headers[number])
@@ -73,13 +73,15 @@ def schema_lines(text: str) -> SchemaLines:
     headers: list[int] = []
     keys: list[dict[str, int]] = []
     current: dict[str, int] | None = top
+    section = ""
     for line, statement in _statements(text):
         if not statement.startswith("["):
             if current is not None:
-                current.setdefault(_path(f"{statement} = 0")[0], line)
+                current.setdefault(section + _path(f"{statement} = 0")[0], line)
             continue
         path = _path(statement)
-        current = None
+        section = "person." if path == ["person"] else ""
+        current = top if section else None
         if path[0] == "attributes" and len(path) > 1 and keys:
             keys[-1].setdefault(path[1], line)  # [attributes.min] is the key min of the last attribute
             continue

@@ -14,15 +14,17 @@ from sqlglot import exp
 from queries.domain import Domain, nearest, quoted_name
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
-from queries.intervals import resolve_attribute
+from queries.intervals import resolve_operand
 from queries.linear import LinearQuery
 from queries.parts import CALENDAR, check_part
 from queries.segments import count_where
 from queries.sql_names import with_quoting_hint
+from queries.sql_people import counts_people, require_countable
 from queries.sql_tree import PARTS, STATEMENTS, check_node, parse_tree, position_of, refuse
 from queries.where_text import convert_condition
 
 __all__ = [
+    "first_word",
     "parse_sql",
 ]
 
@@ -35,11 +37,12 @@ _Grouping: TypeAlias = tuple[str, str | None]  # an attribute, and the part of i
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the SELECT list: a grouping attribute and the part of it, or None for COUNT(*)."""
+    """A column of the SELECT list: an attribute and its part, or None for a count of records or people."""
 
     grouping: _Grouping | None
     name: str
     node: exp.Expr
+    people: bool = False
 
 
 def parse_sql(text: str, domain: Domain) -> GroupedQuery:
@@ -72,13 +75,15 @@ def _statement(text: str, domain: Domain) -> GroupedQuery:
         query = count_where(convert_condition(where.this, domain), domain)
     columns = [_column(node, domain) for node in tree.expressions]
     grouped = _grouped(tree.args.get("group"), columns, domain)
+    for column in columns:
+        if column.people:
+            require_countable(column.node, {*query.scope, *(name for name, _ in grouped)}, domain)
     return _result(query, columns, grouped, tree)
 
 
 def _require_select(text: str) -> None:
     """Refuse any other statement by its first word, before the parser says something about it."""
-    found = _FIRST_WORD.match(text)
-    word = found[1] if found else None
+    found, word = _FIRST_WORD.match(text), first_word(text)
     if word is None or word.upper() != "SELECT":
         came = "nothing" if word is None else word.upper()[:40]
         raise QueryError(
@@ -86,6 +91,12 @@ def _require_select(text: str) -> None:
             code="unsupported" if word else "syntax",
             position=None if found is None or word is None else found.start(1),
         )
+
+
+def first_word(text: str) -> str | None:
+    """Return the word that a statement begins with, or None where it begins with none."""
+    found = _FIRST_WORD.match(text)
+    return found[1] if found else None
 
 
 def _qualify(tree: exp.Expr, domain: Domain) -> None:
@@ -130,6 +141,8 @@ def _column(node: exp.Expr, domain: Domain) -> _Column:
         alias, inner = node.alias, node.this
     if isinstance(inner, exp.Count):
         check_node(inner, STATEMENTS)
+        if counts_people(inner.this, domain):
+            return _Column(None, alias or "count", node, people=True)
         if not isinstance(inner.this, exp.Star) or any(inner.this.args.values()):
             what = "COUNT(DISTINCT …)" if isinstance(inner.this, exp.Distinct) else "COUNT of anything but *"
             refuse(inner, what, grammar=STATEMENTS, position=position_of(inner.this))
@@ -145,8 +158,8 @@ def _column(node: exp.Expr, domain: Domain) -> _Column:
             None if isinstance(inner, exp.Star | exp.Window) else _expression(inner),
             grammar=STATEMENTS,
         )
-    name = _attribute(inner, domain)
-    return _Column((name, None), alias or name, node)
+    name, level = _named(inner, domain)
+    return _Column((name, level), alias or level or name, node)
 
 
 def _part(node: exp.Expr, domain: Domain) -> _Grouping:
@@ -154,7 +167,7 @@ def _part(node: exp.Expr, domain: Domain) -> _Grouping:
     check_node(node, STATEMENTS)
     if not isinstance(node.this, exp.Column):
         refuse(node, "a function of anything but an attribute", grammar=STATEMENTS)
-    name = _attribute(node.this, domain)
+    name, _ = _named(node.this, domain)
     if isinstance(node, exp.DateTrunc):
         part = CALENDAR + node.args["unit"].name.casefold()
     else:
@@ -169,11 +182,11 @@ def _expression(node: exp.Expr) -> str | None:
     return "a computed column" if computed and not isinstance(node, exp.Case) else None
 
 
-def _attribute(node: exp.Expr, domain: Domain) -> str:
+def _named(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
     check_node(node, STATEMENTS)
     check_node(node.this, STATEMENTS)
     quoted = bool(node.this.args.get("quoted"))
-    return resolve_attribute(node.name, domain, position_of(node), any_case=not quoted)
+    return resolve_operand(node.name, domain, position_of(node), any_case=not quoted)
 
 
 def _grouped(group: exp.Expr | None, columns: list[_Column], domain: Domain) -> list[_Grouping]:
@@ -192,7 +205,7 @@ def _grouped(group: exp.Expr | None, columns: list[_Column], domain: Domain) -> 
             refuse(node, grammar=STATEMENTS)
         else:
             alias = aliases.get(node.name) if node.name not in domain else None
-            grouping = alias or (_attribute(node, domain), None)
+            grouping = alias or _named(node, domain)
         if grouping in groupings:
             raise QueryError(
                 f"GROUP BY names {_called(grouping)} twice; name it once",
@@ -207,6 +220,8 @@ def _called(grouping: _Grouping) -> str:
     name, part = grouping
     if part is None:
         return repr(name)
+    if part not in (*PARTS.values(), *(f"{CALENDAR}{period}" for period in (*PARTS.values(), "week"))):
+        return repr(part)  # a level
     period = part.removeprefix(CALENDAR)
     name = quoted_name(name)
     return f"{period.upper()}({name})" if part == period else f"DATE_TRUNC('{period}', {name})"

@@ -6,11 +6,12 @@ Keys are joined by AND. Positions in messages are paths such as ``where.age.betw
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from queries.domain import Domain, nearest
 from queries.errors import QueryError
-from queries.intervals import resolve_attribute
+from queries.intervals import resolve_operand
 from queries.predicates import (
     And,
     Between,
@@ -41,11 +42,14 @@ def structured_predicate(where: Mapping[str, Any], domain: Domain) -> Predicate:
         if not isinstance(name, str):
             raise _refusal(f"expected an attribute's name, got {_kind(name)}", "where")
         path = f"where.{name}"
-        attribute = resolve_attribute(name, domain, path)
+        attribute, part = resolve_operand(name, domain, path)
         if not isinstance(conditions, dict) or not conditions:
             raise _refusal(f'expected an object such as {{"eq": 3}}, got {_kind(conditions)}', path)
         for operator, value in conditions.items():
-            terms.append(_condition(attribute, operator, value, f"{path}.{operator}"))
+            condition = _condition(attribute, operator, value, f"{path}.{operator}")
+            if part is not None and isinstance(condition, Comparison | Between | IsIn):
+                condition = replace(condition, part=part)
+            terms.append(condition)
     return And(tuple(terms))
 
 

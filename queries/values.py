@@ -21,7 +21,7 @@ from queries.domain import (
     NumericAttribute,
     canonical_text,
 )
-from queries.plain_values import LONGEST_NUMBER, UNREADABLE, plain_value
+from queries.plain_values import LONGEST_NUMBER, UNREADABLE, plain_value, whole_text
 
 __all__ = [
     "DROPPED",
@@ -132,10 +132,13 @@ def _encode_period(
 
 
 def _encode_categorical(attribute: CategoricalAttribute, value: str | int | float | bool) -> int | None:
-    text = repr(value) if isinstance(value, float) else canonical_text(value)  # 1.0, never 1
-    for code, candidate in enumerate(attribute.values):
-        if canonical_text(candidate) == text:
-            return code
+    text = repr(value) if isinstance(value, float) else canonical_text(value)  # 1.0 comes before 1
+    code = attribute.codes.get(text)
+    if code is None and isinstance(value, float):
+        # A column of whole numbers becomes one of floats where one value of it is empty.
+        code = attribute.codes.get(whole_text(value) or text)
+    if code is not None:
+        return code
     if text.casefold() in ("true", "false"):
         return _boolean_cell(attribute, text.casefold())
     return _whole_cell(attribute, text)
@@ -143,10 +146,9 @@ def _encode_categorical(attribute: CategoricalAttribute, value: str | int | floa
 
 def _boolean_cell(attribute: CategoricalAttribute, folded: str) -> int | None:
     """Return the cell of true or false, declared in any case; a declared boolean comes first."""
-    texts = [canonical_text(candidate) for candidate in attribute.values]
-    if folded in texts:
-        return texts.index(folded)
-    cells = [code for code, text in enumerate(texts) if text.casefold() == folded]
+    if folded in attribute.codes:
+        return attribute.codes[folded]
+    cells = [code for text, code in attribute.codes.items() if text.casefold() == folded]
     return cells[0] if cells else None
 
 
@@ -155,10 +157,10 @@ def _whole_cell(attribute: CategoricalAttribute, text: str) -> int | None:
     number = _as_number(text)
     if number is None or number != int(number):
         return None
-    for code, candidate in enumerate(attribute.values):
-        if isinstance(candidate, int) and not isinstance(candidate, bool) and candidate == number:
-            return code
-    return None
+    code = attribute.codes.get(str(int(number)))
+    if code is None or isinstance(attribute.values[code], bool | str):
+        return None
+    return code
 
 
 _ENCODERS: dict[type, Callable[[Any, Any], int | None]] = {

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from queries.domain import CategoricalAttribute, Domain
 from queries.errors import QueryError
-from queries.intervals import resolve_attribute
+from queries.intervals import resolve_operand
 from queries.parts import check_part
 from queries.predicates import (
     And,
@@ -95,7 +95,7 @@ def _range(node: exp.Expr, domain: Domain) -> Predicate:
 def _missing(node: exp.Expr, domain: Domain) -> Predicate:
     if not isinstance(node.expression, exp.Null):
         refuse(node, "IS with anything but NULL")
-    return IsMissing(_attribute(node.this, domain), position_of(node))
+    return IsMissing(_named(node.this, domain)[0], position_of(node))
 
 
 def _lone_attribute(node: exp.Expr, domain: Domain) -> NoReturn:
@@ -152,7 +152,7 @@ def _membership(node: exp.Expr, domain: Domain) -> Predicate:
 def _operand(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
     """Return the attribute that is compared, and the part of it: ``YEAR(hired)`` or ``hired``."""
     if not isinstance(node, _PART_NODES):
-        return _attribute(node, domain), None
+        return _named(node, domain)
     check_node(node)
     name, part = _attribute(node.this, domain), PARTS[type(node)]
     check_part(domain[name], part, position_of(node))
@@ -161,7 +161,7 @@ def _operand(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
 
 def _pattern(node: exp.Expr, domain: Domain) -> Predicate:
     """Return LIKE as the list of declared texts that match: % is any text, _ any character."""
-    name = _attribute(node.this, domain)
+    name, part = _named(node.this, domain)
     pattern = _literal(node.expression)
     attribute = domain[name]
     if not isinstance(attribute, CategoricalAttribute) or not isinstance(pattern, str):
@@ -172,15 +172,17 @@ def _pattern(node: exp.Expr, domain: Domain) -> Predicate:
         )
     pieces = {"%": ".*", "_": "."}
     expression = "".join(pieces.get(character) or re.escape(character) for character in pattern)
-    texts = [value for value in attribute.values if isinstance(value, str)]
+    level = None if part is None else attribute.level(part)
+    texts = [value for value in (level.nodes if level else attribute.values) if isinstance(value, str)]
     matching = tuple(value for value in texts if re.fullmatch(expression, value, re.DOTALL))
     if not matching:
         raise QueryError(
-            f"no declared value of {name!r} matches LIKE {pattern[:60]!r}; upper and lower case count",
+            f"no declared value of {part or name!r} matches LIKE {pattern[:60]!r}; upper and lower case "
+            "count",
             code="unknown_value",
             position=position_of(node),
         )
-    found = IsIn(name, matching, position_of(node))
+    found = IsIn(name, matching, position_of(node), part)
     return Not(found) if node.args.get("negate") else found
 
 
@@ -198,6 +200,18 @@ _CONVERTERS: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Predicate]] = {
 
 
 def _attribute(node: exp.Expr, domain: Domain) -> str:
+    name, level = _named(node, domain)
+    if level is not None:
+        raise QueryError(
+            f"{level!r} is a level of {name!r}; expected an attribute",
+            code="wrong_kind",
+            position=position_of(node),
+        )
+    return name
+
+
+def _named(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
+    """Return the attribute that a node names, and its level where it names one."""
     name = _hyphenated(node)
     declared = [known for known in domain.names if known.casefold() == name.casefold()]
     if declared:
@@ -213,7 +227,7 @@ def _attribute(node: exp.Expr, domain: Domain) -> str:
         refuse(node, "a comparison without an attribute")
     check_node(node.this)
     quoted = bool(node.this.args.get("quoted"))
-    return resolve_attribute(node.name, domain, position_of(node), any_case=not quoted)
+    return resolve_operand(node.name, domain, position_of(node), any_case=not quoted)
 
 
 def _hyphenated(node: exp.Expr) -> str:

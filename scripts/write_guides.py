@@ -4,7 +4,9 @@ import importlib.util
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # run from a checkout
@@ -15,22 +17,28 @@ _PROGRAMS = (("pmw", "-m pmw "), ("python", ""))
 
 def main() -> None:
     """Run every document's commands in a folder of its own, in order, and write the document."""
-    place = ROOT / "tests" / "test_docs_commands.py"
-    found = importlib.util.spec_from_file_location("test_docs_commands", place)
-    guard = importlib.util.module_from_spec(found)  # how the test finds and runs commands
-    found.loader.exec_module(guard)
+    guard = _guard()
     for path in guard.WITH_COMMANDS:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             _prepare(folder)
             if path.name != "README.md":
                 guard.run("python examples/people.py", folder)
-            text = _BLOCK.sub(
-                lambda block, folder=folder: f"```console\n{_recorded(block.group(1), folder, guard.run)}```",
-                path.read_text(),
-            )
+            text = _written(path.read_text(), folder, guard.run)
         path.write_text(text)
         sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
+
+
+def _guard() -> ModuleType:
+    """Return the test of the documents: how it finds and runs commands."""
+    place = ROOT / "tests" / "test_docs_commands.py"
+    found = importlib.util.spec_from_file_location("test_docs_commands", place)
+    if found is None or found.loader is None:
+        raise FileNotFoundError(place)
+    guard = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = guard  # its dataclasses look for it there
+    found.loader.exec_module(guard)
+    return guard
 
 
 def _prepare(folder: Path) -> None:
@@ -43,7 +51,12 @@ def _prepare(folder: Path) -> None:
     (folder / "examples").symlink_to(ROOT / "examples")
 
 
-def _recorded(body: str, folder: Path, run) -> str:
+def _written(text: str, folder: Path, run: Callable[[str, Path], str]) -> str:
+    """Return a document with its console blocks written again."""
+    return _BLOCK.sub(lambda block: f"```console\n{_recorded(block.group(1), folder, run)}```", text)
+
+
+def _recorded(body: str, folder: Path, run: Callable[[str, Path], str]) -> str:
     """Return a block with what its commands print now; an output with … for left-out lines stays."""
     first, *parts = re.split(r"^\$ ", body, flags=re.MULTILINE)
     written = [first]

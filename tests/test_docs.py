@@ -74,11 +74,11 @@ def test_the_readme_is_short_and_its_program_runs(
 
 def test_the_page_on_architecture_names_what_there_is() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    assert len(page.splitlines()) <= 80
+    assert len(page.splitlines()) <= 95
     places = set(re.findall(r"`((?:pmw|queries|tests)/[\w/.]*)`", page))
     assert len(places) > 20
     assert [place for place in sorted(places) if not (ROOT / place).exists()] == []
-    code = "\n".join(path.read_text() for path in (ROOT / "pmw").rglob("*.py"))
+    code = "\n".join(path.read_text() for room in ("pmw", "queries") for path in (ROOT / room).rglob("*.py"))
     named = re.findall(r"`(?:[A-Z]\w+\.)?([a-z_]+)`", page)
     assert {"propose", "draw_tests", "settle", "counts"} <= set(named)
     assert [name for name in named if f"def {name}(" not in code] == []

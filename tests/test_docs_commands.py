@@ -68,7 +68,8 @@ FIRST_SHOWN = _first_shown()
 
 # Where an answer comes from is a matter of chance where an error is near the threshold.
 SOURCE = re.compile(
-    r"synthetic: from the model; released numbers bound its error|measured: measured for this question"
+    r"synthetic: from the model; released numbers bound its error"
+    r"|measured: the model was wrong here, so counts were measured"
     r'|(?<="source": ")(synthetic|measured)|(synthetic|measured)$'
 )
 

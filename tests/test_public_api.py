@@ -26,7 +26,7 @@ all_marginals all_ranges Attribute CategoricalAttribute CodedRecords DateAttribu
 decode_records Domain DomainError encode_records Factor format_schema GroupedQuery Histogram
 IntegerAttribute LinearQuery load_schema Marginal marginal_cells
 NumericAttribute parities parse_line parse_question parse_schema parse_sql parse_where
-parse_workload popular_conjunctions prefixes QueriesError QueryError Question random_conjunctions
+parse_workload Person popular_conjunctions prefixes QueriesError QueryError Question random_conjunctions
 RecordsError save_schema SchemaError ScopeError UNITS Workload
 """
 

@@ -67,7 +67,9 @@ Workloads:
 @click.option("--stream", is_flag=True, help="Read questions from standard input, one JSON object per line.")
 @click.option("--workload", metavar="NAME", help="Ask a whole workload; answers as JSON Lines.")
 @click.option("--fresh", is_flag=True, help="Answer again what was answered before.")
-@click.option("--strict", is_flag=True, help="Exit with 3 or 4 when an answer comes without a promise.")
+@click.option(
+    "--strict", is_flag=True, help="Exit with 3 when an answer is exhausted, with 4 when one is unverified."
+)
 @click.option("--strict-cells", is_flag=True, help="Refuse conditions that cut a cell of the schema.")
 @click.option(
     "--within",
@@ -147,21 +149,27 @@ def _ask_one(
     session: Session, where: str | None, sql: str | None, options: StreamOptions, *, as_json: bool
 ) -> int:
     """Print the answer to one question; return the exit code."""
-    from pmw.cli.streaming import strict_code
-    from pmw.cli.texts import answer_text, answers_text, json_line, say
-    from queries.parsing import parse_sql, require_aligned
+    from pmw.cli.streaming import strict_code, table_code
+    from pmw.cli.texts import answer_text, answers_text, json_line, say, table_text
+    from queries.grouping import GroupedQuery
+    from queries.parsing import parse_statement, require_aligned
+    from queries.statements import Statement
 
-    query = _query(where or "", session) if sql is None else parse_sql(sql, session.domain)
+    query = _query(where or "", session) if sql is None else parse_statement(sql, session.domain)
     if options.strict_cells:
         require_aligned(query)
-    if sql is not None:
-        answers = session.sql(sql, fresh=options.fresh)
+    if isinstance(query, Statement):
+        table = session.tabulate(query, fresh=options.fresh)
+        say(json_line(table.to_dict()) if as_json else table_text(table))
+        return table_code(table) if options.strict else 0
+    if isinstance(query, GroupedQuery):
+        answers = session.ask_groups(query, fresh=options.fresh)
         if answers.columns:
             say(json_line(answers.to_dict()) if as_json else answers_text(answers))
             return max(map(strict_code, answers)) if options.strict else 0
         answer = answers[0]
     else:
-        answer = session.ask(_query(where or "", session), fresh=options.fresh)
+        answer = session.ask(query, fresh=options.fresh)
     say(json_line(answer.to_dict()) if as_json else answer_text(answer))
     return strict_code(answer) if options.strict else 0
 

@@ -21,11 +21,12 @@ _SHORT, _LONG = 20_000, 1_000_000  # counted runs per table
 
 @click.command(
     "audit",
-    short_help="Hold every sparse vector mechanism against its claim.",
+    short_help="Check every sparse vector mechanism against its claim.",
     epilog="""\b
 Examples:
   pmw audit
   pmw audit sparse algorithm-4 --exact
+  pmw audit algorithm-3 algorithm-6 --exact --show
   pmw audit --statistical --runs 100000 --plot audit.png
   pmw audit --long --json > audit.jsonl
 \b
@@ -40,6 +41,9 @@ Verdicts:
 @click.option("--exact", is_flag=True, help="Enumerate outputs only.")
 @click.option("--statistical", is_flag=True, help="Count runs of the implementation only.")
 @click.option(
+    "--show", is_flag=True, help="Show the output that convicts each flawed mechanism; --json always does."
+)
+@click.option(
     "--runs",
     type=click.IntRange(100, 10**8),
     metavar="N",
@@ -51,7 +55,7 @@ Verdicts:
     default=1e-6,
     show_default=True,
     metavar="RATE",
-    help="How often the runs may accuse any sound mechanism at all.",
+    help="Probability that the runs wrongly accuse a sound mechanism.",
 )
 @click.option("--long", "is_long", is_flag=True, help="Search more neighbours and streams, make more runs.")
 @click.option("--seed", type=int, metavar="S", help="Repeat the runs of an audit; by default they are fresh.")
@@ -63,7 +67,9 @@ Verdicts:
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per mechanism.")
-def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json: bool, **given: Any) -> None:
+def command(
+    mechanisms: tuple[str, ...], plot: Path | None, force: bool, show: bool, as_json: bool, **given: Any
+) -> None:
     """Hold each MECHANISM against its claim, all of them by default; no table is read, nothing is spent.
 
     The exact audit enumerates the outputs of small streams on neighbouring tables, from the mechanism's own
@@ -72,7 +78,7 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
     event it counts is chosen on separate runs. Mechanisms that do more than compare are enumerated only. By
     default both audits are made, with few runs.
     """
-    _refuse_idle_options(plot, force, given)
+    _refuse_idle_options(plot, force, show, given)
     from pmw.cli.audit_texts import audit_text
     from pmw.cli.progress import Progress
     from pmw.cli.texts import json_line, say
@@ -94,7 +100,7 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
     findings = audit(entries, options, tell)
     progress.close()
     if not as_json:
-        say(audit_text(findings, options))
+        say(audit_text(findings, options, show=show))
     if plot is not None:
         from pmw.public.plots import write_figure
         from pmw.research.audit.picture import audit_figure
@@ -104,9 +110,11 @@ def command(mechanisms: tuple[str, ...], plot: Path | None, force: bool, as_json
             say(f"Wrote {plot}.")
 
 
-def _refuse_idle_options(plot: Path | None, force: bool, given: dict[str, Any]) -> None:
+def _refuse_idle_options(plot: Path | None, force: bool, show: bool, given: dict[str, Any]) -> None:
     if plot is None and force:
         raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
+    if show and given["statistical"] and not given["exact"]:
+        raise click.UsageError("--show belongs to the exact audit; leave out --statistical, or add --exact")
     counting = typed("runs", "false_alarm", "seed")
     if counting and given["exact"] and not given["statistical"]:
         verb = "belongs" if len(counting) == 1 else "belong"

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pmw.research.audit.report import AuditOptions, Finding, Verdict, audit_table
+from pmw.research.audit.witness import witness_text
 
 __all__ = [
     "audit_text",
 ]
 
 
-def audit_text(findings: Sequence[Finding], options: AuditOptions) -> str:
-    """Return the table of an audit and what it amounts to."""
-    lines = [audit_table(findings), "", _summary(findings)]
+def audit_text(findings: Sequence[Finding], options: AuditOptions, *, show: bool = False) -> str:
+    """Return the table of an audit, with ``show`` also the witnesses, and what it amounts to."""
+    lines = [audit_table(findings), ""]
+    for finding in findings:
+        entry = finding.entry
+        if show and finding.witness is not None:
+            lines += [witness_text(entry.name, entry.flaw, entry.claim, finding.witness), ""]
+    lines.append(_summary(findings))
     if options.exact:
         lines.append(
             "found: the largest log-ratio over the streams searched, or the largest D_alpha/alpha (rho)."

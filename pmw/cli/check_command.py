@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.cli.people_options import load_domain, person_options
 from pmw.markup import counted
 
 if TYPE_CHECKING:
-    from pmw.data.inspection import AttributeFacts, TableFacts
+    from pmw.data.inspection import AttributeFacts, PeopleFacts, TableFacts
 
 __all__ = [
     "command",
@@ -26,11 +27,13 @@ __all__ = [
 Examples:
   pmw check --data people.csv --schema people.toml
   pmw check --data people.csv --schema people.toml --missing-text "?" --trim
+  pmw check --data visits.csv --schema visits.toml --person-column patient
   pmw check --data people.parquet --schema people.toml --json
 """,
 )
 @click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
 @click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
+@person_options
 @dialect_options
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
@@ -38,7 +41,8 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
 
     It counts the records kept and dropped and, for each attribute, values that are empty, undeclared, no
     number, or outside the declared ends; it lists malformed lines, columns that are ignored or missing, and
-    what may help.
+    what may help. With a column of ids it shows what share of the records is kept for several numbers of
+    records per person.
 
     The numbers are exact: they are outside the privacy guarantee, for the custodian of the table alone. A
     session never shows them, and this command touches no session and writes no file. Declare an attribute by
@@ -50,10 +54,9 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     from pmw.cli.texts import json_line, say
     from pmw.data import TableFile
     from pmw.data.inspection import WARNING, inspect_file
-    from queries.schema import load_schema
 
     file = TableFile(data, dialect_of(given, data))
-    domain = load_schema(schema)
+    domain = load_domain(schema, given)
     click.echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_file(file, domain)
     say(json_line(facts.to_dict()) if as_json else "\n".join(_lines(data, facts)))
@@ -92,6 +95,8 @@ def _lines(data: Path, facts: TableFacts) -> Iterator[str]:
         held = bool(facts.attributes) and all(one.undeclared_kept for one in facts.attributes)
         outcome = "undeclared in every column" if held else "dropped"
         yield f"Malformed lines, each {outcome}: {facts.malformed:,} (line {places}{more})."
+    if facts.people is not None:
+        yield from _people(facts.people)
     if facts.ignored:
         yield f"Columns that the schema does not name, ignored: {_listed(facts.ignored)}."
     if facts.attributes:
@@ -99,6 +104,19 @@ def _lines(data: Path, facts: TableFacts) -> Iterator[str]:
         yield from _table(facts.attributes)
     for attribute in facts.attributes:
         yield from _details(attribute)
+
+
+def _people(people: PeopleFacts) -> Iterator[str]:
+    most = counted(people.most, "record")
+    text = f"People, by {_plain(people.column)!r}: {people.persons:,}, with up to {most} each"
+    if people.own:
+        text += f"; {counted(people.own, 'record')} without an id, each a person of its own"
+    yield f"{text}; {people.without:,} without an id that can be read, dropped."
+    shares = ", ".join(
+        f"{kept / max(people.records, 1):.1%} at K = {limit}{' (chosen)' if limit == people.limit else ''}"
+        for limit, kept in people.kept.items()
+    )
+    yield f"Records kept where at most K of each person are: {shares}."
 
 
 def _table(attributes: tuple[AttributeFacts, ...]) -> Iterator[str]:

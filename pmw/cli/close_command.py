@@ -25,7 +25,7 @@ Examples:
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
 @click.option("--abandon", is_flag=True, help="Give up an interrupted batch that cannot be finished.")
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")

@@ -16,7 +16,7 @@ __all__ = [
 
 @click.command(
     "demo",
-    short_help="Run the main job on real data.",
+    short_help="Run a whole session on a public census table.",
     epilog="""\b
 Examples:
   pmw demo
@@ -47,7 +47,7 @@ Examples:
     default=1,
     show_default=True,
     metavar="S",
-    help="Of the questions; the noise is never seeded.",
+    help="Seed of the random questions; the noise has no seed.",
 )
 @click.option("--data", type=click.Path(path_type=Path), help="A table of your own.")
 @click.option("--schema", type=click.Path(path_type=Path), help="Its schema.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.cli.people_options import load_domain
 from pmw.cli.usage import read_budget, wrong_values
 
 if TYPE_CHECKING:
@@ -99,7 +100,6 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
     from pmw.errors import BudgetError
     from pmw.public.export import RowPlan, require_target
     from pmw.research.offline import fit_workload
-    from queries.schema import load_schema
 
     dialect = dialect_of(given, given["data"])
     with wrong_values():
@@ -107,7 +107,7 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
         policy = _policy(given)
     _refuse_inputs(output, given["data"], given["schema"], Path(workload))
     require_target(output, format=_format(output), force=force)
-    domain = load_schema(given["schema"])
+    domain = load_domain(given["schema"], {**given, "person_column": None})
     questions = _questions(workload, domain)
     options = _options(given, policy, domain)
     release = fit_workload(
@@ -196,6 +196,7 @@ def _parsed(line: bytes, number: int, domain: Domain) -> list[LinearQuery]:
     from queries.errors import QueryError
     from queries.linear import LinearQuery
     from queries.parsing import parse_question, read_line
+    from queries.statements import Statement
 
     if not line.strip():
         return []
@@ -203,6 +204,10 @@ def _parsed(line: bytes, number: int, domain: Domain) -> list[LinearQuery]:
         query = parse_question(read_line(line), domain).query
     except QueryError as error:
         raise QueryError(f"line {number:,}: {error.message}", code=error.code) from None
+    if isinstance(query, Statement):
+        raise QueryError(
+            f"line {number:,}: a workload holds counting questions; write COUNT(*) alone", code="unsupported"
+        )
     return [query] if isinstance(query, LinearQuery) else list(query)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.cli.people_options import load_domain
 from pmw.cli.session_options import read_options, session_options
 from pmw.cli.usage import read_budget
 
@@ -52,11 +53,10 @@ def command(
     from pmw.cli.texts import opening_text, say, status_json
     from pmw.data import TableFile
     from pmw.session.opening import open_session
-    from queries.schema import load_schema
 
     read_budget(given)
     options, dialect = read_options(given), dialect_of(given, data)
-    domain = load_schema(schema)
+    domain = load_domain(schema, given)
     with open_session(
         TableFile(data, dialect),
         domain,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pmw.cli.people_options import load_domain
 from pmw.cli.session_options import read_options, session_options
 from pmw.cli.usage import read_budget, wrong_values
 
@@ -30,9 +32,9 @@ Examples:
   pmw plan --schema people.toml --epsilon 1 --delta 1e-9 --accuracy 0.1 --preset textbook
 \b
 The bound is the half-width of the interval that an answer will carry, at the confidence:
-  covered   counts that opening measures: the noise; the answer adds how far the model is from these counts
-  tested    any other question, while positives are left: T and what the threshold noise can hide
-  measured    the answer to a question whose test was positive: the noise of the measurement
+  a number  counts that opening measures: their noise, and how far the model is from them
+  tested    any other question, while positives are left: the threshold, and what noise can hide
+  measured  the answer to a question whose test was positive: the noise of the measurement
 For tested questions only the bound is known beforehand: their errors depend on the table.
 """,
 )
@@ -71,7 +73,6 @@ def command(schema: Path, records: int | None, as_json: bool, **given: Any) -> N
         _take_beta(given)
     from pmw.planning.accuracy import check_accuracy
     from pmw.planning.session_plan import check_records
-    from queries.schema import load_schema
 
     options = read_options(given)
     with wrong_values():
@@ -80,7 +81,7 @@ def command(schema: Path, records: int | None, as_json: bool, **given: Any) -> N
         if given["accuracy"] is not None:
             check_accuracy(given["accuracy"])
     read_budget(given if given["epsilon"] is not None else {**given, "epsilon": "1"})
-    domain = load_schema(schema)
+    domain = load_domain(schema, given)
     if given["preset"] is not None:
         _plan_textbook(domain, records, options, given, schema if not as_json else None)
     elif records is not None:
@@ -107,7 +108,8 @@ def _plan_session(
     from pmw.cli.plan_texts import plan_text
     from pmw.cli.texts import json_line, say
     from pmw.planning.accuracy import plan_accuracy
-    from pmw.planning.session_plan import plan_session
+    from pmw.planning.people import forecast_people
+    from pmw.planning.plans import plan_session
 
     if given["accuracy"] is None:
         plan = plan_session(
@@ -120,7 +122,12 @@ def _plan_session(
         if found is None:
             raise click.ClickException(_out_of_reach(given["accuracy"]))
         plan = found
-    say(json_line(plan.to_dict()) if schema is None else plan_text(plan, schema))
+    people = forecast_people(plan)
+    if schema is None:
+        form = {"people": [asdict(one) for one in people]} if people else {}
+        say(json_line({**plan.to_dict(), **form}))
+    else:
+        say(plan_text(plan, schema, people))
 
 
 def _plan_textbook(
@@ -129,7 +136,7 @@ def _plan_textbook(
     """Print Theorem 5, solved, and the plan of a session with its numbers."""
     from pmw.cli.plan_texts import plan_text, theorem_text
     from pmw.cli.texts import json_line, say
-    from pmw.planning.session_plan import plan_session
+    from pmw.planning.plans import plan_session
     from pmw.planning.textbook_plan import solve_textbook
 
     theorem = solve_textbook(

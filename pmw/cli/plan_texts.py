@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pmw.markup import counted
 from pmw.model import DEFAULT_BINS
 from pmw.planning.forecasts import OrderForecast
 from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast
+from pmw.planning.people import PeopleForecast
 from pmw.planning.session_plan import SessionPlan
 from pmw.planning.textbook_plan import TextbookPlan
 
@@ -22,8 +23,8 @@ _ROW = "  {:<23} {:>13} {:>14} {:>11} {:>20}"
 _SHOWN_ORDERS = 4  # one row each; what more attributes get is one row together
 
 
-def plan_text(plan: SessionPlan, schema: Path) -> str:
-    """Return a plan in words and one table."""
+def plan_text(plan: SessionPlan, schema: Path, people: Sequence[PeopleForecast] = ()) -> str:
+    """Return a plan in words and one table, and what numbers of records per person would cost."""
     return "\n".join(
         [
             *_head(plan),
@@ -33,6 +34,7 @@ def plan_text(plan: SessionPlan, schema: Path) -> str:
             *_tests(plan),
             *_sparse_vectors(plan),
             *_beside(plan),
+            *_people(people),
             _next(plan, schema),
         ]
     )
@@ -62,6 +64,16 @@ def _head(plan: SessionPlan) -> Iterator[str]:
             f"  {attributes} then put into bins, chosen from these counts: about "
             f"{DEFAULT_BINS}; bounds hold for any bins."
         )
+
+
+def _people(people: Sequence[PeopleForecast]) -> Iterator[str]:
+    if people:
+        yield "Bounds by records per person, K (pmw check tells the custodian what share of a table K keeps):"
+        yield "  {:>9} {:>14} {:>14} {:>14} {:>14}".format("K", "everybody", "one cell", "tested", "measured")
+    for one in people:
+        bounds = (one.everybody_bound, one.cell_bound, one.tested_bound, one.measured_bound)
+        cells = ("" if bound is None else f"{bound:,.0f}" for bound in bounds)
+        yield "  {:>9} {:>14} {:>14} {:>14} {:>14}".format(f"{one.records:,}", *cells)
 
 
 def _wider_rows(plan: SessionPlan, shown: int) -> Iterator[str]:
@@ -95,12 +107,12 @@ def _table(plan: SessionPlan) -> Iterator[str]:
         error, bound = _number(plan.marginals.cell_error), _bound(plan.marginals.cell_bound, plan)
         yield _ROW.format("cell, measured marginal", "", "", error, bound)
     held = f"bounds hold at {plan.contract.options.confidence * 100:.6g}% confidence"
-    stretched = "A bar is wider where it is stretched to hold the model's answer."
+    stretched = "A bar is wider where the model's answer lies outside it."
     if all(order.promise != "tested" for order in plan.orders):
-        yield f"  In records, for the noisiest attribute; {held}."
+        yield f"  In records, of one attribute for the noisiest; {held}."
         yield f"  {stretched}"
         return
-    yield f"  In records, for the noisiest attribute; {held}, and while positives are left. A tested"
+    yield f"  In records, of one attribute for the noisiest; {held}, and while positives are left. A tested"
     yield f"  answer is off by less than its bound. {stretched}"
 
 
@@ -169,7 +181,7 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
         f"  {_number(tests.cell_deviation)} on each cell) and correct the model. A marginal found right "
         "bounds every question"
     )
-    yield "  on it; of one that cuts bins, the bound is wider by half of what these hold."
+    yield "  on it; where it cuts bins, the bound is wider by half of the records in them."
     if tests.head_start >= 1:
         questions = counted(plan.contract.options.expected_queries, "question")
         yield (
@@ -190,7 +202,7 @@ def _sparse_vectors(plan: SessionPlan) -> Iterator[str]:
     """Yield how near to its threshold each kind of test may err, the narrowest first."""
     if not plan.sparse_vectors:
         return
-    yield "Sparse vectors at this price (--sparse-vector), and how near to the threshold any test may err:"
+    yield "Kinds of tests at this price (--sparse-vector), and how near to its threshold any test may err:"
     shown = []
     for one in sorted(plan.sparse_vectors, key=lambda one: one.half_band):
         chosen = " (chosen)" if one.chosen else ""
@@ -245,7 +257,7 @@ def _delta(plan: SessionPlan) -> Iterator[str]:
             times = ratio if other.delta == 0 else 1 / ratio
             parts.append(f"{name} {_number(bound)} (x {times:.2g})")
     if parts:
-        yield f"Delta: bounds of a plan with delta = {other.delta:g}: {', '.join(parts)}."
+        yield f"With delta = {other.delta:g} instead, bounds would be: {', '.join(parts)}."
 
 
 def _theorem(plan: SessionPlan) -> str:

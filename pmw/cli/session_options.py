@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pmw.cli.people_options import PERSON_OPTIONS
 from pmw.cli.usage import typed, wrong_values
 
 if TYPE_CHECKING:
@@ -40,14 +41,7 @@ _OPTIONS = (
         show_default=True,
         help="What is hidden: whether one person's records are there, or what they say.",
     ),
-    click.option(
-        "--records-per-person",
-        type=int,
-        default=1,
-        show_default=True,
-        metavar="K",
-        help="The most records of one person (declared, not checked).",
-    ),
+    *PERSON_OPTIONS,
     click.option(
         "--test",
         type=click.Choice(["marginal", "query"]),
@@ -114,7 +108,7 @@ _OPTIONS = (
     click.option(
         "--sides",
         type=click.Choice(["two-thresholds", "two-sided"]),
-        help="With --test query: signed tests, or tests of the absolute error. "
+        help="With --test query: two one-sided tests of a question, or one of the absolute error. "
         "[default: two-thresholds under add-remove]",
     ),
     click.option(
@@ -194,6 +188,7 @@ def read_options(given: dict[str, Any]) -> Options:
             model=ModelKind(given["model"]),
             max_cells=given["max_cells"],
             simultaneous=given["simultaneous"],
+            person_column=given["person_column"],
         )
 
 

@@ -16,10 +16,13 @@ from pmw.cli.texts import json_line
 from pmw.markup import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
+from pmw.public.tables import AnswerTable
 from pmw.session.session import Session
 from queries.errors import QueryError
+from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.parsing import Question, identifier_of, parse_question, read_line, require_aligned
+from queries.statements import Statement
 from queries.workloads import Workload
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "answer_workload",
     "StreamOptions",
     "strict_code",
+    "table_code",
 ]
 
 _READ = 1 << 16  # bytes at a time
@@ -97,6 +101,9 @@ def _answer_batch(session: Session, parsed: list[_Parsed], options: StreamOption
     """Print a line for each question, in order; return the strictest exit code, and how many were refused."""
     printer = _Printer(parsed)
     for questions in _chunks(printer.questions):
+        if isinstance(questions[0].query, Statement):
+            _answer_statement(session, questions[0], printer, options)
+            continue
         parts = [part for question in questions for part in question.parts()]
         try:
             session.ask_all(parts, fresh=options.fresh, deliver=printer.deliver)
@@ -111,14 +118,32 @@ def _answer_batch(session: Session, parsed: list[_Parsed], options: StreamOption
     return printer.code, printer.refused
 
 
+def _answer_statement(
+    session: Session, question: Question, printer: _Printer, options: StreamOptions
+) -> None:
+    """Print the table of one statement, or why it is refused."""
+    if not isinstance(question.query, Statement):
+        return
+    try:
+        table = session.tabulate(question.query, fresh=options.fresh, request_id=question.request_id)
+    except QueryError as error:
+        printer.refuse(error)
+    else:
+        printer.deliver_table(table)
+
+
 def _chunks(questions: list[Question]) -> Iterator[list[Question]]:
-    """Yield questions together until their groups are a batch of answers or more."""
+    """Yield questions together until their groups are a batch of answers or more; statements stand alone."""
     chunk: list[Question] = []
     size = 0
     for question in questions:
+        alone = isinstance(question.query, Statement)
+        if alone and chunk:
+            yield chunk
+            chunk, size = [], 0
         chunk.append(question)
-        size += 1 if isinstance(question.query, LinearQuery) else len(question.query)
-        if size >= _BATCH:
+        size += len(question.query) if isinstance(question.query, GroupedQuery) else 1
+        if alone or size >= _BATCH:
             yield chunk
             chunk, size = [], 0
     if chunk:
@@ -146,6 +171,13 @@ class _Printer:
             self._take(answer)
         self._flush()
 
+    def deliver_table(self, table: AnswerTable) -> None:
+        """Print the table of the next question, and the refused lines before it."""
+        self._refuse_next()
+        self.code = max(self.code, table_code(table))
+        self._print(self._waiting[0][0], table.to_dict())
+        self._flush()
+
     def _take(self, answer: Answer) -> None:
         self._refuse_next()
         head, question = self._waiting[0]
@@ -155,7 +187,7 @@ class _Printer:
             return
         if isinstance(question.query, LinearQuery):
             self._print(head, answer.to_dict())
-        elif len(self._answers) == len(question.query):
+        elif isinstance(question.query, GroupedQuery) and len(self._answers) == len(question.query):
             self._print(head, Answers(tuple(self._answers), question.query).to_dict())
 
     def refuse(self, error: QueryError) -> None:
@@ -223,6 +255,13 @@ def _accepted(question: Question, options: StreamOptions) -> Question:
 def strict_code(answer: Answer) -> int:
     """Return the exit code that an answer without a promise has under --strict, else 0."""
     return {Source.EXHAUSTED: 3, Source.UNVERIFIED: 4}.get(answer.source, 0)
+
+
+def table_code(table: AnswerTable) -> int:
+    """Return the exit code that a table with an answer without a promise has under --strict, else 0."""
+    if table.is_promised:
+        return 0
+    return 3 if table.exhausted else 4
 
 
 def _batches(source: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:

@@ -20,6 +20,7 @@ from pmw.public.plans import TestPlan, marginal_tier, question_tier
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
+from pmw.public.tables import AnswerTable
 from queries.domain import (
     Attribute,
     CategoricalAttribute,
@@ -42,6 +43,7 @@ __all__ = [
     "say",
     "status_json",
     "status_text",
+    "table_text",
 ]
 
 _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
@@ -51,7 +53,7 @@ _LONGEST_EXAMPLE = 80  # characters of a value
 
 _SOURCES = {
     Source.SYNTHETIC: "from the model; released numbers bound its error",
-    Source.MEASURED: "measured for this question",
+    Source.MEASURED: "the model was wrong here, so counts were measured",
     Source.EXHAUSTED: "from the model; nothing is tested any more, so nothing is promised",
     Source.UNVERIFIED: "from the model; never tested, so nothing is promised",
 }
@@ -110,14 +112,15 @@ def _tests_text(plan: TestPlan) -> str:
         return f"Tests look for errors above {counted(questions.threshold / UNITS, 'record')}; {measuring}"
     per_cell = marginals.threshold(1, 2**62) - marginals.margin
     text = (
-        "Tests look for marginals farther from the model than their noise would be "
-        f"({counted(rounded(per_cell / UNITS), 'record')} per cell, and {marginals.margin / UNITS:,.0f}; "
-        f"at first more); up to {counted(marginals.update_limit, 'marginal')} "
-        f"{'is' if marginals.update_limit == 1 else 'are'} measured, each cell with standard deviation "
-        f"{rounded(_deviation(marginals.noise))}."
+        "A marginal is measured where its distance from the model exceeds "
+        f"{counted(rounded(per_cell / UNITS), 'record')} per cell and {marginals.margin / UNITS:,.0f} more "
+        f"(at first more than that), up to {counted(marginals.update_limit, 'marginal')}, each cell with "
+        f"standard deviation {rounded(_deviation(marginals.noise))}."
     )
     return (
-        f"{text} Questions that no marginal holds are tested one by one; {measuring}" if measuring else text
+        f"{text} Questions whose marginals are too large to test are tested one by one; {measuring}"
+        if measuring
+        else text
     )
 
 
@@ -166,6 +169,19 @@ def quote_text(quote: Quote, confidence: float, *, measured: bool) -> str:
         return f"Measured {what} for {quote.share:.2%} of the budget: each cell within {bar}."
     room = "" if quote.affordable else "; so much is not left"
     return f"Measuring {what} would cost {quote.share:.2%} of the budget: each cell within {bar}{room}."
+
+
+def table_text(table: AnswerTable) -> str:
+    """Return the table of a statement, and what it rests on."""
+    spent = table.spent
+    delta = f", delta {spent.delta:g}" if spent.delta else ""
+    bounds = f"low and high: {table.confidence:.0%} confidence each"
+    if not table.is_promised:
+        bounds += "; where they are missing, nothing is promised"
+    return (
+        f"{table.to_text()}\n({bounds}; model version {table.version}; {spent.share:.1%} of the budget "
+        f"spent, cap epsilon {spent.epsilon_cap:g}{delta})"
+    )
 
 
 def status_text(state: PublicState, status: Status) -> str:
@@ -218,4 +234,4 @@ def _value_text(value: CategoricalValue) -> str:
 
 
 def _measuring(limit: int) -> str:
-    return "1 of them is measured" if limit == 1 else f"{limit} of them are measured"
+    return "1 answer is measured" if limit == 1 else f"{limit} answers are measured"

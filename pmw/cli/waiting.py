@@ -24,7 +24,7 @@ wait_option = click.option(
     show_default=True,
     metavar="SECONDS",
     callback=finite,
-    help="How long another process that is using the session is waited for; 0 refuses at once.",
+    help="How long to wait for another process that uses the session; 0 does not wait.",
 )
 
 

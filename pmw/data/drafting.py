@@ -47,6 +47,7 @@ _HEAD = """\
 #   kind = "integer"        whole numbers: min = 0, max = 99; those outside are set to the nearer end
 #   kind = "numeric"        numbers in cells: edges = [0, 10000, 25000, 50000]
 #   kind = "categorical"    values = ["north", "south"]
+#   kind = "date"           min = 2020-01-01, max = 2025-12-31, width = "month"; "datetime" has a zone besides
 #   missing = true          one more cell, for empty values; without it their record is dropped
 #   other = true            one more cell, for undeclared values; without it their record is dropped
 """
@@ -66,6 +67,19 @@ values = "TODO"    # such as ["north", "south"]
 _BOOLEAN = """\
 kind = "categorical"
 values = [false, true]
+"""
+_DATE = """\
+kind = "date"
+min = "TODO"    # such as 2020-01-01
+max = "TODO"    # such as 2025-12-31
+width = "day"   # or week, month, quarter, year
+"""
+_DATETIME = """\
+kind = "datetime"
+min = "TODO"    # such as 2020-01-01T00:00:00
+max = "TODO"    # such as 2025-12-31T23:59:59
+width = "day"   # or hour, week, month, quarter, year
+zone = "UTC"    # whose clock the cells are of, such as "Europe/Berlin"
 """
 _UNKNOWN = """\
 kind = "TODO"    # such as: kind = "integer", then min = 0 and max = 99
@@ -90,9 +104,10 @@ def draft_schema(file: TableFile, public: TableFile | None = None) -> str:
     """
     names = column_names(file.path, file.dialect)
     kinds = parquet_kinds(file.path) if is_parquet(file.path) else {}
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"{file.path}: expected every column once, got {name!r} twice; rename one")
+    for place, name in enumerate(names, start=1):
+        if names.index(name) != place - 1:  # not quoted: without a header it is a value
+            first = names.index(name) + 1
+            raise DataError(f"{file.path}: columns {first} and {place} have the same name; rename one")
     filled = {} if public is None else dict(_public_attributes(public, names))
     parts = [_HEAD if public is None else _HEAD + _declared(public), 'name = "records"\n']
     for place, name in enumerate(names, start=1):
@@ -100,6 +115,9 @@ def draft_schema(file: TableFile, public: TableFile | None = None) -> str:
             CategoricalAttribute(name, ("a",))
         except DomainError:
             parts.append(f"# Column {place} is left out: it has no name that can be declared.\n")
+            continue
+        if _number(name) is not None:  # the first line may be a record
+            parts.append(f"# Column {place} is left out: its name is a number. Is there a header?\n")
             continue
         parts.append(_section(name, kinds.get(name), filled.get(name)))
     return "\n".join(parts)
@@ -125,13 +143,13 @@ def _section(name: str, kind: str | None, filled: Attribute | None) -> str:
 def _body(kind: str | None) -> str:
     if kind is None:
         return _UNKNOWN
-    if kind == "BOOLEAN":
-        return _BOOLEAN
     if _WHOLE_TYPES.fullmatch(kind):
         return _INTEGER
     if _NUMBER_TYPES.fullmatch(kind):
         return _NUMERIC
-    return _CATEGORICAL if kind == "VARCHAR" else _UNKNOWN
+    if kind.startswith("TIMESTAMP"):
+        return _DATETIME
+    return {"BOOLEAN": _BOOLEAN, "DATE": _DATE, "VARCHAR": _CATEGORICAL}.get(kind, _UNKNOWN)
 
 
 def _public_attributes(public: TableFile, wanted: Sequence[str]) -> Iterator[tuple[str, Attribute]]:

@@ -11,20 +11,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from pmw.data.csv_file import CsvDialect, TablePart, csv_header, csv_parts
+from pmw.data.intake import Intake
 from pmw.data.memory import MemorySource
 from pmw.data.parquet_file import parquet_kinds, parquet_parts
 from pmw.errors import DataError
 from queries.domain import Domain
-from queries.records import CodedRecords, encode_records
 
 __all__ = [
     "check_columns",
     "column_names",
     "delimiter_option",
-    "holds_malformed",
     "is_parquet",
     "other_delimiter",
     "read_file",
@@ -35,39 +32,39 @@ _PARQUET = (".parquet", ".pq")
 _DELIMITERS = (",", ";", "\t", "|")  # that are tried for a hint
 
 
-def read_file(path: str | Path, domain: Domain, dialect: CsvDialect | None = None) -> MemorySource:
+def read_file(
+    path: str | Path, domain: Domain, dialect: CsvDialect | None = None, key: bytes | None = None
+) -> MemorySource:
     """Return the source of a CSV or Parquet file (by its name: .parquet and .pq are Parquet).
 
     A line of a CSV file that cannot be read is a record whose every value is undeclared: it counts in the
-    ``other`` cells where every attribute has one, and is dropped otherwise, as any such record is.
+    ``other`` cells where every attribute has one, and is dropped otherwise, as any such record is. Where
+    persons are declared it has none, and is dropped.
 
     Args:
         path: the file; a CSV file may be compressed (.gz).
-        domain: the declared attributes; other columns are ignored.
+        domain: the declared attributes, and persons; other columns are ignored.
         dialect: how a CSV file is written.
+        key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
+            declared.
 
     Raises:
         DataError: the file is absent or unreadable, or lacks a declared column.
     """
     try:
-        return MemorySource(_read(path, domain, dialect))
+        intake = Intake(domain, key)
+        for part in table_parts(path, domain, dialect):
+            intake.add(part.frame)
+            intake.add_malformed(len(part.malformed))
+        return MemorySource(*intake.finish())
     except DataError as error:
         refusal = DataError(str(error))
     # Raised here, it does not keep the error that it came from: an engine's own text may quote a record.
     raise refusal
 
 
-def _read(path: str | Path, domain: Domain, dialect: CsvDialect | None) -> CodedRecords:
-    coded = []
-    for part in table_parts(path, domain, dialect):
-        coded.append(encode_records(part.frame, domain))
-        if part.malformed and holds_malformed(domain):
-            coded.append(_malformed_records(domain, len(part.malformed)))
-    return _joined(coded, domain)
-
-
 def table_parts(path: str | Path, domain: Domain, dialect: CsvDialect | None = None) -> Iterator[TablePart]:
-    """Yield the records of a file part by part, declared columns only.
+    """Yield the records of a file part by part, declared columns only, that of ids among them.
 
     Raises:
         DataError: the file is absent or unreadable, or lacks a declared column.
@@ -79,7 +76,7 @@ def table_parts(path: str | Path, domain: Domain, dialect: CsvDialect | None = N
     if is_parquet(file):
         yield from (TablePart(frame) for frame in parquet_parts(file, domain))
     else:
-        yield from csv_parts(file, domain.names, dialect or CsvDialect())
+        yield from csv_parts(file, domain.columns, dialect or CsvDialect())
 
 
 def check_columns(path: str | Path, domain: Domain, dialect: CsvDialect | None = None) -> None:
@@ -90,7 +87,7 @@ def check_columns(path: str | Path, domain: Domain, dialect: CsvDialect | None =
     """
     # The columns that came are not listed: in a file without a header they are a person's record.
     columns = column_names(path, dialect)
-    for name in domain.names:
+    for name in domain.columns:
         if columns.count(name) != 1:
             came = "it twice" if name in columns else "no such column"
             other = None if name in columns else other_delimiter(path, domain, dialect)
@@ -108,7 +105,7 @@ def other_delimiter(path: str | Path, domain: Domain, dialect: CsvDialect | None
             continue
         with contextlib.suppress(DataError):
             columns = csv_header(_readable(path), replace(given, delimiter=delimiter))
-            if all(columns.count(name) == 1 for name in domain.names):
+            if all(columns.count(name) == 1 for name in domain.columns):
                 return delimiter
     return None
 
@@ -133,19 +130,6 @@ def is_parquet(path: str | Path) -> bool:
     return Path(path).suffix.lower() in _PARQUET
 
 
-def holds_malformed(domain: Domain) -> bool:
-    """Return whether a record whose every value is undeclared has a cell."""
-    return all(attribute.other for attribute in domain)
-
-
-def _malformed_records(domain: Domain, count: int) -> CodedRecords:
-    columns = (
-        np.full(count, attribute.other_code, dtype=np.min_scalar_type(attribute.size - 1))
-        for attribute in domain
-    )
-    return CodedRecords(domain, tuple(columns))
-
-
 def _readable(path: str | Path) -> Path:
     file = Path(path)
     if file.is_dir():
@@ -155,12 +139,3 @@ def _readable(path: str | Path) -> Path:
     if any(character in str(file) for character in "*?["):
         raise DataError(f"expected a file name without *, ? and [, got {file}")
     return file
-
-
-def _joined(parts: list[CodedRecords], domain: Domain) -> CodedRecords:
-    columns = []
-    for position, attribute in enumerate(domain):
-        dtype = np.min_scalar_type(attribute.size - 1)
-        pieces = [part.columns[position] for part in parts]
-        columns.append(np.concatenate([np.empty(0, dtype=dtype), *pieces]))
-    return CodedRecords(domain, tuple(columns))

@@ -17,14 +17,17 @@ from numpy.typing import NDArray
 from pmw.data.files import (
     column_names,
     delimiter_option,
-    holds_malformed,
     is_parquet,
     other_delimiter,
     table_parts,
 )
+from pmw.data.intake import holds_malformed
+from pmw.data.people import OWN, Roster, kept_by_limit
 from pmw.data.tables import TableFile
+from pmw.privacy.random_bits import fresh_seed
 from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, canonical_text
-from queries.records import encode_columns
+from queries.person import Person
+from queries.records import encode_columns, named_column
 from queries.values import DROPPED, Reading, reading_of
 
 if TYPE_CHECKING:
@@ -33,15 +36,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AttributeFacts",
     "inspect_file",
+    "PeopleFacts",
     "TableFacts",
     "WARNING",
 ]
 
-WARNING = (
-    "these numbers are exact and outside the privacy guarantee; they are for the custodian of the table "
-    "alone, do not share them"
-)
+WARNING = "these numbers are exact and not private: they are for the custodian alone; do not share them"
 
+_LIMITS = (1, 2, 4, 8, 16)  # records per person that are tried
 _MOST_EXAMPLES = 5
 _MOST_LINES = 10  # line numbers that are listed
 _LONGEST_EXAMPLE = 80  # characters
@@ -81,6 +83,38 @@ class AttributeFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class PeopleFacts:
+    """Whose the records of a file are that no value drops.
+
+    Args:
+        column: the column of ids.
+        persons: number of different ids.
+        most: the most records of one id.
+        without: number of records without an id that can be read; each is dropped.
+        own: number of records without an id that are taken for persons of their own.
+        limit: the most records of each person that a session would keep, K.
+        kept: number of records that would be kept, by K.
+        records: number of records that have a person.
+    """
+
+    column: str
+    persons: int
+    most: int
+    without: int
+    own: int
+    limit: int
+    kept: dict[int, int]
+    records: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {
+            **asdict(self),
+            "kept": [{"records_per_person": limit, "kept": kept} for limit, kept in self.kept.items()],
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class TableFacts:
     """What a file holds.
 
@@ -94,6 +128,7 @@ class TableFacts:
         attributes: one per declared attribute; none where the records are not read.
         delimiter: the option that names a CSV file's, where its first line names every column with another
             one than was given; else None.
+        people: whose the records are; None where no persons are declared or the records are not read.
     """
 
     read: int
@@ -104,6 +139,7 @@ class TableFacts:
     absent: tuple[str, ...]
     attributes: tuple[AttributeFacts, ...]
     delimiter: str | None = None
+    people: PeopleFacts | None = None
 
     @property
     def dropped(self) -> int:
@@ -130,6 +166,7 @@ class TableFacts:
             "ignored_columns": list(self.ignored),
             "absent_columns": list(self.absent),
             "attributes": attributes,
+            **({} if self.people is None else {"people": self.people.to_dict()}),
         }
 
 
@@ -144,13 +181,14 @@ def inspect_file(file: TableFile, domain: Domain) -> TableFacts:
     Privacy: exact and secret, outside every guarantee: for the custodian's own terminal.
     """
     columns = column_names(file.path, file.dialect)
-    ignored = tuple(name for name in columns if name not in domain.names)
-    absent = tuple(name for name in domain.names if columns.count(name) != 1)
+    ignored = tuple(name for name in columns if name not in domain.columns)
+    absent = tuple(name for name in domain.columns if columns.count(name) != 1)
     if absent:
         other = other_delimiter(file.path, domain, file.dialect)
         option = None if other is None else delimiter_option(other)
         return TableFacts(0, 0, 0, (), ignored, absent, (), option)
     tallies = [_Tally(attribute) for attribute in domain]
+    people = None if domain.person is None else _PeopleTally(domain.person)
     read = kept = 0
     malformed: list[int] = []
     for part in table_parts(file.path, domain, file.dialect):
@@ -160,11 +198,49 @@ def inspect_file(file: TableFile, domain: Domain) -> TableFacts:
             whole &= codes != DROPPED
         read += len(part.frame)
         kept += int(whole.sum())
+        if people is not None:
+            people.add(part.frame, whole)
         malformed += part.malformed
     facts = tuple(tally.facts(is_text=not is_parquet(file.path)) for tally in tallies)
     count = len(malformed)
     kept += count if holds_malformed(domain) else 0
-    return TableFacts(read + count, kept, count, tuple(malformed[:_MOST_LINES]), ignored, (), facts)
+    found = None if people is None else people.facts()
+    kept = kept if found is None else found.kept[found.limit]
+    lines = tuple(malformed[:_MOST_LINES])
+    return TableFacts(read + count, kept, count, lines, ignored, (), facts, people=found)
+
+
+class _PeopleTally:
+    """Counts the records of each person.
+
+    Args:
+        person: what is declared of persons.
+    """
+
+    def __init__(self, person: Person) -> None:
+        self._person = person
+        self._roster = Roster(person, fresh_seed())  # nothing is chosen: any key will do
+        self._without = 0
+
+    def add(self, frame: pd.DataFrame, whole: NDArray[np.bool_]) -> None:
+        """Count the records of a part that no value drops."""
+        has_person = self._roster.add(named_column(frame, self._person.column)[whole])
+        self._without += int((~has_person).sum())
+
+    def facts(self) -> PeopleFacts:
+        """Return what was counted."""
+        persons, keys = self._roster.finish()
+        limit = self._person.records or 1
+        return PeopleFacts(
+            column=self._person.column,
+            persons=keys.shape[1],
+            most=int(np.bincount(persons + 1, minlength=2)[1:].max()),
+            without=self._without,
+            own=int((persons == OWN).sum()),
+            limit=limit,
+            kept=kept_by_limit(persons, sorted({*_LIMITS, limit})),
+            records=len(persons),
+        )
 
 
 class _Tally:

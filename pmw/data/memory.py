@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.data.intake import Intake
+from pmw.data.people import Bound
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.errors import RecordsError
 from queries.marginal import Marginal
-from queries.records import CodedRecords, encode_records
+from queries.person import Person
+from queries.records import CodedRecords
 from queries.schema import format_schema
 
 if TYPE_CHECKING:
@@ -36,26 +39,36 @@ class MemorySource:
 
     Args:
         records: the cells of each kept record.
+        bound: how they were bounded; None where no persons are declared.
 
     Privacy: holds true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """
 
-    __slots__ = ("_cached", "_cached_cells", "_records")
+    __slots__ = ("_bound", "_cached", "_cached_cells", "_records")
 
-    def __init__(self, records: CodedRecords) -> None:
+    def __init__(self, records: CodedRecords, bound: Bound | None = None) -> None:
         self._records = records
+        self._bound = bound
         self._cached: OrderedDict[tuple[str, ...], Marginal] = OrderedDict()
         self._cached_cells = 0
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, domain: Domain) -> MemorySource:
+    def from_frame(cls, frame: pd.DataFrame, domain: Domain, key: bytes | None = None) -> MemorySource:
         """Return the source of a pandas table.
 
+        Args:
+            frame: the table.
+            domain: the declared attributes, and persons.
+            key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
+                declared.
+
         Raises:
-            DataError: a declared column is absent.
+            DataError: a declared column is absent, or persons are declared and there is no key.
         """
+        intake = Intake(domain, key)
         try:
-            return cls(encode_records(frame, domain))
+            intake.add(frame)
+            return cls(*intake.finish())
         except RecordsError as error:
             raise DataError(str(error)) from None
 
@@ -63,6 +76,11 @@ class MemorySource:
     def domain(self) -> Domain:
         """The declared attributes."""
         return self._records.domain
+
+    def is_bounded(self, person: Person | None, key: bytes | None) -> bool:
+        """Tell whether the records were bounded so: by this declaration, under this key, or not at all."""
+        bound = self._bound
+        return person is None if bound is None else (bound.person, bound.key) == (person, key)
 
     def counts(self, scope: Sequence[str]) -> Marginal:
         """Return the exact records per cell over a scope.
@@ -116,9 +134,13 @@ class MemorySource:
     def fingerprint(self, key: bytes) -> bytes:
         """Return 32 bytes that tell this table from others to whoever knows the key (secret).
 
-        HMAC-SHA-256 of the declared domain and the cells of each record, in order.
+        HMAC-SHA-256 of the declared domain and the cells of each record, in order; where persons are
+        declared, of all records before any was left out, and of their ids.
         """
         digest = hmac.new(key, format_schema(self.domain).encode(), hashlib.sha256)
+        if self._bound is not None:
+            digest.update(self._bound.identity)
+            return digest.digest()
         for column in self._records.columns:
             digest.update(len(column).to_bytes(8, "little"))
             digest.update(np.ascontiguousarray(column).view(np.uint8).data)

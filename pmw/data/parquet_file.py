@@ -66,15 +66,19 @@ def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
         kinds = _kinds(file, connection)
         # By place: the engine renames a column whose name stands there twice.
         stored = dict(zip(kinds, _stored(file, connection), strict=True))
-        for attribute in domain:
-            _require_readable(file, attribute.name, kinds[attribute.name], stored[attribute.name])
-        columns = ", ".join(_column(attribute, kinds[attribute.name]) for attribute in domain)
+        for name in domain.columns:
+            _require_readable(file, name, kinds[name], stored[name])
+        columns = [_column(attribute, kinds[attribute.name]) for attribute in domain]
+        ids = None if domain.person is None else domain.person.column
+        whole = ids is not None and kinds[ids] in _WHOLE
+        if ids is not None:
+            columns += _whole_ids(ids) if whole else [_plain_column(ids, kinds[ids])]
         connection.execute(
-            f"SELECT {columns} FROM {_FILE}",  # noqa: S608 - names are quoted below
+            f"SELECT {', '.join(columns)} FROM {_FILE}",  # noqa: S608 - names are quoted below
             {"path": str(file)},
         )
         while len(chunk := connection.fetch_df_chunk(_CHUNK)):
-            yield chunk
+            yield _with_empty_ids(chunk) if whole else chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +149,33 @@ def _is_as_wide(kind: str, stored: _Stored) -> bool:
 
 
 def _column(attribute: Attribute, kind: str) -> str:
+    """Return the expression that reads an attribute: as numbers where it is one, else as any other column."""
+    if kind in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute):
+        return _quoted(attribute.name)
+    return _plain_column(attribute.name, kind)
+
+
+def _whole_ids(column: str) -> list[str]:
+    """Return the expressions that read whole numbers exactly, some of them NULL: 0 there, and which are."""
+    name = _quoted(column)
+    return [f"coalesce({name}, 0) AS {name}", f"{name} IS NULL"]
+
+
+def _with_empty_ids(chunk: pd.DataFrame) -> pd.DataFrame:
+    empty, rest = chunk.iloc[:, -1], chunk.iloc[:, :-1].copy(deep=False)
+    if empty.any():
+        ids = rest.columns[-1]
+        rest[ids] = rest[ids].astype("Int64").mask(empty)
+    return rest
+
+
+def _plain_column(column: str, kind: str) -> str:
     """Return the expression that reads a column: as it is where that is exact and cannot fail, else as text.
 
     A value that has no text, or is not a number, is empty, as it is in a pandas table.
     """
-    name = '"' + attribute.name.replace('"', '""') + '"'
+    name = _quoted(column)
     if kind == "BOOLEAN" or kind in _FLOATING:
-        return name
-    if kind in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute):
         return name
     value = name
     # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
@@ -164,6 +187,10 @@ def _column(attribute: Attribute, kind: str) -> str:
         most = f"'{'9' * (digits - scale)}.{'9' * scale}'::{kind}"
         value = f"CASE WHEN {name} BETWEEN -{most} AND {most} THEN {name} END"
     return f"TRY_CAST({value} AS VARCHAR) AS {name}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager

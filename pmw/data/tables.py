@@ -110,8 +110,14 @@ def as_table_file(table: Table) -> TableFile | None:
     return None
 
 
-def as_source(table: Table, domain: Domain) -> MemorySource:
+def as_source(table: Table, domain: Domain, key: bytes | None) -> MemorySource:
     """Return the count source of a table.
+
+    Args:
+        table: in memory, or a file.
+        domain: the declared attributes, and persons.
+        key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
+            declared.
 
     Raises:
         DataError: the table is of no known kind, cannot be read, lacks a declared column, or was read for
@@ -119,15 +125,20 @@ def as_source(table: Table, domain: Domain) -> MemorySource:
     """
     file = as_table_file(table)
     if file is not None:
-        return read_file(file.path, domain, file.dialect)
+        return read_file(file.path, domain, file.dialect, key)
     if isinstance(table, MemorySource):
+        if not table.is_bounded(domain.person, key):
+            raise DataError(
+                "expected a table whose people are bounded as the session bounds them, got one that was read "
+                "otherwise; give the pandas table, or name the file"
+            )
         if table.domain != domain:
             raise DataError(
                 f"expected a table that was read with the declared domain {domain.name!r}, "
                 "got one of another domain; read it again with this one"
             )
         return table
-    return MemorySource.from_frame(table, domain)  # type: ignore[arg-type]  # the only kind that is left
+    return MemorySource.from_frame(table, domain, key)  # type: ignore[arg-type]  # the only kind that is left
 
 
 def _require_file_name(path: object) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +114,9 @@ def assumed_domain(
             return attribute.base_size
         told_apart = total / (_NOISE * deviation) if deviation > 0 else math.inf
         if isinstance(attribute, CategoricalAttribute):
-            return _assumed_values(attribute.base_size, told_apart)
+            nodes = max(attribute.hierarchy[0]) + 1 if attribute.hierarchy else 0
+            apart = min(nodes, math.floor(min(nodes, told_apart / _CLEAR)))
+            return max(_assumed_values(attribute.base_size, told_apart), apart)
         return min(bins, max(2, math.floor(min(bins, told_apart / _CLEAR))))
 
     return _resized(domain, size)
@@ -170,7 +173,8 @@ def _group_cells(
     """Return the bin of each cell, the special cells last, or None where nothing is binned."""
     base = counts[: attribute.base_size]
     if isinstance(attribute, CategoricalAttribute):
-        bin_ = _pool_rare(base, deviation) if attribute.base_size > SHORT_CATEGORICAL else None
+        rare = attribute.base_size > SHORT_CATEGORICAL
+        bin_ = _pool_rare(base, deviation, attribute.hierarchy) if rare else None
     else:
         bin_ = cut_runs(base, deviation, bins) if attribute.base_size > SHORT_ORDERED else None
     if bin_ is None or bin_.max() == len(bin_) - 1:
@@ -221,21 +225,32 @@ def _heavy_cells(counts: NDArray[np.float64], deviation: float, bins: int) -> tu
         heavy |= found
 
 
-def _pool_rare(counts: NDArray[np.float64], deviation: float) -> NDArray[np.int64] | None:
-    """Return one bin for all rare values, in the place of the first, and one for each other value."""
+def _pool_rare(
+    counts: NDArray[np.float64], deviation: float, hierarchy: Sequence[Sequence[int]]
+) -> NDArray[np.int64] | None:
+    """Return a bin for each value that is not rare, and bins of the rare ones, each where its first is.
+
+    Rare values are pooled inside the nodes of the finest level where their sum is not rare, then of the next
+    coarser one, and those that are left together.
+    """
     rare = counts < _NOISE * deviation
     if int(rare.sum()) < 2:
         return None
-    own = ~rare
-    own[int(rare.argmax())] = True
-    bin_ = np.cumsum(own) - 1
-    bin_[rare] = bin_[int(rare.argmax())]
-    return bin_.astype(np.int64)
+    first = np.arange(len(counts))  # the first value of each one's bin
+    left = rare.copy()
+    for level in reversed(hierarchy):
+        nodes = np.array(level)
+        for node in np.unique(nodes[left]):
+            members = np.flatnonzero(left & (nodes == node))
+            if counts[members].sum() >= _NOISE * deviation:
+                first[members], left[members] = members[0], False
+    first[left] = int(left.argmax())
+    return np.unique(first, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def _coarse_attribute(attribute: Attribute, bin_: NDArray[np.int64]) -> Attribute:
     size = int(bin_[: attribute.base_size].max()) + 1 + len(attribute.atoms)
-    special = {"missing": attribute.missing, "other": attribute.other}
+    special: dict[str, Any] = {"missing": attribute.missing, "other": attribute.other}
     if isinstance(attribute, CategoricalAttribute):
         return CategoricalAttribute(attribute.name, tuple(range(size)), **special)
     return IntegerAttribute(attribute.name, 0, size - 1, **special)

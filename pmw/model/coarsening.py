@@ -185,6 +185,14 @@ class Coarsening:
         """Return fine values summed inside the bins: float64, one axis per attribute."""
         return self._reduced(np.add, scope, values)
 
+    def least(self, scope: Sequence[str], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the least of fine weights inside each bin: float64, one axis per attribute."""
+        return self._reduced(np.minimum, scope, weights)
+
+    def greatest(self, scope: Sequence[str], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the greatest of fine weights inside each bin: float64, one axis per attribute."""
+        return self._reduced(np.maximum, scope, weights)
+
     def averaged(self, scope: Sequence[str], weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean of fine weights inside the bins, by shares: float64, one axis per attribute."""
         for axis, name in enumerate(scope):

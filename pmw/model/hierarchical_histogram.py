@@ -1,4 +1,4 @@
-"""Range trees: an ordered attribute at several widths at once, so that ranges are sums of few numbers.
+"""Range trees: an attribute at several widths at once, so that ranges and levels are sums of few numbers.
 
 The lowest level of a tree are the attribute's cells; each level above sums ``branching`` neighbours of the
 one below. Every level is measured: a record is in one node of each, so one record changes ``height`` numbers
@@ -49,6 +49,8 @@ class HierarchicalHistogram:
         special: cells beside them.
         branching: neighbours of one level that make a node of the one above, at least 2.
         height: levels, at least 1; with one level the tree is a marginal.
+        hierarchy: of a tree whose nodes are declared, for each level above the cells, the widest first, the
+            node of each cell; the cells of a node need not be neighbours. Empty where ``branching`` decides.
 
     Attributes:
         sizes: nodes of each level, the widest first, the special ones included.
@@ -61,6 +63,7 @@ class HierarchicalHistogram:
     special: int
     branching: int
     height: int
+    hierarchy: tuple[tuple[int, ...], ...] = ()
     sizes: tuple[int, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +72,9 @@ class HierarchicalHistogram:
                 f"expected cells and levels of at least 1 and a branching of at least 2, got {self.cells}, "
                 f"{self.height} and {self.branching}"
             )
+        if self.hierarchy:
+            object.__setattr__(self, "sizes", self._declared_sizes())
+            return
         if self.height > 1 and self.branching ** (self.height - 1) >= self.cells:
             raise ScopeError(
                 f"expected at least two nodes at each level, got {self.height} levels of branching "
@@ -77,9 +83,31 @@ class HierarchicalHistogram:
         sizes = [self.special - (-self.cells // width) for width in self.widths]
         object.__setattr__(self, "sizes", tuple(sizes))
 
+    def _declared_sizes(self) -> tuple[int, ...]:
+        nodes = [np.array(level, dtype=np.int64) for level in self.hierarchy]
+        if len(nodes) != self.height - 1 or any(level.shape != (self.cells,) for level in nodes):
+            raise ScopeError(f"expected the nodes of {self.cells} cells in {self.height - 1} levels")
+        sizes = [int(level.max()) + 1 for level in nodes]
+        for level, size in zip(nodes, sizes, strict=True):
+            if size < 2 or not np.array_equal(np.unique(level), np.arange(size)):
+                raise ScopeError(
+                    "expected at least two nodes at each level, numbered from 0, each with a cell"
+                )
+        for wide, level, size in zip(nodes, nodes[1:], sizes[1:], strict=False):
+            if len(np.unique(wide * size + level)) != size:
+                raise ScopeError("expected each node inside one of the level above")
+        return tuple(size + self.special for size in (*sizes, self.cells))
+
+    def owners(self, level: int) -> NDArray[np.int64]:
+        """Return the node of each ordered cell at a level: int64, shape (cells,)."""
+        if self.hierarchy and level < self.height - 1:
+            return np.array(self.hierarchy[level], dtype=np.int64)
+        width = 1 if level == self.height - 1 else self.widths[level]
+        return np.arange(self.cells) // width
+
     @property
     def widths(self) -> tuple[int, ...]:
-        """Cells of a node of each level, the widest first."""
+        """Cells of a node of each level, the widest first, where ``branching`` decides them."""
         return tuple(self.branching**level for level in range(self.height - 1, -1, -1))
 
     @property
@@ -110,8 +138,9 @@ class HierarchicalHistogram:
         """
         ordered, special = counts[: self.cells], counts[self.cells :]
         levels = []
-        for width in self.widths:
-            sums = np.add.reduceat(ordered, np.arange(0, self.cells, width), dtype=np.int64)
+        for level, size in enumerate(self.sizes):
+            sums = np.zeros(size - self.special, dtype=np.int64)
+            np.add.at(sums, self.owners(level), ordered)  # exact: these are whole numbers
             levels += [sums, special]
         return np.concatenate(levels).astype(np.int64)
 
@@ -119,7 +148,10 @@ class HierarchicalHistogram:
         """Return the number, in its level, of the node above each node of a level: int64, shape (nodes,)."""
         own = self.sizes[level] - self.special
         above = self.sizes[level - 1] - self.special
-        return np.append(np.arange(own) // self.branching, above + np.arange(self.special))
+        parents = np.arange(own) // self.branching
+        if self.hierarchy:
+            parents[self.owners(level)] = self.owners(level - 1)
+        return np.append(parents, above + np.arange(self.special))
 
 
 def least_squares(
@@ -268,10 +300,10 @@ def _gradient(
     """Return half the gradient of the squared residual in each cell: float64, shape (size,)."""
     ordered, special = values[: tree.cells], values[tree.cells :]
     gradient = np.zeros(tree.size)
-    for width, own in zip(tree.widths, tree.levels(nodes), strict=True):
-        sums = np.append(np.add.reduceat(ordered, np.arange(0, tree.cells, width)), special)
-        residual = sums - own
-        count = len(residual) - tree.special
-        gradient[: tree.cells] += np.repeat(residual[:count], width)[: tree.cells]
+    for level, own in enumerate(tree.levels(nodes)):
+        count, owners = len(own) - tree.special, tree.owners(level)
+        sums = np.bincount(owners, weights=ordered, minlength=count)
+        residual = np.concatenate([sums, special]) - own
+        gradient[: tree.cells] += residual[owners]
         gradient[tree.cells :] += residual[count:]
     return gradient

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import cache
 
 from pmw.errors import BudgetError
-from pmw.planning.session_plan import SessionPlan, plan_session
+from pmw.planning.plans import plan_session
+from pmw.planning.session_plan import SessionPlan
 from pmw.privacy.budget import Number
 from pmw.public.contract import Options
 from queries.domain import Domain
@@ -17,6 +18,7 @@ __all__ = [
 ]
 
 _SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-4, 1e3
+_TOLERANCE = 2e-4  # relative, of epsilon
 
 
 def check_accuracy(accuracy: float) -> None:
@@ -36,8 +38,8 @@ def plan_accuracy(
 
     The bounds are those of intervals at ``options.confidence``, for questions of every order while positives
     are left; where marginals are tested, for questions about at most two attributes that cut no bin of
-    cells. Epsilon is found by bisection, from 1e-4 to 1000, and rounded up to three digits where the bounds
-    keep to the accuracy there too.
+    cells. Epsilon is searched by Brent's method, from 1e-4 to 1000, and rounded up to three digits where the
+    bounds keep to the accuracy there too.
 
     Args:
         domain: the declared attributes.
@@ -49,28 +51,32 @@ def plan_accuracy(
     Raises:
         BudgetError: a parameter is out of range, or the domain is too large for the model.
     """
+    from scipy.optimize import brentq
+
     check_accuracy(accuracy)
+    kept: dict[float, SessionPlan] = {}  # the plans that keep to the accuracy, by epsilon
 
-    def planned(epsilon: float) -> SessionPlan | None:
-        plan = plan_session(domain, records=records, epsilon=epsilon, delta=delta, options=options)
-        return plan if plan.bound is not None and plan.bound <= accuracy * records else None
+    @cache
+    def excess(epsilon: float) -> float:
+        """Return ln(widest bound/accuracy), and keep the plan where it is at most 0; 1 without a bound."""
+        try:
+            plan = plan_session(domain, records=records, epsilon=epsilon, delta=delta, options=options)
+        except BudgetError:
+            if not kept:  # at the largest epsilon, where it is not for want of budget
+                raise
+            return 1.0
+        if plan.bound is not None and plan.bound <= accuracy * records:
+            kept[epsilon] = plan
+        return 1.0 if plan.bound is None else math.log(plan.bound / (accuracy * records))
 
-    low, high = _SMALLEST_EPSILON, _LARGEST_EPSILON
-    best = planned(high)
-    while best is not None and high / low > 1.0005:
-        middle = math.sqrt(low * high)
-        found = _unless_too_small(planned, middle)
-        low, high, best = (middle, high, best) if found is None else (low, middle, found)
-    if best is None:
+    low, high = math.log(_SMALLEST_EPSILON), math.log(_LARGEST_EPSILON)
+    if excess(math.exp(high)) > 0:
         return None
-    return _unless_too_small(planned, _three_digits_up(high)) or best
-
-
-def _unless_too_small(planned: Callable[[float], SessionPlan | None], epsilon: float) -> SessionPlan | None:
-    try:
-        return planned(epsilon)
-    except BudgetError:  # all else was refused at the largest epsilon already
-        return None
+    if excess(math.exp(low)) > 0:
+        brentq(lambda place: excess(math.exp(place)), low, high, xtol=_TOLERANCE)
+    smallest = min(kept)
+    rounded = _three_digits_up(smallest)
+    return kept[rounded if excess(rounded) <= 0 else smallest]
 
 
 def _three_digits_up(value: float) -> float:

@@ -6,6 +6,7 @@ Scales are rounded up and prices down, so that what is charged never exceeds wha
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -14,7 +15,7 @@ import numpy as np
 
 from pmw.errors import NoiseError
 from pmw.model import NoiseDistribution
-from pmw.privacy.budget import RHO_GRID, Composition
+from pmw.privacy.budget import Composition, floor_price, root_down
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution
 from pmw.public.contract import Options
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
@@ -30,14 +31,12 @@ from pmw.sparse_vector import (
 
 __all__ = [
     "calibrated_noise",
-    "floor_price",
     "half_band",
     "marginal_noise",
     "marginal_statistic",
     "query_statistic",
     "scaled_test",
     "selection_epsilon",
-    "sqrt_down",
     "Statistic",
     "value_noise",
 ]
@@ -104,7 +103,7 @@ def scaled_test(
     if kind.is_sech2 and composition is Composition.ZCDP:
         return _scaled_by_rhos(tests, limit, statistic)
     price = floor_price(tests / limit) if kind.redraw else tests
-    epsilon = sqrt_down(2 * price) if composition is Composition.ZCDP else price
+    epsilon = root_down(2 * price) if composition is Composition.ZCDP else price
     if epsilon <= 0:
         raise NoiseError("expected a positive budget for tests, got none")
     factor = (1 if statistic.monotone else 2) * (1 if kind.redraw else limit)
@@ -137,8 +136,8 @@ def _scaled_by_rhos(tests: Fraction, limit: int, statistic: Statistic) -> Sech2T
         statistic.sides,
         moved,
         statistic.monotone,
-        Fraction(math.ceil(moved / sqrt_down(2 * threshold))),
-        Fraction(math.ceil(rate * moved / sqrt_down(2 * positive))),
+        Fraction(math.ceil(moved / root_down(2 * threshold))),
+        Fraction(math.ceil(rate * moved / root_down(2 * positive))),
     )
 
 
@@ -176,7 +175,7 @@ def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
         composition: whether epsilons or rhos are added.
         price: a multiple of 1/RHO_GRID under zCDP, so that a charge that is rounded up still fits.
     """
-    return sqrt_down(8 * price) if composition is Composition.ZCDP else price
+    return root_down(8 * price) if composition is Composition.ZCDP else price
 
 
 def calibrated_noise(
@@ -200,16 +199,6 @@ def calibrated_noise(
         return DiscreteLaplace(Fraction(math.ceil(l1 / price)))
     squared = Fraction(l1 * l1) if one else l2_squared_sensitivity(options)
     return DiscreteGaussian(Fraction(_sqrt_up(squared / (2 * price))))
-
-
-def floor_price(price: Fraction) -> Fraction:
-    """Return the largest multiple of 1/RHO_GRID that is at most a price."""
-    return Fraction(math.floor(price * RHO_GRID), RHO_GRID)
-
-
-def sqrt_down(value: Fraction) -> Fraction:
-    """Return a multiple of 2^-60 that is at most the square root."""
-    return Fraction(math.isqrt(math.floor(value * RHO_GRID * RHO_GRID)), RHO_GRID)
 
 
 def _sqrt_up(value: Fraction) -> int:
@@ -258,14 +247,9 @@ def _upper(distribution: Distribution, probability: float) -> int:
     """
     if isinstance(distribution, DiscreteGaussian):
         return math.ceil(float(distribution.sigma) * NormalDist().inv_cdf(1 - probability)) + 1
-    low, high = 0, _FAR
-    while low < high:
-        middle = (low + high) // 2
-        if distribution.survival(np.array([middle]))[0] <= probability:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return bisect_left(
+        range(_FAR), True, key=lambda value: bool(distribution.survival(np.array([value]))[0] <= probability)
+    )
 
 
 def _lower(distribution: Distribution, probability: float) -> int:

@@ -12,12 +12,12 @@ from fractions import Fraction
 
 from pmw.errors import BudgetError, NoiseError
 from pmw.model import HierarchicalHistogram, NoiseDistribution, check_dense_size, mean_range_variance
-from pmw.planning.calibration import calibrated_noise, floor_price
-from pmw.privacy.budget import Budget, Composition, NeighboringRelation
+from pmw.planning.calibration import calibrated_noise
+from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.public.contract import ModelKind, Opening, Options
 from pmw.public.plans import OpeningPlan
-from pmw.public.sensitivity import l1_sensitivity
+from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 
 __all__ = [
@@ -48,7 +48,7 @@ def check_neighbors(domain: Domain, options: Options) -> None:
     Raises:
         BudgetError: under replace-one an attribute lacks a cell for empty or for undeclared values.
     """
-    if options.neighboring_relation is NeighboringRelation.ADD_REMOVE:
+    if not options.public_count:
         return
     for attribute in domain:
         if not (attribute.missing and attribute.other):
@@ -119,11 +119,11 @@ def plan_opening(
         share = MARGINAL_OPENING_SHARE if marginal else OPENING_SHARE
         if marginal and len(domain) == 1:  # there will be nothing else to measure
             share = 1 - TOTAL_SHARE
-    private_total = options.neighboring_relation is NeighboringRelation.ADD_REMOVE
+    private_total = not options.public_count
     table = marginal and options.opening is not Opening.NONE and measures_table(domain)
     little = table or len(domain) == 1
     total_share = MARGINAL_TOTAL_SHARE if marginal and not little else TOTAL_SHARE
-    total_noise = _noise(budget_filter, total_share, options) if private_total else None
+    total_noise = _noise(budget_filter, total_share, options, one=True) if private_total else None
     if table:  # nothing else is ever measured
         return OpeningPlan(total_noise, {}, {}, _noise(budget_filter, 1 - total_share, options))
     if options.opening is Opening.NONE:
@@ -175,12 +175,20 @@ def choose_tree(attribute: Attribute, composition: Composition) -> HierarchicalH
     Ordered attributes of more than 24 cells are measured as trees of branching 4 (where epsilons add, which
     makes a level dearer: more than 64 cells, branching 8), of so many levels that the widest has at most 16
     nodes. Chosen by the error of random ranges on a census table (docs/algorithm.md): up to about 20 cells a
-    marginal is as good, and around these branchings the error is flat.
+    marginal is as good, and around these branchings the error is flat. As long a categorical attribute with
+    levels is measured at each of them.
     """
     longest, branching = (24, 4) if composition is Composition.ZCDP else (64, 8)
     cells = attribute.base_size
-    if isinstance(attribute, CategoricalAttribute) or cells <= longest:
+    if cells <= longest:
         return None
+    if isinstance(attribute, CategoricalAttribute):
+        levels = attribute.hierarchy
+        return (
+            HierarchicalHistogram(cells, attribute.size - cells, 2, len(levels) + 1, levels)
+            if levels
+            else None
+        )
     height = 1
     while -(-cells // branching ** (height - 1)) > _WIDEST_LEVEL:
         height += 1
@@ -195,10 +203,13 @@ def _spread(attribute: Attribute, tree: HierarchicalHistogram | None, compositio
     return attribute.size * mean_range_variance(tree) * dearer
 
 
-def _noise(budget_filter: PrivacyFilter, share: Fraction, options: Options) -> NoiseDistribution:
-    """Return the noise of a marginal, or of a level of a tree, that costs a share of the cap."""
+def _noise(
+    budget_filter: PrivacyFilter, share: Fraction, options: Options, *, one: bool = False
+) -> NoiseDistribution:
+    """Return the noise of a marginal, a level of a tree, or one number, that costs a share of the cap."""
+    moved = query_sensitivity(options) if one else l1_sensitivity(options)
     try:
         price = floor_price(share * budget_filter.cap)
-        return calibrated_noise(budget_filter.composition, price, l1_sensitivity(options), options, one=False)
+        return calibrated_noise(budget_filter.composition, price, moved, options, one=one)
     except NoiseError:
         raise BudgetError("the budget is too small to measure anything; choose a larger epsilon") from None

@@ -7,7 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from pmw.errors import NoiseError
-from pmw.planning.calibration import calibrated_noise, floor_price, query_statistic, scaled_test
+from pmw.planning.calibration import calibrated_noise, query_statistic, scaled_test
+from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Options
 from pmw.public.plans import QueryTestPlan

@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _MOST_UPDATES = 10**15
+_BESIDE = 1e-12  # relative, by which alpha is taken beyond the root: there it holds
 _LARGEST_EPSILON = 1000  # of a budget
 
 
@@ -211,29 +212,29 @@ def online_pmw_accuracy(
         the constant is 36, not 32, in the first, and alpha^2 must read alpha in the second; for delta > 0 the
         algorithm prints ln k although it tests 2k queries. So T itself is solved for.
     """
+    from scipy.optimize import brentq
+
     _check(queries, epsilon, beta=beta, delta=delta)
     _check_cells(cells)
     if not 0 < records < math.inf:
         raise BudgetError(f"expected a positive number of records, got records={records!r}")
 
-    def holds(alpha: float) -> bool:
-        limit = 4 * math.log(cells) / alpha**2
-        if limit > _MOST_UPDATES:
-            return False
-        positives = max(1, math.ceil(limit))
+    def excess(log_accuracy: float) -> float:
+        """Return ln(A/(n alpha)); it falls, in steps where c does."""
+        accuracy = math.exp(log_accuracy)
+        positives = max(1, math.ceil(4 * math.log(cells) / accuracy**2))
         needed = numeric_sparse_accuracy(2 * queries, positives, epsilon=epsilon, delta=delta, beta=beta)
-        return alpha * records >= needed
+        return math.log(needed / records) - log_accuracy
 
-    low, high = 1e-9, 1.0
-    while not holds(high):
-        low, high = high, 2 * high
-    for _ in range(100):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    limit = multiplicative_weights_update_limit(cells, accuracy=high)
+    low, high = math.log(max(1e-9, 2 * math.sqrt(math.log(cells) / _MOST_UPDATES))) + _BESIDE, 0.0
+    while excess(high) > 0:
+        high += 1
+    place = float(brentq(excess, low, high, xtol=_BESIDE / 4)) if excess(low) > 0 else low
+    accuracy = math.exp(place + _BESIDE)
+    limit = multiplicative_weights_update_limit(cells, accuracy=accuracy)
     require_printed(Budget.of(epsilon, delta), limit, halved=True)
-    alpha = high * records
-    return OnlinePmwAccuracy(3 * alpha, alpha, 2 * alpha, high / 2, limit)
+    alpha = accuracy * records
+    return OnlinePmwAccuracy(3 * alpha, alpha, 2 * alpha, accuracy / 2, limit)
 
 
 def online_pmw_records(

@@ -25,10 +25,12 @@ __all__ = [
     "Budget",
     "Charge",
     "Composition",
+    "floor_price",
     "gaussian_charge",
     "NeighboringRelation",
     "Number",
     "pure_charge",
+    "root_down",
     "round_up",
     "zcdp_epsilon",
     "zcdp_rho",
@@ -46,6 +48,8 @@ class NeighboringRelation(enum.Enum):
 
     ``ADD_REMOVE``: one person's records (at most ``records_per_person``) are added or removed.
     ``REPLACE_ONE``: as many records of one person are replaced by others; the row count is public.
+    Where a column of ids tells whose a record is, they are replaced by any number of others, of which as many
+    are counted at most, and the row count is private.
     """
 
     ADD_REMOVE = "add_remove"
@@ -143,6 +147,16 @@ def _shown(value: Fraction) -> str:
 def round_up(value: Fraction, grid: int) -> Fraction:
     """Return the smallest multiple of 1/grid that is not below the value."""
     return Fraction(math.ceil(value * grid), grid)
+
+
+def floor_price(price: Fraction) -> Fraction:
+    """Return the largest multiple of 2^-60 that is at most a price: a charge rounded up still fits."""
+    return Fraction(math.floor(price * RHO_GRID), RHO_GRID)
+
+
+def root_down(value: Fraction) -> Fraction:
+    """Return a multiple of 2^-60 that is at most the square root, and less than one such step below it."""
+    return Fraction(math.isqrt(math.floor(value * RHO_GRID * RHO_GRID)), RHO_GRID)
 
 
 def pure_charge(epsilon: Fraction) -> Charge:

@@ -4,6 +4,7 @@ These are the only draws on private values. Every sampler works on integers and 
 floating-point number takes part in a draw, so there is nothing for attacks on floating-point noise
 (Mironov 2012; Haney et al. 2022) to hold on to. Running time depends on the draws, not on the values they
 are added to. The tables (``pmf``, ``survival``) are floating point and serve audits and planning only.
+One draw elsewhere takes logarithms, within bounds that make its result exact: ``first_passes``.
 
 Each distribution draws one number (``sample``) or many (``sample_array``); the two consume different bits
 and give the same distribution.

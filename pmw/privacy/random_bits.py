@@ -17,6 +17,7 @@ from pmw.errors import NoiseError
 __all__ = [
     "BitSource",
     "fresh_seed",
+    "person_key",
     "repeatable_seed",
     "SEED_BYTES",
 ]
@@ -39,6 +40,11 @@ def repeatable_seed(seed: int, number: int) -> bytes:
         number: tells the draws of one experiment apart.
     """
     return hashlib.sha256(f"seeded, without privacy: {int(seed)}/{int(number)}".encode()).digest()
+
+
+def person_key(seed: int | None) -> bytes:
+    """Return 32 bytes that choose which records of a person are kept: fresh ones, unless there is a seed."""
+    return fresh_seed() if seed is None else repeatable_seed(seed, -1)  # no draw of noise has this number
 
 
 class BitSource:

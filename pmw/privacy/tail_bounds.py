@@ -141,20 +141,20 @@ def certificate_half_width(
 
     m = (least + greatest)/2 gives (greatest - least)/2 S + (greatest + least)/2 |delta|, which is
     (S + |delta|)/2 for weights in [0, 1]. Rounding the model moves each count by at most half a
-    unit: delta by at most cells/2 units, and the model's answer by at most greatest cells/2. Both are added.
+    unit: delta by at most cells/2 units, and the model's answer by at most max |w_i| cells/2. Both are added.
 
     Args:
         statistic: S, a bound on the sum of |d_i|, in records.
         total_error: a bound on |number of records - the model's total|, in records; 0 under replace-one.
         cells: of the tested marginal.
-        weights: the least and the greatest weight of the query.
+        weights: the least and the greatest weight of the query; they may be negative.
 
     Privacy: none is touched: S and the total_error are bounds from released numbers.
     """
     least, greatest = weights
     rounding = cells / (2 * UNITS)
-    middle = (least + greatest) / 2
-    return (greatest - least) / 2 * statistic + middle * (total_error + rounding) + greatest * rounding
+    middle, largest = abs(least + greatest) / 2, max(abs(least), abs(greatest))
+    return (greatest - least) / 2 * statistic + middle * (total_error + rounding) + largest * rounding
 
 
 def split_confidence(confidence: float, events: int) -> float:

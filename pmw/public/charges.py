@@ -13,7 +13,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.contract import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
-from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity
+from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 
 __all__ = [
     "abandoned_entry",
@@ -61,8 +61,9 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
     """
     entries = []
     if plan.total_noise is not None:
-        charge = marginal_charge(plan.total_noise, options, 1)
-        entries.append(LedgerEntry(Event.TOTAL, "number of records", charge))
+        entries.append(
+            LedgerEntry(Event.TOTAL, "number of records", _total_charge(plan.total_noise, options))
+        )
     for name, noise in plan.marginal_noise.items():
         event = Event.RANGE_TREE if name in plan.trees else Event.MARGINAL
         entries.append(LedgerEntry(event, name, marginal_charge(noise, options, plan.levels(name))))
@@ -71,6 +72,14 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
             LedgerEntry(Event.MARGINAL, "the whole table", marginal_charge(plan.table_noise, options))
         )
     return tuple(entries)
+
+
+def _total_charge(noise: NoiseDistribution, options: Options) -> Charge:
+    """Return the price of the number of records under noise: one question, about everybody."""
+    moved = query_sensitivity(options)
+    if isinstance(noise, DiscreteLaplace):
+        return pure_charge(moved / noise.scale)
+    return gaussian_charge(Fraction(moved**2), noise.sigma)
 
 
 def marginal_charge(noise: NoiseDistribution, options: Options, levels: int = 1) -> Charge:

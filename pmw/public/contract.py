@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.sparse_vector import Sides, SparseVectorKind
-from queries.domain import Domain
+from queries.domain import Domain, require_domain
+from queries.person import Person
+from queries.plain_values import shown_text
 
 __all__ = [
+    "agreed",
     "Contract",
     "guarantee",
     "is_dense",
@@ -71,7 +74,9 @@ class Options:
 
     Args:
         neighboring_relation: which tables must be indistinguishable.
-        records_per_person: the most records of one person; declared, not enforced.
+        records_per_person: the most records of one person: so many are kept where there is a column of ids;
+            declared, not enforced, where there is none.
+        person_column: the column of ids; None for that of the schema's [person], where it has one.
         update: what a measurement does to the model.
         opening: what is measured before the first question.
         update_limit: number of positives.
@@ -111,6 +116,7 @@ class Options:
     max_cells: int | None = None
     simultaneous: bool = False
     seed: int | None = None
+    person_column: str | None = None
 
     @classmethod
     def textbook(
@@ -171,6 +177,9 @@ class Options:
         self._check_reals()
         if not 0 < self.confidence < 1:
             raise BudgetError(f"expected a confidence strictly between 0 and 1, got {self.confidence!r}")
+        column = self.person_column
+        if column is not None and not issubclass(type(column), str):
+            raise BudgetError(f"expected a name as person_column, got {shown_text(column)}")
         if self.sides is Sides.ONE_SIDED:
             raise BudgetError("a loop tests for errors of both signs; choose two-sided or two-thresholds")
         if self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree:
@@ -229,6 +238,14 @@ class Options:
             raise BudgetError("simultaneous intervals go with test = marginal")
 
     @property
+    def public_count(self) -> bool:
+        """The number of records is the same in all neighbours, so it is public.
+
+        With a column of ids it never is: a person who is replaced may have had more records, or fewer.
+        """
+        return self.neighboring_relation is NeighboringRelation.REPLACE_ONE and self.person_column is None
+
+    @property
     def signs_agree(self) -> bool:
         """Between neighbours all counts move the same way, so signed tests cost half."""
         return self.neighboring_relation is NeighboringRelation.ADD_REMOVE
@@ -256,16 +273,52 @@ class Contract:
         domain: the declared attributes.
         budget: the guarantee.
         options: the custodian's choices.
+
+    Raises:
+        BudgetError: domain and options name different columns of ids, or different numbers of records.
     """
 
     domain: Domain
     budget: Budget
     options: Options
 
+    def __post_init__(self) -> None:
+        person, options = self.domain.person, self.options
+        declared = (None, options.records_per_person) if person is None else (person.column, person.records)
+        if declared != (options.person_column, options.records_per_person):
+            raise BudgetError("expected the same persons in the domain and in the options; see agreed()")
+
     @property
     def seeded(self) -> bool:
         """The noise can be repeated by anybody: no privacy. Every output says so."""
         return self.options.seed is not None
+
+
+def agreed(domain: Domain, options: Options) -> tuple[Domain, Options]:
+    """Return a domain and options that declare the same persons, each completed by the other.
+
+    Raises:
+        BudgetError: they name different columns of ids, or different numbers of records per person.
+        DomainError: it is no domain, or the column of ids is an attribute.
+    """
+    require_domain(domain)
+    person, column, records = domain.person, options.person_column, options.records_per_person
+    if person is None and column is None:
+        return domain, options
+    person = person or Person(column or "", records)
+    if column not in (None, person.column):
+        raise BudgetError(
+            f"the schema's [person] names the column {person.column!r}, and person_column={column!r} is "
+            "given; name one column, or leave it out in one place"
+        )
+    if person.records not in (None, records) and records != 1:
+        raise BudgetError(
+            f"the schema's [person] keeps {person.records} records of each, and records_per_person={records} "
+            "is given; give one number, or leave it out in one place"
+        )
+    records = person.records or records
+    chosen = replace(options, person_column=person.column, records_per_person=records)
+    return replace(domain, person=replace(person, records=records)), chosen
 
 
 def _is_whole(value: object) -> bool:
@@ -276,14 +329,26 @@ def guarantee(contract: Contract) -> str:
     """Return the guarantee of a session in words."""
     if contract.seeded:
         return "none: the noise of this session is seeded and can be repeated by anybody"
-    budget, options = contract.budget, contract.options
-    unit = "one record" if options.records_per_person == 1 else f"{options.records_per_person} records"
-    neighbors = {
-        NeighboringRelation.ADD_REMOVE: f"adding or removing all of one person's records (at most {unit})",
-        NeighboringRelation.REPLACE_ONE: f"replacing all of one person's records (at most {unit})",
-    }[options.neighboring_relation]
+    budget = contract.budget
+    relation = _replacement(contract)
     delta = f", delta = {float(budget.delta):g}" if budget.delta else ""
     return (
-        f"differential privacy with epsilon = {float(budget.epsilon):g}{delta}, for {neighbors}; "
+        f"differential privacy with epsilon = {float(budget.epsilon):g}{delta}, for {relation}; "
         "it covers everything this session releases, however often it is asked"
+    )
+
+
+def _replacement(contract: Contract) -> str:
+    """Return in words what neighbours differ in."""
+    options, person = contract.options, contract.domain.person
+    records = options.records_per_person
+    unit = "one record" if records == 1 else f"{records} records"
+    adding = options.neighboring_relation is NeighboringRelation.ADD_REMOVE
+    verb = "adding or removing" if adding else "replacing"
+    if person is None:
+        return f"{verb} all of one person's records (at most {unit})"
+    alone = ", or one record without any" if person.empty == "person" else ""
+    return (
+        f"{verb} one person{'' if adding else ' by another'}: all records with one value of "
+        f"{person.column!r}{alone}, of which at most {unit} {'is' if records == 1 else 'are'} kept"
     )

@@ -133,9 +133,9 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
         ("model version", str(status.version)),
     ]
     if status.model_cells != state.domain.size:
-        rows.append(("model", counted(status.model_cells, "number")))
+        rows.append(("model cells", f"{status.model_cells:,}"))
     if status.certified_marginals is not None:
-        rows.append(("marginals certified", f"{status.certified_marginals:,}"))
+        rows.append(("marginals found right", f"{status.certified_marginals:,}"))
     closed = "nothing is spent any more; questions and exports go on from the model"
     rows.append(("closed", closed if status.closed else "no"))
     return rows

@@ -1,22 +1,29 @@
-"""Questions on their way to an answer, and their rows."""
+"""Asks: questions on their way, and which of them have a stored answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from pmw.public.answer import Answer
-from pmw.session.journal import answer_row
-from pmw.session.store import Outcome
+from pmw.public.state import PublicState
+from pmw.session.journal import answer_row, read_answer
+from pmw.session.store import Outcome, SessionStore, query_key
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 
 __all__ = [
+    "Answering",
     "Ask",
+    "Deliver",
     "ready_answers",
-    "require_same",
+    "sorted_asks",
+    "tie_keys",
     "with_answers",
 ]
+
+Deliver: TypeAlias = Callable[[Sequence[Answer]], None]  # is called with the next answers, in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ class Ask:
     Args:
         query: what is asked.
         text: the query's canonical text.
-        request_id: idempotency key, for safe retries; None for none.
+        request_id: keys the request for safe retries; None for none.
         fresh: answer again even where the same question was answered before.
     """
 
@@ -34,6 +41,50 @@ class Ask:
     text: str
     request_id: str | None = None
     fresh: bool = False
+
+
+Answering: TypeAlias = Callable[[Sequence[Ask], Deliver | None], list[Answer]]
+
+
+def sorted_asks(
+    store: SessionStore, state: PublicState, asks: Sequence[Ask]
+) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
+    """Return the answers that are stored, the places that wait for one, and repeats of earlier places."""
+    known: dict[int, Answer] = {}
+    waiting: list[int] = []
+    first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
+    repeats: dict[int, int] = {}
+    for place, ask in enumerate(asks):
+        stored = _stored_answer(store, state, ask)
+        keyed = ask.request_id is not None
+        earlier = first.get((ask.request_id or ask.text, keyed))
+        if keyed and earlier is not None:
+            _require_same(ask, asks[earlier].text)
+        if stored is not None:
+            known[place] = stored
+            if keyed:
+                first.setdefault((ask.request_id or "", True), place)
+        elif earlier is not None and (keyed or not ask.fresh):
+            repeats[place] = earlier
+        else:
+            first.setdefault((ask.text, False), place)
+            first[ask.request_id or ask.text, keyed] = place
+            waiting.append(place)
+    return known, waiting, repeats
+
+
+def tie_keys(store: SessionStore, asks: Sequence[Ask]) -> None:
+    """Tie keys to the stored answers that they are about to be given, durably.
+
+    Else a request that is repeated after its question was asked again would get the newer answer.
+    """
+    keys = {
+        ask.request_id: query_key(ask.text)
+        for ask in asks
+        if ask.request_id is not None and store.answer_to_request(ask.request_id) is None
+    }
+    if keys:
+        store.finish(None, Outcome(idempotency_keys=keys))
 
 
 def ready_answers(known: dict[int, Answer], repeats: dict[int, int], places: range) -> list[Answer]:
@@ -48,20 +99,6 @@ def ready_answers(known: dict[int, Answer], repeats: dict[int, int], places: ran
     return ready
 
 
-def require_same(ask: Ask, text: str) -> None:
-    """Refuse an idempotency key that was used for another question.
-
-    Raises:
-        QueryError: it was.
-    """
-    if ask.text != text:
-        raise QueryError(
-            f"request_id {ask.request_id!r} was used for another question; choose a new one",
-            code="bad_request",
-            position="request_id",
-        )
-
-
 def with_answers(
     outcome: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer]
 ) -> Outcome:
@@ -71,3 +108,21 @@ def with_answers(
         for answer, (text, request) in zip(answers, asked, strict=False)  # answers end at a positive
     ]
     return replace(outcome, answers=rows, asked=len(rows))
+
+
+def _stored_answer(store: SessionStore, state: PublicState, ask: Ask) -> Answer | None:
+    row = None if ask.request_id is None else store.answer_to_request(ask.request_id)
+    if row is not None:
+        _require_same(ask, row.query)
+    if row is None and not ask.fresh:
+        row = store.newest_answer(query_key(ask.text))
+    return None if row is None else read_answer(row, ask.query, state)
+
+
+def _require_same(ask: Ask, text: str) -> None:
+    if ask.text != text:
+        raise QueryError(
+            f"request_id {ask.request_id!r} was used for another question; choose a new one",
+            code="bad_request",
+            position="request_id",
+        )

@@ -14,7 +14,8 @@ from pathlib import Path
 from pmw.disk import synchronise
 from pmw.errors import SessionError, SessionExistsError, StoreError
 from pmw.public.status import Status
-from pmw.session.journal import closing_outcome, load_state, load_status
+from pmw.session.journal import closing_outcome
+from pmw.session.loading import load_state, load_status
 from pmw.session.store import SessionFiles, SessionStore
 
 __all__ = [

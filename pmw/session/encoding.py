@@ -6,23 +6,13 @@ the manifest are made of these forms.
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Sequence
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pmw.loop import MarginalRequest, Proposal, QueryRequest, Request, RequestedMarginal
 from pmw.model import (
-    Coarsening,
     HierarchicalHistogram,
-    HierarchicalMeasurement,
-    MarginalMeasurement,
-    QueryMeasurement,
     noise_form,
     read_noise,
 )
@@ -40,8 +30,6 @@ from pmw.sparse_vector import (
     ThresholdNoise,
     ThresholdTest,
 )
-from queries.domain import Domain
-from queries.linear import LinearQuery
 from queries.schema import format_schema, parse_schema
 
 __all__ = [
@@ -51,23 +39,13 @@ __all__ = [
     "noise_form",
     "opening_plan_form",
     "plan_form",
-    "proposal_form",
-    "read_cells",
     "read_charge",
     "read_contract",
-    "read_marginal",
     "read_noise",
     "read_opening_plan",
     "read_plan",
-    "read_proposal",
-    "read_query",
-    "read_requested",
     "read_tree",
-    "read_tree_measurement",
-    "read_units",
-    "requested_form",
     "tree_form",
-    "units_bytes",
 ]
 
 _OPTION_ENUMS: dict[str, type[Any]] = {
@@ -163,14 +141,16 @@ def read_opening_plan(form: dict[str, Any]) -> OpeningPlan:
     )
 
 
-def tree_form(tree: HierarchicalHistogram) -> dict[str, int]:
+def tree_form(tree: HierarchicalHistogram) -> dict[str, Any]:
     """Return the form of a hierarchical histogram."""
-    return {name: getattr(tree, name) for name in ("cells", "special", "branching", "height")}
+    form = {name: getattr(tree, name) for name in ("cells", "special", "branching", "height")}
+    return {**form, "hierarchy": [list(level) for level in tree.hierarchy]} if tree.hierarchy else form
 
 
-def read_tree(form: dict[str, int]) -> HierarchicalHistogram:
+def read_tree(form: dict[str, Any]) -> HierarchicalHistogram:
     """Return the hierarchical histogram of a form."""
-    return HierarchicalHistogram(form["cells"], form["special"], form["branching"], form["height"])
+    hierarchy = tuple(tuple(level) for level in form.get("hierarchy", ()))
+    return HierarchicalHistogram(form["cells"], form["special"], form["branching"], form["height"], hierarchy)
 
 
 _CELLS = ("most_cells", "free_cells", "fine_cells")
@@ -227,112 +207,3 @@ def _read_sparse(form: dict[str, Any]) -> Sparse:
     else:
         test = ThresholdTest(NoiseKind(form["noise"]), *what, *scales)
     return Sparse(test, form["update_limit"], form["redraw"])
-
-
-# --- measurements and proposals ----------------------------------------------------------------------------
-
-
-def units_bytes(units: NDArray[np.int64]) -> bytes:
-    """Return units as little-endian 64-bit integers in C order."""
-    return np.ascontiguousarray(units, dtype="<i8").tobytes()
-
-
-def read_units(raw: bytes) -> NDArray[np.int64]:
-    """Return units as a flat int64 array."""
-    return np.frombuffer(raw, dtype="<i8").astype(np.int64)
-
-
-def read_marginal(domain: Domain, scope: list[str], raw: bytes, noise: dict[str, str]) -> MarginalMeasurement:
-    """Return a measured marginal."""
-    units = read_units(raw).reshape(domain.scope_shape(scope))
-    return MarginalMeasurement(tuple(scope), units, read_noise(noise))
-
-
-def read_cells(coarsening: Coarsening, scope: Sequence[str], raw: bytes) -> NDArray[np.int64]:
-    """Return the units of a marginal: one axis per attribute, of declared cells or of bins."""
-    units = read_units(raw)
-    return units.reshape(coarsening.grid(scope, units.size).scope_shape(scope))
-
-
-def read_tree_measurement(form: dict[str, Any], raw: bytes, noise: dict[str, str]) -> HierarchicalMeasurement:
-    """Return a measured hierarchical histogram."""
-    return HierarchicalMeasurement((form["attribute"],), read_tree(form), read_units(raw), read_noise(noise))
-
-
-def read_query(domain: Domain, form: dict[str, Any], raw: bytes, noise: dict[str, str]) -> QueryMeasurement:
-    """Return a measured query; its units are followed by the model's."""
-    query = LinearQuery.from_dict(domain, form)
-    released, model = (int(units) for units in read_units(raw))
-    return QueryMeasurement(query, released, read_noise(noise), model)
-
-
-def proposal_form(proposal: Proposal, texts: Sequence[str]) -> dict[str, Any]:
-    """Return the form of a batch: enough to draw and settle it again.
-
-    Args:
-        proposal: the batch.
-        texts: the canonical text of each of its queries.
-    """
-    return {
-        "queries": list(texts),
-        "tier": proposal.tier,
-        "needs": list(proposal.needs),
-        "requests": [_request_form(request) for request in proposal.requests],
-        "positives": proposal.positives,
-        "opens_round": proposal.opens_round,
-        "reserved": None if proposal.reserved is None else charge_form(proposal.reserved),
-    }
-
-
-def requested_form(requested: RequestedMarginal, options: Options) -> dict[str, Any]:
-    """Return the form of a marginal on request, with the charge that is reserved for it."""
-    reserved = charge_form(requested.entry(options).charge)
-    return {"scope": list(requested.scope), "noise": noise_form(requested.noise), "reserved": reserved}
-
-
-def read_requested(domain: Domain, form: dict[str, Any]) -> RequestedMarginal:
-    """Return the marginal on request of a form."""
-    return RequestedMarginal(domain.scope(form["scope"]), read_noise(form["noise"]))
-
-
-def _request_form(request: Request) -> list[Any]:
-    """Return the form of a request; a question's own text stands in the batch."""
-    if isinstance(request, QueryRequest):
-        return [request.model_units, request.threshold]
-    units = base64.b64encode(units_bytes(request.model_units)).decode()
-    return [units, request.threshold, list(request.scope), list(request.measured)]
-
-
-def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
-    """Return the batch of a form.
-
-    Args:
-        coarsening: the declared attributes, and the bins that marginals may be over.
-        form: of the batch.
-    """
-    queries = tuple(LinearQuery.from_dict(coarsening.fine, json.loads(text)) for text in form["queries"])
-    needs, requests = tuple(form["needs"]), form["requests"]
-    found: list[Request]
-    if any(len(request) > 2 for request in requests):  # with scopes
-        found = [_read_marginal_request(coarsening, *request) for request in requests]
-    else:
-        # A question is tested where the number of requests that come up to it grows.
-        pairs = zip(queries, needs, (0, *needs), strict=False)
-        tested = [query for query, need, before in pairs if need > before]
-        found = [QueryRequest(query, *request) for query, request in zip(tested, requests, strict=True)]
-    return Proposal(
-        queries,
-        form["tier"],
-        tuple(found),
-        needs,
-        form["positives"],
-        form["opens_round"],
-        None if form["reserved"] is None else read_charge(*form["reserved"]),
-    )
-
-
-def _read_marginal_request(
-    coarsening: Coarsening, units: str, threshold: int, scope: list[str], measured: list[str]
-) -> MarginalRequest:
-    cells = read_cells(coarsening, scope, base64.b64decode(units))
-    return MarginalRequest(tuple(scope), cells, threshold, tuple(measured))

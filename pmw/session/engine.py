@@ -7,10 +7,8 @@ its recorded bytes, so that it has the outcome it would have had.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from pmw.data import CountSource, Table
 from pmw.errors import DataError, SessionCorruptError
@@ -34,20 +32,10 @@ from pmw.public.answer import Answer
 from pmw.public.contract import Contract, Options
 from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
-from pmw.session.asks import Ask, ready_answers, require_same, with_answers
-from pmw.session.encoding import dumps, proposal_form, read_proposal, read_requested, requested_form
-from pmw.session.journal import (
-    batch_outcome,
-    closing_outcome,
-    load_contract,
-    load_secret,
-    load_state,
-    opening_outcome,
-    read_answer,
-    secret_facts,
-)
+from pmw.session import journal, loading, proposals
+from pmw.session.asks import Ask, Deliver, ready_answers, sorted_asks, tie_keys, with_answers
 from pmw.session.snapshots import duals_of
-from pmw.session.store import REQUESTED, IntentRow, Outcome, SessionStore, query_key
+from pmw.session.store import REQUESTED, IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.linear import LinearQuery
 
@@ -55,8 +43,6 @@ __all__ = [
     "Engine",
     "next_seed",
 ]
-
-Deliver: TypeAlias = Callable[[Sequence[Answer]], None]
 
 _BATCH = 256  # questions per intent
 _COMMIT = 1024  # questions per commit, where none of them draws noise
@@ -115,8 +101,8 @@ class Engine:
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         self.finish_interrupted()  # first, so that what it finishes is found among the stored answers
-        known, waiting, repeats = self._sorted(asks)
-        self._tie_keys([asks[place] for place in known])
+        known, waiting, repeats = sorted_asks(self._store, self._state, asks)
+        tie_keys(self._store, [asks[place] for place in known])
         answers: list[Answer] = []
         repeated = len(asks) - len(waiting)
         while len(answers) < len(asks):
@@ -131,43 +117,6 @@ class Engine:
         if repeated:
             self._store.finish(None, Outcome(asked=repeated))
         return answers
-
-    def _sorted(self, asks: Sequence[Ask]) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
-        """Return the answers that are stored, the places that wait for one, and repeats of earlier places."""
-        known: dict[int, Answer] = {}
-        waiting: list[int] = []
-        first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
-        repeats: dict[int, int] = {}
-        for place, ask in enumerate(asks):
-            stored = self._stored_answer(ask)
-            keyed = ask.request_id is not None
-            earlier = first.get((ask.request_id or ask.text, keyed))
-            if keyed and earlier is not None:
-                require_same(ask, asks[earlier].text)
-            if stored is not None:
-                known[place] = stored
-                if keyed:
-                    first.setdefault((ask.request_id or "", True), place)
-            elif earlier is not None and (keyed or not ask.fresh):
-                repeats[place] = earlier
-            else:
-                first.setdefault((ask.text, False), place)
-                first[ask.request_id or ask.text, keyed] = place
-                waiting.append(place)
-        return known, waiting, repeats
-
-    def _tie_keys(self, asks: Sequence[Ask]) -> None:
-        """Tie keys to the stored answers that they are about to be given, durably.
-
-        Else a request that is repeated after its question was asked again would get the newer answer.
-        """
-        keys = {
-            ask.request_id: query_key(ask.text)
-            for ask in asks
-            if ask.request_id is not None and self._store.answer_to_request(ask.request_id) is None
-        }
-        if keys:
-            self._store.finish(None, Outcome(idempotency_keys=keys))
 
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""
@@ -187,30 +136,12 @@ class Engine:
         self.finish_interrupted()
         if not self._state.closed:
             self.save_snapshot()
-            self._store.finalize(None, closing_outcome(None))
+            self._store.finalize(None, journal.closing_outcome(None))
             tiers = len(self._state.plan)
             self._state = replace(self._state, rounds=(False,) * tiers, closed=True)
             self._secret = SecretState.closed(tiers)
             self._data = self._source = self._coarse_source = None
         self._store.scrub()
-
-    def _stored_answer(self, ask: Ask) -> Answer | None:
-        row = None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
-        if row is not None:
-            require_same(ask, row.query)
-        if row is None and not ask.fresh:
-            row = self._store.newest_answer(query_key(ask.text))
-        return None if row is None else read_answer(row, ask.query, self._state)
-
-    def answer_untested(self, ask: Ask) -> Answer:
-        """Answer one question from the model, within what is known of it: free, durable, without a test."""
-        self.finish_interrupted()
-        untested = Proposal.untested([ask.query])
-        settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger)
-        rows = Outcome(charged_before=self._charges)
-        self._store.finish(None, with_answers(rows, [(ask.text, None)], settled.answers))
-        self._state = settled.state
-        return settled.answers[0]
 
     def finish_interrupted(self) -> None:
         """Finish what was interrupted, so that the state is that of the file."""
@@ -234,8 +165,18 @@ class Engine:
         self._intents += 1
         seed = next_seed(options, self._intents)
         self._interrupted = True
-        intent = self._store.begin(REQUESTED, dumps(requested_form(requested, options)), seed)
+        intent = self._store.begin(REQUESTED, proposals.recorded_request(requested, options), seed)
         self._carry_out_request(intent, requested, seed)
+
+    def answer_untested(self, ask: Ask) -> Answer:
+        """Answer one question from the model, within what is known of it: free, durable, without a test."""
+        self.finish_interrupted()
+        untested = Proposal.untested([ask.query])
+        settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger)
+        rows = Outcome(charged_before=self._charges)
+        self._store.finish(None, with_answers(rows, [(ask.text, None)], settled.answers))
+        self._state = settled.state
+        return settled.answers[0]
 
     def _carry_out_request(self, intent: int, requested: RequestedMarginal, seed: bytes) -> None:
         """Draw a recorded request and make its outcome durable before the new state is seen."""
@@ -243,7 +184,7 @@ class Engine:
         measured = draw_requested(requested, state, source, BitSource(seed), self._coarse_table())
         entry = requested.entry(state.contract.options)
         after = settle_requested(state, measured, state.ledger.charge(entry.charge))
-        outcome = batch_outcome([entry], state, after)
+        outcome = journal.batch_outcome([entry], state, after)
         self._store.finish(intent, replace(outcome, charged_before=self._charges))
         self._charges += 1
         self._state, self._interrupted = after, False
@@ -267,12 +208,10 @@ class Engine:
             self._state = state
             return free
         asked = asked[: len(proposal.queries)]  # the others ask another tier for a test
-        form = proposal_form(proposal, [text for text, _ in asked])
-        form["request_ids"] = [request for _, request in asked]
         self._intents += 1
         seed = next_seed(self._state.contract.options, self._intents)
         self._interrupted = True
-        intent = self._store.begin("tests", dumps(form), seed)
+        intent = self._store.begin("tests", proposals.recorded(proposal, asked), seed)
         return self._carry_out(intent, proposal, asked, seed)
 
     def _answer_free(
@@ -309,8 +248,10 @@ class Engine:
             ledger = ledger.charge(entry.charge)
         settled = settle(state, proposal, draws, ledger)
         answers = settled.answers
-        outcome = with_answers(batch_outcome(entries, state, settled.state), asked, answers)
-        outcome = replace(outcome, secrets=secret_facts(secret, self._secret), charged_before=self._charges)
+        outcome = with_answers(journal.batch_outcome(entries, state, settled.state), asked, answers)
+        outcome = replace(
+            outcome, secrets=journal.secret_facts(secret, self._secret), charged_before=self._charges
+        )
         self._store.finish(intent, outcome)
         self._charges += len(entries)
         self._secret = secret
@@ -333,8 +274,8 @@ class Engine:
             self._finish_opening(intent)
             intent = None
         self._charges = self._store.charge_count()
-        self._state = load_state(self._store)
-        self._secret = load_secret(self._store, len(self._state.plan))
+        self._state = loading.load_state(self._store)
+        self._secret = loading.load_secret(self._store, len(self._state.plan))
         self._snapshot_version = -1 if opening else self._state.version
         if intent is not None:
             self._finish(intent)
@@ -344,26 +285,18 @@ class Engine:
 
     def _finish(self, intent: IntentRow) -> None:
         """Draw a recorded batch again, from its own bytes."""
-        requested = None
-        try:
-            form = json.loads(intent.proposal)
-            if intent.kind == REQUESTED:
-                requested = read_requested(self._state.domain, form)
-            else:
-                proposal = read_proposal(self._state.coarsening, form)
-                asked = list(zip(form["queries"], form["request_ids"], strict=True))
-        except (ValueError, KeyError, TypeError) as error:
-            raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-        if requested is not None:
+        if intent.kind == REQUESTED:
+            requested = proposals.read_requested(self._state.domain, intent.proposal)
             self._carry_out_request(intent.id, requested, intent.seed)
         else:
+            proposal, asked = proposals.read_recorded(self._state.coarsening, intent.proposal)
             self._carry_out(intent.id, proposal, asked, intent.seed)
 
     def _finish_opening(self, intent: IntentRow) -> None:
-        contract, plan = load_contract(self._store)
+        contract, plan = loading.load_contract(self._store)
         draws = draw_opening(plan, self._table(contract), BitSource(intent.seed))
         opened = plan_opened(contract, plan, released_total(plan, draws).value)
-        outcome = opening_outcome(opened.entries, plan, draws, opened.test)
+        outcome = journal.opening_outcome(opened.entries, plan, draws, opened.test)
         self._store.finish(intent.id, replace(outcome, charged_before=0))
 
     def _table(self, contract: Contract) -> CountSource:

@@ -16,14 +16,8 @@ from pmw.public.state import PublicState
 from pmw.public.status import History, Status
 from pmw.session.encoding import read_charge
 from pmw.session.engine import Engine
-from pmw.session.journal import (
-    closing_outcome,
-    load_contract,
-    load_history,
-    load_ledger,
-    load_state,
-    load_status,
-)
+from pmw.session.journal import closing_outcome
+from pmw.session.loading import load_contract, load_history, load_ledger, load_state, load_status
 from pmw.session.store import IntentRow, SessionStore, writing
 from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Verification, verify
@@ -140,6 +134,25 @@ def finalize_session(
         return load_status(store, engine.state)
 
 
+def _abandon(store: SessionStore) -> None:
+    """Close a session whose interrupted batch cannot be finished: the batch is charged and never released.
+
+    Privacy: the batch drew noise from recorded bytes, if at all, and none of it was released. Its full
+        reservation is charged, and its bytes are wiped, in the commit that closes the session.
+
+    Raises:
+        SessionError: it is the opening that was interrupted; nothing would be left to answer from.
+        StoreError: the session could not be closed.
+    """
+    intent = store.pending()
+    if intent is not None and intent.kind == "opening":
+        raise SessionError(
+            "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
+            "give the table, or delete the session file: nothing was ever released from it"
+        )
+    store.finalize(None if intent is None else intent.id, closing_outcome(intent))
+
+
 def _table_to_finish(
     store: SessionStore, data: Table | None, path: Path, *, may_abandon: bool
 ) -> Table | None:
@@ -175,22 +188,3 @@ def _engine_to_finalize(store: SessionStore, table: Table | None) -> Engine:
     if table is None and store.pending() is not None:
         _abandon(store)
     return Engine(store, table)
-
-
-def _abandon(store: SessionStore) -> None:
-    """Close a session whose interrupted batch cannot be finished: the batch is charged and never released.
-
-    Privacy: the batch drew noise from recorded bytes, if at all, and none of it was released. Its full
-        reservation is charged, and its bytes are wiped, in the commit that closes the session.
-
-    Raises:
-        SessionError: it is the opening that was interrupted; nothing would be left to answer from.
-        StoreError: the session could not be closed.
-    """
-    intent = store.pending()
-    if intent is not None and intent.kind == "opening":
-        raise SessionError(
-            "the opening was never finished, and its table cannot be read: there is nothing to answer from; "
-            "give the table, or delete the session file: nothing was ever released from it"
-        )
-    store.finalize(None if intent is None else intent.id, closing_outcome(intent))

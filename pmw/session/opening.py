@@ -10,10 +10,11 @@ from pmw.data import Table, as_source, as_table_file, require_table
 from pmw.errors import NoiseError
 from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Number
-from pmw.privacy.random_bits import fresh_seed
-from pmw.public.contract import Contract, Options
+from pmw.privacy.random_bits import fresh_seed, person_key
+from pmw.public.contract import Contract, Options, agreed
 from pmw.session.engine import next_seed
-from pmw.session.journal import first_facts, load_contract
+from pmw.session.journal import PERSON_KEY, first_facts
+from pmw.session.loading import load_contract
 from pmw.session.session import Session
 from pmw.session.store import SessionStore, writing
 from pmw.session.store.locking import SessionLock
@@ -39,7 +40,7 @@ def open_session(
 
     Args:
         data: a pandas table, or a CSV or Parquet file.
-        domain: the declared attributes; other columns are ignored.
+        domain: the declared attributes, and persons; other columns are ignored.
         epsilon: of the guarantee; positive.
         delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, gains much accuracy.
         path: the session file to make; None keeps the session in memory.
@@ -57,7 +58,7 @@ def open_session(
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
     budget = Budget.of(epsilon, delta)
-    chosen = options or Options()
+    domain, chosen = agreed(domain, options or Options())
     check_model_size(domain, chosen)
     check_neighbors(domain, chosen)
     if chosen.seed is not None and path is not None:
@@ -70,9 +71,12 @@ def open_session(
     with ExitStack() as undone:
         if lock is not None and target is not None:
             undone.callback(lambda: lock.release(forget=not target.exists()))
-        source, file, key = as_source(data, domain), as_table_file(data), fresh_seed()
-        place = None if file is None else file.to_dict()
-        facts = first_facts(contract, plan, (key, source.fingerprint(key)), place)
+        secrets = {"fingerprint_key": fresh_seed()}
+        if domain.person is not None:
+            secrets[PERSON_KEY] = person_key(chosen.seed)
+        source, file = as_source(data, domain, secrets.get(PERSON_KEY)), as_table_file(data)
+        secrets["fingerprint"] = source.fingerprint(secrets["fingerprint_key"])
+        facts = first_facts(contract, plan, secrets, None if file is None else file.to_dict())
         created = SessionStore.create(target, "opening", "{}", next_seed(chosen, 0), facts)
         store = undone.enter_context(closing(created))
         return Session(store, source, undone)

@@ -8,46 +8,37 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from pmw.data import Table
 from pmw.errors import SessionError, SessionLockedError
 from pmw.loop import RequestedMarginal, refined
 from pmw.markup import html_table
 from pmw.public.answer import Answer
-from pmw.public.answers import Answers
 from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.quotes import Quote, quote_marginal, quote_question
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
-from pmw.session.asks import Ask
-from pmw.session.engine import Deliver, Engine
-from pmw.session.journal import load_history, load_ledger, load_status
+from pmw.session import loading, verification
+from pmw.session.asking import Asked, Asking
+from pmw.session.asks import Answering
+from pmw.session.engine import Engine
 from pmw.session.store import SessionStore
-from pmw.session.verification import Verification, verify
-from queries.domain import Domain
-from queries.errors import QueryError
-from queries.grouping import GroupedQuery
-from queries.linear import LinearQuery
-from queries.parsing import Question, parse_sql, parse_where
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 __all__ = [
-    "Asked",
     "Session",
 ]
 
-Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question
 
-
-class Session:
+class Session(Asking):
     """A dialogue over one sensitive table. Made by ``open_session`` and ``resume_session``.
 
     A live session cannot be copied, pickled or used in a forked process: two of them would spend one budget
@@ -62,86 +53,9 @@ class Session:
         self._held = held.pop_all()  # the store, and the lock of its file
 
     @property
-    def domain(self) -> Domain:
-        """The declared attributes."""
-        return self._engine.state.domain
-
-    @property
     def state(self) -> PublicState:
         """Everything about the session that may be published."""
         return self._engine.state
-
-    def ask(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Answer:
-        """Answer one question.
-
-        Args:
-            question: a where-text, a structured condition, or a query.
-            fresh: answer again even where the same question was answered before.
-            request_id: idempotency key, for safe retries; the same key gets the same answer.
-
-        Raises:
-            QueryError: the question is refused; nothing is spent.
-            SessionLockedError: another process has taken over the session; nothing was released.
-            StoreError: the answer could not be made durable; nothing was released.
-        """
-        with self._turn:
-            self._open_store()
-            return self._engine.answer([self._ask(question, fresh, request_id)])[0]
-
-    def ask_all(
-        self, questions: Iterable[Asked], *, fresh: bool = False, deliver: Deliver | None = None
-    ) -> Answers:
-        """Answer questions in order.
-
-        Args:
-            questions: where-texts, structured conditions, queries, or a workload.
-            fresh: answer again what was answered before.
-            deliver: called with the next answers, in order, as soon as they are durable.
-
-        Raises:
-            QueryError: a question is refused; none is answered then, and nothing is spent.
-            SessionLockedError: another process has taken over the session; nothing was written.
-            StoreError: an answer could not be made durable; those before it are, and stay valid.
-        """
-        with self._turn:
-            self._open_store()
-            asks = [self._ask(question, fresh, None) for question in questions]
-            answers = self._engine.answer(asks, deliver)
-            return Answers(tuple(answers), tuple(ask.query for ask in asks))
-
-    def sql(self, statement: str, *, fresh: bool = False) -> Answers:
-        """Answer a statement such as ``SELECT sex, COUNT(*) FROM people WHERE age >= 65 GROUP BY sex``.
-
-        Every declared value has its group. Each group is one question and has its own interval.
-
-        Raises:
-            QueryError: the statement is refused; nothing is spent.
-            StoreError: an answer could not be made durable; those before it are, and stay valid.
-        """
-        return self._ask_groups(parse_sql(statement, self.domain), fresh)
-
-    def group_by(
-        self, names: str | Sequence[str], where: str | Mapping[str, Any] = "", *, fresh: bool = False
-    ) -> Answers:
-        """Answer how many records satisfy a condition, for each combination of declared values.
-
-        Args:
-            names: one attribute, or several.
-            where: a where-text or a structured condition; an empty one counts everybody.
-            fresh: answer again what was answered before.
-
-        Raises:
-            QueryError: the question is refused; nothing is spent.
-            StoreError: an answer could not be made durable; those before it are, and stay valid.
-        """
-        listed = (names,) if isinstance(names, str) else tuple(names)
-        return self._ask_groups(GroupedQuery(parse_where(where, self.domain), listed), fresh)
-
-    def _ask_groups(self, grouped: GroupedQuery, fresh: bool) -> Answers:
-        with self._turn:
-            self._open_store()
-            asks = [self._ask(query, fresh, None) for query in grouped]
-            return Answers(tuple(self._engine.answer(asks)), grouped)
 
     def measure(self, names: str | Sequence[str], *, dry_run: bool = False) -> Quote:
         """Measure the counts of every combination of some attributes' values now, under the session's cap.
@@ -214,21 +128,21 @@ class Session:
     def status(self) -> Status:
         """Return where the session stands."""
         with self._turn:
-            return load_status(self._open_store(), self.state)
+            return loading.load_status(self._open_store(), self.state)
 
     def ledger(self) -> Ledger:
         """Return every charge so far, in order."""
         with self._turn:
-            return load_ledger(self._open_store())
+            return loading.load_ledger(self._open_store())
 
-    def verify(self) -> Verification:
+    def verify(self) -> verification.Verification:
         """Check the session's ledger, measurements and answers, and return what holds; free.
 
         Raises:
             StoreError: the session file cannot be read.
         """
         with self._turn:
-            return verify(self._open_store())
+            return verification.verify(self._open_store())
 
     def finalize(self) -> None:
         """Close the session permanently: nothing is spent any more, and its secrets are wiped.
@@ -264,7 +178,7 @@ class Session:
         if path is not None:
             check_target(Path(path), force=force)
         with self._turn:
-            state, history = self.state, load_history(self._open_store())
+            state, history = self.state, loading.load_history(self._open_store())
         figure = status_figure(state, history)
         if path is not None:
             write_figure(figure, Path(path), force=force)
@@ -332,22 +246,11 @@ class Session:
                 self._store = None
                 self._held.close()
 
-    def _ask(self, question: Asked, fresh: bool, request_id: str | None) -> Ask:
-        if isinstance(question, Question):
-            request_id = question.request_id or request_id
-            if isinstance(question.query, GroupedQuery):
-                raise QueryError(
-                    "a question with GROUP BY has many answers; ask its parts(), or use sql()",
-                    code="bad_request",
-                )
-            query = question.query
-        elif isinstance(question, LinearQuery):
-            query = question
-        else:
-            query = parse_where(question, self.domain)
-        if query.domain != self.domain:
-            raise QueryError("the query was made for another domain", code="bad_request")
-        return Ask(query, query.to_json(), request_id, fresh)
+    @contextmanager
+    def _asking(self) -> Iterator[Answering]:
+        with self._turn:
+            self._open_store()
+            yield self._engine.answer
 
     def _open_store(self) -> SessionStore:
         if os.getpid() != self._process:

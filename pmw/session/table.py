@@ -14,7 +14,8 @@ from pathlib import Path
 from pmw.data import MemorySource, Table, TableFile, as_source
 from pmw.errors import DataError, SessionError
 from pmw.session.encoding import dumps
-from pmw.session.journal import load_contract
+from pmw.session.journal import PERSON_KEY
+from pmw.session.loading import load_contract
 from pmw.session.store import Outcome, SessionStore, writing
 from queries.domain import Domain
 from queries.plain_values import type_name
@@ -99,15 +100,16 @@ def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Me
     Args:
         store: an open session.
         data: the table; None to read it from where the session remembers it.
-        domain: the declared attributes.
+        domain: the declared attributes, and persons, of whom the same records are kept as at opening.
 
     Raises:
         DataError: the table cannot be read, or differs; the text tells nothing of how.
 
     Privacy: true data. Where ``data`` is given, whether this succeeds is a noise-free test of equality.
     """
+    key = store.secret(PERSON_KEY)
     if data is not None:
-        return _same(store, as_source(data, domain))
+        return _same(store, as_source(data, domain, key))
     file = table_place(store)
     if file is None:
         raise DataError(
@@ -115,7 +117,7 @@ def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Me
             "file and name that with pmw move"
         )
     try:
-        return _same(store, as_source(file, domain))
+        return _same(store, as_source(file, domain, key))
     except DataError as error:
         raise DataError(f"{error}; where the table was moved, name its new place with pmw move") from None
 

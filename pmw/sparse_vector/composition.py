@@ -16,16 +16,14 @@ from fractions import Fraction
 import numpy as np
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import RHO_GRID, Budget, round_up, zcdp_epsilon, zcdp_rho
+from pmw.privacy.budget import RHO_GRID, Budget, floor_price, root_down, round_up, zcdp_epsilon, zcdp_rho
 
 __all__ = [
     "composed_delta",
     "composed_epsilon",
     "CompositionTheorem",
-    "floor_rho",
     "require_printed",
     "rho_epsilon",
-    "root_down",
     "round_epsilon",
 ]
 
@@ -88,7 +86,7 @@ def round_epsilon(budget: Budget, rounds: int, theorem: CompositionTheorem | Non
     if budget.delta == 0:
         raise BudgetError(f"expected delta > 0 for composition by the {theorem.value} theorem, got delta=0")
     if theorem is CompositionTheorem.ZCDP:
-        return root_down(2 * floor_rho(zcdp_rho(budget) / rounds))
+        return root_down(2 * floor_price(zcdp_rho(budget) / rounds))
     if theorem is CompositionTheorem.DWORK_ROTH:
         return _dwork_roth_price(budget, rounds)
     if theorem is CompositionTheorem.ADVANCED:
@@ -227,16 +225,6 @@ def rho_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
     return _smallest_above(
         zcdp_epsilon(float(rho), float(delta)), lambda epsilon: zcdp_rho(Budget(epsilon, delta)) >= rho
     )
-
-
-def floor_rho(rho: Fraction) -> Fraction:
-    """Return the largest multiple of 2^-60 that is at most rho, so that a charge rounded up still fits."""
-    return Fraction(math.floor(rho * RHO_GRID), RHO_GRID)
-
-
-def root_down(value: Fraction) -> Fraction:
-    """Return a multiple of 2^-60 that is at most the square root, and less than one such step below it."""
-    return Fraction(math.isqrt(math.floor(value * RHO_GRID * RHO_GRID)), RHO_GRID)
 
 
 def _check_rounds(rounds: int) -> None:

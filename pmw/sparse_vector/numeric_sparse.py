@@ -18,21 +18,16 @@ from pmw.privacy.budget import (
     Composition,
     Number,
     as_fraction,
+    floor_price,
     gaussian_charge,
     pure_charge,
+    root_down,
     zcdp_rho,
 )
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector.comparison import Comparison, scale_up
-from pmw.sparse_vector.composition import (
-    composed_epsilon,
-    floor_rho,
-    require_printed,
-    rho_epsilon,
-    root_down,
-    round_epsilon,
-)
+from pmw.sparse_vector.composition import composed_epsilon, require_printed, rho_epsilon, round_epsilon
 from pmw.sparse_vector.noisy_comparison import NoiseKind, Outcome, Sides, ThresholdTest
 from pmw.sparse_vector.sparse import Sparse, SparseState, textbook_sigma
 from pmw.sparse_vector.split import Split
@@ -137,7 +132,7 @@ class NumericSparse:
             return laplace
         rho = zcdp_rho(budget) / update_limit
         gaussian = cls(
-            _priced_rounds(comparison, root_down(2 * floor_rho((1 - share) * rho)), update_limit),
+            _priced_rounds(comparison, root_down(2 * floor_price((1 - share) * rho)), update_limit),
             DiscreteGaussian(sigma_up(comparison.sensitivity, share * rho)),
         )
         return min(laplace, gaussian, key=NumericSparse._deviations)
@@ -250,7 +245,7 @@ def sigma_up(sensitivity: int, rho: Fraction) -> Fraction:
     Raises:
         BudgetError: rho is too small for any noise.
     """
-    price = floor_rho(rho)
+    price = floor_price(rho)
     if price <= 0:
         raise BudgetError("expected a budget that holds values of some noise, got a smaller one")
     return scale_up(sensitivity / root_down(2 * price))

@@ -67,6 +67,7 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "max_cells": (GRAPHICAL, 60),
     "simultaneous": (MARGINAL, True),
     "seed": (MARGINAL, 8),
+    "person_column": (MARGINAL, "id"),
 }
 CLASSES: dict[
     str, tuple[type[Any], dict[str, Any]]
@@ -100,6 +101,7 @@ def frame() -> pd.DataFrame:
         "score": (age // 2 + generator.integers(0, 3, 3000)).clip(0, 9),
         "region": generator.choice(["north", "east", "south", "west"], 3000, p=[0.5, 0.3, 0.15, 0.05]),
         "member": generator.random(3000) < age / 16,
+        "id": np.arange(3000) // 3,
     }
     return pd.DataFrame({**columns, **{f"a{place}": generator.integers(0, 10, 3000) for place in range(5)}})
 
@@ -305,6 +307,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "model": ("--model", "graphical"),
     "max_cells": ("--max-cells", "60"),
     "simultaneous": ("--simultaneous",),
+    "person_column": ("--person-column", "id"),
 }
 CONTEXT = click.Context(main, **main.context_settings)
 REQUIRED = {

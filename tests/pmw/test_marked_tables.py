@@ -252,11 +252,12 @@ pmw.Composition pmw.CsvDialect pmw.Ledger pmw.LedgerLine pmw.ModelKind pmw.Neigh
 pmw.OfflineOptions pmw.OfflineRelease pmw.Opening pmw.Options pmw.RowPlan pmw.Session pmw.SessionPlan
 pmw.Sides pmw.Source pmw.SparseVectorKind pmw.Spent pmw.Status pmw.TestKind pmw.UpdateRule pmw.Verification
 pmw.verify_session
-queries.all_marginals queries.all_ranges queries.Attribute queries.CategoricalAttribute queries.Domain
+queries.all_marginals queries.all_ranges queries.Attribute queries.CategoricalAttribute queries.DateAttribute
+queries.DatetimeAttribute queries.Domain
 queries.Factor queries.format_schema queries.GroupedQuery queries.IntegerAttribute queries.LinearQuery
 queries.load_schema queries.marginal_cells queries.NumericAttribute queries.parities queries.parse_line
 queries.parse_question queries.parse_schema queries.parse_sql queries.parse_where queries.parse_workload
-queries.popular_conjunctions queries.prefixes queries.Question queries.random_conjunctions
+queries.Person queries.popular_conjunctions queries.prefixes queries.Question queries.random_conjunctions
 queries.save_schema queries.UNITS queries.Workload
 pmw.research.applications.AutoAverage pmw.research.applications.firm_threshold
 pmw.research.applications.RangeAnswer

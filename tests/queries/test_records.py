@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from queries import (
     Attribute,
     CategoricalAttribute,
     CodedRecords,
+    DateAttribute,
     Domain,
     IntegerAttribute,
     NumericAttribute,
@@ -389,3 +390,38 @@ def test_columns_that_do_not_fit_the_domain_are_refused(lengths: tuple[int, ...]
     columns = tuple(np.zeros(length, dtype=np.uint8) for length in lengths)
     with pytest.raises(RecordsError, match="expected 2 columns of one length"):
         CodedRecords(domain, columns)
+
+
+# --- an empty value elsewhere -------------------------------------------------------------------------------
+
+CODES = Domain(
+    (
+        CategoricalAttribute("code", ("1", "2", "30"), missing=True, other=True),
+        DateAttribute("day", date(2024, 1, 1), date(2024, 12, 31), format="%Y%m%d", missing=True, other=True),
+    )
+)
+
+
+@pytest.mark.parametrize("kind", ["plain", "category", "Int64", "object", "Sparse"])
+def test_an_empty_value_changes_no_other_record(kind: str) -> None:
+    """A column of whole numbers becomes one of floats where one value is empty; a category is read as one."""
+    numbers: list[int | None] = [1, 2, 30, 1, 20240131]
+
+    def frame(values: list[int | None]) -> pd.DataFrame:
+        column = (
+            pd.Series(values)
+            if kind == "plain"
+            else pd.Series(values, dtype=None if kind == "Sparse" else kind)
+        )
+        if kind == "category":
+            column = pd.Series(pd.Categorical(values, categories=[1, 2, 30, 20240131]))
+        if kind == "Sparse":
+            column = column.astype(pd.SparseDtype(column.dtype))
+        return pd.DataFrame({"code": column, "day": column})
+
+    whole = encode_columns(frame(numbers), CODES)
+    with_empty = encode_columns(frame([*numbers, None]), CODES)
+    for before, after in zip(whole, with_empty, strict=True):
+        assert after[:-1].tolist() == before.tolist()
+    assert whole[0].tolist() == [0, 1, 2, 0, 4]
+    assert whole[1][-1] == 30

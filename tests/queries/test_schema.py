@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -46,7 +47,9 @@ missing = true
 other = true
 """
 
-FLAGS = st.fixed_dictionaries({"missing": st.booleans(), "other": st.booleans()})
+FLAGS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"missing": st.booleans(), "other": st.booleans()}
+)
 NAMES = st.text(min_size=1, max_size=12).filter(lambda name: name == name.strip() and name.isprintable())
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 AWKWARD = st.sampled_from(
@@ -152,9 +155,9 @@ FAULTS: list[tuple[str, int | None, str]] = [
     (
         "nmae = 'x'\n" + INTEGER,
         1,
-        "the schema knows the keys name, attributes, got 'nmae'; did you mean 'name'?",
+        "the schema knows the keys name, person, attributes, got 'nmae'; did you mean 'name'?",
     ),
-    (INTEGER + "\n[table]\nx = 1", 7, "the schema knows the keys name, attributes, got 'table'"),
+    (INTEGER + "\n[table]\nx = 1", 7, "the schema knows the keys name, person, attributes, got 'table'"),
     ("# a table\nname = 3\n" + INTEGER, 2, "a domain needs a printable name, got name=3"),
     ("name = 3\n" + INTEGER * 2, 1, "a domain needs a printable name, got name=3"),
     (INTEGER + "# again\n" + INTEGER, 8, "attribute names must differ, got 'a' more than once"),
@@ -166,7 +169,12 @@ FAULTS: list[tuple[str, int | None, str]] = [
         6,
         f"attribute 'a': kind 'integer' knows the keys {KEYS}, got 'widht'; did you mean 'width'?",
     ),
-    (INTEGER + "values = [1]", 6, f"attribute 'a': kind 'integer' knows the keys {KEYS}, got 'values'"),
+    (
+        INTEGER + "values = [1]",
+        6,
+        f"attribute 'a': kind 'integer' knows the keys {KEYS}, got 'values'; "
+        "'values' is for kind = 'categorical'",
+    ),
     (SECTION + 'kind = "integer"\nmin = 0', 1, "attribute 'a': kind 'integer' needs the key 'max'"),
     (NUMERIC, 1, "attribute 'a': kind 'numeric' needs the key 'edges'"),
     (INTEGER + CATEGORICAL, 6, "attribute 'a': kind 'categorical' needs the key 'values'"),
@@ -282,7 +290,7 @@ def test_a_line_is_counted_as_an_editor_counts_it() -> None:
     ("raw", "message"),
     [
         (b"name = 'x'\nx = '\xff'", ", line 2: expected UTF-8 text, got another byte at offset 16"),
-        (b"\xef\xbb\xbf\nnmae = 3", ", line 2: the schema knows the keys name, attributes"),
+        (b"\xef\xbb\xbf\nnmae = 3", ", line 2: the schema knows the keys name, person, attributes"),
         (b"# " + b"x" * (16 * 2**20), ": expected a schema of at most 16 MB"),
     ],
 )

@@ -125,7 +125,7 @@ def _demonstrate(
     if public is None:
         draw_promises(picture, answers, session.state)
         return DemoResult(session, answers, None, None)
-    source = as_source(public, session.domain)
+    source = as_source(public, session.domain, None)
     truth = _true_answers(source, queries)
     records = source.counts(()).total
     scores = score(answers, truth, records)

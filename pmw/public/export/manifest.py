@@ -27,6 +27,11 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
         "delta": float(contract.budget.delta),
         "neighboring_relation": contract.options.neighboring_relation.value,
         "records_per_person": contract.options.records_per_person,
+        **(
+            {}
+            if contract.options.person_column is None
+            else {"person_column": contract.options.person_column}
+        ),
         "budget_share": state.ledger.share,
         "seeded": contract.seeded,
         "test": contract.options.test.value,

@@ -115,6 +115,7 @@ def _tree_form(measurement: HierarchicalMeasurement) -> dict[str, Any]:
         "branching": tree.branching,
         "special_cells": tree.special,
         "levels": list(tree.sizes),
+        **({"hierarchy": [list(level) for level in tree.hierarchy]} if tree.hierarchy else {}),
         "values": (measurement.units / UNITS).tolist(),
         "cells": measurement.values.tolist(),
         **_noise_facts(measurement),

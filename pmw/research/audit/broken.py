@@ -94,15 +94,17 @@ def _inside() -> Iterator[Entry]:
 
 def _slips() -> Iterator[Entry]:
     """Return scales that are right for something else."""
-    two = Sparse(
-        ThresholdTest(NoiseKind.EXPONENTIAL, Sides.TWO_THRESHOLDS, 1, True, Fraction(3), Fraction(4)),
-        2,
-        redraw=False,
-    )
-    replicas = replica_test(two.test, 2, redraw=False)
+    yield from _shared_threshold()
+    yield _bare()
+
+
+def _shared_threshold() -> Iterator[Entry]:
+    """Return one draw of threshold noise for both signs, at a price too low for it and at its own."""
+    test = ThresholdTest(NoiseKind.EXPONENTIAL, Sides.TWO_THRESHOLDS, 1, True, Fraction(3), Fraction(4))
+    two, replicas = Sparse(test, 2, redraw=False), replica_test(test, 2, redraw=False)
 
     def shared(threshold: int) -> OutcomeTables:
-        own = tables_of(two.test, threshold)
+        own = tables_of(test, threshold)
         return outcome_tables(
             ComparisonTables(own.weights, own.above, own.negated, shared=True), 2, redraw=False
         )
@@ -110,19 +112,31 @@ def _slips() -> Iterator[Entry]:
     def one_draw(runs: int, bits: BitSource) -> NDArray[np.int64]:
         return np.repeat(replicas.open(runs, bits)[:1], 2, axis=0)
 
-    yield Entry(
+    monotone = Entry(
         name="shared-threshold",
         claim=Claim(Measure.EPSILON, two.total_epsilon),
         distribution=table_distribution(shared),
         instances=(Instance((1, -2, 2, 2), (2, -1, 3, 3), 2),),
         draw=draw_from(replace(replicas, open=one_draw)),
-        source="a slip",
-        flaw="one draw for both of two thresholds",
+        source="Machanavajjhala's slides (2016), slide 26, at the price of two draws",
+        flaw="one draw for both of two thresholds, at the monotone price",
         bases=(*NEAR, ((-1, 2, -2, 2, -2), 2)),
         monotone=True,
         keeps_claim=False,
     )
-    yield _bare()
+    yield monotone
+    # A value and its negation move against each other, so that together they are never monotone.
+    general = test.threshold_price + two.update_limit * 2 * test.positive_price
+    yield replace(
+        monotone,
+        name="shared-threshold-general",
+        claim=Claim(Measure.EPSILON, general),
+        source="Machanavajjhala's slides (2016), slide 26",
+        flaw="",
+        remark="one draw for both of two thresholds, at the general price",
+        monotone=False,
+        keeps_claim=True,
+    )
 
 
 def _bare() -> Entry:
@@ -156,7 +170,12 @@ def flawed_entry(
     sensitivity and c.
     """
     shown = tuple(
-        Shown(Instance(one.first, one.second, one.thresholds[0], sensitivity=16), one.log_ratio)
+        Shown(
+            Instance(one.first, one.second, one.thresholds[0], one.sensitivity),
+            one.output,
+            one.probabilities,
+            one.log_ratio,
+        )
         for one in COUNTEREXAMPLES
         if (one.mechanism.name, one.mechanism.claimed) == (mechanism.name, mechanism.claimed)
         and one.mechanism.update_limit == mechanism.update_limit

@@ -108,10 +108,14 @@ class Shown:
 
     Args:
         instance: the streams.
+        output: what each test says, as in ``Witness``.
+        probabilities: computes those of the output on the first and on the second stream.
         log_ratio: computes ln of the ratio of the output's probabilities.
     """
 
     instance: Instance
+    output: tuple[int | None, ...]
+    probabilities: Callable[[], tuple[float, float]]
     log_ratio: Callable[[], float]
 
 
@@ -122,6 +126,7 @@ class Entry:
     Args:
         name: how the command line calls it.
         flaw: what is wrong with it, in a few words; empty for a sound mechanism.
+        remark: what else its line says.
         claim: what is claimed for it.
         distribution: the exact distribution of the outputs of a stream, against a threshold.
         instances: stated pairs of streams, enumerated whole; runs are compared on the first of them.
@@ -143,6 +148,7 @@ class Entry:
     source: str
     draw: Callable[[Values, int, int, BitSource], NDArray[np.int64]] | None = None
     flaw: str = ""
+    remark: str = ""
     bases: tuple[tuple[Values, int], ...] = ()
     monotone: bool = False
     tables: Callable[[int], OutcomeTables] | None = None
@@ -216,13 +222,15 @@ def divergence(claim: Claim, first: OutputDistribution, second: OutputDistributi
         return float(np.max(renyi_curve(first, second, _ALPHAS) / np.array(_ALPHAS)))
     if claim.delta == 0:
         return worst_log_ratio(first, second)
-    low, high, delta = 0.0, worst_log_ratio(first, second), float(claim.delta)
-    if math.isinf(high) or delta_curve(first, second, [low])[0] <= delta:
-        return 0.0 if math.isfinite(high) else high
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (low, middle) if delta_curve(first, second, [middle])[0] <= delta else (middle, high)
-    return high
+    from scipy.optimize import brentq
+
+    def excess(epsilon: float) -> float:
+        return float(delta_curve(first, second, [epsilon])[0]) - float(claim.delta)
+
+    pure = worst_log_ratio(first, second)
+    if math.isinf(pure):
+        return pure
+    return float(brentq(excess, 0.0, pure)) if excess(0.0) > 0 else 0.0
 
 
 def _trees(entry: Entry, depth: Depth) -> int:

@@ -13,7 +13,7 @@ from pmw.privacy.noise import DiscreteLaplace
 from pmw.research.audit.entries import Claim, Entry, Instance, Measure, Values, table_distribution
 from pmw.research.audit.exact import OutputDistribution, Outputs, tables_of
 from pmw.research.audit.sound import NEAR, RUNS_NEAR, RUNS_RISING, numeric_entry, sparse_entry
-from pmw.research.audit.trees import Factors, OutcomeTables, outcome_tables, tree_distribution
+from pmw.research.audit.trees import Factors, OutcomeTables, outcome_tables
 from pmw.research.sparse_vectors import (
     FreeGap,
     NaiveAboveThreshold,
@@ -38,6 +38,7 @@ from pmw.sparse_vector import (
 
 __all__ = [
     "family_entries",
+    "retraversal_distribution",
 ]
 
 _LIMIT = 2
@@ -184,11 +185,11 @@ def _offline() -> Iterator[Entry]:
     sparse = algorithm_7(
         Comparison(NoiseKind.EXPONENTIAL), Split.of(Ratio.OPTIMAL, epsilon=1, update_limit=_LIMIT), _LIMIT
     )
-    again = Retraversal(sparse, Fraction(1, 4), passes=2)
+    again = Retraversal(sparse, Fraction(1, 4), passes=6)
     yield Entry(
         name="retraversal",
         claim=Claim(Measure.EPSILON, again.epsilon),
-        distribution=_retraversal_distribution(again),
+        distribution=retraversal_distribution(again),
         instances=(Instance((2, 2, 2), (3, 1, 3), 2),),
         source="Lyu, Su and Li (2017), Section 5",
         bases=(((2, 2, 2), 2), ((8, 4, 6), 2), ((6, 6, 6), 2)),
@@ -210,25 +211,26 @@ def _chooser_distribution(chooser: TopC) -> Callable[[Values, int], OutputDistri
     return distribution
 
 
-def _retraversal_distribution(again: Retraversal) -> Callable[[Values, int], OutputDistribution]:
-    """Return the distribution of all outcomes, which tell more than the places selected."""
+def retraversal_distribution(again: Retraversal) -> Callable[[Values, int], OutputDistribution]:
+    """Return the distribution of each selected value's pass and place: as much as all outcomes tell."""
 
     def distribution(values: Values, threshold: int) -> OutputDistribution:
-        tables = outcome_tables(
-            tables_of(again.sparse.test, threshold + again.raised), again.sparse.update_limit, redraw=False
-        )
-
-        def ask(outputs: Outputs) -> int | None:
-            left, place = list(range(len(values))), 0
-            passes, selected = 1, set[int]()
-            for output in outputs:
-                if output:
-                    selected.add(left[place])
-                place += 1
-                if place == len(left):
-                    left, place, passes = [one for one in left if one not in selected], 0, passes + 1
-            return values[left[place]] if left and passes <= again.passes else None
-
-        return tree_distribution(tables, ask)
+        tables = tables_of(again.sparse.test, threshold + again.raised)
+        above = [tables.above(value) for value in values]
+        positives = list(itertools.product(range(1, again.passes + 1), range(len(values))))
+        found: dict[Outputs, float] = {}
+        for count in range(again.sparse.update_limit + 1):
+            for hits in itertools.combinations(positives, count):
+                places = [place for _, place in hits]
+                if len(set(places)) < count:
+                    continue  # a selected value is not tested again
+                ended = hits[-1] if count == again.sparse.update_limit else (again.passes, len(values))
+                weights = tables.weights
+                for hit, place in hits:
+                    weights = weights * (1.0 - above[place]) ** (hit - 1) * above[place]
+                for place in set(range(len(values))) - set(places):
+                    weights = weights * (1.0 - above[place]) ** (ended[0] - (place > ended[1]))
+                found[tuple(itertools.chain(*hits))] = float(weights.sum())
+        return found
 
     return distribution

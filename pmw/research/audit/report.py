@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pmw.privacy.budget import zcdp_epsilon
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.research.audit.entries import Depth, Entry, Instance, Measure, worst_found
 from pmw.research.audit.statistical import FalseAlarm, StatisticalFinding, certify
+from pmw.research.audit.witness import Witness, witness_of
 
 __all__ = [
     "audit",
@@ -24,6 +26,7 @@ __all__ = [
 
 _TOLERANCE = 1e-6  # of a log-ratio computed in floating point
 _DELTA = 1e-3  # at which runs are held against a claim in zCDP
+_WIDTH, _LEAST = 100, 24  # columns of a table, and of its remarks at least
 
 
 class Verdict(enum.Enum):
@@ -63,6 +66,8 @@ class Finding:
         certified: what runs certify; None where none were made.
         limit: the epsilon that the runs are held against: the claim's, or the one it implies at delta = 1e-3.
         seconds: taken.
+        witness: of a flawed mechanism, the output that tells that pair apart; None where nothing was
+            enumerated.
     """
 
     entry: Entry
@@ -71,6 +76,7 @@ class Finding:
     certified: StatisticalFinding | None
     limit: float
     seconds: float
+    witness: Witness | None = None
 
     @property
     def claimed(self) -> float:
@@ -118,6 +124,8 @@ class Finding:
                 "second": list(self.shown_by.second),
                 "threshold": self.shown_by.threshold,
             }
+        if self.witness is not None:
+            form["witness"] = self.witness.to_dict()
         if self.certified is not None:
             form["certified"] = self.certified.epsilon
             form["runs"] = self.certified.runs
@@ -156,7 +164,8 @@ def _find(entry: Entry, options: AuditOptions, number: int, counted: int) -> Fin
         certified = _certified(
             entry, options.runs, FalseAlarm(options.false_alarm, counted), BitSource(seed), delta
         )
-    return Finding(entry, exact, shown, certified, limit, time.monotonic() - started)
+    witness = witness_of(entry, shown)
+    return Finding(entry, exact, shown, certified, limit, time.monotonic() - started, witness)
 
 
 def _certified(
@@ -200,24 +209,21 @@ def audit_table(findings: Iterable[Finding]) -> str:
         for finding in findings
     ]
     widths = [max(len(row[place]) for row in rows) for place in range(5)]
-    return "\n".join(
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(row[place].rjust(widths[place]) for place in (1, 2, 3)),
-                row[4].ljust(widths[4]),
-                row[5],
-            ]
-        ).rstrip()
-        for row in rows
-    )
+    indent = sum(widths) + 2 * len(widths)
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(row[place].rjust(widths[place]) for place in (1, 2, 3)), row[4]]
+        remarks = textwrap.wrap(row[5], max(_WIDTH - indent, _LEAST)) or [""]
+        lines.append(f"{'  '.join(cells):<{indent}}{remarks[0]}".rstrip())
+        lines += [" " * indent + more for more in remarks[1:]]
+    return "\n".join(lines)
 
 
 def _remark(finding: Finding) -> str:
     claim = finding.entry.claim
     if finding.verdict is finding.expected and not finding.entry.flaw:
         at_delta = f"at delta = {float(claim.delta):g}" if claim.delta else ""
-        return "rho, in zCDP" if claim.measure is Measure.RHO else at_delta
+        return "rho, in zCDP" if claim.measure is Measure.RHO else finding.entry.remark or at_delta
     if finding.verdict is finding.expected:
         return finding.entry.flaw
     return f"NOT EXPECTED: {finding.entry.flaw or 'proved sound'}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from pmw.privacy.budget import RHO_GRID
+from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.research.offline.options import OfflineOptions
 
@@ -54,8 +53,8 @@ class Schedule:
     def prices(self, budget_filter: PrivacyFilter) -> RoundPrices:
         """Return the prices of the next round."""
         price = budget_filter.remaining if self.is_last(budget_filter) else self.price
-        selection = _floor(price * self.selection_share)
-        return RoundPrices(selection, _floor(price) - selection)
+        selection = floor_price(price * self.selection_share)
+        return RoundPrices(selection, floor_price(price) - selection)
 
     def after(self, *, paid: bool) -> Schedule:
         """Return the schedule after a round: twice the price where a measurement no longer paid.
@@ -80,8 +79,4 @@ def first_schedule(budget_filter: PrivacyFilter, attributes: int, options: Offli
         options: the custodian's choices.
     """
     rounds = options.rounds or ROUNDS_PER_ATTRIBUTE * attributes
-    return Schedule(_floor(budget_filter.remaining / rounds), options.rounds, options.selection_share)
-
-
-def _floor(price: Fraction) -> Fraction:
-    return Fraction(math.floor(price * RHO_GRID), RHO_GRID)
+    return Schedule(floor_price(budget_filter.remaining / rounds), options.rounds, options.selection_share)

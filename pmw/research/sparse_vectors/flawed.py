@@ -166,6 +166,17 @@ class Counterexample:
     output: Outputs
     found: float
 
+    @property
+    def sensitivity(self) -> int:
+        """The most that a value differs between the tables; no counterexample stays below its own."""
+        return max(abs(one - two) for one, two in zip(self.first, self.second, strict=True))
+
+    def probabilities(self) -> tuple[float, float]:
+        """Return the probability of the output on the first table and on the second."""
+        here = self.mechanism.log_probability(self.first, self.thresholds, self.output)
+        there = self.mechanism.log_probability(self.second, self.thresholds, self.output)
+        return math.exp(here), math.exp(there)
+
     def log_ratio(self) -> float:
         """Return ``found``, recomputed; infinite where only the second is impossible."""
         here = self.mechanism.log_probability(self.first, self.thresholds, self.output)

@@ -15,6 +15,7 @@ Proposition 12.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import replace
 from fractions import Fraction
 
@@ -152,11 +153,8 @@ def least_query_scale(
                 f"epsilon={float(budget.epsilon):g} does not hold the threshold noise and the values alone"
             )
         high *= 2
-    low = 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return Fraction(high * test.sensitivity, _SCALE_GRID)
+    steps = 1 + bisect_left(range(1, high), True, key=fits)
+    return Fraction(steps * test.sensitivity, _SCALE_GRID)
 
 
 def order_filter(budget: Budget, alpha: float) -> PrivacyFilter:

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import Budget, Charge, Number, zcdp_rho
+from pmw.privacy.budget import Budget, Charge, Number, root_down, zcdp_rho
 from pmw.privacy.noise import Geometric, uniform_array_below
 from pmw.privacy.random_bits import BitSource
 from pmw.privacy.selection import ExponentialMechanism
 from pmw.sparse_vector.comparison import scale_up
-from pmw.sparse_vector.composition import root_down
 from pmw.sparse_vector.noisy_comparison import require_integers
 
 __all__ = [

@@ -10,13 +10,15 @@ only a link that is known from elsewhere tells that.
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store.checksums import bytes_of_row, insertion, read_fact, sealed
+from pmw.session.store.checksums import insertion, read_fact, sealed
 from pmw.session.store.schema import CHAINED, COLUMNS
 
 __all__ = [
@@ -27,6 +29,10 @@ __all__ = [
 _SIZE = 32  # bytes of a link: nobody finds other rows with the same one
 _HEAD = "link"  # the fact that holds the newest link
 _LINKS = f"SELECT link, sequence, {', '.join(CHAINED)} FROM chain"
+_ROWS = {
+    table: f"SELECT sequence, {', '.join(COLUMNS[table])} FROM {table} WHERE {rows}"
+    for table, rows in CHAINED.items()
+}
 _START = (0,) * (1 + len(CHAINED))
 
 
@@ -64,25 +70,28 @@ class Chain:
             SessionCorruptError: one of them was altered.
         """
         facts = [read_fact(self._connection, key, self._name) for key in ("session", "contract")]
-        return _hash(bytes_of_row("origin", facts))
+        return _hash(b"", facts)
 
-    def follow(self) -> Iterator[Link]:
-        """Yield every link, in order, compared with its rows. Call it while one state of the file is read.
+    def follow(self) -> list[Link]:
+        """Return every link, in order, compared with its rows. Call it while one state of the file is read.
 
         Raises:
             SessionCorruptError: a link does not fit, links are gone, or rows are there that none covers.
         """
-        last, counts = Link(self.origin(), _START, ()), [0] * len(CHAINED)
-        for found, *places in self._connection.execute(f"{_LINKS} ORDER BY sequence"):
-            link = self._link(last, tuple(places))
-            if link.hash != found or places[0] != last.places[0] + 1:
-                raise self._broken(last.places[0] + 1)
-            yield link
-            last, counts = link, [count + len(rows) for count, rows in zip(counts, link.rows, strict=True)]
-        there = [self._one(f"SELECT count(*) FROM {table} WHERE {rows}") for table, rows in CHAINED.items()]
+        stored = self._connection.execute(f"{_LINKS} ORDER BY sequence").fetchall()
+        last, links = Link(self.origin(), _START, ()), list[Link]()
+        parts = [
+            self._parts(table, [row[2 + place] for row in stored]) for place, table in enumerate(CHAINED)
+        ]
+        for number, ((found, *places), *rows) in enumerate(zip(stored, *parts, strict=False), start=1):
+            last = _link(last, tuple(places), tuple(rows))
+            if last.hash != found or places[0] != number:
+                raise self._broken(number)
+            links.append(last)
         head = read_fact(self._connection, _HEAD, self._name)
-        if there != counts or head != (_quoted(last) if last.places[0] else None):
-            raise self._broken(last.places[0] + 1)
+        if any(part[-1] for part in parts) or head != (_quoted(last) if links else None):
+            raise self._broken(len(links) + 1)
+        return links
 
     def require_answer(self, number: int) -> None:
         """Compare a measured answer, by its number, with the link that covers it.
@@ -93,7 +102,7 @@ class Chain:
         covering = f"{_LINKS} WHERE answers >= ? ORDER BY sequence LIMIT 1"
         found, *places = self._connection.execute(covering, (number,)).fetchone() or (None, 0)
         if found is not None:
-            link = self._link(self._newest(places[0] - 1), tuple(places))
+            link = self._next(self._newest(places[0] - 1), tuple(places))
             if link.hash == found and number in (row[0] for row in link.rows[-1]):
                 return
         raise self._broken(places[0])
@@ -103,7 +112,7 @@ class Chain:
         last = self._newest()
         newest = "SELECT coalesce(max(sequence), 0)"
         ends = [self._one(f"{newest} FROM {table} WHERE {rows}") for table, rows in CHAINED.items()]
-        self._add(self._link(last, (last.places[0] + 1, *ends)))
+        self._add(self._next(last, (last.places[0] + 1, *ends)))
 
     def _add(self, link: Link) -> None:
         columns = ", ".join("?" * (1 + len(link.places)))
@@ -117,20 +126,23 @@ class Chain:
         row = self._connection.execute(f"{_LINKS} {which}", () if number is None else (number,)).fetchone()
         return Link(self.origin(), _START, ()) if row is None else Link(row[0], tuple(row[1:]), ())
 
-    def _link(self, last: Link, places: tuple[int, ...]) -> Link:
+    def _parts(self, table: str, ends: Sequence[int]) -> list[list[Any]]:
+        """Return the rows of a table up to each number, after those before it; then the rows after all."""
+        parts: list[list[Any]] = [[] for _ in (*ends, None)]
+        for row in self._connection.execute(f"{_ROWS[table]} ORDER BY sequence"):
+            parts[bisect_left(ends, row[0])].append(row)
+        return parts
+
+    def _next(self, last: Link, places: tuple[int, ...]) -> Link:
         """Return the link that goes on from another one with the rows between their places."""
         ranges = zip(CHAINED, last.places[1:], places[1:], strict=True)
-        rows = {table: self._rows(table, start, end) for table, start, end in ranges}
-        pieces = [bytes_of_row(table, row) for table, found in rows.items() for row in found]
-        return Link(_hash(last.hash, bytes_of_row("chain", places), *pieces), places, tuple(rows.values()))
-
-    def _rows(self, table: str, start: int, end: int) -> list[Any]:
-        columns = ", ".join(("sequence", *COLUMNS[table]))
-        statement = (
-            f"SELECT {columns} FROM {table} WHERE {CHAINED[table]} AND sequence > ? AND sequence <= ?"
-            " ORDER BY sequence"
+        rows = tuple(
+            self._connection.execute(
+                f"{_ROWS[table]} AND sequence > ? AND sequence <= ? ORDER BY sequence", ends
+            ).fetchall()
+            for table, *ends in ranges
         )
-        return self._connection.execute(statement, (start, end)).fetchall()
+        return _link(last, places, rows)
 
     def _one(self, statement: str) -> int:
         return int(self._connection.execute(statement).fetchone()[0])
@@ -147,8 +159,15 @@ def _quoted(link: Link) -> str:
     return f'"{link.hash.hex()}"'
 
 
-def _hash(*pieces: bytes) -> bytes:
-    running = hashlib.blake2b(digest_size=_SIZE)
-    for piece in pieces:
-        running.update(piece)
-    return running.digest()
+def _link(last: Link, places: tuple[int, ...], rows: tuple[list[Any], ...]) -> Link:
+    """Return the link that goes on from another one with the rows up to some places."""
+    return Link(_hash(last.hash, [places, *rows]), places, rows)
+
+
+def _hash(before: bytes, content: Sequence[object]) -> bytes:
+    """Return a hash of bytes and of JSON, where blobs stand as their own hashes.
+
+    A column has one type, so that its text tells its value.
+    """
+    text = json.dumps(content, default=lambda blob: hashlib.blake2b(blob, digest_size=_SIZE).hexdigest())
+    return hashlib.blake2b(before + text.encode(), digest_size=_SIZE).digest()

@@ -17,7 +17,6 @@ from pmw.session.store.schema import COLUMNS, SEALED
 
 __all__ = [
     "as_written",
-    "bytes_of_row",
     "insertion",
     "read_fact",
     "require_checksum",
@@ -28,13 +27,13 @@ _SOURCE = COLUMNS["answers"].index("source")
 _SIZE = 16  # bytes of a checksum: no damage passes one by chance
 
 
-def bytes_of_row(table: str, values: Sequence[object]) -> bytes:
-    """Return bytes that tell exactly a row's table, and the types and values of its columns."""
+def _checksum(table: str, values: Sequence[object]) -> bytes:
+    """Return the checksum of a row: 16 bytes, of its table and the types and values of its columns."""
     pieces = [table.encode()]
     for value in values:
         kind, raw = _bytes_of(value)
         pieces += (b"%s %d:" % (kind, len(raw)), raw)
-    return b"".join(pieces)
+    return hashlib.blake2b(b"".join(pieces), digest_size=_SIZE).digest()
 
 
 def _bytes_of(value: object) -> tuple[bytes, bytes]:
@@ -46,10 +45,6 @@ def _bytes_of(value: object) -> tuple[bytes, bytes]:
     if isinstance(value, str):
         return b"t", value.encode()
     return (b"n", b"") if value is None else (b"i", str(value).encode())
-
-
-def _checksum(table: str, values: Sequence[object]) -> bytes:
-    return hashlib.blake2b(bytes_of_row(table, values), digest_size=_SIZE).digest()
 
 
 def as_written(table: str, values: Sequence[object]) -> tuple[object, ...]:

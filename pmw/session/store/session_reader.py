@@ -55,7 +55,7 @@ class SessionReader:
             SessionCorruptError: it is not what the chain covers.
         """
         with self._one_state():
-            links = list(self._chain.follow())
+            links = self._chain.follow()
             origin = self._chain.origin()
         charges, measurements = ([row[1:] for link in links for row in link.rows[table]] for table in (0, 1))
         return ChainedRows(

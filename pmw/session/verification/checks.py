@@ -11,7 +11,9 @@ from pmw.planning.calibration import calibrated_noise
 from pmw.privacy.budget import Charge
 from pmw.public.charges import Event, LedgerEntry, abandoned_entry, marginal_charge, paid_for
 from pmw.public.sensitivity import l1_sensitivity
-from pmw.session.encoding import read_charge, read_requested
+from pmw.session.encoding import read_charge
+from pmw.session.journal import PERSON_KEY
+from pmw.session.proposals import read_requested
 from pmw.session.store import REQUESTED, SessionStore
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.answers import answer_checks
@@ -190,7 +192,7 @@ def _pending(contents: Contents, store: SessionStore) -> str:
     form = json.loads(contents.pending.proposal)
     reserved = read_charge(*form["reserved"])
     if contents.pending.kind == REQUESTED:
-        requested = read_requested(contents.contract.domain, form)
+        requested = read_requested(contents.contract.domain, contents.pending.proposal)
         same("reserved charge", requested.entry(contents.contract.options).charge, reserved)
         return _fitting(contents, reserved)
     planned = form["tier"] in range(len(contents.vectors))
@@ -229,6 +231,8 @@ def _secrets(contents: Contents, store: SessionStore) -> str:
         require(not found, "a closed session still holds secrets")
         return "closed: none is left"
     wanted = {"fingerprint_key", "fingerprint"}
+    if contents.contract.domain.person is not None:
+        wanted.add(PERSON_KEY)
     wanted |= {vector.secret for vector in contents.vectors if vector.is_open(*vector.paid(contents.later))}
     same("secrets kept", sorted(wanted), sorted(found))
     return "as many as the open session needs"

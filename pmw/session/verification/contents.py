@@ -13,7 +13,8 @@ from pmw.public.contract import Contract
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import LaterMeasurement
-from pmw.session.journal import load_contract, load_plan, read_entries, read_measured, read_opening
+from pmw.session.loading import load_contract, load_plan, read_entries
+from pmw.session.measurement_rows import read_measured, read_opening
 from pmw.session.store import LATER, IntentRow, MeasurementRow, SessionStore
 from pmw.session.verification.plans import VectorLedger, vectors_of
 

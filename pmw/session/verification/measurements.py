@@ -15,7 +15,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.encoding import dumps, noise_form
-from pmw.session.journal import read_certificate, read_opening, tree_text
+from pmw.session.measurement_rows import read_certificate, read_opening, tree_text
 from pmw.session.snapshots import duals_of
 from pmw.session.store import LATER, REQUESTED, SessionStore
 from pmw.session.verification.contents import Contents

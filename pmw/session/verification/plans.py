@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pmw.privacy.budget import Charge, Composition, NeighboringRelation
+from pmw.privacy.budget import Charge, Composition
 from pmw.public.charges import (
     LedgerEntry,
     positive_entry,
@@ -55,10 +55,9 @@ def _opening_fits(contract: Contract, opening: OpeningPlan) -> None:
     for name, tree in opening.trees.items():
         attribute = contract.domain[name]
         same(f"cells of the tree of {name}", (attribute.base_size, attribute.size), (tree.cells, tree.size))
-    public_total = options.neighboring_relation is NeighboringRelation.REPLACE_ONE
     require(
-        (opening.total_noise is None) == public_total,
-        "the number of records is public under replace-one, and only there",
+        (opening.total_noise is None) == options.public_count,
+        "the number of records is public under replace-one without a column of ids, and only there",
     )
 
 

@@ -54,12 +54,12 @@ def test_a_statement_without_groups_is_answered_like_its_condition(study: Path, 
 
 
 def test_a_refused_statement_is_marked_at_its_place(study: Path, run: Run) -> None:
-    result = run("ask", "study.pmw", "--sql", "SELECT COUNT(*) FROM people LIMIT 3")
+    result = run("ask", "study.pmw", "--sql", "SELECT COUNT(*) FROM people LIMIT age")
     assert result.exit_code == 4
     message, text, mark = result.stderr.splitlines()
-    assert message.startswith("Error: LIMIT is not supported; write SELECT COUNT(*)")
-    assert text == "  SELECT COUNT(*) FROM people LIMIT 3"
-    assert mark == " " * text.index("3") + "^"
+    assert message.startswith("Error: LIMIT of anything but a whole number is not supported; write SELECT")
+    assert text == "  SELECT COUNT(*) FROM people LIMIT age"
+    assert mark == " " * text.index("age") + "^"
 
 
 def test_a_stream_takes_statements_among_conditions(study: Path, run: Run) -> None:
@@ -260,3 +260,32 @@ def test_what_is_durable_is_printed_where_a_later_answer_fails(
         monkeypatch.undo()
         kept = session._open_store().answer_count()
     assert len(capsys.readouterr().out.splitlines()) == kept == 8
+
+
+def test_aggregates_are_answered_alone_and_in_a_stream(study: Path, run: Run) -> None:
+    statement = "SELECT sex, AVG(age) AS v FROM people GROUP BY sex"
+    alone = json.loads(run("ask", "study.pmw", "--json", "--sql", statement).stdout)
+    assert [row["sex"] for row in alone["rows"]] == ["Female", "Male"]
+    lines = [
+        {"id": 1, "where": ""},
+        {"id": 2, "sql": statement, "request_id": "a"},
+        {"id": 3, "sql": "SELECT AVG(sex) FROM people"},
+        {"id": 4, "where": "sex = 'Male'"},
+    ]
+    result = run("ask", "study.pmw", "--stream", stdin="\n".join(map(json.dumps, lines)))
+    forms = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [form["id"] for form in forms] == [1, 2, 3, 4]
+    assert forms[1]["rows"] == alone["rows"]
+    assert forms[2]["error"]["code"] == "wrong_kind"
+
+
+def test_an_aggregate_without_a_promise_is_told_under_strict(study: Path, run: Run) -> None:
+    for statement, code in (
+        ("SELECT AVG(age) FROM people", 0),
+        ("SELECT CORR(age, age + 1) FROM people", 3),
+    ):
+        assert run("ask", "study.pmw", "--sql", statement).exit_code == 0
+        assert run("ask", "study.pmw", "--strict", "--sql", statement).exit_code == code
+    result = run("ask", "study.pmw", "--sql", "SELECT AVG(age) AS v FROM people")
+    assert result.stdout.splitlines()[0].split() == ["v", "low", "high"]
+    assert "confidence each" in result.stdout

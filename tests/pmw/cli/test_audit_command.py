@@ -40,6 +40,33 @@ def test_a_violation_is_no_failure_and_the_table_says_why(run: Run) -> None:
     assert "by runs:" not in result.stdout
 
 
+def test_the_output_that_convicts_is_shown_on_demand(run: Run) -> None:
+    short = run("audit", "algorithm-3", "exponential", "--exact").stdout
+    shown = run("audit", "algorithm-3", "exponential", "--exact", "--show").stdout
+    words = (
+        "values on one table  0 x 16, 1",
+        "values on the other  1 x 16, 0",
+        "sensitivity          1: the most that one record changes a value",
+        "thresholds           0 x 17",
+        "output               below x 16, the value 0",
+        "its probability      6.2e-09 on one table, 3.429e-12 on the other",
+        "log-ratio            7.5000, claimed 1.0000",
+    )
+    for line in words:
+        assert f"  {line}" in shown.splitlines()
+        assert line not in short
+    assert "exponential: " not in shown
+    assert all(len(line) <= 100 for line in shown.splitlines())
+    form = json.loads(run("audit", "algorithm-3", "--exact", "--json").stdout)["witness"]
+    assert form["first"] == [0] * 16 + [1]
+    assert form["second"] == [1] * 16 + [0]
+    assert form["output"] == [None] * 16 + [0]
+    assert form["sensitivity"] == 1
+    assert form["thresholds"] == [0] * 17
+    assert form["probabilities"][0] > form["probabilities"][1] > 0
+    assert form["log_ratio"] == pytest.approx(7.5)
+
+
 def test_runs_alone_certify(run: Run) -> None:
     result = run("audit", "no-threshold-noise", "--statistical", "--runs", "2000", "--seed", "3", "--json")
     form = json.loads(result.stdout)
@@ -68,6 +95,7 @@ def test_a_picture_is_drawn_and_not_overwritten(run: Run, tmp_path: Path) -> Non
         (("sparse", "--false-alarm", "0"), 2, "--false-alarm"),
         (("sparse", "--exact", "--runs", "500"), 2, "belongs to the statistical audit"),
         (("sparse", "--force"), 2, "give --plot FILE"),
+        (("no-threshold-noise", "--statistical", "--show"), 2, "--show belongs to the exact audit"),
         (("sparse", "--plot", "audit.txt"), 2, "expected a picture file"),
     ],
 )

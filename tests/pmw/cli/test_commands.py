@@ -397,6 +397,24 @@ def test_help_names_every_command_and_loads_no_numerical_library() -> None:
         assert f"\n  {command} " in done.stdout
 
 
+@pytest.mark.parametrize("opened", ["study", "textbook_study"])
+def test_an_answer_does_not_wait_for_scipy(opened: str, request: pytest.FixtureRequest) -> None:
+    # It takes as long to import as a whole answer does; plans and audits may use it.
+    study = request.getfixturevalue(opened)
+    code = (
+        "import sys\nfrom pmw.cli import main\n"
+        "try:\n    main(['ask', *sys.argv[1:]], prog_name='pmw')\n"
+        "except SystemExit:\n    pass\n"
+        "print(sorted({'numpy', 'scipy', 'pandas', 'duckdb'} & set(sys.modules)))\n"
+    )
+    where = "age >= 30 AND sex = 'Male' AND region = 'north'"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(study), where], capture_output=True, text=True, check=True
+    )
+    assert "scipy" not in done.stdout.splitlines()[-1]
+    assert "numpy" in done.stdout.splitlines()[-1]
+
+
 @pytest.mark.parametrize("command", ["ask", "check", "demo", "export", "open", "status"])
 def test_every_command_has_help_with_examples(run: Run, command: str) -> None:
     result = run(command, "--help")

@@ -18,6 +18,7 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-9")
 OPEN = ("open", "new.pmw", *TABLE, *BUDGET)
 PLAN = ("plan", "--schema", "people.toml", "--records", "1000", *BUDGET)
 PARQUET = ("--data", "people.parquet", "--schema", "people.toml")
+OFFLINE = ("offline", "--workload", "marginals:1", *PARQUET, *BUDGET, "--output", "made.csv")
 SESSION_PAIRS = [
     (("--update", "step"), "--update step"),
     (("--threshold", "100"), "--threshold"),
@@ -55,6 +56,10 @@ CONTRADICTIONS = [
     (("open", "new.pmw", *PARQUET, *BUDGET, "--delimiter", ";"), "--delimiter tells how a CSV"),
     (("open", "new.pmw", *PARQUET, *BUDGET, "--trim", "--quote", "'", "--missing-text", "?"), "--quote"),
     (("check", *PARQUET, "--quote", "'", "--missing-text", "?"), "--quote and --missing-text tell"),
+    (
+        (*OFFLINE, "--delimiter", ";", "--quote", "'", "--missing-text", "?", "--trim"),
+        "--delimiter and --quote and --missing-text and --trim tell",
+    ),
     (("check", *PARQUET, "--delimiter", ",", "--trim"), "--delimiter and --trim tell"),
     (("move", "study.pmw", *PARQUET[:2], "--delimiter", ";", "--quote", "'"), "--delimiter and --quote tell"),
     (("move", "study.pmw", *PARQUET[:2], "--trim", "--missing-text", "?"), "--missing-text and --trim tell"),
@@ -81,6 +86,12 @@ CONTRADICTIONS = [
     (("audit", "--exact", "--runs", "1000"), "--runs"),
     (("audit", "--exact", "--seed", "3", "--false-alarm", "0.1"), "--false-alarm and --seed belong"),
     (("audit", "--force"), "--plot"),
+    (("audit", "--statistical", "--show"), "--show belongs to the exact audit"),
+    (
+        ("draft", "--data", "people.parquet", "--quote", "'", "--missing-text", "?"),
+        "--quote and --missing-text tell",
+    ),
+    (("draft", "--data", "people.parquet", "--delimiter", ",", "--trim"), "--delimiter and --trim tell"),
     (("demo", "--data", "people.csv"), "--schema"),
     (("demo", "--schema", "people.toml", "--output", "shown"), "--data"),
 ]
@@ -104,14 +115,16 @@ def test_options_that_contradict_each_other_are_refused_by_name_and_nothing_is_w
 # Options that have an effect whatever else is given; the others stand in a contradiction above.
 ALWAYS = {
     "--json", "--help", "--version", "--output", "--data", "--schema", "--epsilon", "--delta", "--neighbors",
-    "--records-per-person", "--test", "--opening", "--update-limit", "--queries", "--sparse-vector",
+    "--records-per-person", "--person-column", "--test", "--opening", "--update-limit", "--queries",
+    "--sparse-vector",
     "--composition", "--records", "--anchor", "--yes", "--abandon", "--long", "--query-seed", "--fresh",
     "--strict", "--strict-cells", "--plot", "--statistical", "--exact", "--format",
     "--confidence", "--model", "--update",
 }  # fmt: skip
 WITH_EFFECT = (
-    {("ask", "--wait"), ("close", "--wait"), ("move", "--wait")}
+    {("ask", "--wait"), ("close", "--wait"), ("draft", "--from-public"), ("move", "--wait")}
     | {(command, "--force") for command in ("demo", "export")}
+    | {("offline", f"--{name}") for name in ("workload", "rounds", "threshold", "rows", "force")}
     | {("measure", "--wait"), ("measure", "--dry-run")}
 )
 

@@ -175,10 +175,10 @@ def test_a_request_that_is_killed_before_its_outcome_has_the_same_outcome(study:
     from pmw.data import MemorySource
     from pmw.loop import draw_requested
     from pmw.privacy.random_bits import BitSource
-    from pmw.session.encoding import read_requested
+    from pmw.session.proposals import read_requested
 
     source = MemorySource.from_frame(pd.read_csv(study.parent / "people.csv"), state.domain)
-    wanted = read_requested(state.domain, json.loads(first.proposal))
+    wanted = read_requested(state.domain, first.proposal)
     expected = draw_requested(
         wanted, state, source, BitSource(first.seed),
         source.coarsened(state.coarsening.coarse, state.coarsening.bins),

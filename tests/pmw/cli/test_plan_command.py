@@ -52,7 +52,7 @@ def test_the_table_has_a_row_for_each_kind_of_question(people: Path, run: Run) -
     other = plan["other_delta"]
     cell = f"one cell {other['cell_bound']:,.0f} (x {other['cell_ratio']:.2g})"
     tested = f"tested {other['tested_bound']:,.0f} (x {other['tested_ratio']:.2g})"
-    assert f"Delta: bounds of a plan with delta = 0: {cell}, {tested}, measured " in output
+    assert f"With delta = 0 instead, bounds would be: {cell}, {tested}, measured " in output
 
 
 def test_more_than_four_attributes_share_a_row(people: Path, run: Run) -> None:
@@ -60,7 +60,7 @@ def test_more_than_four_attributes_share_a_row(people: Path, run: Run) -> None:
     result = run("plan", "--schema", "six.toml", "--records", "9000", "--epsilon", "1", "--test", "query")
     names = [line[2:26].strip() for line in result.stdout.splitlines() if line.startswith("  ")]
     assert names[4:7] == ["2 attributes", "3 attributes", "4 or more attributes"]
-    assert "Delta: bounds of a plan with delta = 1e-09: one cell " in result.stdout
+    assert "With delta = 1e-09 instead, bounds would be: one cell " in result.stdout
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_a_plan_shows_what_opening_then_chooses(people: Path, run: Run) -> None:
     opened = run("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", *choices).stdout
     assert (plan["vector"]["update_limit"], plan["vector"]["threshold"]) == (7, 55)
     deviation = 2 * plan["vector"]["value_deviation"]
-    assert "errors above 55 records; up to 7 of them" in opened
+    assert "errors above 55 records; up to 7 answers" in opened
     assert f"each within about ± {deviation:,.0f}" in opened
 
 

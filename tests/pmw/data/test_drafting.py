@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +11,15 @@ import pytest
 from pmw.data import TableFile
 from pmw.data.drafting import draft_schema
 from pmw.errors import DataError
-from queries import CategoricalAttribute, IntegerAttribute, NumericAttribute, SchemaError, parse_schema
+from queries import (
+    CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
+    IntegerAttribute,
+    NumericAttribute,
+    SchemaError,
+    parse_schema,
+)
 
 COLUMNS = {
     "age": [30, 99, 47],
@@ -72,6 +81,21 @@ def test_a_draft_that_is_filled_in_is_a_schema(tmp_path: Path) -> None:
     assert parse_schema(draft).names == ("age", "income", "work", "member")
 
 
+def test_dates_and_times_of_a_parquet_file_are_drafted_as_such(tmp_path: Path) -> None:
+    table = {
+        "born": [datetime.date(1990, 1, 1)],
+        "seen": pd.to_datetime(["2024-02-03 04:05:06"]).astype("datetime64[us]"),
+    }
+    draft = draft_schema(parquet(tmp_path, "a.parquet", table))
+    for todo, value in (('min = "TODO"', "min = 2020-01-01"), ('max = "TODO"', "max = 2025-12-31")):
+        draft = draft.replace(todo, value, 1)
+    draft = draft.replace('min = "TODO"', "min = 2020-01-01T00:00:00").replace(
+        'max = "TODO"', "max = 2025-12-31T23:59:59"
+    )
+    born, seen = parse_schema(draft)
+    assert (type(born), type(seen)) == (DateAttribute, DatetimeAttribute)
+
+
 def test_a_public_table_fills_domains_and_is_named(tmp_path: Path) -> None:
     public = csv(
         tmp_path, "census.csv", "age,income,code,work,spare\n17,0.5,007,b,1\n90,99.5,012,a,2\n,50,001,c,3\n"
@@ -106,8 +130,15 @@ def test_columns_without_a_name_are_left_out_and_repeated_ones_refused(tmp_path:
     draft = draft_schema(csv(tmp_path, "t.csv", "age,,work\n1,2,3\n"))
     assert "# Column 2 is left out: it has no name that can be declared.\n" in draft
     assert draft.count("[[attributes]]") == 2
-    with pytest.raises(DataError, match="'age' twice; rename one"):
+    with pytest.raises(DataError, match="columns 1 and 2 have the same name; rename one"):
         draft_schema(csv(tmp_path, "t.csv", "age,age\n1,2\n"))
+
+
+def test_a_table_without_a_header_does_not_show_its_first_record(tmp_path: Path) -> None:
+    draft = draft_schema(csv(tmp_path, "t.csv", "39,7.5,female\n40,8.5,male\n"))
+    assert "39" not in draft
+    assert "7.5" not in draft
+    assert draft.count("its name is a number") == 2
 
 
 def test_a_public_table_without_a_common_column_is_refused(tmp_path: Path) -> None:

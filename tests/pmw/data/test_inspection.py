@@ -342,7 +342,7 @@ def test_the_form_is_json_and_carries_the_warning(tmp_path: Path) -> None:
         "warning", "read", "kept", "dropped", "malformed", "malformed_lines", "ignored_columns",
         "absent_columns", "attributes",
     ]  # fmt: skip
-    assert "outside the privacy guarantee" in form["warning"]
+    assert "not private" in form["warning"]
     again = json.loads(json.dumps(form))
     assert again["attributes"][1]["examples"] == [{"value": "\x00", "count": 1}]
     assert again == form

@@ -104,14 +104,14 @@ def test_a_marginal_that_does_not_fit_in_memory_is_refused() -> None:
 
 
 def test_a_table_is_a_frame_a_file_or_a_source(domain: Domain, frame: pd.DataFrame) -> None:
-    source = as_source(frame, domain)
-    assert as_source(source, domain) is source
+    source = as_source(frame, domain, None)
+    assert as_source(source, domain, None) is source
     assert as_table_file(frame) is None
     assert as_table_file("people.csv") == TableFile(as_table_file("people.csv").path)  # type: ignore[union-attr]
     with pytest.raises(DataError, match="or the name of a CSV or Parquet file, got a list; "):
-        as_source([1, 2], domain)  # type: ignore[arg-type]
+        as_source([1, 2], domain, None)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="expected one column 'age' in the table"):
-        as_source(frame.drop(columns="age"), domain)
+        as_source(frame.drop(columns="age"), domain, None)
 
 
 def test_a_file_remembers_where_it_is_and_how_it_is_written() -> None:
@@ -130,8 +130,8 @@ def test_a_table_that_was_read_for_another_domain_is_refused(domain: Domain, fra
     flags = Domain((domain["member"],), name=domain.name)
     for other in (flags, Domain(domain.attributes, name="others"), Domain(domain.attributes[::-1], "people")):
         source = MemorySource.from_frame(frame, other)
-        assert as_source(source, other) is source
+        assert as_source(source, other, None) is source
         with pytest.raises(DataError, match="read with the declared domain 'people', got one of another"):
-            as_source(source, domain)
+            as_source(source, domain, None)
         with pytest.raises(DataError, match="read it again with this one"):
             pmw.open_session(source, domain, epsilon=1)

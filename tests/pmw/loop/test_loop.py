@@ -29,7 +29,7 @@ from pmw.public.answer import Source
 from pmw.public.contract import ModelKind, TestKind
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
-from pmw.session.encoding import proposal_form, read_proposal
+from pmw.session.proposals import proposal_form, read_proposal
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 
 DOMAIN = Domain(tuple(CategoricalAttribute(name, tuple("stuvwxyz")) for name in "abcde"))

@@ -28,6 +28,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.charges import opening_entries
 from pmw.public.contract import Opening, Options, TestKind, UpdateRule
+from pmw.public.plans import OpeningPlan
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute
@@ -295,3 +296,21 @@ def test_the_only_attribute_of_a_table_gets_all_of_the_budget(budget: Budget, ce
     for entry in opening_entries(plan_opening(domain, ledger, options), options):
         ledger = ledger.charge(entry.charge)
     assert ledger.share > 0.999
+
+
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_a_list_of_codes_pays_for_each_of_its_levels(delta: float) -> None:
+    values = tuple(f"{number:03}" for number in range(200))
+    codes = CategoricalAttribute("c", values, levels=(1, 2), missing=True)  # type: ignore[arg-type]  # lengths
+    domain = Domain((codes, IntegerAttribute("x", 0, 19), IntegerAttribute("y", 0, 19)))
+    ledger = choose_filter(domain, Budget.of(1, delta), Options())
+    plan = plan_opening(domain, ledger, Options())
+    tree = plan.trees["c"]
+    assert (tree.height, tree.sizes) == (3, (3, 21, 201))
+    assert plan.levels("c") == 3  # a record is in one node of each
+    charges = [entry.charge for entry in opening_entries(plan, Options())]
+    alone = opening_entries(OpeningPlan(None, {"c": plan.marginal_noise["c"]}), Options())[0].charge
+    if alone.epsilon is None:
+        assert any(3 * alone.rho >= charge.rho > 3 * alone.rho * Fraction(999, 1000) for charge in charges)
+    else:
+        assert any(charge.epsilon == 3 * alone.epsilon for charge in charges)

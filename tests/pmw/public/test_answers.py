@@ -37,6 +37,7 @@ def test_groups_have_a_row_for_every_declared_value(session: pmw.Session) -> Non
 
 def test_each_group_is_a_question_of_its_own(session: pmw.Session) -> None:
     table = session.sql("SELECT sex, member, COUNT(*) FROM people WHERE age >= 40 GROUP BY sex, member")
+    assert isinstance(table, Answers)
     assert [answer.count for answer in table] == [
         session.ask(f"age >= 40 AND sex = '{sex}' AND member = {member}").count
         for sex in ("Female", "Male")
@@ -48,6 +49,7 @@ def test_each_group_is_a_question_of_its_own(session: pmw.Session) -> None:
 
 def test_a_statement_without_groups_is_a_table_of_one(session: pmw.Session) -> None:
     table = session.sql("SELECT COUNT(*) FROM people WHERE age >= 40")
+    assert isinstance(table, Answers)
     assert table == [session.ask("age >= 40")]
     assert (table.columns, table.labels()) == ((), ((),))
     assert table.to_pandas()["count"].tolist() == [table[0].count]
@@ -55,6 +57,7 @@ def test_a_statement_without_groups_is_a_table_of_one(session: pmw.Session) -> N
 
 def test_the_answer_format_of_groups(session: pmw.Session) -> None:
     table = session.sql("SELECT member AS m, COUNT(*) FROM people GROUP BY member")
+    assert isinstance(table, Answers)
     form = json.loads(json.dumps(table.to_dict()))
     assert list(form) == ["groups", "confidence", "spent", "seeded"]
     assert [list(group) for group in form["groups"]] == [

@@ -184,7 +184,8 @@ def test_a_public_row_count_has_no_error(domain: Domain, frame: pd.DataFrame) ->
 
 
 def _fields(attribute: Any) -> dict[str, Any]:
-    return {name: getattr(attribute, name) for name in attribute.__dataclass_fields__}
+    fields = attribute.__dataclass_fields__.values()
+    return {field.name: getattr(attribute, field.name) for field in fields if field.init}
 
 
 def test_a_question_that_nobody_fits_is_answered_by_nobody(domain: Domain, frame: pd.DataFrame) -> None:

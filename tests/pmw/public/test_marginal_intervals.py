@@ -195,7 +195,7 @@ def test_ends_of_a_measurement_and_of_a_certificate_miss_no_more_often_than_stat
     ages[[int(np.flatnonzero(bins == bin_)[0]) for bin_ in range(2, 7)]] = UNITS
     query = LinearQuery(DOMAIN, (Factor(("age",), ages), Factor(("grade",), grades)))
     inner, outer, (least, most) = weighed_on_groups(state, query)
-    assert (inner.weights().sum(), outer.weights().sum()) == (UNITS, 6 * UNITS)
+    assert [int(one.weights().sum()) for one in (inner, outer)] == [UNITS, 6 * UNITS]
     low, high = unclipped(state, query)
     drawn, gap = least - low, high - most
     missed = [

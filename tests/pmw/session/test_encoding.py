@@ -18,7 +18,7 @@ from pmw.planning.questions import plan_query_test
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.contract import Contract, Opening, Options, TestKind, UpdateRule
-from pmw.session import encoding
+from pmw.session import encoding, measurement_rows, proposals
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 
@@ -102,11 +102,11 @@ def test_a_charge_comes_back(charge: Charge) -> None:
 def test_measurements_come_back(domain: Domain) -> None:
     noise = encoding.noise_form(DiscreteLaplace(Fraction(5)))
     units = np.array([3, -(2**60)])
-    marginal = encoding.read_marginal(domain, ["sex"], encoding.units_bytes(units), noise)
+    marginal = measurement_rows.read_marginal(domain, ["sex"], measurement_rows.units_bytes(units), noise)
     assert marginal.units.tolist() == [3, -(2**60)]
     query = LinearQuery.cells(domain, {"sex": (0, 0), "age": (2, 3)})
-    found = encoding.read_query(
-        domain, through_json(query.to_dict()), encoding.units_bytes(np.array([9, -4])), noise
+    found = measurement_rows.read_query(
+        domain, through_json(query.to_dict()), measurement_rows.units_bytes(np.array([9, -4])), noise
     )
     assert (found.query.key(), found.units, found.model_units) == (query.key(), 9, -4)
 
@@ -130,8 +130,8 @@ def test_a_proposal_comes_back(domain: Domain) -> None:
     )
     for given in (proposal, replace(proposal, reserved=None, opens_round=False)):
         texts = [query.to_json() for query in queries]
-        found = encoding.read_proposal(
-            Coarsening.identity(domain), through_json(encoding.proposal_form(given, texts))
+        found = proposals.read_proposal(
+            Coarsening.identity(domain), through_json(proposals.proposal_form(given, texts))
         )
         assert [query.key() for query in found.queries] == [query.key() for query in queries]
         assert [request_facts(r) for r in found.requests] == [request_facts(r) for r in given.requests]

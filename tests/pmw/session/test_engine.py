@@ -20,7 +20,8 @@ from pmw.loop.secret import SecretState
 from pmw.planning.questions import plan_query_test
 from pmw.privacy.random_bits import BitSource
 from pmw.public.plans import QueryTestPlan
-from pmw.session.journal import load_secret, secret_facts
+from pmw.session.journal import secret_facts
+from pmw.session.loading import load_secret
 from pmw.session.store import Outcome, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries import Domain, LinearQuery, random_conjunctions

@@ -17,7 +17,8 @@ from benchmarks.forgery import reseal
 from pmw.loop.secret import SecretState
 from pmw.model import DenseDistribution
 from pmw.public.state import PublicState
-from pmw.session.journal import load_secret, secret_facts
+from pmw.session.journal import secret_facts
+from pmw.session.loading import load_secret
 from pmw.session.maintenance import read_session
 from pmw.session.store import Outcome, SessionStore
 from pmw.sparse_vector import NoisyThreshold

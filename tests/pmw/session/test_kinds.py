@@ -12,6 +12,7 @@ import pytest
 
 import pmw
 from queries import (
+    CategoricalAttribute,
     DateAttribute,
     DatetimeAttribute,
     Domain,
@@ -90,3 +91,35 @@ def test_values_inside_a_group_follow_the_released_counts_of_its_cells() -> None
     with pmw.open_session(table, domain, epsilon=50, delta=1e-9) as session:
         drawn = session.synthetic_records(len(table))["x"]
     assert drawn.mod(2).mean() == pytest.approx(0.95, abs=0.01)
+
+
+def test_a_level_of_codes_is_measured_and_its_questions_are_narrow(tmp_path: Path) -> None:
+    generator = np.random.default_rng(7)
+    codes = tuple(f"{number:04}" for number in range(0, 10_000, 10))
+    attributes = (
+        CategoricalAttribute("zip", codes, levels=(2,), missing=True),  # type: ignore[arg-type]  # a length
+        CategoricalAttribute("sex", ("F", "M")),
+        IntegerAttribute("age", 18, 90),
+    )
+    table = pd.DataFrame(
+        {
+            "zip": generator.choice(codes, RECORDS),
+            "sex": generator.choice(["F", "M"], RECORDS),
+            "age": generator.integers(18, 91, RECORDS),
+        }
+    )
+    for delta, most in ((1e-9, 80), (0, 300)):
+        path = tmp_path / f"{delta}.pmw"
+        with pmw.open_session(table, Domain(attributes), epsilon=1, delta=delta, path=path) as session:
+            answers = [session.ask(f"zip_2 = '{number:02}'") for number in range(0, 100, 5)]
+            counts = [table["zip"].str.startswith(f"{number:02}").sum() for number in range(0, 100, 5)]
+        held = 0
+        for answer, count in zip(answers, counts, strict=True):
+            assert answer.interval is not None
+            assert answer.interval[1] - answer.interval[0] < 2 * most
+            held += answer.interval[0] <= count <= answer.interval[1]
+        assert held >= 16
+        with pmw.resume_session(path, table) as session:
+            assert session.domain == Domain(attributes)
+            assert session.ask("zip LIKE '05%'").count == answers[1].count
+        assert pmw.verify_session(path).holds

@@ -317,8 +317,8 @@ def test_status_and_exports_tell_of_marginals(frame: pd.DataFrame, years: Domain
         distances = (state.model.model.marginal(one.scope) - one.values) / np.sqrt(one.variance)
         assert np.sqrt(np.mean(distances**2)) < 3
     text = opening_text(state, Path("study.pmw"))
-    assert "Tests look for marginals farther from the model than their noise would be" in text
-    assert "up to 3 marginals are measured, each cell with standard deviation" in text
+    assert "A marginal is measured where its distance from the model exceeds" in text
+    assert "up to 3 marginals, each cell with standard deviation" in text
 
 
 def test_status_of_single_questions_says_nothing_of_marginals(frame: pd.DataFrame, years: Domain) -> None:

@@ -17,7 +17,7 @@ import pmw
 from pmw.loop import draw_tests
 from pmw.loop.secret import SecretState
 from pmw.privacy.random_bits import BitSource
-from pmw.session.journal import load_secret
+from pmw.session.loading import load_secret
 from pmw.session.maintenance import read_session
 from pmw.session.store import Outcome, SessionStore
 from queries import CategoricalAttribute, Domain, LinearQuery

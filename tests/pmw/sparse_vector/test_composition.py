@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import Budget, pure_charge, zcdp_rho
+from pmw.privacy.budget import Budget, floor_price, pure_charge, root_down, zcdp_rho
 from pmw.sparse_vector import (
     CompositionTheorem,
     NumericSparse,
@@ -22,7 +22,7 @@ from pmw.sparse_vector import (
     composed_epsilon,
     round_epsilon,
 )
-from pmw.sparse_vector.composition import floor_rho, require_printed, rho_epsilon, root_down
+from pmw.sparse_vector.composition import require_printed, rho_epsilon
 
 BUDGET = Budget.of(1, "1e-9")
 TINY = Fraction(1, 10**9)
@@ -147,8 +147,8 @@ def test_rho_is_converted_upward() -> None:
     found = rho_epsilon(rho, BUDGET.delta)
     assert zcdp_rho(Budget(found, BUDGET.delta)) >= rho
     assert float(found) == pytest.approx(1, abs=1e-9)
-    assert floor_rho(rho) == rho
-    assert floor_rho(rho + Fraction(1, 2**70)) == rho
+    assert floor_price(rho) == rho
+    assert floor_price(rho + Fraction(1, 2**70)) == rho
     assert root_down(Fraction(2)) ** 2 < 2 < (root_down(Fraction(2)) + Fraction(1, 2**60)) ** 2
 
 

@@ -21,6 +21,7 @@ from pmw.research.audit.entries import (
     worst_found,
 )
 from pmw.research.audit.report import AuditOptions, Finding, Verdict, audit, audit_table
+from pmw.research.audit.witness import witness_text
 from pmw.research.sparse_vectors.flawed import COUNTEREXAMPLES
 
 ENTRIES = catalogue()
@@ -172,3 +173,59 @@ def test_a_repeated_audit_makes_the_same_runs() -> None:
         audited("exponential", exact=False, runs=500, seed=seed).certified for seed in (1, 1, 2)
     )
     assert first == second != other
+
+
+@pytest.mark.parametrize("name", [name for name in BROKEN if ENTRIES[name].flaw] + ["laplace-inside"])
+def test_a_witness_shows_what_was_found(name: str) -> None:
+    finding = audited(name, runs=None)
+    witness, instance = finding.witness, finding.shown_by
+    assert witness is not None
+    assert instance is not None
+    assert finding.exact is not None
+    assert witness.instance == instance
+    assert witness.log_ratio == pytest.approx(finding.exact, abs=1e-6)
+    assert 0 < max(witness.probabilities) < 1
+    assert len(witness.output) <= len(instance.first)
+    gaps = [abs(one - two) for one, two in zip(instance.first, instance.second, strict=True)]
+    assert max(gaps) == instance.sensitivity
+    text = witness_text(name, finding.entry.flaw, finding.entry.claim, witness)
+    assert all(len(line) <= 100 for line in text.splitlines())
+    form = finding.to_dict()["witness"]
+    assert form["sensitivity"] == instance.sensitivity
+    assert len(form["thresholds"]) == len(form["first"]) == len(form["second"])
+
+
+def test_a_sound_mechanism_has_no_witness() -> None:
+    finding = audited("exponential", runs=None)
+    assert finding.witness is None
+    assert "witness" not in finding.to_dict()
+    assert audited("no-threshold-noise", exact=False, runs=500, seed=1).witness is None
+
+
+def test_algorithm_5_is_shown_by_the_papers_own_output() -> None:
+    witness = audited("algorithm-5", runs=None).witness
+    assert witness is not None
+    assert (witness.instance.first, witness.instance.second) == ((0, 1), (1, 0))
+    assert witness.output == (0, 1)
+    assert witness.probabilities[0] > 0
+    assert witness.probabilities[1] == 0
+    assert witness.to_dict()["log_ratio"] == "inf"
+
+
+def test_one_threshold_for_both_signs_is_sound_at_the_general_price_alone() -> None:
+    monotone, general = (
+        audited(name, runs=None) for name in ("shared-threshold", "shared-threshold-general")
+    )
+    assert monotone.exact == pytest.approx(4 / 3, abs=1e-6)
+    assert monotone.claimed == pytest.approx(5 / 6)
+    assert monotone.verdict is Verdict.VIOLATES
+    assert general.exact == pytest.approx(general.claimed) == pytest.approx(4 / 3)
+    assert general.verdict is Verdict.SOUND
+    assert not general.entry.monotone
+
+
+def test_a_table_stays_within_100_columns() -> None:
+    findings = audit(chosen(["exponential-monotone-redrawn", "laplace-inside"]), AuditOptions(runs=None))
+    rows = audit_table(findings).splitlines()
+    assert all(len(row) <= 100 for row in rows)
+    assert "a negative shows that T + rho > 0" in " ".join(" ".join(rows).split())

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from pmw.errors import BudgetError
@@ -21,8 +22,18 @@ from pmw.research.audit import (
     tables_of,
     worst_log_ratio,
 )
+from pmw.research.audit.family import retraversal_distribution
 from pmw.research.sparse_vectors import Retraversal, algorithm_1, algorithm_7
-from pmw.sparse_vector import Comparison, NoiseKind, Sides, Sparse, Split, ThresholdTest
+from pmw.sparse_vector import (
+    Comparison,
+    NoiseKind,
+    Sech2Test,
+    Sides,
+    Sparse,
+    Split,
+    ThresholdNoise,
+    ThresholdTest,
+)
 
 VALUES = (1, 3, -1)
 _SAME = Fraction(1)
@@ -141,13 +152,98 @@ def test_more_passes_find_what_one_does_not() -> None:
     assert sizes[0] < sizes[1] == 10
 
 
+@pytest.mark.parametrize("noise", list(NoiseKind))
+def test_more_passes_find_more_of_the_price_and_never_more_than_it(noise: NoiseKind) -> None:
+    test = ThresholdTest(noise, Sides.ONE_SIDED, 1, False, Fraction(3), Fraction(4))
+    found, price = [], 0.0
+    for passes in (1, 2, 6, 20):
+        again = Retraversal(Sparse(test, 2, redraw=False), Fraction(1, 2), passes)
+        distribution, price = retraversal_distribution(again), float(again.epsilon)
+        ratios = []
+        for base in ((2, 2, 2), (6, 6, 6)):
+            here = distribution(base, 2)
+            assert math.fsum(here.values()) == pytest.approx(1, abs=1e-9)
+            for pattern in neighbor_patterns(3, monotone=False):
+                moved = tuple(value + change for value, change in zip(base, pattern, strict=True))
+                ratios.append(worst_log_ratio(here, distribution(moved, 2)))
+        found.append(max(ratios))
+    assert found == pytest.approx(sorted(found), abs=1e-12)
+    assert found[-1] <= price + 1e-9
+    assert found[-1] >= (0.95 if noise is NoiseKind.EXPONENTIAL else 0.6) * price
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("noise", "redraw", "sides"),
+    [
+        (NoiseKind.LAPLACE, False, Sides.ONE_SIDED),
+        (NoiseKind.EXPONENTIAL, True, Sides.ONE_SIDED),
+        (NoiseKind.LAPLACE, True, Sides.TWO_THRESHOLDS),
+        (NoiseKind.EXPONENTIAL, False, Sides.TWO_THRESHOLDS),
+    ],
+)
+def test_one_draw_for_all_passes_has_the_distribution_of_tests_one_by_one(
+    noise: NoiseKind, redraw: bool, sides: Sides
+) -> None:
+    monotone = sides is Sides.TWO_THRESHOLDS
+    test = ThresholdTest(noise, sides, 1, monotone, Fraction(3), Fraction(4))
+    again, values, limits = (
+        Retraversal(Sparse(test, 2, redraw), passes=30),
+        np.array([1, 3, -7]),
+        np.full(3, 4),
+    )
+    runs, bits = 1000, BitSource.from_integer(21)
+    drawn = [again.run(values, limits, bits).ravel() for _ in range(runs)]
+    walked = [one_by_one(again, values, limits, bits) for _ in range(runs)]
+    chosen = [Counter(tuple(one[1::2]) for one in side) for side in (drawn, walked)]
+    likely = [places for places, count in (chosen[0] + chosen[1]).items() if count >= 20]
+    table = [[*(side[places] for places in likely), 1] for side in chosen]
+    assert stats.chi2_contingency(table).pvalue > 1e-4
+    for which in (0, 2):  # the passes of the first and of the second positive
+        passes = [
+            np.array([one[which] if len(one) > which else 31 for one in side]) for side in (drawn, walked)
+        ]
+        assert stats.ks_2samp(passes[0], passes[1]).pvalue > 1e-4
+        assert np.mean(passes[0]) > 1.3  # the test could tell a wrong distribution
+
+
+def one_by_one(
+    again: Retraversal, values: NDArray[np.int64], limits: NDArray[np.int64], bits: BitSource
+) -> list[int]:
+    """Return what ``run`` does, by one test of the sparse vector after the other."""
+    state, left, found = again.sparse.open(bits), list(range(len(values))), list[int]()
+    for number in range(1, again.passes + 1):
+        for place in list(left):
+            state, outcome = again.sparse.step(state, values[place], limits[place] + again.raised, bits)
+            if outcome:
+                found += [number, place]
+                left.remove(place)
+            if state.positives == again.sparse.update_limit:
+                return found
+    return found
+
+
+def test_a_million_passes_take_no_longer_than_one() -> None:
+    # No value comes near: pass after pass, this would be 10^12 tests.
+    sparse = algorithm_1(epsilon=50, update_limit=2)
+    algorithm = Retraversal.of(sparse, deviations=5, passes=10**6)
+    far = np.zeros(10**6, dtype=int)
+    assert algorithm.select(far, np.full(10**6, 10**6), BitSource.from_integer(1)) == ()
+
+
+def test_tests_of_another_kind_are_refused() -> None:
+    test = Sech2Test(ThresholdNoise.LAPLACE, Sides.ONE_SIDED, 1, True, Fraction(3), Fraction(4))
+    with pytest.raises(BudgetError, match="Laplace or exponential noise"):
+        Retraversal(Sparse(test, 2, redraw=False))
+
+
 def test_passes_end_at_their_bound() -> None:
     sparse = algorithm_1(epsilon=50, update_limit=2)
     algorithm = Retraversal.of(sparse, deviations=5, passes=3)
     assert algorithm.select(np.zeros(4, dtype=int), np.full(4, 10**6), BitSource.from_integer(1)) == ()
 
 
-@pytest.mark.parametrize(("deviations", "passes"), [(-1, 3), (1, 0), ("nan", 2)])
+@pytest.mark.parametrize(("deviations", "passes"), [(-1, 3), (1, 0), (1, 2**40 + 1), ("nan", 2)])
 def test_parameters_out_of_range_are_refused(deviations: int | str, passes: int) -> None:
     with pytest.raises(BudgetError, match="expected"):
         Retraversal.of(algorithm_1(epsilon=1, update_limit=2), deviations=deviations, passes=passes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -70,50 +71,41 @@ def take_over(path: Path) -> None:
 # --- what a link is -----------------------------------------------------------------------------------------
 
 
-def text(table: str, *values: object) -> bytes:
-    """Return the bytes that a link is made of, for one row."""
-    kinds = {bytes: b"b", float: b"f", str: b"t", int: b"i", type(None): b"n"}
-    pieces = [table.encode()]
-    for value in values:
-        raw = value if isinstance(value, bytes) else b"" if value is None else str(value).encode()
-        pieces.append(kinds[type(value)] + b" %d:" % len(raw) + raw)
-    return b"".join(pieces)
-
-
 def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() -> None:
     with closing(make(None)) as store:
         found = store.chained()
         session = str(store.meta("session"))
         numbers = [row[0] for row in store._connection.execute("SELECT sequence FROM chain")]
 
-    def link(*pieces: bytes) -> bytes:
-        return hashlib.blake2b(b"".join(pieces), digest_size=32).digest()
+    def link(before: bytes, *content: object) -> bytes:
+        return hashlib.blake2b(before + json.dumps(content).encode(), digest_size=32).digest()
 
-    def drawn(place: int, number: int) -> bytes:
+    def blob(raw: bytes) -> str:
+        return hashlib.blake2b(raw, digest_size=32).hexdigest()
+
+    def drawn(place: int, number: int) -> list[object]:
         one = answer(number)
-        head = (place, one.request_id, one.query_key, one.query, one.count, *(one.interval or ()))
-        return text("answers", *head, one.confidence, one.source, one.version, one.share)
+        head = [place, one.request_id, blob(one.query_key), one.query, one.count, *(one.interval or ())]
+        return [*head, one.confidence, one.source, one.version, one.share]
 
-    assert found.origin == link(text("origin", session, CONTRACT))
+    assert found.origin == link(b"", session, CONTRACT)
     first = link(
-        found.origin, text("chain", 1, 1, 2, 0),
-        text("ledger", 1, 1, "total", "records", None, "1/8"),
-        text("measurements", 1, 1, "total", "[]", b"\1" * 8, "{}"),
-        text("measurements", 2, 1, "marginal", "x", b"\2" * 16, "{}"),
+        found.origin, [1, 1, 2, 0],
+        [[1, 1, "total", "records", None, "1/8"]],
+        [[1, 1, "total", "[]", blob(b"\1" * 8), "{}"], [2, 1, "marginal", "x", blob(b"\2" * 16), "{}"]],
+        [],
     )  # fmt: skip
     second = link(
-        first, text("chain", 2, 3, 3, 2),
-        text("ledger", 2, 2, "round", "a round", "1/9", "1/162"),
-        text("ledger", 3, 2, "value", "q2", None, "1/7"),
-        text("measurements", 3, 2, "query", "2", b"\2" * 8, "{}"),
-        drawn(2, 2),
+        first, [2, 3, 3, 2],
+        [[2, 2, "round", "a round", "1/9", "1/162"], [3, 2, "value", "q2", None, "1/7"]],
+        [[3, 2, "query", "2", blob(b"\2" * 8), "{}"]],
+        [drawn(2, 2)],
     )  # fmt: skip
     third = link(
-        second, text("chain", 3, 5, 4, 6),
-        text("ledger", 4, 3, "round", "a round", "1/9", "1/162"),
-        text("ledger", 5, 3, "value", "q3", None, "1/7"),
-        text("measurements", 4, 3, "query", "3", b"\3" * 8, "{}"),
-        drawn(6, 3),
+        second, [3, 5, 4, 6],
+        [[4, 3, "round", "a round", "1/9", "1/162"], [5, 3, "value", "q3", None, "1/7"]],
+        [[4, 3, "query", "3", blob(b"\3" * 8), "{}"]],
+        [drawn(6, 3)],
     )  # fmt: skip
     assert found.links == (first, second, third)
     assert numbers == [1, 2, 3]
@@ -168,7 +160,7 @@ DAMAGE: dict[str, tuple[str, int]] = {
     "a last measured answer that is gone": ("DELETE FROM answers WHERE sequence = 6", 3),
     "all charges gone": ("DELETE FROM ledger", 1),
     "a charge that was added": ("INSERT INTO ledger VALUES (6, 3, 'value', 'q3', NULL, '1/7')", 4),
-    "a charge that was added before all": ("INSERT INTO ledger VALUES (-5, 1, 'x', 'y', NULL, '0')", 4),
+    "a charge that was added before all": ("INSERT INTO ledger VALUES (-5, 1, 'x', 'y', NULL, '0')", 1),
     "a measurement that was added": ("INSERT INTO measurements VALUES (5, 3, 'query', '3', x'00', '{}')", 4),
     "a measured answer that was added": (
         "INSERT INTO answers SELECT 8, 'r99', query_key, query, count, low, high, confidence, source,"
@@ -248,7 +240,7 @@ def test_a_link_that_was_made_to_fit_its_rows_does_not_fit_the_links_after_it(pa
     execute(path, "UPDATE ledger SET rho = '1/800' WHERE sequence = 1")
     with closing(sqlite3.connect(path)) as connection:
         chain = Chain(connection, "s.pmw")
-        made = chain._link(chain._newest(0), (1, 1, 2, 0))
+        made = chain._next(chain._newest(0), (1, 1, 2, 0))
         connection.execute("UPDATE chain SET link = ? WHERE sequence = 1", (made.hash,))
         connection.commit()
     with pytest.raises(SessionCorruptError, match=BROKEN.format(2)):
@@ -290,6 +282,34 @@ def test_a_measured_answer_that_no_link_covers_is_refused(
         execute(path, script)
         with pytest.raises(SessionCorruptError, match=BROKEN.format(link)):
             store.answer_to_request(f"r{number}")
+
+
+HIDE = "PRAGMA writable_schema = ON"
+
+
+def execute_behind_the_index(path: Path, script: str) -> None:
+    """Alter rows and leave the index of measured answers as it is, as a damaged page of the table does."""
+    execute(path, f"{HIDE}; CREATE TABLE kept AS SELECT * FROM sqlite_master WHERE name = 'answers_measured';"
+                  "DELETE FROM sqlite_master WHERE name = 'answers_measured'")  # fmt: skip
+    execute(path, script)
+    execute(path, f"{HIDE}; INSERT INTO sqlite_master SELECT * FROM kept; DROP TABLE kept")
+
+
+@pytest.mark.parametrize(
+    ("request_id", "source"), [("r7", "measured"), ("r9", "measured"), ("r3", "synthetic")]
+)
+def test_a_source_that_the_index_does_not_know_of_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, request_id: str, source: str
+) -> None:
+    monkeypatch.setattr("pmw.session.store.wholeness._FEW_PAGES", 0)  # as in a file too large to look at
+    execute_behind_the_index(
+        path, f"UPDATE answers SET source = '{source}' WHERE request_id = '{request_id}'"
+    )
+    with closing(SessionStore.open(path)) as store:
+        with pytest.raises(SessionCorruptError, match=DAMAGED):
+            store.answer_to_request(request_id)
+        with pytest.raises(SessionCorruptError, match=DAMAGED):
+            store.take_over()
 
 
 @pytest.mark.parametrize("script", [

@@ -18,7 +18,7 @@ import pytest
 import pmw
 from benchmarks.forgery import reseal
 from pmw.session.maintenance import finalize_session, read_ledger, read_session, verify_session
-from pmw.session.store import LedgerRow, Outcome, SessionStore
+from pmw.session.store import LedgerRow, Outcome, SessionStore, writing
 from pmw.session.store.locking import SessionLock
 from queries import Domain, random_conjunctions
 
@@ -262,3 +262,57 @@ def test_an_opening_that_is_refused_removes_the_lock_file_that_it_made_and_no_ot
     assert refused("held.pmw", frame, pmw.SessionLockedError)  # another holds it
     held.release(forget=True)
     assert not (tmp_path / "held.pmw-lock").exists()
+
+
+# --- writing ------------------------------------------------------------------------------------------------
+
+
+def test_who_writes_looks_before_a_lock_file_is_made_and_again_under_the_lock(study: Path) -> None:
+    lock, seen = study.with_name(f"{study.name}-lock"), list[tuple[bool, bool]]()
+    lock.unlink(missing_ok=True)
+
+    def is_held() -> bool:
+        if not lock.exists():
+            return False
+        try:
+            SessionLock(study).release()
+        except pmw.SessionLockedError:
+            return True
+        return False
+
+    def write() -> None:
+        with writing(study, 0, lambda _: seen.append((lock.exists(), is_held()))) as store:
+            used.append(store)
+            assert is_held()
+            assert rows_of(study) == before
+            with pytest.raises(pmw.SessionError, match="was opened for reading"):
+                store.finish(None, CHARGE)
+            store.take_over()
+            store.finish(None, CHARGE)
+            raise KeyError
+
+    before, used = rows_of(study), list[SessionStore]()
+    with pytest.raises(KeyError):
+        write()
+    assert seen == [(False, False), (True, True)]
+    assert not is_held()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        used[0]._connection.execute("SELECT 1")
+
+
+@pytest.mark.parametrize("refused_at", [1, 2])
+def test_a_session_that_is_refused_is_let_go_of_and_left_as_it_is(study: Path, refused_at: int) -> None:
+    lock, looks, before = study.with_name(f"{study.name}-lock"), 0, rows_of(study)
+    lock.unlink(missing_ok=True)
+
+    def check(_: SessionStore) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == refused_at:
+            raise pmw.SessionError("closed meanwhile")
+
+    with pytest.raises(pmw.SessionError, match="closed meanwhile"), writing(study, 0, check):
+        raise AssertionError
+    assert lock.exists() == (refused_at == 2)
+    assert rows_of(study) == before
+    SessionLock(study).release()

@@ -1,0 +1,322 @@
+"""People: at most K records of each person, chosen once, by these records alone.
+
+Where a domain declares a column of ids, a session counts at most K records of each id. The records of a
+person are put into the order of a keyed permutation of their cells, and the first K are kept. The
+permutation's key is a keyed hash of the id. So what is kept of a person is a function of the secret key, of
+the id and of the multiset of this person's coded records: neither the order of rows nor any other person's
+record enters, and every question, resumption and export counts the same records.
+
+Privacy: the guarantee does not rest on the hash. For any fixed key, taking all records of one person away
+    changes nothing that is kept of others, so it takes at most K records away: K in L1, and in L2 where all
+    of them share a cell. The key keeps people from choosing which of their records count, and the choice from
+    following anything that an analyst knows. The hash is asked for one more thing, that two ids are taken for
+    one person with a chance of about 2^-128 only: two independent SipHash values under secret keys tell them
+    apart.
+
+Source: SipHash-2-4: Aumasson and Bernstein (2012), as pandas has it (``hash_array``, which ends with the
+    permutation below). The permutation of 64-bit words: the finaliser of SplitMix64, Steele, Lea and Flood
+    (2014), after the first hash of the id was added bit by bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.person import Person
+from queries.records import CodedRecords, objects_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Bound",
+    "keep_bounded",
+    "kept_by_limit",
+    "OWN",
+    "PeopleRecords",
+    "Roster",
+]
+
+OWN = -1  # the number of whom a record without an id belongs to: a person of its own
+_SHIFTS_AND_FACTORS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LAST_SHIFT = 31
+
+Words = NDArray[np.uint64]
+Numbers = NDArray[np.signedinteger[Any]]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Bound:
+    """How the records of a table were bounded (secret).
+
+    Args:
+        person: what is declared of persons.
+        key: 32 bytes that chose which records are kept.
+        identity: what tells the table from others (``PeopleRecords.identity``): the kept records alone do not
+            tell whose they are, nor which were left out.
+    """
+
+    person: Person
+    key: bytes
+    identity: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PeopleRecords:
+    """Records, and whose they are (secret).
+
+    Args:
+        records: the cells of each record that is not dropped.
+        persons: integers, shape (records,): the number of each record's person, counted by first
+            appearance, or ``OWN``.
+        keys: uint64, shape (2, persons): two keyed hashes of each person's id, which together tell it from
+            others; the first chooses this person's records.
+    """
+
+    records: CodedRecords
+    persons: Numbers
+    keys: Words
+
+    def identity(self) -> bytes:
+        """Return 32 bytes of all records in order, before any is left out, and of their ids (secret)."""
+        digest = hashlib.sha256(len(self.records).to_bytes(8, "little"))
+        for column in (*self.records.columns, self.persons, *self.keys):
+            digest.update(np.ascontiguousarray(column).view(np.uint8).data)
+        return digest.digest()
+
+
+# --- ids -------------------------------------------------------------------------------------------------
+
+
+class Roster:
+    """Numbers the persons of a table that comes part by part.
+
+    Args:
+        person: what is declared of ids.
+        key: 32 bytes, secret.
+    """
+
+    def __init__(self, person: Person, key: bytes) -> None:
+        self._person = person
+        self._keys = (key.hex()[:16], key.hex()[16:32])
+        self._own: list[NDArray[np.bool_]] = [np.zeros(0, dtype=bool)]
+        # Of records with an id, part by part: whole numbers, shape (records,), or hashes, shape (2, records).
+        self._ids: list[Numbers | Words] = []
+
+    def add(self, column: pd.Series[Any]) -> NDArray[np.bool_]:
+        """Take in the ids of some records, and return which of these records belong to somebody."""
+        wholes = _whole_numbers(column)
+        if wholes is not None:
+            numbers, empty = wholes
+            named = ~empty
+            self._ids.append(numbers[named])
+        else:
+            texts = _plain_texts(column) if self._person.ids == "text" else None
+            try:
+                named, empty = self._add_texts(_read_texts(column, self._person) if texts is None else texts)
+            except UnicodeEncodeError:  # half a surrogate pair: value by value
+                named, empty = self._add_texts(_read_texts(column, self._person))
+        kept = named | empty if self._person.empty == "person" else named
+        self._own.append(empty[kept])
+        return kept
+
+    def _add_texts(self, texts: NDArray[np.object_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Take in canonical ids, and return which are ids, and which are empty.
+
+        Raises:
+            UnicodeEncodeError: a text has no bytes; nothing is taken in.
+        """
+        empty = texts == ""
+        named = ~empty & (texts != None)  # noqa: E711 - value by value
+        self._ids.append(self._hashed(texts[named]))
+        return named, empty
+
+    def finish(self) -> tuple[Numbers, Words]:
+        """Return the number of each record's person, and the persons' keys, as ``PeopleRecords`` has them."""
+        if self._ids and all(part.ndim == 1 for part in self._ids):
+            numbers, distinct = _factorized(np.concatenate(self._ids))
+            keys = self._hashed_wholes(distinct)
+        else:
+            parts = [part if part.ndim == 2 else self._hashed_wholes(part) for part in self._ids]
+            numbers, keys = _numbered(np.concatenate([np.zeros((2, 0), dtype=np.uint64), *parts], axis=1))
+        own = np.concatenate(self._own)
+        if not own.any():
+            return numbers, keys
+        persons = np.full(len(own), OWN, dtype=numbers.dtype)
+        persons[~own] = numbers
+        return persons, keys
+
+    def _hashed_wholes(self, numbers: NDArray[Any]) -> Words:
+        return self._hashed(np.array(list(map(str, numbers.tolist())), dtype=object))
+
+    def _hashed(self, texts: NDArray[np.object_]) -> Words:
+        from pandas.util import hash_array  # late: only where tables are handled
+
+        hashes = [hash_array(texts, hash_key=key, categorize=False) for key in self._keys]
+        return np.array(hashes, dtype=np.uint64).reshape(2, len(texts))
+
+
+def _whole_numbers(column: pd.Series[Any]) -> tuple[Numbers, NDArray[np.bool_]] | None:
+    """Return the values of a column of whole numbers, and which are empty; None for another column."""
+    kind = getattr(column.dtype, "numpy_dtype", column.dtype)  # of a column that may hold empty values
+    if not isinstance(kind, np.dtype) or kind.kind not in "iu" or kind == np.uint64:
+        return None
+    empty = column.isna().to_numpy(dtype=bool)
+    if isinstance(column.dtype, np.dtype):
+        return column.to_numpy(dtype=np.int64), empty
+    return column.to_numpy(dtype=np.int64, na_value=0), empty
+
+
+def _plain_texts(column: pd.Series[Any]) -> NDArray[np.object_] | None:
+    """Return a column of texts that are ids as they stand; None for another column."""
+    if column.dtype.name in ("str", "string"):
+        texts = column.to_numpy(dtype=object, na_value="")
+    elif column.dtype == object:
+        texts = column.to_numpy()
+        if not all(
+            map(partial(is_, str), map(type, texts))
+        ):  # by identity: comparing might run code of theirs
+            return None
+    else:
+        return None
+    return texts
+
+
+def _read_texts(column: pd.Series[Any], person: Person) -> NDArray[np.object_]:
+    """Return the canonical ids of a column of any kind, as ``Person.id_of`` has them."""
+    known = _KnownIds(person)
+    texts = np.empty(len(column), dtype=object)
+    texts[:] = [known[value] if type(value) is str else person.id_of(value) for value in objects_of(column)]
+    return texts
+
+
+class _KnownIds(dict[str, str | None]):
+    """Remembers the canonical ids of texts."""
+
+    def __init__(self, person: Person) -> None:
+        self._person = person
+
+    def __missing__(self, text: str) -> str | None:
+        self[text] = found = self._person.id_of(text)
+        return found
+
+
+def _factorized(values: NDArray[Any]) -> tuple[Numbers, NDArray[Any]]:
+    """Return the number of each value, counted by first appearance, and the values."""
+    import pandas as pd  # late: only where tables are handled
+
+    numbers, distinct = pd.factorize(values)
+    return numbers.astype(np.int32 if len(distinct) < 2**31 else np.int64), distinct
+
+
+def _numbered(hashes: Words) -> tuple[Numbers, Words]:
+    """Return the number of each pair of words, counted by first appearance, and the pairs.
+
+    Args:
+        hashes: uint64, shape (2, records).
+    """
+    numbers, firsts = _factorized(hashes[0])
+    seconds = np.empty(len(firsts), dtype=np.uint64)
+    seconds[numbers] = hashes[1]
+    if np.array_equal(seconds[numbers], hashes[1]):
+        return numbers, np.stack([firsts, seconds])
+    # Two ids share their first word: that is to be seen once in thousands of millions of years.
+    pairs, places = np.unique(hashes, axis=1, return_inverse=True)
+    numbers, firsts = _factorized(places.reshape(-1))
+    return numbers, pairs[:, firsts]
+
+
+# --- what is kept ----------------------------------------------------------------------------------------
+
+
+def kept_by_limit(persons: Numbers, limits: Sequence[int]) -> dict[int, int]:
+    """Return how many records are kept where at most so many of each person are, by the limit; exact."""
+    own, *counts = np.bincount(persons + 1, minlength=1)
+    return {limit: int(own) + int(np.minimum(counts, limit).sum()) for limit in limits}
+
+
+def keep_bounded(found: PeopleRecords, limit: int) -> CodedRecords:
+    """Return at most so many records of each person, in the table's order.
+
+    Records of one person with the same cells are the same to every count: which of them is kept is no matter.
+
+    Privacy: exact and secret. What is kept of a person depends on this person's records alone.
+    """
+    chosen = _chosen(found, limit)
+    if chosen.all():
+        return found.records
+    return CodedRecords(found.records.domain, tuple(column[chosen] for column in found.records.columns))
+
+
+def _chosen(found: PeopleRecords, limit: int) -> NDArray[np.bool_]:
+    """Return which records are kept: bool, shape (records,)."""
+    persons = found.persons
+    counts = np.bincount(persons + 1, minlength=found.keys.shape[1] + 1)[1:]  # those of ``OWN`` left out
+    crowded = np.append(counts > limit, False)  # the last: of ``OWN``
+    places = np.flatnonzero(crowded[persons])  # of the records that are put into order
+    chosen = np.ones(len(persons), dtype=bool)
+    if not len(places):
+        return chosen
+    groups = (np.cumsum(crowded, dtype=persons.dtype) - 1)[persons[places]]
+    words = _cell_words(found.records, places)
+    order = _ranked(groups, _permuted(words, found.keys[0, crowded[:-1]][groups]), words)
+    starts = np.concatenate([[0], np.cumsum(counts[crowded[:-1]])])
+    ranks = np.arange(len(places)) - np.repeat(starts[:-1], np.diff(starts))
+    chosen[places[order[ranks >= limit]]] = False
+    return chosen
+
+
+def _cell_words(records: CodedRecords, places: Numbers) -> list[Words]:
+    """Return the cells of some records as numbers of 64 bits, all of them equal where all cells are."""
+    words = [np.zeros(len(places), dtype=np.uint64)]
+    filled = 1
+    for size, column in zip(records.domain.shape, records.columns, strict=True):
+        filled *= size
+        if filled > 2**64:
+            words.append(np.zeros(len(places), dtype=np.uint64))
+            filled = size
+        words[-1] *= np.uint64(size)
+        words[-1] += column[places]
+    return words
+
+
+def _permuted(words: Sequence[Words], keys: Words) -> Words:
+    """Return a keyed number per record: of one word, different for different words under the same key.
+
+    Args:
+        words: the cells, uint64, shape (records,) each.
+        keys: of the record's person: uint64, shape (records,).
+    """
+    mixed = keys.copy()
+    for word in words:
+        mixed ^= word
+        for shift, factor in _SHIFTS_AND_FACTORS:
+            mixed ^= mixed >> np.uint64(shift)
+            mixed *= np.uint64(factor)
+        mixed ^= mixed >> np.uint64(_LAST_SHIFT)
+    return mixed
+
+
+def _ranked(groups: Numbers, mixed: Words, words: Sequence[Words]) -> Numbers:
+    """Return the order of records by group, then by keyed number, then by cells.
+
+    The group and the leading bits of the keyed number are sorted as one word. Where two neighbours agree in
+    these alone and not in all, the order is made again from all of them.
+    """
+    bits = int(groups[groups.argmax()]).bit_length()
+    packed = (groups.astype(np.uint64) << np.uint64(63 - bits) << np.uint64(1)) | (mixed >> np.uint64(bits))
+    order = np.argsort(packed)
+    packed = packed[order]
+    ties = np.flatnonzero(packed[1:] == packed[:-1])
+    before, after = order[ties], order[ties + 1]
+    if all(np.array_equal(word[before], word[after]) for word in (mixed, *words)):
+        return order
+    return np.lexsort((*words, mixed, groups))

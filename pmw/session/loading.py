@@ -1,0 +1,165 @@
+"""Loading: a session's states, read back from the rows of its file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pmw.errors import BudgetExhaustedError, SessionCorruptError
+from pmw.loop import choose_bins, correct, released_total, settle_opening
+from pmw.loop.secret import SecretState
+from pmw.planning.opening import check_model_size, choose_filter
+from pmw.privacy.filter import PrivacyFilter
+from pmw.public.charges import LedgerEntry, opening_entries
+from pmw.public.contract import Contract, UpdateRule
+from pmw.public.ledger import Ledger, ledger_of
+from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.state import PublicState
+from pmw.public.status import History, Status, status_of
+from pmw.session import encoding, measurement_rows
+from pmw.session.journal import threshold_name
+from pmw.session.snapshots import SnapshotTerms, read_snapshot
+from pmw.session.store import LATER, LedgerRow, SessionStore
+from pmw.sparse_vector import NoisyThreshold
+
+__all__ = [
+    "load_contract",
+    "load_history",
+    "load_ledger",
+    "load_plan",
+    "load_secret",
+    "load_state",
+    "load_status",
+    "read_entries",
+]
+
+
+_MOST_POINTS = 2000  # of a history
+
+
+def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
+    """Return what was fixed at opening, and the noise of the opening measurements.
+
+    Raises:
+        BudgetError: the domain is too large for the model.
+    """
+    contract = encoding.read_contract(_fact(store, "contract"))
+    check_model_size(contract.domain, contract.options)
+    return contract, encoding.read_opening_plan(_fact(store, "opening_plan"))
+
+
+def load_plan(store: SessionStore) -> TestPlan:
+    """Return the tiers that were planned when the opening was finished."""
+    return encoding.read_plan(_fact(store, "test_plan"))
+
+
+def load_ledger(store: SessionStore) -> Ledger:
+    """Return every charge, without building the model.
+
+    Raises:
+        SessionCorruptError: a charge cannot be read.
+    """
+    contract, _ = load_contract(store)
+    empty = choose_filter(contract.domain, contract.budget, contract.options)
+    try:
+        kind = contract.options.chosen_sparse_vector(empty.composition)
+        return ledger_of(contract.budget, empty, read_entries(store.ledger()), kind)
+    except (ValueError, ZeroDivisionError) as error:
+        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+
+
+def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
+    """Return the charges of rows.
+
+    Raises:
+        ValueError: a number cannot be read.
+        ZeroDivisionError: a fraction has no value.
+    """
+    return [LedgerEntry(row.event, row.label, encoding.read_charge(row.epsilon, row.rho)) for row in rows]
+
+
+def load_history(store: SessionStore) -> History:
+    """Return how the budget was spent, from the opening on; a long history is thinned to 2,000 points."""
+    contract, plan = load_contract(store)
+    ledger = choose_filter(contract.domain, contract.budget, contract.options)
+    for entry in opening_entries(plan, contract.options):
+        ledger = ledger.charge(entry.charge)
+    answers, shares = zip((0, ledger.share), *store.shares(_MOST_POINTS), strict=True)
+    return History(np.array(answers), np.array(shares))
+
+
+def load_status(store: SessionStore, state: PublicState) -> Status:
+    """Return where a session stands."""
+    return status_of(state, store.asked())
+
+
+def load_secret(store: SessionStore, tiers: int) -> SecretState:
+    """Return the threshold noise of the open rounds of so many tiers."""
+    return SecretState(tuple(_read_noisy(store.secret(threshold_name(tier))) for tier in range(tiers)))
+
+
+def _read_noisy(raw: bytes | None) -> NoisyThreshold | None:
+    return None if raw is None else NoisyThreshold(*json.loads(raw))
+
+
+def load_state(store: SessionStore) -> PublicState:
+    """Return the public state that the file's ledger and measurements add up to.
+
+    The model comes from the newest snapshot, corrected by the measurements after it; without a snapshot,
+    from the first measurement on.
+
+    Raises:
+        SessionCorruptError: the opening has no outcome yet, or the rows contradict each other.
+    """
+    contract, plan = load_contract(store)
+    chained = store.chained()
+    rows = chained.measurements
+    if not rows:
+        raise SessionCorruptError("the session's opening is not finished; ask it a question to finish it")
+    try:
+        draws = measurement_rows.read_opening(contract, rows)
+        ledger = _read_ledger(chained.ledger, contract)
+        coarsening = choose_bins(contract, plan, draws)
+        measured = [measurement_rows.read_measured(coarsening, row) for row in rows if row.kind in LATER]
+        certificates = [measurement_rows.read_certificate(coarsening, row) for row in store.certificates()]
+    except BudgetExhaustedError:
+        raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+    total = released_total(plan, draws).value
+    found = None
+    stored = store.snapshot()
+    if stored is not None and contract.options.update is not UpdateRule.STEP:
+        # Single steps are taken again: to the last bit, their model depends on their order.
+        found = read_snapshot(*stored, contract, SnapshotTerms(coarsening, draws.marginals, measured, total))
+    fitted = None if found is None else (found.model, found.step_size)
+    state = settle_opening(contract, plan, draws, ledger, load_plan(store), fitted)
+    if found is not None:
+        state = replace(state, measured=tuple(measured[: found.version]), beside=found.beside)
+    for measurement in measured[len(state.measured) :]:
+        state = correct(state, measurement)
+    return replace(
+        state,
+        rounds=tuple(store.secret(threshold_name(tier)) is not None for tier in range(len(state.plan))),
+        closed=store.meta("closed") is not None,
+        certificates={one.scope: one for one in certificates},
+        asked=store.answer_count(),
+    )
+
+
+def _fact(store: SessionStore, key: str) -> Any:
+    text = store.meta(key)
+    if text is None:
+        raise SessionCorruptError(f"the session file is damaged: it lacks {key!r}")
+    return json.loads(text)
+
+
+def _read_ledger(rows: Sequence[LedgerRow], contract: Contract) -> PrivacyFilter:
+    ledger = choose_filter(contract.domain, contract.budget, contract.options)
+    for entry in read_entries(rows):
+        ledger = ledger.charge(entry.charge)
+    return ledger

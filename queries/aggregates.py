@@ -1,0 +1,227 @@
+"""Aggregates in SQL: COUNT, SUM, AVG, quantiles and spreads as sums over cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from sqlglot import exp
+
+from queries.cell_sums import average, counted, total
+from queries.cell_values import CellCondition, CellValues, constant_value, on_scope, union_scope
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.refusals import REPORTS
+from queries.row_expressions import row_condition, row_value, wrong_kind
+from queries.sql_tree import position_of, refuse
+from queries.statements import (
+    AggregateNode,
+    Arithmetic,
+    Constant,
+    Correlation,
+    Linear,
+    Node,
+    Quantile,
+    Ratio,
+    Spread,
+)
+
+__all__ = [
+    "aggregate_node",
+    "AGGREGATES",
+    "joined_nodes",
+]
+
+_SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
+    exp.Stddev: (True, True),
+    exp.StddevSamp: (True, True),
+    exp.StddevPop: (False, True),
+    exp.Variance: (True, False),
+    exp.VariancePop: (False, False),
+}
+_EXTREMES: dict[type[exp.Expr], float] = {exp.Min: 0.0, exp.Max: 1.0}
+_QUANTILES: tuple[type[exp.Expr], ...] = (
+    exp.Median,
+    exp.WithinGroup,
+    exp.Quantile,
+    exp.ApproxQuantile,
+    exp.PercentileCont,
+)
+AGGREGATES: tuple[type[exp.Expr], ...] = (
+    *(exp.Filter, exp.Window, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Corr),
+    *_QUANTILES,
+    *_SPREADS,
+    *_EXTREMES,
+)
+
+
+def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
+    """Return what an aggregate sums up.
+
+    Raises:
+        QueryError: it is not supported, or is of what holds no numbers.
+    """
+    if isinstance(node, exp.Window):
+        return _window(node, domain)
+    condition = None
+    if isinstance(node, exp.Filter):
+        condition, node = row_condition(node.expression.this, domain), node.this
+    if isinstance(node, exp.Count):
+        return counted(_marked(node, domain), condition, domain)
+    if isinstance(node, exp.CountIf):
+        holds = row_condition(node.this, domain)
+        return counted(
+            constant_value(1), holds if condition is None else holds.both(condition, domain), domain
+        )
+    if isinstance(node, exp.Sum):
+        return total(_numbers(node, node.this, domain), condition, domain)
+    if isinstance(node, exp.Avg):
+        return average(_numbers(node, node.this, domain), condition, domain)
+    return _of_values(node, condition, domain)
+
+
+def _of_values(node: exp.Expr, condition: CellCondition | None, domain: Domain) -> AggregateNode:
+    if isinstance(node, exp.Corr):
+        one, two = (_numbers(node, side, domain) for side in (node.this, node.expression))
+        return Correlation(_kept(one, condition, domain), two)
+    if isinstance(node, _QUANTILES):
+        inner, part = _quantile(node)
+        return Quantile(_kept(_numbers(node, inner, domain), condition, domain), part)
+    values = _kept(_numbers(node, node.this, domain), condition, domain)
+    if type(node) in _SPREADS:
+        return Spread(values, *_SPREADS[type(node)])
+    return Quantile(values, _EXTREMES[type(node)], extreme=True)
+
+
+def _window(node: exp.Window, domain: Domain) -> Linear:
+    inner = aggregate_node(node.this.this, domain) if isinstance(node.this, exp.Sum) else None
+    plain = all(
+        value is None or value == [] for key, value in node.args.items() if key not in ("this", "over")
+    )
+    if not plain or not isinstance(inner, Linear):
+        refuse(node, "a window other than SUM(COUNT(*)) OVER ()", grammar=REPORTS)
+    return replace(inner, grouped=False)
+
+
+def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
+    if isinstance(node, exp.Distinct):
+        refuse(aggregate, f"{aggregate.sql_name()}(DISTINCT …)" if isinstance(aggregate, exp.Func) else None,
+               grammar=REPORTS)  # fmt: skip
+    if node.find(*AGGREGATES):
+        refuse(node, "an aggregate inside another one", grammar=REPORTS)
+    values = row_value(node, domain)
+    if values.labels is not None:
+        name = aggregate.sql_name() if isinstance(aggregate, exp.Func) else "this aggregate"
+        raise wrong_kind("MEDIAN" if isinstance(aggregate, exp.WithinGroup) else name, node)
+    return values
+
+
+def _marked(node: exp.Count, domain: Domain) -> CellValues:
+    if isinstance(node.this, exp.Star):
+        return constant_value(1)
+    values = row_value(node.this, domain)
+    return replace(values, labels=None)
+
+
+def _quantile(node: exp.Expr) -> tuple[exp.Expr, float]:
+    """Return the number of a quantile, and its part."""
+    if isinstance(node, exp.Median):
+        return node.this, 0.5
+    if isinstance(node, exp.WithinGroup):
+        inner = node.expression.expressions[0]
+        column, given = inner.this, node.this.this
+        part = _part(given)
+        return column, 1 - part if inner.args.get("desc") else part
+    given = node.args.get("quantile") or node.expression
+    return node.this, _part(given)
+
+
+def _part(node: exp.Expr | None) -> float:
+    text = "" if node is None else node.name
+    try:
+        part = float(text)
+    except ValueError:
+        part = -1.0
+    if not 0 <= part <= 1 or isinstance(node, exp.Neg):
+        raise QueryError(
+            f"expected a percentile in [0, 1], got {text or 'none'}; the median is 0.5",
+            code="bad_request",
+            position=None if node is None else position_of(node),
+        )
+    return part
+
+
+def _kept(values: CellValues, condition: CellCondition | None, domain: Domain) -> CellValues:
+    """Return the values of the rows where a condition holds."""
+    if condition is None:
+        return values
+    if not condition.is_decided:
+        raise QueryError(
+            "FILTER cuts cells here; compare with an edge of a cell, or write the condition in WHERE",
+            code="unaligned",
+        )
+    scope = union_scope(domain, (values.scope, condition.scope))
+    values = values.placed(domain, scope)
+    return replace(values, present=values.present & on_scope(domain, condition.scope, condition.least, scope))
+
+
+# --- arithmetic on aggregates -------------------------------------------------------------------------------
+
+
+def joined_nodes(sign: str, left: Node, right: Node, domain: Domain) -> Node:
+    """Return two expressions joined by an operator: one sum or one ratio of sums where they make one.
+
+    Raises:
+        QueryError: a division by 0.
+    """
+    if isinstance(right, Constant) and sign == "/" and right.value == 0:
+        raise QueryError("a division by 0", code="bad_request")
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return Constant(_of_numbers(sign, _number(left), _number(right)))
+    if isinstance(right, Constant) and isinstance(left, Linear | Ratio):
+        return _with_constant(sign, left, _number(right), domain)
+    if isinstance(left, Constant) and isinstance(right, Linear | Ratio) and sign != "/":
+        return _from_constant(sign, _number(left), right, domain)
+    if isinstance(left, Linear) and isinstance(right, Linear):
+        return _of_sums(sign, left, right, domain)
+    return Arithmetic(sign, left, right)  # type: ignore[arg-type]
+
+
+def _number(node: Constant) -> float:
+    if isinstance(node.value, str) or node.value is None:
+        raise QueryError("arithmetic needs numbers", code="wrong_kind")
+    return node.value
+
+
+def _of_numbers(sign: str, one: float, two: float) -> float:
+    return {"+": one + two, "-": one - two, "*": one * two, "/": one / two if two else 0.0}[sign]
+
+
+def _scaled(node: Linear | Ratio, factor: float) -> Linear | Ratio:
+    if isinstance(node, Linear):
+        return node.times(factor)
+    return Ratio(node.numerator.times(factor), node.denominator)
+
+
+def _with_constant(sign: str, node: Linear | Ratio, number: float, domain: Domain) -> Node:
+    if sign in ("*", "/"):
+        return _scaled(node, number if sign == "*" else 1 / number)
+    shift = number if sign == "+" else -number
+    exact = isinstance(node, Ratio) and np.array_equal(node.denominator.low, node.denominator.high)
+    if isinstance(node, Ratio) and exact and node.numerator.grouped == node.denominator.grouped:
+        return Ratio(node.numerator.plus(node.denominator.times(shift), domain), node.denominator)
+    return Arithmetic("+", node, Constant(shift))
+
+
+def _from_constant(sign: str, number: float, node: Linear | Ratio, domain: Domain) -> Node:
+    if sign == "*":
+        return _scaled(node, number)
+    return _with_constant("+", node if sign == "+" else _scaled(node, -1.0), number, domain)
+
+
+def _of_sums(sign: str, left: Linear, right: Linear, domain: Domain) -> Node:
+    if sign == "/":
+        return Ratio(left, right)
+    if sign == "*" or left.grouped != right.grouped:
+        return Arithmetic(sign, left, right)  # type: ignore[arg-type]
+    return left.plus(right if sign == "+" else right.times(-1.0), domain)

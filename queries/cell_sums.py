@@ -1,0 +1,116 @@
+"""Sums of cells: COUNT, SUM and AVG of a number, and statements that ask one aggregate of one attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.cell_values import CellCondition, CellValues, attribute_values, on_scope, union_scope
+from queries.domain import Domain, OrderedAttribute
+from queries.errors import QueryError
+from queries.statements import (
+    AggregateNode,
+    Grouping,
+    KeyColumn,
+    Linear,
+    OutputColumn,
+    Quantile,
+    Ratio,
+    Statement,
+)
+
+__all__ = [
+    "attribute_grouping",
+    "average",
+    "CLIPPED",
+    "counted",
+    "statement_of",
+    "total",
+]
+
+CLIPPED = "numbers beyond the declared ends count as the ends"
+
+
+def counted(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
+    """Return the number of records that hold a number and where a condition holds."""
+    ones = values.present.astype(np.float64)
+    return total(replace(values, low=ones, middle=ones, high=ones), condition, domain)
+
+
+def total(values: CellValues, condition: CellCondition | None, domain: Domain) -> Linear:
+    """Return the sum of a number over the records that hold one and where a condition holds."""
+    arrays: list[NDArray[Any]] = [np.where(values.present, one, 0.0) for one in values.arrays]
+    scope = values.scope
+    if condition is not None:
+        scope = union_scope(domain, (values.scope, condition.scope))
+        least, share, most = (
+            on_scope(domain, condition.scope, one, scope)
+            for one in (condition.least, condition.share, condition.most)
+        )
+        low, middle, high = (on_scope(domain, values.scope, one, scope) for one in arrays)
+        arrays = [
+            np.where(least, low, np.where(most, np.minimum(low, 0.0), 0.0)),
+            middle * share,
+            np.where(least, high, np.where(most, np.maximum(high, 0.0), 0.0)),
+        ]
+        arrays = [np.broadcast_to(one, domain.scope_shape(scope)) for one in arrays]
+    counting = all(bool(np.all((one == 0) | (one == 1))) for one in (arrays[0], arrays[2]))
+    return Linear(scope, arrays[0], arrays[1], arrays[2], counting=counting)
+
+
+def average(values: CellValues, condition: CellCondition | None, domain: Domain) -> Ratio:
+    """Return the mean of a number over the records that hold one and where a condition holds."""
+    return Ratio(total(values, condition, domain), counted(values, condition, domain))
+
+
+def attribute_grouping(name: str, domain: Domain) -> Grouping:
+    """Return the groups of an attribute: a number where its cell holds one, else the cell's label."""
+    attribute = domain[name]
+    values, ordered = attribute_values(attribute), isinstance(attribute, OrderedAttribute)
+    if values.labels is None and np.any(values.low != values.high):
+        labels = [attribute.label(code) for code in range(attribute.size)]
+        values = replace(values, labels=np.array(labels, dtype=object))
+    return Grouping(values.scope, tuple(values.groups()), values.labels is None or ordered)
+
+
+def statement_of(
+    kind: str, name: str, domain: Domain, where: CellCondition, by: Sequence[str], *, part: float = 0.5
+) -> Statement:
+    """Return the statement that asks one aggregate of an attribute.
+
+    Args:
+        kind: ``mean``, ``sum`` or ``quantile``.
+        name: the attribute.
+        domain: the declared attributes.
+        where: which records are asked about.
+        by: attributes that group them.
+        part: of a quantile, in [0, 1].
+
+    Raises:
+        QueryError: the attribute is not declared or holds no numbers, or the part is not in [0, 1].
+    """
+    for one in (name, *by):
+        if one not in domain:
+            raise QueryError(f"unknown attribute {one!r}; declared are {', '.join(domain.names[:20])}",
+                             code="unknown_attribute")  # fmt: skip
+    values = attribute_values(domain[name])
+    if values.labels is not None:
+        raise QueryError(
+            f"{kind} needs numbers, {name!r} holds none; group_by counts its values", code="wrong_kind"
+        )
+    if not 0 <= part <= 1:
+        raise QueryError(f"expected a quantile in [0, 1], got {part}; the median is 0.5", code="bad_request")
+    nodes: Mapping[str, AggregateNode] = {
+        "mean": average(values, None, domain),
+        "sum": total(values, None, domain),
+        "quantile": Quantile(values, part),
+    }
+    keys = [OutputColumn(one, KeyColumn(place)) for place, one in enumerate(by)]
+    title = kind if kind not in by else f"{kind} of {name}"
+    groupings = tuple(attribute_grouping(one, domain) for one in by)
+    columns = (*keys, OutputColumn(title, nodes[kind]))
+    return Statement(domain, where, groupings, columns, notes=(CLIPPED,))

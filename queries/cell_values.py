@@ -1,0 +1,294 @@
+"""Values and conditions cell by cell: what a row of each cell may hold, and whether a condition holds there.
+
+A record is known to its cell, so a number is an interval: a point where the cell holds one value. Arithmetic
+on cells is interval arithmetic (Moore 1966, ch. 2): its result holds whatever values lie inside the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries.errors import QueryError
+from queries.factors import UNITS, Factor
+from queries.grouping import GroupValue, cell_value
+from queries.linear import LinearQuery, Readings
+
+__all__ = [
+    "attribute_values",
+    "CellCondition",
+    "CellValues",
+    "combined",
+    "constant_value",
+    "MOST_SCOPE_CELLS",
+    "on_scope",
+    "union_scope",
+]
+
+MOST_SCOPE_CELLS = 2**22  # cells of the attributes that one aggregate, or one condition, is about
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellCondition:
+    """Where a condition holds, cell by cell.
+
+    Args:
+        scope: attribute names in declared order.
+        least: bool, one axis per attribute: it holds for every value of the cell.
+        share: float64, the part of an evenly filled cell where it holds, in [0, 1].
+        most: bool: it holds for some value of the cell.
+    """
+
+    scope: tuple[str, ...]
+    least: NDArray[np.bool_]
+    share: NDArray[np.float64]
+    most: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, query: LinearQuery) -> CellCondition:
+        """Return the condition that a counting query states.
+
+        Raises:
+            QueryError: its attributes have too many cells together.
+        """
+        domain = query.domain
+        _check_size(domain, query.scope)
+        share = query.weights() / UNITS
+        if query.readings is None:
+            holds = share > 0
+            return cls(query.scope, holds, share, holds)
+        least, most = (
+            on_scope(domain, reading.scope, reading.weights() > 0, query.scope) for reading in query.readings
+        )
+        return cls(
+            query.scope, np.broadcast_to(least, share.shape), share, np.broadcast_to(most, share.shape)
+        )
+
+    @classmethod
+    def everywhere(cls) -> CellCondition:
+        """Return the condition that always holds."""
+        return cls((), np.ones((), dtype=bool), np.ones(()), np.ones((), dtype=bool))
+
+    @property
+    def is_decided(self) -> bool:
+        """No cell is left open."""
+        return np.array_equal(self.least, self.most)
+
+    def both(self, other: CellCondition, domain: Domain) -> CellCondition:
+        """Return where both hold; shares inside one cell are taken as independent."""
+        return self._joined(other, domain, np.logical_and, lambda one, two: one * two)
+
+    def either(self, other: CellCondition, domain: Domain) -> CellCondition:
+        """Return where one of them holds; shares inside one cell are taken as independent."""
+        return self._joined(other, domain, np.logical_or, lambda one, two: one + two - one * two)
+
+    def _joined(
+        self,
+        other: CellCondition,
+        domain: Domain,
+        join: Callable[[Any, Any], Any],
+        share: Callable[[Any, Any], Any],
+    ) -> CellCondition:
+        scope = union_scope(domain, (self.scope, other.scope))
+        (least, part, most), (least2, part2, most2) = (
+            [on_scope(domain, one.scope, array, scope) for array in (one.least, one.share, one.most)]
+            for one in (self, other)
+        )
+        parts = np.broadcast_arrays(join(least, least2), share(part, part2), join(most, most2))
+        shape = domain.scope_shape(scope)
+        return CellCondition(scope, *(np.broadcast_to(array, shape) for array in parts))
+
+    def query(self, domain: Domain) -> LinearQuery:
+        """Return the counting query of the condition."""
+        share = np.where(self.least, 1.0, np.where(self.most, self.share, 0.0))
+        factor = Factor(self.scope, np.rint(share * UNITS).astype(np.int64))
+        if self.is_decided:
+            return LinearQuery(domain, (factor,))
+        ends = (
+            LinearQuery(domain, (Factor(self.scope, end.astype(np.int64) * UNITS),))
+            for end in (self.least, self.most)
+        )
+        return LinearQuery(domain, (factor,), readings=Readings(*ends))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellValues:
+    """What a row of each cell of a scope holds: a number, or a label.
+
+    Args:
+        scope: attribute names in declared order.
+        low, middle, high: float64, one axis per attribute: the least and the greatest number that a row of
+            the cell may hold, and the number that stands for it. Zero where there is none.
+        present: bool: whether the cell's rows hold a value at all; NULL where they do not.
+        labels: object, of the cells, where the value is no number; None for numbers.
+        whole: the numbers are whole by their declaration, so that a division drops the fraction.
+    """
+
+    scope: tuple[str, ...]
+    low: NDArray[np.float64]
+    middle: NDArray[np.float64]
+    high: NDArray[np.float64]
+    present: NDArray[np.bool_]
+    labels: NDArray[np.object_] | None = None
+    whole: bool = False
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """The three numbers of each cell."""
+        return self.low, self.middle, self.high
+
+    @property
+    def constant(self) -> float | None:
+        """The number of every cell, where it is one and the same; else None."""
+        if self.scope or self.labels is not None or not self.present:
+            return None
+        return float(self.middle)
+
+    def placed(self, domain: Domain, scope: tuple[str, ...]) -> CellValues:
+        """Return the same over a wider scope."""
+        shape = domain.scope_shape(scope)
+
+        def wide(array: NDArray[Any]) -> NDArray[Any]:
+            return np.broadcast_to(on_scope(domain, self.scope, array, scope), shape)
+
+        labels = None if self.labels is None else wide(self.labels)
+        low, middle, high = (wide(array) for array in self.arrays)
+        return CellValues(scope, low, middle, high, wide(self.present), labels, self.whole)
+
+    def mapped(self, function: Callable[[NDArray[Any]], NDArray[Any]], *, whole: bool) -> CellValues:
+        """Return a growing function of every number."""
+        return replace(self, low=function(self.low), middle=function(self.middle), high=function(self.high),
+                       whole=whole)  # fmt: skip
+
+    def groups(self) -> list[tuple[GroupValue, NDArray[np.bool_]]]:
+        """Return every value with the cells that hold it, numbers growing, NULL last.
+
+        Raises:
+            QueryError: a cell may hold several.
+        """
+        if self.labels is None and np.any((self.low != self.high) & self.present):
+            raise QueryError(
+                "GROUP BY cuts cells: values inside one cell would fall into several groups; group by "
+                "whole cells, or by a condition at one of their edges",
+                code="unaligned",
+            )
+        cells: NDArray[Any] = self.middle if self.labels is None else self.labels
+        found: list[tuple[GroupValue, NDArray[np.bool_]]] = []
+        for value in _distinct(cells[self.present], numbers=self.labels is None):
+            found.append((value, self.present & (cells == value)))
+        if not np.all(self.present):
+            found.append((None, ~self.present))
+        return found
+
+
+def _distinct(cells: NDArray[Any], *, numbers: bool) -> list[Any]:
+    if numbers:
+        return [int(one) if one == int(one) else one for one in np.unique(cells).tolist()]
+    return list(dict.fromkeys(cells.ravel().tolist()))
+
+
+def constant_value(value: float | str | None) -> CellValues:
+    """Return a number, a text or NULL, the same for every row."""
+    number = np.zeros(()) if value is None or isinstance(value, str) else np.array(float(value))
+    labels = np.array(value, dtype=object) if isinstance(value, str) else None
+    whole = isinstance(value, int)
+    return CellValues((), number, number, number, np.array(value is not None), labels, whole)
+
+
+def attribute_values(attribute: Attribute) -> CellValues:
+    """Return what the cells of an attribute hold: numbers where it has some, else labels.
+
+    Values beyond the declared ends count as the ends. Empty and undeclared values hold none.
+    """
+    scope, size = (attribute.name,), attribute.size
+    present = np.ones(size, dtype=bool)
+    for code in (attribute.missing_code, attribute.other_code):
+        if code is not None:
+            present[code] = False
+    ends = _number_ends(attribute)
+    if ends is None:
+        present[:] = True
+        labels = np.array([cell_value(attribute, code) for code in range(size)], dtype=object)
+        if attribute.missing_code is not None:
+            present[attribute.missing_code] = False
+        zeros = np.zeros(size)
+        return CellValues(scope, zeros, zeros, zeros, present, labels)
+    low, high = np.zeros(size), np.zeros(size)
+    low[: len(ends[0])], high[: len(ends[1])] = ends
+    middle = (low + high) / 2
+    whole = isinstance(attribute, IntegerAttribute) or bool(getattr(attribute, "integer", False))
+    return CellValues(
+        scope, low, middle, high, present, None, whole or isinstance(attribute, CategoricalAttribute)
+    )
+
+
+def _number_ends(attribute: Attribute) -> tuple[Sequence[float], Sequence[float]] | None:
+    """Return the least and the greatest number of each cell that holds some; None where cells hold none."""
+    if isinstance(attribute, CategoricalAttribute):
+        if all(isinstance(value, int) and not isinstance(value, bool) for value in attribute.values):
+            numbers = [float(value) for value in attribute.values]
+            return numbers, numbers
+        return None
+    if not isinstance(attribute, IntegerAttribute | NumericAttribute):
+        return None
+    edges = attribute.boundaries
+    closed = 1 if attribute.is_whole else 0
+    atoms = list(attribute.atoms)
+    return [*edges[:-1], *atoms], [*(edge - closed for edge in edges[1:]), *atoms]
+
+
+def combined(
+    domain: Domain,
+    function: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
+    one: CellValues,
+    two: CellValues,
+    *,
+    whole: bool,
+) -> CellValues:
+    """Return a function of two numbers, cell by cell; it is monotone in each of them inside every cell."""
+    scope = union_scope(domain, (one.scope, two.scope))
+    _check_size(domain, scope)
+    one, two = one.placed(domain, scope), two.placed(domain, scope)
+    corners = [function(left, right) for left in (one.low, one.high) for right in (two.low, two.high)]
+    return CellValues(
+        scope,
+        np.minimum.reduce(corners),
+        function(one.middle, two.middle),
+        np.maximum.reduce(corners),
+        one.present & two.present,
+        None,
+        whole,
+    )
+
+
+def union_scope(domain: Domain, scopes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the attributes of several scopes, in declared order.
+
+    Raises:
+        QueryError: they have too many cells together.
+    """
+    scope = domain.scope(sorted({name for one in scopes for name in one}))
+    _check_size(domain, scope)
+    return scope
+
+
+def on_scope(
+    domain: Domain, scope: tuple[str, ...], array: NDArray[Any], wider: tuple[str, ...]
+) -> NDArray[Any]:
+    """Return an array over a scope, shaped to broadcast over a wider one."""
+    return array.reshape([domain[name].size if name in scope else 1 for name in wider])
+
+
+def _check_size(domain: Domain, scope: tuple[str, ...]) -> None:
+    cells = domain.scope_size(scope)
+    if cells > MOST_SCOPE_CELLS:
+        raise QueryError(
+            f"expected attributes of at most {MOST_SCOPE_CELLS:,} cells together, {', '.join(scope)} have "
+            f"{cells:,}; ask about fewer of them",
+            code="too_large",
+        )

@@ -1,0 +1,293 @@
+"""Statements in SQL whose columns are expressions of aggregates, such as AVG, MEDIAN and shares.
+
+A statement is read once, with every node on a whitelist, into a ``Statement``: counts, sums and quantiles of
+cells. Nothing of it depends on a record.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from queries.aggregates import AGGREGATES, aggregate_node, joined_nodes
+from queries.cell_sums import CLIPPED, attribute_grouping
+from queries.cell_values import CellCondition
+from queries.domain import Domain, OrderedAttribute, quoted_name
+from queries.errors import QueryError
+from queries.refusals import REPORTS, check_report, counted_by
+from queries.row_expressions import row_condition, row_value
+from queries.sources import folded_source
+from queries.sql import first_word
+from queries.sql_names import with_quoting_hint
+from queries.sql_tree import COMPARISONS, parse_tree, position_of, refuse
+from queries.statements import (
+    Compared,
+    Constant,
+    Grouping,
+    Joined,
+    KeyColumn,
+    Node,
+    OutputColumn,
+    Rounding,
+    Statement,
+    Test,
+    leaves_of,
+)
+
+__all__ = [
+    "is_report",
+    "parse_report",
+]
+
+_OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+_ROUNDINGS: dict[type[exp.Expr], str] = {
+    exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs",
+}  # fmt: skip
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    sign: getattr(operator, sign) for sign in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+_ON_ANSWERS = "{} {} on the answers, not on the true numbers"
+
+
+def is_report(text: str) -> bool:
+    """Tell whether a text begins as a statement of this kind does."""
+    return (first_word(text) or "").upper() in ("SELECT", "WITH")
+
+
+def parse_report(text: str, domain: Domain) -> Statement:
+    """Return what a statement asks.
+
+    Raises:
+        QueryError: the text is no statement of this kind, or names what is not declared; where there is
+            another way to ask, the message has it.
+    """
+    try:
+        return _statement(text, domain)
+    except RecursionError:
+        error = QueryError("the statement is nested too deeply; write fewer parentheses", code="too_long")
+    except QueryError as refusal:
+        error = with_quoting_hint(refusal, text, domain)
+    error.text = text
+    raise error from None
+
+
+def _statement(text: str, domain: Domain) -> Statement:
+    tree = parse_tree(text, None, "a statement such as SELECT AVG(age) FROM people GROUP BY sex", domain)
+    if not isinstance(tree, exp.Select):
+        refuse(tree, grammar=REPORTS)
+    check_report(tree, domain)
+    where = CellCondition.everywhere()
+    for node in folded_source(tree, domain):
+        where = where.both(row_condition(node, domain), domain)
+    return _Reader(tree, domain).statement(where)
+
+
+class _Reader:
+    """Reads the columns, groups and order of one statement."""
+
+    def __init__(self, tree: exp.Select, domain: Domain) -> None:
+        self._tree = tree
+        self._domain = domain
+        self._columns = [self._column(node, number) for number, node in enumerate(tree.expressions, 1)]
+        self._aliases = {title.casefold(): node for title, node in self._columns}
+        self._keys = self._key_nodes()
+        self._groupings = tuple(self._grouping(node) for node in self._keys)
+
+    def statement(self, where: CellCondition) -> Statement:
+        columns = tuple(OutputColumn(title, self._node(node)) for title, node in self._columns)
+        having, order = self._tree.args.get("having"), self._tree.args.get("order")
+        _require_different([column.title for column in columns], self._columns)
+        test = None if having is None else self._test(having.this)
+        if test is not None and any(self._tree.find_all(exp.Window)):
+            refuse(self._tree, "a window beside HAVING", grammar=REPORTS)
+        sorting = () if order is None else tuple(self._sorting(node) for node in order.expressions)
+        return Statement(
+            self._domain,
+            where,
+            self._groupings,
+            columns,
+            test,
+            sorting,
+            self._number("limit"),
+            self._number("offset") or 0,
+            distinct=self._lists_values,
+            notes=self._notes(sorting),
+        )
+
+    @property
+    def _lists_values(self) -> bool:
+        return not any(node.find(*AGGREGATES) for _, node in self._columns)
+
+    def _notes(self, sorting: tuple[tuple[Node, bool], ...]) -> tuple[str, ...]:
+        words = {"having": "HAVING", "order": "ORDER BY", "limit": "LIMIT"}
+        answers = any(leaves_of(node) for node, _ in sorting) or self._tree.args.get("having") is not None
+        given = [word for key, word in words.items() if self._tree.args.get(key) is not None and answers]
+        verb = "acts" if len(given) == 1 else "act"
+        notes = [_ON_ANSWERS.format(" and ".join(given), verb)] if given else []
+        if any(self._is_of_numbers(node) for node in self._tree.find_all(*AGGREGATES)):
+            notes.append(CLIPPED)
+        return tuple(notes)
+
+    def _is_of_numbers(self, aggregate: exp.Expr) -> bool:
+        """Tell whether an aggregate is of the numbers of an ordered attribute, not of a condition on it."""
+        inner = [] if isinstance(aggregate, exp.Count | exp.CountIf) else list(aggregate.find_all(exp.Column))
+        return any(
+            node.name in self._domain
+            and isinstance(self._domain[node.name], OrderedAttribute)
+            and node.find_ancestor(exp.If, exp.Where, exp.Count) is None
+            for node in inner
+        )
+
+    def _column(self, node: exp.Expr, number: int) -> tuple[str, exp.Expr]:
+        if isinstance(node, exp.Alias):
+            return node.alias, node.this
+        if isinstance(node, exp.Column):
+            return node.name, node
+        if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
+            return "count", node
+        title = node.sql().replace('"', "").lower()
+        return title if len(title) <= 60 else f"column {number}", node
+
+    def _key_nodes(self) -> list[exp.Expr]:
+        group = self._tree.args.get("group")
+        if group is None:
+            if not self._lists_values:
+                return []
+            if self._tree.args.get("distinct") is None:
+                listed = ", ".join(node.sql() for _, node in self._columns)
+                raise QueryError(
+                    "a list of records is not supported; write "
+                    + counted_by(listed, quoted_name(self._domain.name)),
+                    code="unsupported",
+                    position=position_of(self._tree.expressions[0]),
+                )
+            return [node for _, node in self._columns]
+        keys: list[exp.Expr] = []
+        for node in group.expressions:
+            found = self._resolved(node)
+            if found.find(*AGGREGATES):
+                refuse(node, "GROUP BY an aggregate", grammar=REPORTS)
+            if found in keys:
+                raise QueryError(
+                    f"GROUP BY names {found.sql()} twice; name it once",
+                    code="syntax",
+                    position=position_of(node),
+                )
+            keys.append(found)
+        return keys
+
+    def _resolved(self, node: exp.Expr) -> exp.Expr:
+        """Return the column that a place in the SELECT list, or an alias, stands for."""
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = int(node.this) if str(node.this).isdigit() else 0
+            if not 1 <= place <= len(self._columns):
+                raise QueryError(
+                    f"expected the place of a column, 1 to {len(self._columns)}, got {node.this}",
+                    code="syntax",
+                    position=position_of(node),
+                )
+            return self._columns[place - 1][1]
+        if isinstance(node, exp.Column) and node.name not in self._domain:
+            return self._aliases.get(node.name.casefold(), node)
+        return node
+
+    def _grouping(self, node: exp.Expr) -> Grouping:
+        if isinstance(node, exp.Column):
+            row_value(node, self._domain)  # an unknown name is refused as one
+            return attribute_grouping(node.name, self._domain)
+        values = row_value(node, self._domain)
+        return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
+
+    def _node(self, node: exp.Expr) -> Node:
+        """Return an expression of answers."""
+        node = self._resolved(node) if isinstance(node, exp.Column) else node
+        if node in self._keys:
+            return KeyColumn(self._keys.index(node))
+        if isinstance(node, exp.Paren):
+            return self._node(node.this)
+        if isinstance(node, AGGREGATES):
+            return aggregate_node(node, self._domain)
+        if type(node) in _OPERATORS:
+            sides = self._node(node.this), self._node(node.expression)
+            return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
+        return self._other_node(node)
+
+    def _other_node(self, node: exp.Expr) -> Node:
+        if isinstance(node, exp.Neg):
+            return joined_nodes("*", Constant(-1), self._node(node.this), self._domain)
+        if isinstance(node, exp.Cast):
+            whole = node.args["to"].this in (exp.DType.INT, exp.DType.BIGINT)
+            return Rounding("round", self._node(node.this)) if whole else self._node(node.this)
+        if isinstance(node, exp.Nullif | exp.Coalesce):
+            return self._node(node.this)  # a denominator that may be 0 is undefined anyway
+        if type(node) in _ROUNDINGS:
+            digits = node.args.get("decimals")
+            given = 0 if digits is None else int(digits.name) if digits.name.isdigit() else 0
+            return Rounding(_ROUNDINGS[type(node)], self._node(node.this), given)
+        if isinstance(node, exp.Column):
+            row_value(node, self._domain)  # an unknown name is refused as one
+            name = node.name
+            raise QueryError(
+                f"SELECT lists {name!r}, which GROUP BY does not name; add it there",
+                code="syntax",
+                position=position_of(node),
+            )
+        value = row_value(node, self._domain)
+        if value.scope or (value.labels is None and value.constant is None):
+            refuse(node, "a value of single records beside aggregates", grammar=REPORTS)
+        return Constant(value.constant if value.labels is None else str(value.labels[()]))
+
+    def _test(self, node: exp.Expr) -> Test:
+        if isinstance(node, exp.Paren):
+            return self._test(node.this)
+        if isinstance(node, exp.And | exp.Or):
+            kind = "and" if isinstance(node, exp.And) else "or"
+            return Joined(kind, (self._test(node.this), self._test(node.expression)))  # type: ignore[arg-type]
+        if isinstance(node, exp.Not):
+            return Joined("not", (self._test(node.this),))
+        if isinstance(node, exp.Between):
+            low, high = node.args["low"], node.args["high"]
+            ends = ((operator.ge, low), (operator.le, high))
+            return Joined(
+                "and", tuple(Compared(one, self._node(node.this), self._node(end)) for one, end in ends)
+            )
+        if isinstance(node, exp.In) and node.expressions:
+            left = self._node(node.this)
+            return Joined(
+                "or", tuple(Compared(operator.eq, left, self._node(one)) for one in node.expressions)
+            )
+        return self._compared(node)
+
+    def _compared(self, node: exp.Expr) -> Test:
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            return Compared(operator.is_, self._node(node.this), None)
+        if type(node) not in COMPARISONS:
+            refuse(node, "this condition in HAVING", grammar=REPORTS)
+        compare = _COMPARED[COMPARISONS[type(node)]]
+        return Compared(compare, self._node(node.this), self._node(node.expression))
+
+    def _sorting(self, node: exp.Expr) -> tuple[Node, bool]:
+        inner = self._resolved(node.this) if isinstance(node, exp.Ordered) else node
+        return self._node(inner), bool(node.args.get("desc"))
+
+    def _number(self, key: str) -> int | None:
+        given = self._tree.args.get(key)
+        if given is None:
+            return None
+        text = given.expression.name
+        if not isinstance(given.expression, exp.Literal) or not text.isdigit():
+            refuse(given, f"{key.upper()} of anything but a whole number", grammar=REPORTS)
+        return int(text)
+
+
+def _require_different(titles: list[str], columns: list[tuple[str, exp.Expr]]) -> None:
+    for place, title in enumerate(titles):
+        if title in titles[:place]:
+            raise QueryError(
+                f"two columns would be called {title!r}; give one another name with AS",
+                code="bad_request",
+                position=position_of(columns[place][1]),
+            )

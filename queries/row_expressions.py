@@ -1,0 +1,336 @@
+"""Expressions of one row in SQL: numbers, CASE and conditions, evaluated cell by cell.
+
+A division of whole numbers drops the fraction, as in PostgreSQL: ``age / 10 * 10`` is a decade.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from queries.cell_values import (
+    CellCondition,
+    CellValues,
+    attribute_values,
+    combined,
+    constant_value,
+    union_scope,
+)
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.intervals import resolve_attribute
+from queries.parts import check_part, part_groups
+from queries.predicates import Not, Operator
+from queries.segments import count_where
+from queries.sql_tree import COMPARISONS, PARTS, position_of, refuse
+from queries.where_text import convert_condition
+
+__all__ = [
+    "row_condition",
+    "row_value",
+    "wrong_kind",
+]
+
+_Numbers: TypeAlias = NDArray[np.float64]
+
+_NEGATED: dict[Operator, Operator] = {
+    "eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt",
+}  # fmt: skip
+_GROWING: dict[type[exp.Expr], Callable[[_Numbers], _Numbers]] = {
+    exp.Floor: np.floor,
+    exp.Ceil: np.ceil,
+}
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+_WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
+_REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
+
+
+def row_value(node: exp.Expr, domain: Domain) -> CellValues:
+    """Return what a row of each cell holds of an expression.
+
+    Raises:
+        QueryError: the expression is not supported, or names what is not declared.
+    """
+    if isinstance(node, exp.Paren):
+        return row_value(node.this, domain)
+    if isinstance(node, exp.Column):
+        return attribute_values(domain[_name(node, domain)])
+    if isinstance(node, exp.Literal | exp.Null | exp.Boolean):
+        return constant_value(_literal(node))
+    if isinstance(node, exp.Case | exp.If):
+        return _case(node, domain)
+    if isinstance(node, _ARITHMETIC):
+        return _arithmetic(node, domain)
+    return _function(node, domain)
+
+
+def _name(node: exp.Column, domain: Domain) -> str:
+    quoted = bool(node.this.args.get("quoted"))
+    return resolve_attribute(node.name, domain, position_of(node), any_case=not quoted)
+
+
+def _literal(node: exp.Expr) -> float | str | None:
+    if isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Boolean):
+        return int(bool(node.this))
+    if node.args.get("is_string"):
+        return str(node.this)
+    text = str(node.this)
+    return int(text) if text.isdigit() and len(text) <= 15 else float(text)
+
+
+def wrong_kind(what: str, node: exp.Expr) -> QueryError:
+    """Return the error of an expression that holds no numbers where some are needed."""
+    name = node.find(exp.Column)
+    shown = "" if name is None else f", {name.name!r} holds none"
+    return QueryError(
+        f"{what} needs numbers{shown}; COUNT(*) with GROUP BY counts values, and CASE WHEN … THEN 1 ELSE 0 "
+        "END makes numbers of them",
+        code="wrong_kind",
+        position=position_of(node),
+    )
+
+
+def _numbers(node: exp.Expr, domain: Domain, what: str) -> CellValues:
+    values = row_value(node, domain)
+    if values.labels is not None:
+        raise wrong_kind(what, node)
+    return values
+
+
+def _arithmetic(node: exp.Expr, domain: Domain) -> CellValues:
+    left, right = (_numbers(side, domain, "arithmetic") for side in (node.this, node.expression))
+    whole = left.whole and right.whole
+    if isinstance(node, exp.Add):
+        return combined(domain, np.add, left, right, whole=whole)
+    if isinstance(node, exp.Sub):
+        return combined(domain, np.subtract, left, right, whole=whole)
+    if isinstance(node, exp.Mul):
+        return combined(domain, np.multiply, left, right, whole=whole)
+    if right.constant is None or right.constant == 0:
+        refuse(node, "a division by anything but a number other than 0")
+    if isinstance(node, exp.Mod):
+        if np.any(left.low != left.high):
+            refuse(node, "a remainder of numbers that are known to wide cells alone")
+        return combined(domain, np.fmod, left, right, whole=whole)
+    return combined(domain, _whole_division if whole else np.divide, left, right, whole=whole)
+
+
+def _whole_division(one: _Numbers, two: _Numbers) -> _Numbers:
+    return np.trunc(one / two)
+
+
+def _function(node: exp.Expr, domain: Domain) -> CellValues:
+    if type(node) in PARTS:
+        return _part(node, domain)
+    if isinstance(node, exp.Cast):
+        return _cast(node, domain)
+    if type(node) in _GROWING:
+        return _numbers(node.this, domain, "arithmetic").mapped(_GROWING[type(node)], whole=True)
+    if isinstance(node, exp.Round):
+        return _round(node, domain)
+    if isinstance(node, exp.Neg):
+        inner = _numbers(node.this, domain, "arithmetic")
+        return combined(domain, np.subtract, constant_value(0), inner, whole=inner.whole)
+    if not isinstance(node, exp.Abs):
+        refuse(node, "this expression" if not isinstance(node, exp.Func) else None)
+    return _absolute(_numbers(node.this, domain, "ABS"))
+
+
+def _round(node: exp.Round, domain: Domain) -> CellValues:
+    given = node.args.get("decimals")
+    digits = int((row_value(given, domain).constant if given is not None else 0) or 0)
+    values = _numbers(node.this, domain, "ROUND")
+    return values.mapped(lambda numbers: _rounded(numbers, digits), whole=not digits)
+
+
+def _rounded(numbers: _Numbers, digits: int) -> _Numbers:
+    """Return numbers rounded half away from zero, as SQL does."""
+    scale = 10.0**digits
+    return np.sign(numbers) * np.floor(np.abs(numbers) * scale + 0.5) / scale
+
+
+def _absolute(values: CellValues) -> CellValues:
+    ends = np.abs(values.low), np.abs(values.high)
+    inside = (values.low < 0) & (values.high > 0)
+    low = np.where(inside, 0.0, np.minimum(*ends))
+    return replace(values, low=low, middle=np.abs(values.middle), high=np.maximum(*ends))
+
+
+def _cast(node: exp.Cast, domain: Domain) -> CellValues:
+    values, kind = _numbers(node.this, domain, "CAST"), node.args["to"].this
+    if kind in _WHOLE_TYPES:
+        return values.mapped(lambda numbers: _rounded(numbers, 0), whole=True)
+    if kind not in _REAL_TYPES:
+        refuse(node, "a cast to anything but INTEGER or DOUBLE")
+    return replace(values, whole=False)
+
+
+def _part(node: exp.Expr, domain: Domain) -> CellValues:
+    """Return a part of a date as a number, such as YEAR(hired)."""
+    if not isinstance(node.this, exp.Column):
+        refuse(node, "a function of anything but an attribute")
+    attribute = domain[_name(node.this, domain)]
+    part = PARTS[type(node)]
+    check_part(attribute, part, position_of(node))
+    numbers, present = np.zeros(attribute.size), np.zeros(attribute.size, dtype=bool)
+    for value, cells in part_groups(attribute, part):
+        numbers[cells], present[cells] = float(value), True
+    return CellValues((attribute.name,), numbers, numbers, numbers, present, None, whole=True)
+
+
+def _case(node: exp.Expr, domain: Domain) -> CellValues:
+    branches = node.args["ifs"] if isinstance(node, exp.Case) else [node]
+    default = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
+    value = constant_value(None) if default is None else row_value(default, domain)
+    for branch in reversed(branches):
+        test = branch.this
+        if isinstance(node, exp.Case) and node.this is not None:
+            test = exp.EQ(this=node.this.copy(), expression=test.copy())
+        value = _chosen(row_condition(test, domain), row_value(branch.args["true"], domain), value, domain)
+    return value
+
+
+def _chosen(holds: CellCondition, then: CellValues, other: CellValues, domain: Domain) -> CellValues:
+    """Return one value where a condition holds, else the other; what lies between where it is not decided."""
+    scope = union_scope(domain, (holds.scope, then.scope, other.scope))
+    shape = domain.scope_shape(scope)
+    nowhere = np.zeros(shape, dtype=bool)
+    where = CellCondition(scope, nowhere, np.zeros(shape), nowhere).either(holds, domain)
+    then, other = then.placed(domain, scope), other.placed(domain, scope)
+    least, most, open_ = where.least, where.most, where.most & ~where.least
+    if np.any(open_ & (then.present != other.present)) or (_is_text(then, other) and open_.any()):
+        raise QueryError(
+            "CASE WHEN cuts cells, and its values cannot be told inside them; compare with an edge of a cell",
+            code="unaligned",
+        )
+    present = np.where(least, then.present, other.present)
+    labels = None
+    if _is_text(then, other):
+        if not _fits(then) or not _fits(other):
+            raise QueryError("CASE gives a text in one place and a number in another", code="wrong_kind")
+        labels = np.where(least, _labels(then), _labels(other))
+    low = np.where(least, then.low, np.where(most, np.minimum(then.low, other.low), other.low))
+    high = np.where(least, then.high, np.where(most, np.maximum(then.high, other.high), other.high))
+    middle = np.where(least, 1.0, np.where(most, where.share, 0.0))
+    middle = middle * then.middle + (1 - middle) * other.middle
+    # NULL is of any kind.
+    whole = (then.whole or not then.present.any()) and (other.whole or not other.present.any())
+    return CellValues(scope, low, middle, high, present, labels, whole)
+
+
+def _is_text(*values: CellValues) -> bool:
+    return any(one.labels is not None for one in values)
+
+
+def _fits(values: CellValues) -> bool:
+    return values.labels is not None or not values.present.any()
+
+
+def _labels(values: CellValues) -> NDArray[Any]:
+    if values.labels is not None:
+        return values.labels
+    return np.full(values.present.shape, None, dtype=object)
+
+
+# --- conditions ---------------------------------------------------------------------------------------------
+
+
+def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> CellCondition:
+    """Return where a condition holds: in the words of ``convert_condition``, or with arithmetic and CASE.
+
+    What is compared with NULL holds nowhere, and neither does its negation.
+
+    Raises:
+        QueryError: the condition is not supported, or names what is not declared.
+    """
+    if isinstance(node, exp.Paren):
+        return row_condition(node.this, domain, negated=negated)
+    if isinstance(node, exp.Not):
+        return row_condition(node.this, domain, negated=not negated)
+    if not _is_computed(node):
+        predicate = convert_condition(node, domain)
+        return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
+    if isinstance(node, exp.And | exp.Or):
+        one, two = (row_condition(side, domain, negated=negated) for side in (node.this, node.expression))
+        return one.both(two, domain) if isinstance(node, exp.And) != negated else one.either(two, domain)
+    return _computed_condition(node, domain, negated)
+
+
+def _is_computed(node: exp.Expr) -> bool:
+    """Tell whether a condition holds what ``convert_condition`` does not read."""
+    return any(
+        isinstance(part, (*_ARITHMETIC, exp.Case, exp.If, exp.Round, exp.Abs, exp.Floor, exp.Ceil))
+        or (isinstance(part, exp.Cast | exp.Neg) and not isinstance(part.this, exp.Literal))
+        for part in node.walk()
+    )
+
+
+def _computed_condition(node: exp.Expr, domain: Domain, negated: bool) -> CellCondition:
+    if type(node) in COMPARISONS:
+        sign = COMPARISONS[type(node)]
+        return _compared(node.this, _NEGATED[sign] if negated else sign, node.expression, domain)
+    if isinstance(node, exp.Between):
+        low = _compared(node.this, "lt" if negated else "ge", node.args["low"], domain)
+        high = _compared(node.this, "gt" if negated else "le", node.args["high"], domain)
+        return low.either(high, domain) if negated else low.both(high, domain)
+    if not isinstance(node, exp.In) or not node.args.get("expressions"):
+        refuse(node, "a condition of this kind on computed values")
+    found = [_compared(node.this, "ne" if negated else "eq", one, domain) for one in node.expressions]
+    whole = found[0]
+    for one in found[1:]:
+        whole = whole.both(one, domain) if negated else whole.either(one, domain)
+    return whole
+
+
+_COMPARED: dict[Operator, Callable[[Any, Any], Any]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+
+def _compared(left: exp.Expr, sign: Operator, right: exp.Expr, domain: Domain) -> CellCondition:
+    one, two = row_value(left, domain), row_value(right, domain)
+    if one.labels is not None or two.labels is not None:
+        return _compared_labels(one, sign, two, domain, left)
+    difference = combined(domain, np.subtract, one, two, whole=False)
+    low, high, present = difference.low, difference.high, difference.present
+    ends = _COMPARED[sign](low, 0.0), _COMPARED[sign](high, 0.0)
+    least, most = ends[0] & ends[1], ends[0] | ends[1]
+    width = np.where(high > low, high - low, 1.0)
+    share = np.clip(np.where(sign in ("gt", "ge"), high, -low) / width, 0.0, 1.0)
+    if sign in ("eq", "ne"):
+        inside = (low <= 0) & (high >= 0)
+        least, most = (low == 0) & (high == 0), inside
+        share = np.zeros(low.shape)
+        if sign == "ne":
+            least, most, share = ~inside, ~least, np.ones(low.shape)
+    least, most = least & present, most & present
+    return CellCondition(difference.scope, least, np.where(least, 1.0, np.where(most, share, 0.0)), most)
+
+
+def _compared_labels(
+    one: CellValues, sign: Operator, two: CellValues, domain: Domain, node: exp.Expr
+) -> CellCondition:
+    if one.labels is None or two.labels is None or sign not in ("eq", "ne"):
+        raise QueryError(
+            "a text of CASE is compared with = or <> and a text",
+            code="wrong_kind",
+            position=position_of(node),
+        )
+    scope = union_scope(domain, (one.scope, two.scope))
+    one, two = one.placed(domain, scope), two.placed(domain, scope)
+    holds = (one.labels == two.labels) if sign == "eq" else (one.labels != two.labels)
+    holds = np.asarray(holds, dtype=bool) & one.present & two.present
+    return CellCondition(scope, holds, holds.astype(np.float64), holds)

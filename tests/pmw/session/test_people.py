@@ -1,0 +1,323 @@
+"""Sessions about people: the same kept records in every question and after every reopening, under one key."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import as_source
+from pmw.errors import BudgetError, DataError
+from pmw.privacy.budget import NeighboringRelation
+from pmw.public.charges import Event
+from pmw.public.contract import Contract, Options, agreed, guarantee
+from pmw.session.store import SessionStore
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    QueryError,
+    format_schema,
+    parse_schema,
+    parse_sql,
+)
+from queries.linear import UNITS
+from queries.person import Person
+
+ATTRIBUTES = (CategoricalAttribute("sex", ("f", "m")), IntegerAttribute("visit", 0, 9))
+RELATIONS = list(NeighboringRelation)
+
+
+def table(people: int = 60, seed: int = 0) -> pd.DataFrame:
+    generator = np.random.default_rng(seed)
+    ids = np.repeat(np.arange(people), generator.integers(1, 9, people))
+    return pd.DataFrame(
+        {
+            "patient": [f"p{one}" for one in ids],
+            "sex": np.where(ids % 2, "f", "m"),
+            "visit": generator.integers(0, 10, len(ids)),
+        }
+    )
+
+
+FRAME = table()
+DOMAIN = Domain(ATTRIBUTES, person=Person("patient", 2))
+
+
+def secrets(path: Path) -> dict[str, bytes]:
+    store = SessionStore.open(path)
+    try:
+        return {name: store.secret(name) or b"" for name in store.secret_names()}
+    finally:
+        store.close()
+
+
+def kept(session: pmw.Session) -> list[int]:
+    source = session._engine._table(session.state.contract)
+    return source.counts(DOMAIN.names).counts.ravel().tolist()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    pmw.open_session(tmp_path / "t.csv", DOMAIN, epsilon=50, path=tmp_path / "s.pmw").close()
+    return tmp_path / "s.pmw"
+
+
+def test_the_same_records_are_kept_after_every_reopening_and_move(path: Path) -> None:
+    key = secrets(path)["person_key"]
+    expected = as_source(FRAME, DOMAIN, key).counts(DOMAIN.names).counts.ravel().tolist()
+    assert expected != as_source(FRAME, DOMAIN, bytes(32)).counts(DOMAIN.names).counts.ravel().tolist()
+    for _ in range(2):
+        with pmw.resume_session(path) as session:
+            assert kept(session) == expected
+    moved = path.with_name("moved.csv")
+    FRAME.to_csv(moved, index=False, sep=";")
+    pmw.move_session(path, pmw.TableFile(moved, pmw.CsvDialect(delimiter=";")))
+    with pmw.resume_session(path) as session:
+        assert kept(session) == expected
+        assert session.state.total.value == pytest.approx(sum(expected), abs=20)
+    assert secrets(path)["person_key"] == key
+
+
+def test_opening_measures_what_is_kept_under_the_stored_key(tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    path = tmp_path / "s.pmw"
+    with pmw.open_session(tmp_path / "t.csv", DOMAIN, epsilon=1000, path=path) as session:
+        expected = as_source(FRAME, DOMAIN, secrets(path)["person_key"]).counts(("visit",)).counts
+        answers = [session.ask(f"visit = {visit}").count for visit in range(10)]
+    assert np.abs(np.array(answers) - expected).max() < 1
+    assert round(session.state.total.value) == expected.sum()
+
+
+def test_the_key_is_its_own(path: Path) -> None:
+    found = secrets(path)
+    assert {"person_key", "fingerprint_key", "fingerprint"} <= set(found)
+    assert len({found["person_key"], found["fingerprint_key"], found["fingerprint"]}) == 3
+    assert len(found["person_key"]) == 32
+    other = path.with_name("other.pmw")
+    pmw.open_session(path.with_name("t.csv"), DOMAIN, epsilon=50, path=other).close()
+    assert secrets(other)["person_key"] != found["person_key"]
+
+
+def test_the_key_goes_with_the_secrets(path: Path) -> None:
+    key = secrets(path)["person_key"]
+    assert pmw.verify_session(path).holds
+    pmw.backup_session(path, path.with_name("copy.pmw"))
+    assert "person_key" not in secrets(path.with_name("copy.pmw"))
+    assert key not in path.with_name("copy.pmw").read_bytes()
+    pmw.finalize_session(path)
+    assert secrets(path) == {}
+    assert key not in path.read_bytes()
+    assert pmw.verify_session(path).holds
+
+
+def test_a_lost_key_is_found_by_verification_and_never_replaced(path: Path) -> None:
+    from pmw.session.store import Outcome
+
+    store = SessionStore.open(path)
+    store.take_over()
+    store.finish(None, Outcome(secrets={"person_key": None}))
+    store.close()
+    assert not pmw.verify_session(path).holds
+    with pmw.resume_session(path) as session, pytest.raises(DataError, match="expected a key"):
+        session._engine._table(session.state.contract)
+
+
+@pytest.mark.parametrize("change", ["ids", "left out"])
+def test_another_table_is_refused(path: Path, change: str) -> None:
+    frame = FRAME.copy()
+    if change == "ids":
+        frame["patient"] = frame["patient"].map(lambda one: "p1" if one == "p0" else one)
+    else:  # a record that is not kept: a person of eight records has six of these
+        place = frame.index[frame["patient"] == frame["patient"].value_counts().index[0]]
+        frame.loc[place, "visit"] = 9 - frame.loc[place, "visit"]
+    frame.to_csv(path.with_name("t.csv"), index=False)
+    with pmw.resume_session(path) as session, pytest.raises(DataError, match="the table differs"):
+        session._engine._table(session.state.contract)
+
+
+def test_a_seed_repeats_the_kept_records() -> None:
+    counts = []
+    for seed in (1, 1, 2):
+        with pmw.open_session(FRAME, DOMAIN, epsilon=1, options=pmw.Options(seed=seed)) as session:
+            counts.append(kept(session))
+    assert counts[0] == counts[1] != counts[2]
+
+
+# --- what is declared -------------------------------------------------------------------------------------
+
+
+def test_schema_and_options_complete_each_other() -> None:
+    for domain, options in (
+        (Domain(ATTRIBUTES), Options(person_column="patient", records_per_person=3)),
+        (Domain(ATTRIBUTES, person=Person("patient", 3)), Options()),
+        (
+            Domain(ATTRIBUTES, person=Person("patient", 3)),
+            Options(person_column="patient", records_per_person=3),
+        ),
+        (Domain(ATTRIBUTES, person=Person("patient")), Options(records_per_person=3)),
+    ):
+        both, chosen = agreed(domain, options)
+        assert both.person == Person("patient", 3)
+        assert (chosen.person_column, chosen.records_per_person) == ("patient", 3)
+    assert agreed(Domain(ATTRIBUTES), Options()) == (Domain(ATTRIBUTES), Options())
+    assert agreed(Domain(ATTRIBUTES), Options(person_column="patient"))[0].person == Person("patient", 1)
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(BudgetError, match="name one column"):
+        agreed(DOMAIN, Options(person_column="visitor"))
+    with pytest.raises(BudgetError, match="give one number"):
+        agreed(DOMAIN, Options(records_per_person=3))
+    with pytest.raises(BudgetError, match="expected a name as person_column, got a pandas"):
+        Options(person_column=FRAME)  # type: ignore[arg-type]
+    with pytest.raises(BudgetError, match="the same persons"):
+        Contract(DOMAIN, pmw.Budget.of(1), Options())
+    with pytest.raises(BudgetError, match="the same persons"):
+        Contract(Domain(ATTRIBUTES), pmw.Budget.of(1), Options(person_column="patient"))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_every_guarantee_says_person_and_how_many_records(
+    relation: NeighboringRelation, tmp_path: Path
+) -> None:
+    options = pmw.Options(neighboring_relation=relation)
+    with pmw.open_session(FRAME, DOMAIN, epsilon=1, options=options) as session:
+        verb = (
+            "adding or removing one person" if relation is RELATIONS[0] else "replacing one person by another"
+        )
+        words = f"{verb}: all records with one value of 'patient'"
+        ending = "of which at most 2 records are kept"
+        texts = [
+            guarantee(session.state.contract),
+            pmw.plan_session(DOMAIN, records=200, epsilon=1, options=options).guarantee,
+            str(session.status().to_dict()["guarantee"]),
+        ]
+        manifest = session.export(tmp_path / "t.csv")
+        assert all(words in text and ending in text for text in (*texts, manifest["guarantee"]))
+        assert (manifest["records_per_person"], manifest["person_column"]) == (2, "patient")
+    own = Domain(ATTRIBUTES, person=Person("patient", 1, empty="person"))
+    both, chosen = agreed(own, options)
+    contract = Contract(both, pmw.Budget.of(1), chosen)
+    assert "or one record without any, of which at most one record is kept" in guarantee(contract)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_the_number_of_kept_records_is_private_under_either_relation(
+    relation: NeighboringRelation, delta: float
+) -> None:
+    options = pmw.Options(neighboring_relation=relation)
+    # No attribute declares missing or other: records may be dropped.
+    with pmw.open_session(FRAME, DOMAIN, epsilon=1, delta=delta, options=options) as session:
+        assert session.state.total.deviation > 0
+        assert session.ledger().lines[0].event == Event.TOTAL
+    with pytest.raises(BudgetError, match="no record may be dropped"):
+        pmw.open_session(
+            FRAME,
+            Domain(ATTRIBUTES),
+            epsilon=1,
+            options=pmw.Options(neighboring_relation=NeighboringRelation.REPLACE_ONE),
+        )
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("records", [1, 3])
+def test_the_number_of_records_is_charged_as_one_question(
+    relation: NeighboringRelation, records: int
+) -> None:
+    """A person moves it by at most K under either relation: 0 to K records are kept before, and after."""
+    from pmw.planning.opening import choose_filter, plan_opening
+    from pmw.public.charges import opening_entries
+
+    domain, options = agreed(
+        Domain(ATTRIBUTES),
+        Options(neighboring_relation=relation, records_per_person=records, person_column="id"),
+    )
+    for budget in (pmw.Budget.of(1), pmw.Budget.of(1, 1e-9)):
+        plan = plan_opening(domain, choose_filter(domain, budget, options), options)
+        entry = opening_entries(plan, options)[0]
+        noise, moved = plan.total_noise, records * UNITS
+        assert noise is not None
+        if entry.charge.epsilon is not None:
+            assert entry.charge.epsilon == moved / noise.scale  # type: ignore[union-attr]
+        else:
+            exact = Fraction(moved**2) / (2 * noise.sigma**2)  # type: ignore[union-attr]
+            assert exact <= entry.charge.rho <= exact * (1 + Fraction(1, 2**40))
+
+
+def test_a_schema_keeps_its_persons() -> None:
+    person = Person('a "b"', 4, "integer", "person", ("sex",))
+    text = format_schema(Domain(ATTRIBUTES, person=person))
+    assert parse_schema(text).person == person
+    assert parse_schema(format_schema(Domain(ATTRIBUTES))).person is None
+    assert parse_schema(format_schema(Domain(ATTRIBUTES, person=Person("id")))).person == Person("id")
+
+
+# --- counts of people -------------------------------------------------------------------------------------
+
+
+def counts(session: pmw.Session, statement: str) -> pmw.Answers:
+    """Return the answers of a statement that counts alone."""
+    answers = session.sql(statement)
+    assert isinstance(answers, pmw.Answers)
+    return answers
+
+
+def test_people_are_counted_where_one_record_of_each_is_kept() -> None:
+    domain = Domain(ATTRIBUTES, person=Person("patient", 1, constant=("sex",)))
+    with pmw.open_session(FRAME, domain, epsilon=1000) as session:
+        (everybody,) = counts(session, "SELECT COUNT(DISTINCT patient) FROM records")
+        assert everybody.count == pytest.approx(60, abs=1)
+        for name in (
+            "COUNT(DISTINCT records.patient) AS n",
+            'COUNT(DISTINCT "patient") n',
+            "count(distinct PATIENT) n",
+        ):
+            assert counts(session, f"SELECT {name} FROM records")[0].count == everybody.count
+        women = counts(session, "SELECT COUNT(DISTINCT patient) FROM records WHERE sex = 'f'")
+        assert women[0].count == pytest.approx(30, abs=1)
+        by_sex = counts(session, "SELECT sex, COUNT(DISTINCT patient) FROM records GROUP BY sex")
+        assert [round(one.count) for one in by_sex] == [30, 30]
+        before = session.ledger().spent
+        for statement in (
+            "SELECT COUNT(DISTINCT patient) FROM records WHERE visit > 3",
+            "SELECT visit, COUNT(DISTINCT patient) FROM records GROUP BY visit",
+            "SELECT COUNT(DISTINCT patient) FROM records WHERE sex = 'f' AND visit = 3",
+        ):
+            with pytest.raises(QueryError, match="condition on 'visit' would count the people whose kept"):
+                session.sql(statement)
+        for statement in (
+            "SELECT COUNT(DISTINCT visit) FROM records",
+            "SELECT COUNT(DISTINCT patient, sex) FROM records",
+            'SELECT COUNT(DISTINCT "PATIENT") FROM records',
+            "SELECT COUNT(patient) FROM records",
+        ):
+            with pytest.raises(QueryError, match=r"is not supported|unknown attribute"):
+                session.sql(statement)
+        assert session.ledger().spent == before
+
+
+def test_people_are_not_counted_where_several_records_of_each_may_be_kept() -> None:
+    statement = "SELECT COUNT(DISTINCT patient) FROM records"
+    for domain, reason in (
+        (DOMAIN, "up to 2 records of each person are kept"),
+        (Domain(ATTRIBUTES), "is not supported"),
+    ):
+        with pytest.raises(QueryError, match=reason):
+            parse_sql(statement, domain)
+
+
+def test_an_offline_release_keeps_as_many_records() -> None:
+    options = pmw.OfflineOptions(policy=pmw.Options(seed=1))
+    release = pmw.fit_workload(FRAME, DOMAIN, [("sex", "visit")], epsilon=1000, options=options)
+    expected = np.minimum(FRAME["patient"].value_counts(), 2).sum()
+    assert release.state.total.value == pytest.approx(expected, abs=1)
+    assert "at most 2 records are kept" in guarantee(
+        pmw.fit_workload(FRAME, DOMAIN, [("sex",)], epsilon=1).state.contract
+    )
