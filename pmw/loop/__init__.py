@@ -12,6 +12,7 @@ marginals, then questions that no marginal holds; in the textbooks, questions al
 from __future__ import annotations
 
 from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
+from pmw.loop.error_quantiles import FirstAnswer, draw_quantiles, settle_quantiles
 from pmw.loop.fit import correct, model_of_terms
 from pmw.loop.loop import Settled, batch_entries, draw_tests, propose, settle
 from pmw.loop.marginals import l1_distance, marginal_units
@@ -25,8 +26,10 @@ __all__ = [
     "choose_bins",
     "correct",
     "draw_opening",
+    "draw_quantiles",
     "draw_requested",
     "draw_tests",
+    "FirstAnswer",
     "l1_distance",
     "marginal_units",
     "MarginalRequest",
@@ -42,6 +45,7 @@ __all__ = [
     "residual",
     "settle",
     "settle_opening",
+    "settle_quantiles",
     "settle_requested",
     "Settled",
 ]

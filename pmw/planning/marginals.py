@@ -16,6 +16,7 @@ from fractions import Fraction
 from pmw.errors import NoiseError
 from pmw.model import assumed_domain, leaf_variances, noise_variance
 from pmw.planning.calibration import marginal_noise, marginal_statistic, scaled_test
+from pmw.planning.error_quantiles import reserved_share
 from pmw.privacy.budget import Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.tail_bounds import l1_mean
@@ -133,7 +134,8 @@ def plan_marginal_test(
         pairs = max(1, math.comb(len(coarse), 2))
         statistic = marginal_statistic(expected_tests(coarse), options)
         test = scaled_test(left * schedule.tests, limit, statistic, kind, ledger.composition)
-        price = left * (1 - schedule.tests - schedule.queries) / limit
+        kept = reserved_share(ledger)
+        price = (left * (1 - schedule.tests - schedule.queries) - kept) / limit
         noise = marginal_noise(ledger.composition, price, options)
     except NoiseError:
         return None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pmw.markup import counted, html_paragraph
 
 __all__ = [
     "Answer",
+    "Basis",
+    "QuestionKind",
     "SEEDED_WARNING",
     "Source",
     "Spent",
@@ -26,6 +28,33 @@ class Source(enum.Enum):
     MEASURED = "measured"  # noise was drawn for this question
     EXHAUSTED = "exhausted"  # the model, after the last positive: nothing is promised
     UNVERIFIED = "unverified"  # the model, never tested here: nothing is promised
+
+
+class Basis(enum.Enum):
+    """What an interval rests on."""
+
+    RELEASED = "released"  # released numbers alone, on cells that decide the question
+    TESTED = "tested"  # a test that did not find the model wrong
+    BINS = "bins"  # what is known below and above the question, which cuts bins
+
+
+class QuestionKind(NamedTuple):
+    """A kind of questions, whose errors are taken together.
+
+    Attributes:
+        attributes: how many they are about; 3 stands for more, too.
+        basis: what their intervals rest on.
+    """
+
+    attributes: int
+    basis: Basis
+
+    def describe(self) -> str:
+        """Return the kind in words."""
+        number = "3 or more" if self.attributes == 3 else self.attributes
+        what = "attribute" if self.attributes == 1 else "attributes"
+        rest = "cut bins" if self.basis is Basis.BINS else "rest on a test"
+        return f"{number} {what}, {rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +88,10 @@ class Answer:
         version: of the model that answered.
         spent: what the session had spent.
         seeded: the session's noise can be repeated by anybody: no privacy.
+        kind: of the question, where errors of such questions are looked at.
+        typical: in records: of the questions of this kind whose errors were looked at, a part of
+            ``confidence`` had its true count in an interval as wide. It holds for a new question that is like
+            them; None where no such errors were looked at.
     """
 
     count: float
@@ -70,13 +103,16 @@ class Answer:
     version: int
     spent: Spent
     seeded: bool = False
+    kind: QuestionKind | None = None
+    typical: tuple[float, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer format, ready for JSON."""
         form: dict[str, Any] = {
             "count": round(self.count, 3),
             "fraction": float(f"{self.fraction:.6g}"),
-            "interval": None if self.interval is None else [round(end, 3) for end in self.interval],
+            "interval": _rounded(self.interval),
+            "typical": _rounded(self.typical),
             "confidence": self.confidence,
             "source": self.source.value,
             "aligned": self.aligned,
@@ -98,11 +134,22 @@ class Answer:
             text += ", without an error bar"
         else:
             low, high = self.interval
-            text += f", between {low:,.0f} and {high:,.0f} at {self.confidence:.0%} confidence"
+            text += self._typically()
+            text += f" between {low:,.0f} and {high:,.0f} at {self.confidence:.0%} confidence"
         if not self.aligned:
             text += "; the condition cuts cells, and the count takes them as evenly filled"
             text += ", the error bar does not" if self.interval is not None else ""
         return text
+
+    def _typically(self) -> str:
+        """Return what comes before the interval: the typical error, where it is narrower."""
+        if self.interval is None or self.typical is None:
+            return ","
+        low, high = self.typical
+        if high - low >= self.interval[1] - self.interval[0]:
+            return ","
+        part = f"{self.confidence:.0%} of such questions were as near as {low:,.0f} to {high:,.0f}"
+        return f"; {part}; this one is"
 
     def __repr__(self) -> str:
         ends = "None" if self.interval is None else f"({self.interval[0]:.1f}, {self.interval[1]:.1f})"
@@ -116,3 +163,7 @@ class Answer:
         sentence = self.sentence()
         warning = f" {SEEDED_WARNING}" if self.seeded else ""
         return html_paragraph(f"{sentence[0].upper()}{sentence[1:]} ({self.source.value}).{warning}")
+
+
+def _rounded(interval: tuple[float, float] | None) -> list[float] | None:
+    return None if interval is None else [round(end, 3) for end in interval]

@@ -11,6 +11,7 @@ from pmw.model import MarginalMeasurement, NoiseDistribution, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition, gaussian_charge, pure_charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace
+from pmw.public.answer import QuestionKind
 from pmw.public.contract import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
@@ -23,6 +24,7 @@ __all__ = [
     "opening_entries",
     "paid_for",
     "positive_entry",
+    "quantile_entry",
     "requested_entry",
     "reservation",
     "reserved_by_rounds",
@@ -40,6 +42,7 @@ class Event(enum.StrEnum):
     VECTOR = "sparse vector"
     MEASUREMENT = "measurement"
     REQUESTED = "requested"
+    QUANTILE = "error quantile"
     SELECTION = "selection"
     ABANDONED = "abandoned batch"
 
@@ -62,7 +65,7 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
     entries = []
     if plan.total_noise is not None:
         entries.append(
-            LedgerEntry(Event.TOTAL, "number of records", _total_charge(plan.total_noise, options))
+            LedgerEntry(Event.TOTAL, "number of records", _number_charge(plan.total_noise, options))
         )
     for name, noise in plan.marginal_noise.items():
         event = Event.RANGE_TREE if name in plan.trees else Event.MARGINAL
@@ -74,8 +77,8 @@ def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, .
     return tuple(entries)
 
 
-def _total_charge(noise: NoiseDistribution, options: Options) -> Charge:
-    """Return the price of the number of records under noise: one question, about everybody."""
+def _number_charge(noise: NoiseDistribution, options: Options) -> Charge:
+    """Return the price of one number under noise that moves as a question's answer does."""
     moved = query_sensitivity(options)
     if isinstance(noise, DiscreteLaplace):
         return pure_charge(moved / noise.scale)
@@ -130,6 +133,17 @@ def requested_entry(scope: Sequence[str], noise: NoiseDistribution, options: Opt
     return LedgerEntry(Event.REQUESTED, ", ".join(scope), marginal_charge(noise, options))
 
 
+def quantile_entry(kind: QuestionKind, noise: NoiseDistribution, options: Options) -> LedgerEntry:
+    """Return what a quantile of answers' errors charges; it moves as one answer does.
+
+    Args:
+        kind: of the questions.
+        noise: on the quantile.
+        options: the custodian's choices.
+    """
+    return LedgerEntry(Event.QUANTILE, kind.describe(), _number_charge(noise, options))
+
+
 def reservation(tier: TierPlan, options: Options, composition: Composition, *, round_open: bool) -> Charge:
     """Return the most that a batch can charge: threshold noise, unless it is drawn, and one positive."""
     positive = positive_entry(tier, options, composition, "").charge
@@ -154,12 +168,12 @@ def reserved_by_rounds(
     return sum(map(ledger.price, prices), Fraction(0))
 
 
-def abandoned_entry(reserved: Charge, *, requested: bool = False) -> LedgerEntry:
+def abandoned_entry(reserved: Charge, what: str = "tests") -> LedgerEntry:
     """Return what a batch charges that is never finished: all that was reserved for it.
 
     Args:
         reserved: the most that it can charge.
-        requested: it would have measured what an analyst asked for.
+        what: the kind of the batch.
     """
-    what = "reserved for a requested marginal" if requested else "reserved"
-    return LedgerEntry(Event.ABANDONED, f"{what}; nothing was released", reserved)
+    label = "reserved" if what == "tests" else f"reserved for {what}"
+    return LedgerEntry(Event.ABANDONED, f"{label}; nothing was released", reserved)

@@ -18,8 +18,9 @@ from pmw.model import NoiseDistribution, OneWayMeasurement, half_width, noise_va
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import split_confidence, sum_half_width
-from pmw.public.answer import Answer, Source, Spent
+from pmw.public.answer import Answer, Basis, Source, Spent
 from pmw.public.contract import Options
+from pmw.public.error_quantiles import kind_of, typical_half_width
 from pmw.public.plans import QueryTestPlan, TestPlan, TierPlan
 from pmw.public.state import PublicState
 from queries.linear import UNITS, LinearQuery
@@ -36,6 +37,7 @@ __all__ = [
     "total_error_bound",
     "total_half_width",
     "untested_answer",
+    "with_typical",
 ]
 
 
@@ -139,7 +141,8 @@ def certified_answer(
     if plan is not None:
         width = certified_half_width(plan, threshold, Confidences.in_state(state).alone)
     interval = _interval(state, query, count, width)
-    return answer_within(state, query, count, interval, Source.SYNTHETIC, spent)
+    answer = answer_within(state, query, count, interval, Source.SYNTHETIC, spent)
+    return with_typical(state, query, answer, Basis.TESTED)
 
 
 def certified_half_width(plan: QueryTestPlan, threshold: int, confidence: float) -> float:
@@ -252,6 +255,23 @@ def answer_within(
         spent=spent,
         seeded=state.contract.seeded,
     )
+
+
+def with_typical(state: PublicState, query: LinearQuery, answer: Answer, basis: Basis) -> Answer:
+    """Return an answer with its kind, and with the typical error of that kind where one was released.
+
+    Args:
+        state: the state that answers.
+        query: the question.
+        answer: to it, with an interval.
+        basis: what the interval rests on.
+    """
+    kind = kind_of(query, basis)
+    if kind is None:
+        return answer
+    width = typical_half_width(state.quantiles, kind, answer.confidence)
+    typical = None if width is None else (max(0.0, answer.count - width), answer.count + width)
+    return replace(answer, kind=kind, typical=typical)
 
 
 def total_half_width(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from pmw.privacy.tail_bounds import (
     simultaneous_half_width,
     sum_half_width,
 )
-from pmw.public.answer import Answer, Source, Spent
+from pmw.public.answer import Answer, Basis, Source, Spent
 from pmw.public.evidence import Known, is_fine, known_of, marginals_over, opened_over
 from pmw.public.intervals import (
     Confidences,
@@ -41,6 +41,7 @@ from pmw.public.intervals import (
     negative_margin,
     total_error_bound,
     untested_answer,
+    with_typical,
 )
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState
@@ -56,7 +57,22 @@ __all__ = [
 
 _Known: TypeAlias = OneWayMeasurement | Known
 _Pieces: TypeAlias = Sequence[tuple[LinearQuery, Sequence[_Known]]]  # what bounds which query
-_Bound: TypeAlias = tuple[float, float]  # a value, and how far the truth may be from it, in records
+
+
+class _Bound(NamedTuple):
+    """A value, how far the truth may be from it, in records, and what it rests on."""
+
+    value: float
+    half_width: float
+    basis: Basis
+
+
+class _Ends(NamedTuple):
+    """The ends of an interval, in records, where they are known, and what they rest on."""
+
+    low: float | None
+    high: float | None
+    basis: Basis
 
 
 class _Share(enum.Enum):
@@ -145,18 +161,19 @@ class MarginalBars:
         """Return the model's answer to a question; ``measured``: a marginal was measured for it."""
         state = self._state
         if not query.scope and query.readings is None:
-            count, width = self._everybody(query)
+            count, width, _ = self._everybody(query)
             interval = count - width, count + width
             return answer_within(state, query, count, interval, Source.SYNTHETIC, self._spent)
         count = self._count(query) if query.scope else self._everybody(query)[0]
-        found = self._interval(query)
-        source = Source.MEASURED if measured and found is not None else Source.SYNTHETIC
-        if found is None:
+        low, high, basis = self._interval(query)
+        if low is None or high is None:
             spendable = not state.closed and state.positives_used < state.positives_limit
             source = Source.UNVERIFIED if spendable else Source.EXHAUSTED
-        else:  # the answer lies within its interval
-            found = (min(found[0], count), max(found[1], count))
-        return answer_within(state, query, count, found, source, self._spent)
+            return answer_within(state, query, count, None, source, self._spent)
+        source = Source.MEASURED if measured else Source.SYNTHETIC
+        interval = min(low, count), max(high, count)  # the answer lies within it
+        answer = answer_within(state, query, count, interval, source, self._spent)
+        return with_typical(state, query, answer, basis)
 
     def half_width(self, query: LinearQuery) -> float | None:
         """Return how far the truth may be from what is known of a question; it does not depend on noise.
@@ -168,7 +185,7 @@ class MarginalBars:
             return None
         below, above = self._pieces(query, query.scope)
         found = self._bound(below, _Share.ONE) if below is above else None
-        return None if found is None else found[1]
+        return None if found is None else found.half_width
 
     def _count(self, query: LinearQuery) -> float:
         """Return the model's answer.
@@ -185,17 +202,17 @@ class MarginalBars:
             return min(max(count, value - deviation), value + deviation)
         return count
 
-    def _interval(self, query: LinearQuery) -> tuple[float, float] | None:
+    def _interval(self, query: LinearQuery) -> _Ends:
         if query.readings is None:
             below, above = self._pieces(query, query.scope)
         else:
             below, above = (self._pieces(one, query.scope)[end] for end, one in enumerate(query.readings))
-        low, high = self._around(below) if below is above else self._between(below, above)
+        low, high, basis = self._around(below) if below is above else self._between(below, above)
         if query.readings is not None and not query.factors:
             # No test says more of a question whose weights are the same for everybody; some ends are known.
-            count, width = self._everybody(LinearQuery.everything(query.domain))
+            count, width, _ = self._everybody(LinearQuery.everything(query.domain))
             low, high = 0.0 if low is None else low, count + width if high is None else high
-        return None if low is None or high is None else (low, high)
+        return _Ends(low, high, basis)
 
     def _pieces(self, query: LinearQuery, asked: tuple[str, ...]) -> tuple[_Pieces, _Pieces]:
         """Return what is known below and above a question on whole cells; one object where it is the same.
@@ -220,12 +237,14 @@ class MarginalBars:
         both = ((query, scope.fine), (inner, scope.coarse)) if inner is outer else ((query, scope.fine),)
         return both, both
 
-    def _around(self, known: _Pieces) -> tuple[float | None, float | None]:
+    def _around(self, known: _Pieces) -> _Ends:
         """Return the ends of an interval that one piece of evidence gives: one event."""
         found = self._bound(known, _Share.ONE)
-        return (None, None) if found is None else (found[0] - found[1], found[0] + found[1])
+        if found is None:
+            return _Ends(None, None, Basis.RELEASED)
+        return _Ends(found.value - found.half_width, found.value + found.half_width, found.basis)
 
-    def _between(self, below: _Pieces, above: _Pieces) -> tuple[float | None, float | None]:
+    def _between(self, below: _Pieces, above: _Pieces) -> _Ends:
         """Return the low end of what is known below and the high end of what is known above.
 
         Of the two ways in which both hold as stated, the one whose widths have the smaller sum is taken: it
@@ -236,7 +255,11 @@ class MarginalBars:
         if _width(certified) < _width(ends):
             ends = certified
         low, high = ends
-        return None if low is None else low[0] - low[1], None if high is None else high[0] + high[1]
+        return _Ends(
+            None if low is None else low.value - low.half_width,
+            None if high is None else high.value + high.half_width,
+            Basis.BINS,
+        )
 
     def _bound(self, known: _Pieces, share: _Share) -> _Bound | None:
         """Return the evidence with the smallest half-width; it does not depend on noise.
@@ -253,17 +276,18 @@ class MarginalBars:
                 if share is _Share.CERTIFIED and not isinstance(one, Certificate):
                     continue
                 evidence = self._evidence(one, query.scope, one_end=share is _Share.HALF)
-                widths.append((evidence.half_width(query), evidence.values, query))
+                basis = Basis.TESTED if isinstance(one, Certificate) else Basis.RELEASED
+                widths.append((evidence.half_width(query), evidence.values, query, basis))
         if not widths:
             return None
-        width, values, query = min(widths, key=itemgetter(0))
-        return query.evaluate(values), width
+        width, values, query, basis = min(widths, key=itemgetter(0))
+        return _Bound(query.evaluate(values), width, basis)
 
     def _everybody(self, query: LinearQuery, share: _Share = _Share.ONE) -> _Bound:
         """Return the answer to a question of one weight for everybody, and its half-width."""
         weight = query.constant / UNITS
         total_error = self._certified_total_error if share is _Share.CERTIFIED else self._total_error
-        return weight * self._state.total.value, weight * total_error
+        return _Bound(weight * self._state.total.value, weight * total_error, Basis.RELEASED)
 
     def _scope(self, scope: tuple[str, ...], asked: tuple[str, ...]) -> _Scope:
         if (scope, asked) not in self._scopes:
@@ -283,7 +307,7 @@ class MarginalBars:
 
 def _width(ends: tuple[_Bound | None, _Bound | None]) -> float:
     """Return the sum of the half-widths of two ends; infinite where one of them is not known."""
-    return sum(math.inf if end is None else end[1] for end in ends)
+    return sum(math.inf if end is None else end.half_width for end in ends)
 
 
 def _weighed(state: PublicState, measurement: MarginalValues, query: LinearQuery) -> tuple[float, float]:

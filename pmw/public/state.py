@@ -20,6 +20,7 @@ from pmw.model import (
 )
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
+from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.plans import QueryTestPlan, TestPlan, marginal_tier, question_tier
 from queries.domain import Domain
 from queries.linear import LinearQuery
@@ -97,6 +98,7 @@ class PublicState:
         certificates: what tests of marginals did not find wrong, by scope.
         asked: how many questions were answered, repeated ones left out.
         step_size: of the descent that fitted the model.
+        quantiles: of the errors of answered questions, in order.
     """
 
     contract: Contract
@@ -113,6 +115,7 @@ class PublicState:
     certificates: Mapping[tuple[str, ...], Certificate] = field(default_factory=dict)
     asked: int = 0
     step_size: float = FIRST_STEP_SIZE
+    quantiles: tuple[ErrorQuantile, ...] = ()
 
     @property
     def domain(self) -> Domain:

@@ -18,24 +18,26 @@ from pmw.loop import (
     RequestedMarginal,
     batch_entries,
     draw_opening,
-    draw_requested,
     draw_tests,
     propose,
     released_total,
     settle,
-    settle_requested,
 )
 from pmw.loop.secret import SecretState
+from pmw.planning.error_quantiles import next_due
 from pmw.planning.opened import plan_opened
+from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.public.answer import Answer
+from pmw.public.charges import LedgerEntry
 from pmw.public.contract import Contract, Options
 from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import journal, loading, proposals
 from pmw.session.asks import Ask, Deliver, ready_answers, sorted_asks, tie_keys, with_answers
+from pmw.session.releases import MarginalRelease, Release, due_quantiles, read_release
 from pmw.session.snapshots import duals_of
-from pmw.session.store import REQUESTED, IntentRow, Outcome, SessionStore
+from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.linear import LinearQuery
 
@@ -111,7 +113,9 @@ class Engine:
             if deliver is not None and ready:
                 deliver(ready)
             if len(answers) < len(asks):  # a batch may end in a correction alone
-                batch = self._answer_batch([asks[place] for place in waiting[:_COMMIT]])
+                self._release_quantiles()
+                most = min(_COMMIT, next_due(self._state.asked) - self._state.asked)
+                batch = self._answer_batch([asks[place] for place in waiting[:most]])
                 known.update(zip(waiting, batch, strict=False))
                 waiting = waiting[len(batch) :]
         if repeated:
@@ -159,14 +163,9 @@ class Engine:
             StoreError: it could not be made durable; nothing was released.
         """
         self.finish_interrupted()
-        options = self._state.contract.options
-        require_affordable(self._state, requested.entry(options))
+        require_affordable(self._state, requested.entry(self._state.contract.options))
         self._table(self._state.contract)  # before anything is drawn
-        self._intents += 1
-        seed = next_seed(options, self._intents)
-        self._interrupted = True
-        intent = self._store.begin(REQUESTED, proposals.recorded_request(requested, options), seed)
-        self._carry_out_request(intent, requested, seed)
+        self._release(MarginalRelease(requested))
 
     def answer_untested(self, ask: Ask) -> Answer:
         """Answer one question from the model, within what is known of it: free, durable, without a test."""
@@ -177,17 +176,6 @@ class Engine:
         self._store.finish(None, with_answers(rows, [(ask.text, None)], settled.answers))
         self._state = settled.state
         return settled.answers[0]
-
-    def _carry_out_request(self, intent: int, requested: RequestedMarginal, seed: bytes) -> None:
-        """Draw a recorded request and make its outcome durable before the new state is seen."""
-        state, source = self._state, self._table(self._state.contract)
-        measured = draw_requested(requested, state, source, BitSource(seed), self._coarse_table())
-        entry = requested.entry(state.contract.options)
-        after = settle_requested(state, measured, state.ledger.charge(entry.charge))
-        outcome = journal.batch_outcome([entry], state, after)
-        self._store.finish(intent, replace(outcome, charged_before=self._charges))
-        self._charges += 1
-        self._state, self._interrupted = after, False
 
     # --- one batch ------------------------------------------------------------------------------------------
 
@@ -243,10 +231,7 @@ class Engine:
         source, coarse = self._table(state.contract), self._coarse_table()
         draws, secret = draw_tests(proposal, state.plan, self._secret, source, BitSource(seed), coarse)
         entries = batch_entries(proposal, draws, state)
-        ledger = state.ledger
-        for entry in entries:
-            ledger = ledger.charge(entry.charge)
-        settled = settle(state, proposal, draws, ledger)
+        settled = settle(state, proposal, draws, _charged(state.ledger, entries))
         answers = settled.answers
         outcome = with_answers(journal.batch_outcome(entries, state, settled.state), asked, answers)
         outcome = replace(
@@ -260,6 +245,37 @@ class Engine:
         if self._state.version >= self._snapshot_version + _SNAPSHOT_EVERY:
             self.save_snapshot()
         return answers
+
+    # --- releases that no test decides ----------------------------------------------------------------------
+
+    def _release_quantiles(self) -> None:
+        """Release the error quantiles that are due; none where the table cannot be read."""
+        release = due_quantiles(self._store, self._state)
+        if release is None:
+            return
+        try:
+            self._table(self._state.contract)
+        except DataError:  # what is free is answered all the same
+            return
+        self._release(release)
+
+    def _release(self, release: Release) -> None:
+        """Record what will be released durably, then draw it."""
+        options = self._state.contract.options
+        self._intents += 1
+        seed = next_seed(options, self._intents)
+        self._interrupted = True
+        self._carry_out_release(self._store.begin(release.kind, release.text(options), seed), release, seed)
+
+    def _carry_out_release(self, intent: int, release: Release, seed: bytes) -> None:
+        """Draw what was recorded and make it durable before the new state is seen."""
+        state, entries = self._state, release.entries(self._state.contract.options)
+        tables = self._table(state.contract), self._coarse_table()
+        after = release.settled(state, tables, BitSource(seed), _charged(state.ledger, entries))
+        outcome = journal.batch_outcome(entries, state, after)
+        self._store.finish(intent, replace(outcome, charged_before=self._charges))
+        self._charges += len(entries)
+        self._state, self._interrupted = after, False
 
     # --- loading and recovery -------------------------------------------------------------------------------
 
@@ -285,9 +301,9 @@ class Engine:
 
     def _finish(self, intent: IntentRow) -> None:
         """Draw a recorded batch again, from its own bytes."""
-        if intent.kind == REQUESTED:
-            requested = proposals.read_requested(self._state.domain, intent.proposal)
-            self._carry_out_request(intent.id, requested, intent.seed)
+        release = read_release(self._store, self._state.domain, intent)
+        if release is not None:
+            self._carry_out_release(intent.id, release, intent.seed)
         else:
             proposal, asked = proposals.read_recorded(self._state.coarsening, intent.proposal)
             self._carry_out(intent.id, proposal, asked, intent.seed)
@@ -312,3 +328,10 @@ class Engine:
             source = self._table(self._state.contract)
             self._coarse_source = source.coarsened(coarsening.coarse, coarsening.bins)
         return self._coarse_source
+
+
+def _charged(ledger: PrivacyFilter, entries: Sequence[LedgerEntry]) -> PrivacyFilter:
+    """Return a filter after charges."""
+    for entry in entries:
+        ledger = ledger.charge(entry.charge)
+    return ledger

@@ -25,7 +25,14 @@ from pmw.session.encoding import (
     plan_form,
     read_charge,
 )
-from pmw.session.measurement_rows import measured_row, one_way_row, units_bytes
+from pmw.session.measurement_rows import (
+    kind_text,
+    measured_row,
+    one_way_row,
+    quantile_row,
+    read_kind,
+    units_bytes,
+)
 from pmw.session.store import (
     REQUESTED,
     CertificateRow,
@@ -52,6 +59,7 @@ __all__ = [
     "threshold_name",
 ]
 
+_ABANDONED = {REQUESTED: "a requested marginal"}  # what the ledger calls a batch of a kind
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
 
 
@@ -92,7 +100,10 @@ def batch_outcome(entries: Sequence[LedgerEntry], before: PublicState, after: Pu
     held = before.certificates
     return Outcome(
         ledger=ledger_rows(entries),
-        measurements=[measured_row(one) for one in after.measured[len(before.measured) :]],
+        measurements=[
+            *(measured_row(one) for one in after.measured[len(before.measured) :]),
+            *(quantile_row(one) for one in after.quantiles[len(before.quantiles) :]),
+        ],
         certificates=[
             CertificateRow(dumps(list(scope)), one.version, one.threshold, units_bytes(one.units))
             for scope, one in after.certificates.items()
@@ -114,7 +125,7 @@ def closing_outcome(intent: IntentRow | None) -> Outcome:
     if intent is not None:
         try:
             reserved = read_charge(*json.loads(intent.proposal)["reserved"])
-            entries.append(abandoned_entry(reserved, requested=intent.kind == REQUESTED))
+            entries.append(abandoned_entry(reserved, _ABANDONED.get(intent.kind, intent.kind)))
         except (ValueError, KeyError, TypeError) as error:
             raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
     return Outcome(ledger=ledger_rows(entries), meta={"closed": "true"})
@@ -152,6 +163,8 @@ def answer_row(answer: Answer, text: str, request_id: str | None) -> StoredAnswe
         source=answer.source.value,
         version=answer.version,
         share=answer.spent.share,
+        kind=None if answer.kind is None else kind_text(answer.kind),
+        typical=answer.typical,
     )
 
 
@@ -168,4 +181,6 @@ def read_answer(row: StoredAnswer, query: LinearQuery, state: PublicState) -> An
         version=row.version,
         spent=Spent(row.share, float(budget.epsilon), float(budget.delta)),
         seeded=state.contract.seeded,
+        kind=None if row.kind is None else read_kind(row.kind),
+        typical=row.typical,
     )

@@ -20,10 +20,13 @@ from pmw.model import (
     noise_form,
     read_noise,
 )
+from pmw.public.answer import Basis, QuestionKind
 from pmw.public.contract import Contract
+from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.state import Certificate, LaterMeasurement
 from pmw.session.encoding import dumps, read_tree, tree_form
 from pmw.session.store import (
+    QUANTILES,
     REQUESTED,
     CertificateRow,
     MeasurementRow,
@@ -32,13 +35,17 @@ from queries.domain import Domain
 from queries.linear import LinearQuery
 
 __all__ = [
+    "kind_text",
     "measured_row",
     "one_way_row",
+    "quantile_row",
     "read_cells",
     "read_certificate",
+    "read_kind",
     "read_marginal",
     "read_measured",
     "read_opening",
+    "read_quantile",
     "read_query",
     "read_units",
     "tree_text",
@@ -67,6 +74,36 @@ def measured_row(measurement: LaterMeasurement) -> MeasurementRow:
         return MeasurementRow("query", dumps(measurement.query.to_dict()), units_bytes(units), noise)
     kind = REQUESTED if measurement.requested else "measured"
     return MeasurementRow(kind, dumps(list(measurement.scope)), units_bytes(measurement.units), noise)
+
+
+def quantile_row(quantile: ErrorQuantile) -> MeasurementRow:
+    """Return the row of an error quantile."""
+    what = dumps({"kind": kind_text(quantile.kind), "asked": quantile.asked, "questions": quantile.questions})
+    return MeasurementRow(
+        QUANTILES, what, units_bytes(np.array([quantile.units])), dumps(noise_form(quantile.noise))
+    )
+
+
+def read_quantile(row: MeasurementRow) -> ErrorQuantile:
+    """Return the error quantile of a row."""
+    what = json.loads(row.what)
+    units, noise = int(read_units(row.units)[0]), read_noise(json.loads(row.noise))
+    return ErrorQuantile(read_kind(what["kind"]), what["asked"], what["questions"], units, noise)
+
+
+def kind_text(kind: QuestionKind) -> str:
+    """Return a kind of questions as text."""
+    return f"{kind.attributes} {kind.basis.value}"
+
+
+def read_kind(text: str) -> QuestionKind:
+    """Return the kind of questions of a text.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    attributes, _, basis = text.partition(" ")
+    return QuestionKind(int(attributes), Basis(basis))
 
 
 def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningDraws:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 from pmw.errors import SessionCorruptError
 from pmw.loop import MarginalRequest, Proposal, QueryRequest, Request, RequestedMarginal
 from pmw.model import Coarsening, noise_form, read_noise
+from pmw.planning.error_quantiles import QuantileRequest
 from pmw.public.contract import Options
 from pmw.session.encoding import charge_form, dumps, read_charge
-from pmw.session.measurement_rows import read_cells, units_bytes
+from pmw.session.measurement_rows import kind_text, read_cells, read_kind, units_bytes
 from queries.domain import Domain
 from queries.linear import LinearQuery
 
@@ -20,8 +23,10 @@ __all__ = [
     "proposal_form",
     "read_proposal",
     "read_recorded",
+    "read_quantiles",
     "read_requested",
     "recorded",
+    "recorded_quantiles",
     "recorded_request",
 ]
 
@@ -66,6 +71,43 @@ def read_requested(domain: Domain, text: str) -> RequestedMarginal:
     try:
         form = json.loads(text)
         return RequestedMarginal(domain.scope(form["scope"]), read_noise(form["noise"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+
+
+def recorded_quantiles(requests: Sequence[QuantileRequest], options: Options) -> str:
+    """Return the text that error quantiles are recorded by, with the charge that is reserved for them."""
+    forms = [
+        {
+            "kind": kind_text(one.kind),
+            "asked": one.asked,
+            "places": list(one.places),
+            "rank": one.rank,
+            "noise": noise_form(one.noise),
+        }
+        for one in requests
+    ]
+    charges = [one.entry(options).charge for one in requests]
+    return dumps({"quantiles": forms, "reserved": charge_form(reduce(add, charges))})
+
+
+def read_quantiles(text: str) -> tuple[QuantileRequest, ...]:
+    """Return the error quantiles of a text.
+
+    Raises:
+        SessionCorruptError: it cannot be read.
+    """
+    try:
+        return tuple(
+            QuantileRequest(
+                read_kind(form["kind"]),
+                form["asked"],
+                tuple(form["places"]),
+                form["rank"],
+                read_noise(form["noise"]),
+            )
+            for form in json.loads(text)["quantiles"]
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 

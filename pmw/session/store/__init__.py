@@ -6,6 +6,7 @@ from pmw.session.store.answer_rows import query_key
 from pmw.session.store.files import SessionFiles
 from pmw.session.store.rows import (
     LATER,
+    QUANTILES,
     REQUESTED,
     CertificateRow,
     ChainedRows,
@@ -28,6 +29,7 @@ __all__ = [
     "LedgerRow",
     "MeasurementRow",
     "Outcome",
+    "QUANTILES",
     "query_key",
     "REQUESTED",
     "SessionFiles",

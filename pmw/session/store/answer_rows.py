@@ -39,11 +39,16 @@ def row_of_answer(answer: StoredAnswer) -> tuple[Any, ...]:
     """Return the columns of an answer."""
     low, high = (None, None) if answer.interval is None else map(float, answer.interval)
     head = (answer.request_id, answer.query_key, answer.query, float(answer.count), low, high)
-    return (*head, float(answer.confidence), answer.source, answer.version, float(answer.share))
+    typical = (None, None) if answer.typical is None else tuple(map(float, answer.typical))
+    tail = (float(answer.confidence), answer.source, answer.version, float(answer.share))
+    return (*head, *tail, answer.kind, *typical)
 
 
 def answer_of_row(row: Any) -> StoredAnswer:
     """Return the answer of a row's columns."""
-    request_id, key, query, count, low, high, confidence, source, version, share = row
+    request_id, key, query, count, low, high, confidence, source, version, share, *last = row
+    kind, least, most = last
     interval = None if low is None else (low, high)
-    return StoredAnswer(request_id, key, query, count, interval, confidence, source, version, share)
+    typical = None if least is None else (least, most)
+    asked = (request_id, key, query)
+    return StoredAnswer(*asked, count, interval, confidence, source, version, share, kind, typical)

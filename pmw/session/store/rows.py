@@ -13,11 +13,13 @@ __all__ = [
     "LedgerRow",
     "MeasurementRow",
     "Outcome",
+    "QUANTILES",
     "REQUESTED",
     "StoredAnswer",
 ]
 
 REQUESTED = "requested"  # kind of a batch, and of the measurement that comes of it
+QUANTILES = "error quantiles"  # kind of a batch, and of the measurements that come of it
 LATER = ("query", "measured", REQUESTED)  # kinds of measurements since opening
 
 
@@ -27,7 +29,7 @@ class IntentRow:
 
     Args:
         id: its number; they count up from 1.
-        kind: ``opening``, ``tests`` or ``requested``.
+        kind: ``opening``, ``tests``, ``requested`` or ``error quantiles``.
         proposal: JSON, its requests.
         seed: the 32 bytes that its noise is made from, secret; none once they are overwritten.
         charges: how many charges the session file held when it was begun.
@@ -56,7 +58,7 @@ class MeasurementRow:
 
     Args:
         kind: ``total``, ``marginal`` or ``hierarchical histogram`` of the opening; ``query``,
-            ``measured`` or ``requested`` since.
+            ``measured``, ``requested`` or ``error quantiles`` since.
         what: JSON, the scope or the query.
         units: little-endian int64, units of 2^-20 records.
         noise: JSON, the distribution of the noise.
@@ -119,6 +121,8 @@ class StoredAnswer:
     source: str
     version: int
     share: float
+    kind: str | None = None  # of the question, where errors of such questions are looked at
+    typical: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

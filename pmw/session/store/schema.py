@@ -16,7 +16,7 @@ __all__ = [
     "TABLES",
 ]
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,
@@ -30,7 +30,7 @@ TABLES = {
     "answers": """CREATE TABLE answers (sequence INTEGER PRIMARY KEY, request_id TEXT UNIQUE,
     query_key BLOB NOT NULL, query TEXT NOT NULL, count REAL NOT NULL, low REAL, high REAL,
     confidence REAL NOT NULL, source TEXT NOT NULL, version INTEGER NOT NULL, share REAL NOT NULL,
-    checksum BLOB) STRICT""",
+    kind TEXT, typical_low REAL, typical_high REAL, checksum BLOB) STRICT""",
     # A link covers the chained rows after those of the link before it, up to these numbers.
     "chain": """CREATE TABLE chain (sequence INTEGER PRIMARY KEY, ledger INTEGER NOT NULL,
     measurements INTEGER NOT NULL, answers INTEGER NOT NULL, link BLOB NOT NULL) STRICT""",
@@ -53,7 +53,7 @@ COLUMNS = {
     "measurements": ("intent", "kind", "what", "units", "noise"),
     "answers": (
         "request_id", "query_key", "query", "count", "low", "high",
-        "confidence", "source", "version", "share",
+        "confidence", "source", "version", "share", "kind", "typical_low", "typical_high",
     ),
     "certificates": ("scope", "version", "threshold", "units"),
 }  # fmt: skip

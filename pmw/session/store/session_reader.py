@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.errors import SessionCorruptError
 from pmw.session.store.answer_rows import MEASURED, SHARES, answer_of_row, key_name
 from pmw.session.store.chain import Chain
 from pmw.session.store.checksums import read_fact, require_checksum
@@ -125,6 +126,26 @@ class SessionReader:
             statement = f"SELECT {self._columns('answers')}, sequence FROM answers ORDER BY sequence"
             for row in self._connection.execute(statement):
                 yield self._numbered(row)[1]
+
+    def answer_at(self, number: int) -> StoredAnswer:
+        """Return the answer of a number.
+
+        Raises:
+            SessionCorruptError: there is none.
+        """
+        found = self._answer("WHERE sequence = ?", number)
+        if found is None:
+            raise SessionCorruptError(f"{self._name}: the session file is damaged: answer {number} is gone")
+        return found[1]
+
+    def first_answers(self) -> list[tuple[int, str, float]]:
+        """Return the first answer of each question that has a kind: its number, the kind, and how far its
+        interval reaches above it, in records."""
+        with self._guarded():
+            return self._connection.execute(
+                "SELECT sequence, kind, high - count FROM answers WHERE kind IS NOT NULL AND sequence IN"
+                " (SELECT min(sequence) FROM answers GROUP BY query_key) ORDER BY sequence"
+            ).fetchall()
 
     def shares(self, most: int) -> list[tuple[int, float]]:
         """Return the share spent after n answers, as (n, share), evenly thinned to ``most`` pairs."""

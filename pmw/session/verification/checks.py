@@ -217,7 +217,7 @@ def _fitting(contents: Contents, reserved: Charge) -> str:
 
 def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
     """Tell whether an abandoned batch is charged what a requested marginal costs, under some noise."""
-    if entry != abandoned_entry(entry.charge, requested=True):
+    if entry != abandoned_entry(entry.charge, "a requested marginal"):
         return False
     options, composition = contents.contract.options, contents.cap.composition
     price, moved = contents.cap.price(entry.charge), l1_sensitivity(options)

@@ -212,9 +212,10 @@ def test_ends_of_a_measurement_and_of_a_certificate_miss_no_more_often_than_stat
 
 def unclipped(state: PublicState, query: LinearQuery) -> tuple[float, float]:
     """Return an interval before its ends are kept from lying below nobody."""
-    interval = MarginalBars(state, NOWHERE)._interval(query)
-    assert interval is not None
-    return interval
+    low, high, _ = MarginalBars(state, NOWHERE)._interval(query)
+    assert low is not None
+    assert high is not None
+    return low, high
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])

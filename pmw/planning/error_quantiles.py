@@ -1,0 +1,187 @@
+"""When error quantiles are released, of which questions, and at which price: a function of public state.
+
+All of them together cost at most ``SHARE`` of the budget. They come due at doubling numbers of answered
+questions. Then each kind of questions that enough were asked of gets an equal part of what is left of their
+share, and two parts stay for later. A kind is left out where its margin would not be well below half of the
+intervals that its questions have, or below the quantile that is known already: it would tell nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import median
+from typing import NamedTuple
+
+from pmw.errors import NoiseError
+from pmw.model import NoiseDistribution
+from pmw.planning.calibration import value_noise
+from pmw.privacy.budget import floor_price
+from pmw.privacy.filter import PrivacyFilter
+from pmw.public.answer import QuestionKind
+from pmw.public.charges import LedgerEntry, positive_entry, quantile_entry, threshold_entry
+from pmw.public.contract import Options
+from pmw.public.error_quantiles import ErrorQuantile, quantile_margin, rank_of
+from pmw.public.plans import marginal_tier
+from pmw.public.state import PublicState
+from queries.linear import UNITS
+
+__all__ = [
+    "AnsweredQuestion",
+    "is_due",
+    "next_due",
+    "plan_quantiles",
+    "planned_margin",
+    "QuantileRequest",
+    "reserved_share",
+    "SHARE",
+]
+
+SHARE = Fraction(1, 50)  # of the budget, for all error quantiles together
+_FIRST_DUE = 256  # answered questions
+_FEWEST = 40  # questions of a kind
+_MOST = 500  # questions of a kind whose errors are looked at, so that few marginals are counted
+_KEPT = 1  # part of what is left that stays for later
+
+
+class AnsweredQuestion(NamedTuple):
+    """A question that was answered.
+
+    Attributes:
+        place: number of its first answer; answers count up from 1.
+        width: of that answer's interval, above the answer, in records.
+    """
+
+    place: int
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileRequest:
+    """An error quantile that will be released.
+
+    Args:
+        kind: of the questions.
+        asked: how many questions the session had answered.
+        places: numbers of the first answers of the questions whose errors are looked at.
+        rank: which of the errors is released, the smallest first; from 1.
+        noise: on it, in units.
+    """
+
+    kind: QuestionKind
+    asked: int
+    places: tuple[int, ...]
+    rank: int
+    noise: NoiseDistribution
+
+    def entry(self, options: Options) -> LedgerEntry:
+        """Return what it charges, all of which is reserved for it."""
+        return quantile_entry(self.kind, self.noise, options)
+
+
+def is_due(asked: int) -> bool:
+    """Tell whether error quantiles come due after so many answered questions."""
+    return asked >= _FIRST_DUE and next_due(asked - 1) == asked
+
+
+def next_due(asked: int) -> int:
+    """Return the next number of answered questions, above this one, at which error quantiles come due."""
+    due = _FIRST_DUE
+    while due <= asked:
+        due *= 2
+    return due
+
+
+def reserved_share(ledger: PrivacyFilter) -> Fraction:
+    """Return what a plan leaves for error quantiles, in the filter's own measure.
+
+    Nothing, where it would be more than a tenth of what opening left.
+    """
+    share = ledger.cap * SHARE
+    return share if share <= ledger.remaining / 10 else Fraction(0)
+
+
+def planned_margin(ledger: PrivacyFilter, options: Options) -> float | None:
+    """Return the margin of the first error quantile of one kind, in records; None where none is planned.
+
+    Args:
+        ledger: what is left after opening.
+        options: the custodian's choices.
+    """
+    price = floor_price(reserved_share(ledger) / (1 + _KEPT))
+    try:
+        return quantile_margin(value_noise(ledger.composition, price, options), options.confidence)
+    except NoiseError:
+        return None
+
+
+def plan_quantiles(
+    state: PublicState, asked: Mapping[QuestionKind, Sequence[AnsweredQuestion]]
+) -> tuple[QuantileRequest, ...]:
+    """Return the error quantiles that are due; none where none is, or none would tell anything.
+
+    Args:
+        state: the public state.
+        asked: distinct questions, by kind.
+    """
+    options = state.contract.options
+    if state.closed or marginal_tier(state.plan) is None or not is_due(state.asked):
+        return ()
+    if any(one.asked == state.asked for one in state.quantiles):
+        return ()
+    kinds = sorted(
+        (kind for kind, found in asked.items() if len(found) >= _FEWEST),
+        key=lambda kind: (kind.attributes, kind.basis.value),
+    )
+    price = floor_price(_left(state) / (len(kinds) + _KEPT))
+    try:
+        noise = value_noise(state.ledger.composition, price, options)
+    except NoiseError:
+        return ()
+    margin, requests = quantile_margin(noise, options.confidence), []
+    for kind in kinds:
+        questions = _sample(asked[kind], state.asked)
+        rank = rank_of(len(questions), options.confidence)
+        wide = 2 * margin < median(one.width for one in questions)
+        if rank is not None and wide and 2 * margin < _known(state.quantiles, kind):
+            places = tuple(one.place for one in questions)
+            requests.append(QuantileRequest(kind, state.asked, places, rank, noise))
+    return tuple(requests)
+
+
+def _left(state: PublicState) -> Fraction:
+    """Return what error quantiles may still cost, besides all that tests may still charge."""
+    options, ledger = state.contract.options, state.ledger
+    entries = [quantile_entry(one.kind, one.noise, options) for one in state.quantiles]
+    spent = sum((ledger.price(entry.charge) for entry in entries), Fraction(0))
+    planned = sum((_planned(state, place) for place in range(len(state.plan))), Fraction(0))
+    return max(min(ledger.cap * SHARE - spent, ledger.remaining - planned), Fraction(0))
+
+
+def _planned(state: PublicState, place: int) -> Fraction:
+    """Return what a tier may still charge: its positives, and the threshold noise that it has not drawn."""
+    tier, ledger = state.plan[place], state.ledger
+    positives = tier.update_limit - state.positives(place)
+    if positives <= 0:
+        return Fraction(0)
+    rounds = (positives if tier.sparse.redraw else 1) - state.rounds[place]
+    positive = positive_entry(tier, state.contract.options, ledger.composition, "").charge
+    threshold = threshold_entry(tier, place, ledger.composition).charge
+    return positives * ledger.price(positive) + rounds * ledger.price(threshold)
+
+
+def _known(quantiles: Sequence[ErrorQuantile], kind: QuestionKind) -> float:
+    """Return the newest quantile of a kind, in records; infinite where there is none."""
+    return next((one.units / UNITS for one in reversed(quantiles) if one.kind == kind), math.inf)
+
+
+def _sample(questions: Sequence[AnsweredQuestion], asked: int) -> list[AnsweredQuestion]:
+    """Return at most so many of the questions; anybody can repeat the choice, and no noise decides it."""
+
+    def order(one: AnsweredQuestion) -> bytes:
+        return hashlib.sha256(f"{asked} {one.place}".encode()).digest()
+
+    return sorted(sorted(questions, key=order)[:_MOST])

@@ -1,0 +1,168 @@
+"""Releases that no test decides: that they are made, and at which price, is a function of public state.
+
+Marginals on request and error quantiles are recorded, drawn and settled alike: one batch, one outcome.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from pmw.data import CountSource
+from pmw.errors import SessionCorruptError
+from pmw.loop import (
+    FirstAnswer,
+    RequestedMarginal,
+    draw_quantiles,
+    draw_requested,
+    settle_quantiles,
+    settle_requested,
+)
+from pmw.planning.error_quantiles import AnsweredQuestion, QuantileRequest, is_due, plan_quantiles
+from pmw.privacy.filter import PrivacyFilter
+from pmw.privacy.random_bits import BitSource
+from pmw.public.answer import QuestionKind
+from pmw.public.charges import LedgerEntry
+from pmw.public.contract import Options
+from pmw.public.state import PublicState
+from pmw.session import proposals
+from pmw.session.measurement_rows import read_kind
+from pmw.session.store import QUANTILES, REQUESTED, IntentRow, SessionStore
+from queries.domain import Domain
+from queries.linear import UNITS, LinearQuery
+
+__all__ = [
+    "due_quantiles",
+    "MarginalRelease",
+    "QuantileRelease",
+    "read_release",
+    "Release",
+]
+
+_Tables: TypeAlias = tuple[CountSource, CountSource | None]  # over the declared cells, and over bins
+
+
+class Release(Protocol):
+    """Something that is released in a batch of its own."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the batch."""
+
+    def text(self, options: Options) -> str:
+        """Return the text that it is recorded by, with the charge that is reserved for it."""
+
+    def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
+        """Return what it charges."""
+
+    def settled(
+        self,
+        state: PublicState,
+        tables: tuple[CountSource, CountSource | None],
+        bits: BitSource,
+        ledger: PrivacyFilter,
+    ) -> PublicState:
+        """Return the public state after it.
+
+        Args:
+            state: the state that it was recorded in.
+            tables: the table over the declared cells, and over bins of them where there are any.
+            bits: source of the noise.
+            ledger: the filter after its charges.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class MarginalRelease:
+    """A marginal on request."""
+
+    requested: RequestedMarginal
+    kind: str = REQUESTED
+
+    def text(self, options: Options) -> str:
+        """Return the text that it is recorded by, with the charge that is reserved for it."""
+        return proposals.recorded_request(self.requested, options)
+
+    def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
+        """Return what it charges."""
+        return (self.requested.entry(options),)
+
+    def settled(
+        self,
+        state: PublicState,
+        tables: tuple[CountSource, CountSource | None],
+        bits: BitSource,
+        ledger: PrivacyFilter,
+    ) -> PublicState:
+        """Return the public state after it; see ``Release``."""
+        source, coarse = tables
+        return settle_requested(state, draw_requested(self.requested, state, source, bits, coarse), ledger)
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileRelease:
+    """Error quantiles that are due together, and what reads the answers that they are about."""
+
+    requests: Sequence[QuantileRequest]
+    answers: Callable[[int], FirstAnswer]
+    kind: str = QUANTILES
+
+    def text(self, options: Options) -> str:
+        """Return the text that they are recorded by, with the charge that is reserved for them."""
+        return proposals.recorded_quantiles(self.requests, options)
+
+    def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
+        """Return what they charge."""
+        return tuple(one.entry(options) for one in self.requests)
+
+    def settled(
+        self,
+        state: PublicState,
+        tables: tuple[CountSource, CountSource | None],
+        bits: BitSource,
+        ledger: PrivacyFilter,
+    ) -> PublicState:
+        """Return the public state after them; see ``Release``."""
+        released = draw_quantiles(self.requests, self.answers, tables[0], bits)
+        return settle_quantiles(state, released, ledger)
+
+
+def read_release(store: SessionStore, domain: Domain, intent: IntentRow) -> Release | None:
+    """Return the release that was recorded, or None where tests were.
+
+    Raises:
+        SessionCorruptError: it cannot be read.
+    """
+    if intent.kind == REQUESTED:
+        return MarginalRelease(proposals.read_requested(domain, intent.proposal))
+    if intent.kind == QUANTILES:
+        return QuantileRelease(proposals.read_quantiles(intent.proposal), _first_answers(store, domain))
+    return None
+
+
+def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | None:
+    """Return the error quantiles that are due after the stored answers, or None."""
+    if not is_due(state.asked):
+        return None
+    asked = defaultdict[QuestionKind, list[AnsweredQuestion]](list)
+    for place, kind, width in store.first_answers():
+        asked[read_kind(kind)].append(AnsweredQuestion(place, width))
+    requests = plan_quantiles(state, asked)
+    return QuantileRelease(requests, _first_answers(store, state.domain)) if requests else None
+
+
+def _first_answers(store: SessionStore, domain: Domain) -> Callable[[int], FirstAnswer]:
+    """Return what reads a stored answer by its number."""
+
+    def read(place: int) -> FirstAnswer:
+        row = store.answer_at(place)
+        try:
+            query = LinearQuery.from_dict(domain, json.loads(row.query))
+        except (ValueError, KeyError, TypeError) as error:
+            raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+        return FirstAnswer(query, round(row.count * UNITS))
+
+    return read
