@@ -145,7 +145,7 @@ def plan_quantiles(
     for kind in kinds:
         questions = _sample(asked[kind], state.asked)
         rank = rank_of(len(questions), options.confidence)
-        wide = 2 * margin < median(one.width for one in questions)
+        wide = 2 * margin < min(state.total.value, median(one.width for one in questions))
         if rank is not None and wide and 2 * margin < _known(state.quantiles, kind):
             places = tuple(one.place for one in questions)
             requests.append(QuantileRequest(kind, state.asked, places, rank, noise))

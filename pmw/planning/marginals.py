@@ -134,9 +134,7 @@ def plan_marginal_test(
         pairs = max(1, math.comb(len(coarse), 2))
         statistic = marginal_statistic(expected_tests(coarse), options)
         test = scaled_test(left * schedule.tests, limit, statistic, kind, ledger.composition)
-        kept = reserved_share(ledger)
-        price = (left * (1 - schedule.tests - schedule.queries) - kept) / limit
-        noise = marginal_noise(ledger.composition, price, options)
+        noise = marginal_noise(ledger.composition, _price(ledger, limit, schedule), options)
     except NoiseError:
         return None
     per_cell = l1_mean(noise)
@@ -167,6 +165,12 @@ def _cells(number: float) -> int:
     return max(1, min(math.floor(number), 2**24))
 
 
+def _price(ledger: PrivacyFilter, limit: int, schedule: Schedule) -> Fraction:
+    """Return the price of one of so many marginals, in the filter's own measure."""
+    left = ledger.remaining * (1 - schedule.tests - schedule.queries)
+    return (left - reserved_share(ledger)) / limit
+
+
 def _choose_limit(
     coarse: Domain, ledger: PrivacyFilter, records: float, options: Options, schedule: Schedule
 ) -> int:
@@ -184,8 +188,7 @@ def _choose_limit(
         most, target = min(most, math.ceil(schedule.few * len(sizes))), schedule.few_target
     best = least = max(1, min(most, math.floor(schedule.least * len(coarse))))
     for limit in range(least + 1, most + 1):
-        price = ledger.remaining * Fraction(95, 100) / limit
-        noise = marginal_noise(ledger.composition, price, options)
+        noise = marginal_noise(ledger.composition, _price(ledger, limit, schedule), options)
         if cells * l1_mean(noise) > target * records:
             break
         best = limit

@@ -18,6 +18,7 @@ from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query
 
 __all__ = [
     "abandoned_entry",
+    "charged",
     "Event",
     "LedgerEntry",
     "marginal_charge",
@@ -177,3 +178,14 @@ def abandoned_entry(reserved: Charge, what: str = "tests") -> LedgerEntry:
     """
     label = "reserved" if what == "tests" else f"reserved for {what}"
     return LedgerEntry(Event.ABANDONED, f"{label}; nothing was released", reserved)
+
+
+def charged(ledger: PrivacyFilter, entries: Sequence[LedgerEntry]) -> PrivacyFilter:
+    """Return a filter after charges.
+
+    Raises:
+        BudgetExhaustedError: they do not fit under its cap.
+    """
+    for entry in entries:
+        ledger = ledger.charge(entry.charge)
+    return ledger

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
+
+import numpy as np
 
 from pmw.model import MarginalMeasurement, MarginalValues, OneWayMeasurement, combined
 from pmw.public.state import Certificate, PublicState
-from queries.linear import LinearQuery
+from queries.linear import UNITS, LinearQuery
 
 __all__ = [
     "is_fine",
@@ -16,6 +19,7 @@ __all__ = [
     "marginals_over",
     "opened_over",
     "opening_over",
+    "weighed",
 ]
 
 Known: TypeAlias = MarginalValues | Certificate  # than the opening
@@ -89,6 +93,21 @@ def opened_over(
         return [opening, *(one for one in again if is_fine(state, one))], _binned(state, again)
     again = combined([opening, *requested])
     return [again[0], *(one for one in again[1:] if is_fine(state, one))], _binned(state, again[1:])
+
+
+def weighed(state: PublicState, measurement: MarginalValues, query: LinearQuery) -> tuple[float, float]:
+    """Return what a measured marginal says of a question, and its standard deviation, in records."""
+    axes = tuple(axis for axis, name in enumerate(measurement.scope) if name not in query.scope)
+    values = measurement.values.sum(axis=axes)
+    squares = np.full(values.shape, measurement.units.size / values.size)
+    factors = state.coarsening.weights(query)
+    if is_fine(state, measurement):
+        factors = [(query.scope, query.weights() / UNITS)]
+    for names, weights in factors:
+        shape = [size if name in names else 1 for name, size in zip(query.scope, values.shape, strict=True)]
+        values = values * weights.reshape(shape)
+        squares = squares * weights.reshape(shape) ** 2
+    return float(values.sum()), math.sqrt(float(squares.sum()) * measurement.variance)
 
 
 def _binned(state: PublicState, known: list[MarginalValues]) -> list[MarginalValues]:

@@ -34,7 +34,7 @@ from pmw.privacy.tail_bounds import (
     sum_half_width,
 )
 from pmw.public.answer import Answer, Basis, Source, Spent
-from pmw.public.evidence import Known, is_fine, known_of, marginals_over, opened_over
+from pmw.public.evidence import Known, is_fine, known_of, marginals_over, opened_over, weighed
 from pmw.public.intervals import (
     Confidences,
     answer_within,
@@ -198,7 +198,7 @@ class MarginalBars:
         for one, beside, fine in self._scope(query.scope, query.scope).measured:
             if not beside and not (fine and not self._state.coarsening.is_aligned(query)):
                 continue
-            value, deviation = _weighed(self._state, one, query)
+            value, deviation = weighed(self._state, one, query)
             return min(max(count, value - deviation), value + deviation)
         return count
 
@@ -308,21 +308,6 @@ class MarginalBars:
 def _width(ends: tuple[_Bound | None, _Bound | None]) -> float:
     """Return the sum of the half-widths of two ends; infinite where one of them is not known."""
     return sum(math.inf if end is None else end.half_width for end in ends)
-
-
-def _weighed(state: PublicState, measurement: MarginalValues, query: LinearQuery) -> tuple[float, float]:
-    """Return what a measured marginal says of a question, and its standard deviation, in records."""
-    axes = _others(measurement.scope, query.scope)
-    values = measurement.values.sum(axis=axes)
-    squares = np.full(values.shape, measurement.units.size / values.size)
-    factors = state.coarsening.weights(query)
-    if is_fine(state, measurement):
-        factors = [(query.scope, query.weights() / UNITS)]
-    for names, weights in factors:
-        shape = [size if name in names else 1 for name, size in zip(query.scope, values.shape, strict=True)]
-        values = values * weights.reshape(shape)
-        squares = squares * weights.reshape(shape) ** 2
-    return float(values.sum()), math.sqrt(float(squares.sum()) * measurement.variance)
 
 
 def _of_noise(

@@ -26,10 +26,9 @@ from pmw.loop import (
 from pmw.loop.secret import SecretState
 from pmw.planning.error_quantiles import next_due
 from pmw.planning.opened import plan_opened
-from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.public.answer import Answer
-from pmw.public.charges import LedgerEntry
+from pmw.public.charges import charged
 from pmw.public.contract import Contract, Options
 from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
@@ -231,7 +230,7 @@ class Engine:
         source, coarse = self._table(state.contract), self._coarse_table()
         draws, secret = draw_tests(proposal, state.plan, self._secret, source, BitSource(seed), coarse)
         entries = batch_entries(proposal, draws, state)
-        settled = settle(state, proposal, draws, _charged(state.ledger, entries))
+        settled = settle(state, proposal, draws, charged(state.ledger, entries))
         answers = settled.answers
         outcome = with_answers(journal.batch_outcome(entries, state, settled.state), asked, answers)
         outcome = replace(
@@ -271,7 +270,7 @@ class Engine:
         """Draw what was recorded and make it durable before the new state is seen."""
         state, entries = self._state, release.entries(self._state.contract.options)
         tables = self._table(state.contract), self._coarse_table()
-        after = release.settled(state, tables, BitSource(seed), _charged(state.ledger, entries))
+        after = release.settled(state, tables, BitSource(seed), charged(state.ledger, entries))
         outcome = journal.batch_outcome(entries, state, after)
         self._store.finish(intent, replace(outcome, charged_before=self._charges))
         self._charges += len(entries)
@@ -328,10 +327,3 @@ class Engine:
             source = self._table(self._state.contract)
             self._coarse_source = source.coarsened(coarsening.coarse, coarsening.bins)
         return self._coarse_source
-
-
-def _charged(ledger: PrivacyFilter, entries: Sequence[LedgerEntry]) -> PrivacyFilter:
-    """Return a filter after charges."""
-    for entry in entries:
-        ledger = ledger.charge(entry.charge)
-    return ledger

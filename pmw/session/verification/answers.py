@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pmw.markup import counted
 from pmw.model import QueryMeasurement
 from pmw.public.answer import Source
+from pmw.public.error_quantiles import typical_half_width
+from pmw.session.measurement_rows import read_kind
 from pmw.session.store import SessionStore, StoredAnswer, query_key
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import FAULTS, Check, require, same, words
@@ -42,6 +44,7 @@ class _Transcript:
         options, domain = contents.contract.options, contents.contract.domain
         self._shares = {line.running_share for line in contents.ledger.lines} | {0.0}
         self._confidence, self._domain = options.confidence, domain
+        self._quantiles = [one for _, one in contents.quantiles()]
         self._later = [one for _, one in contents.measured()]
         self._marginal = options.tests_marginals
         self._newest = 0  # version of the newest answer marked measured
@@ -105,6 +108,18 @@ class _Transcript:
             require(
                 0 <= low <= row.count <= high < math.inf, f"the interval {low} to {high} does not hold it"
             )
+
+        self._typical(row)
+
+    def _typical(self, row: StoredAnswer) -> None:
+        """Check that the typical error is that of the newest quantile before the answer."""
+        number = self._counts[_FORM]
+        kind = None if row.kind is None else read_kind(row.kind)
+        require(kind is None or row.interval is not None, "it has a kind, but no interval")
+        before = [one for one in self._quantiles if one.asked < number]
+        width = None if kind is None else typical_half_width(before, kind, self._confidence)
+        wanted = None if width is None else (max(0.0, row.count - width), row.count + width)
+        same("typical error", wanted, row.typical)
 
     def _order(self, row: StoredAnswer) -> None:
         """Check that share and version go on from those of the answer before."""

@@ -5,26 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import add
 
 from pmw.markup import counted
 from pmw.planning.calibration import calibrated_noise
+from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge
 from pmw.public.charges import Event, LedgerEntry, abandoned_entry, marginal_charge, paid_for
 from pmw.public.sensitivity import l1_sensitivity
 from pmw.session.encoding import read_charge
 from pmw.session.journal import PERSON_KEY
-from pmw.session.proposals import read_requested
-from pmw.session.store import REQUESTED, SessionStore
+from pmw.session.proposals import read_quantiles, read_requested
+from pmw.session.store import QUANTILES, REQUESTED, SessionStore
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.answers import answer_checks
 from pmw.session.verification.contents import Contents, read_contents
 from pmw.session.verification.measurements import measurements_fit, models_follow
 from pmw.session.verification.plans import VectorLedger, plans_fit
+from pmw.session.verification.quantiles import quantiles_fit
 from pmw.session.verification.report import FAULTS, Check, Verification, check, require, same, words
 
 __all__ = [
     "verify",
 ]
+
+_UNTESTED = (Event.REQUESTED, Event.QUANTILE)  # no sparse vector charges them
 
 
 def verify(store: SessionStore, anchor: Anchor | None = None) -> Verification:
@@ -64,6 +70,7 @@ def _checks(store: SessionStore) -> Iterator[Check]:
     yield check("rounds and positives follow one another", lambda: _rounds(contents))
     name = "every measurement was paid for, and every payment has its measurement"
     yield check(name, lambda: _payments(contents))
+    yield check("the error quantiles are those that were due", lambda: quantiles_fit(contents, store))
     yield check("the charges stay under the cap", lambda: _under_cap(contents))
     yield check("the measurements are the planned ones", lambda: measurements_fit(contents))
     yield check("the charge of a batch that waits is reserved", lambda: _pending(contents, store))
@@ -86,13 +93,14 @@ def _nothing_measured(contents: Contents, store: SessionStore) -> str:
 
 
 def _charges(contents: Contents) -> str:
-    expected, vectors, requests = contents.opening_charges, contents.vectors, contents.requests
+    expected, vectors = contents.opening_charges, contents.vectors
+    untested = {intent: iter(entries) for intent, entries in contents.untested.items()}
     require(len(contents.entries) >= len(expected), "a charge of the opening is not there")
     for number, entry in enumerate(contents.entries, start=1):
         if number <= len(expected):
             _same_entry(number, expected[number - 1], entry)
-        elif entry.event == Event.REQUESTED:
-            wanted = requests.get(contents.intents[number - 1])
+        elif entry.event in _UNTESTED:
+            wanted = next(untested.get(contents.intents[number - 1], iter(())), None)
             require(wanted is not None, f"charge {number} ({entry.event}) has no measurement")
             _same_entry(number, wanted or entry, entry)
         elif not _is_abandoned(entry):  # which has a price of its own
@@ -137,7 +145,7 @@ def _rounds(contents: Contents) -> str:
             _leaves_reserved(contents, place, is_open)
         if _is_abandoned(entry):
             require(contents.closed and place + 1 == len(contents.entries), f"{what} is not the last of all")
-            if _is_price_of_a_request(contents, entry):
+            if _is_price_of_a_request(contents, entry) or _is_price_of_quantiles(contents, entry):
                 continue
             prices = [vector.reserved(is_open=one) for vector, one in zip(vectors, is_open, strict=True)]
             require(bool(prices), f"{what} is for a test, but none was planned")
@@ -195,6 +203,10 @@ def _pending(contents: Contents, store: SessionStore) -> str:
         requested = read_requested(contents.contract.domain, contents.pending.proposal)
         same("reserved charge", requested.entry(contents.contract.options).charge, reserved)
         return _fitting(contents, reserved)
+    if contents.pending.kind == QUANTILES:
+        entries = [one.entry(contents.contract.options) for one in read_quantiles(contents.pending.proposal)]
+        same("reserved charge", reduce(add, (entry.charge for entry in entries)), reserved)
+        return _fitting(contents, reserved)
     planned = form["tier"] in range(len(contents.vectors))
     require(planned, "a batch waits, but there was no plan to test what it tests")
     vector = contents.vectors[form["tier"]]
@@ -223,6 +235,12 @@ def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
     price, moved = contents.cap.price(entry.charge), l1_sensitivity(options)
     noise = calibrated_noise(composition, price, moved, options, one=False)
     return marginal_charge(noise, options) == entry.charge
+
+
+def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:
+    """Tell whether an abandoned batch is charged no more than error quantiles may cost."""
+    within = contents.cap.price(entry.charge) <= contents.cap.cap * SHARE
+    return within and entry == abandoned_entry(entry.charge, QUANTILES)
 
 
 def _secrets(contents: Contents, store: SessionStore) -> str:

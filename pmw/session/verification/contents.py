@@ -8,14 +8,15 @@ from pmw.loop import choose_bins
 from pmw.model import Coarsening, MarginalMeasurement
 from pmw.planning.opening import choose_filter
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.charges import LedgerEntry, opening_entries, requested_entry
+from pmw.public.charges import LedgerEntry, opening_entries, quantile_entry, requested_entry
 from pmw.public.contract import Contract
+from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import LaterMeasurement
 from pmw.session.loading import load_contract, load_plan, read_entries
-from pmw.session.measurement_rows import read_measured, read_opening
-from pmw.session.store import LATER, IntentRow, MeasurementRow, SessionStore
+from pmw.session.measurement_rows import read_measured, read_opening, read_quantile
+from pmw.session.store import LATER, QUANTILES, IntentRow, MeasurementRow, SessionStore
 from pmw.session.verification.plans import VectorLedger, vectors_of
 
 __all__ = [
@@ -83,14 +84,21 @@ class Contents:
         return choose_bins(self.contract, self.opening, read_opening(self.contract, self.rows))
 
     @property
-    def requests(self) -> dict[int, LedgerEntry]:
-        """What each requested marginal charges, by its batch: recomputed from its noise."""
+    def untested(self) -> dict[int, list[LedgerEntry]]:
+        """What each batch charges that no test decides, recomputed from its noises."""
         options = self.contract.options
-        return {
-            intent: requested_entry(one.scope, one.noise, options)
-            for intent, one in self.measured()
-            if isinstance(one, MarginalMeasurement) and one.requested
-        }
+        found: dict[int, list[LedgerEntry]] = {}
+        for intent, one in self.measured():
+            if isinstance(one, MarginalMeasurement) and one.requested:
+                found[intent] = [requested_entry(one.scope, one.noise, options)]
+        for intent, quantile in self.quantiles():
+            found.setdefault(intent, []).append(quantile_entry(quantile.kind, quantile.noise, options))
+        return found
+
+    def quantiles(self) -> list[tuple[int, ErrorQuantile]]:
+        """Return the error quantiles, each with its batch."""
+        pairs = zip(self.row_intents, self.rows, strict=True)
+        return [(intent, read_quantile(row)) for intent, row in pairs if row.kind == QUANTILES]
 
     def measured(self) -> list[tuple[int, LaterMeasurement]]:
         """Return what was measured since opening, each with its intent."""

@@ -17,7 +17,7 @@ from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.encoding import dumps, noise_form
 from pmw.session.measurement_rows import read_certificate, read_opening, tree_text
 from pmw.session.snapshots import duals_of
-from pmw.session.store import LATER, REQUESTED, SessionStore
+from pmw.session.store import LATER, QUANTILES, REQUESTED, SessionStore
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import require, same
 from queries.linear import UNITS
@@ -47,9 +47,9 @@ def measurements_fit(contents: Contents) -> str:
         scopes.append(contents.contract.domain.names)
         wanted[dumps(list(contents.contract.domain.names))] = plan.table_noise
     kinds = {row.kind for row in contents.rows}
-    known = kinds <= {"total", "marginal", "hierarchical histogram", *LATER}
+    known = kinds <= {"total", "marginal", "hierarchical histogram", QUANTILES, *LATER}
     require(known, "there is a measurement of an unknown kind")
-    found = {row.what: row.noise for row in contents.rows if row.kind not in LATER}
+    found = {row.what: row.noise for row in contents.rows if row.kind not in (*LATER, QUANTILES)}
     same("noise of the opening", {what: _noise_text(noise) for what, noise in wanted.items()}, found)
     same("marginals of the opening", scopes, [marginal.scope for marginal in draws.marginals])
     later = [row for row in contents.rows if row.kind in LATER]

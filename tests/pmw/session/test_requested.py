@@ -256,7 +256,7 @@ def test_a_request_that_cannot_be_finished_is_charged_when_it_is_given_up(
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Engine, "_carry_out_request", fail)
+    monkeypatch.setattr(Engine, "_carry_out_release", fail)
     with pytest.raises(KeyboardInterrupt):
         session.measure(["sex", "region"])
     session.close()
@@ -284,7 +284,7 @@ def test_nothing_is_drawn_before_the_request_is_durable(
             drawn.append(given)
             return draw_requested(*given)
 
-        monkeypatch.setattr("pmw.session.engine.draw_requested", draw)
+        monkeypatch.setattr("pmw.session.releases.draw_requested", draw)
         with monkeypatch.context() as patch:
             patch.setattr(SessionStore, "begin", refuse)
             with pytest.raises(pmw.StoreError, match="no room"):

@@ -24,7 +24,19 @@ BROKEN = (
 
 def answer(number: int, source: str = "measured") -> StoredAnswer:
     key = hashlib.sha256(b"%d" % number).digest()
-    return StoredAnswer(f"r{number}", key, f"{{{number}}}", 10.0 * number, (0.0, 99.5), 0.95, source, 1, 0.25)
+    return StoredAnswer(
+        f"r{number}",
+        key,
+        f"{{{number}}}",
+        10.0 * number,
+        (0.0, 99.5),
+        0.95,
+        source,
+        1,
+        0.25,
+        "2 tested",
+        (1.0, 2.5),
+    )
 
 
 def batch(number: int) -> Outcome:
@@ -86,7 +98,7 @@ def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() 
     def drawn(place: int, number: int) -> list[object]:
         one = answer(number)
         head = [place, one.request_id, blob(one.query_key), one.query, one.count, *(one.interval or ())]
-        return [*head, one.confidence, one.source, one.version, one.share]
+        return [*head, one.confidence, one.source, one.version, one.share, one.kind, *(one.typical or ())]
 
     assert found.origin == link(b"", session, CONTRACT)
     first = link(
@@ -164,7 +176,7 @@ DAMAGE: dict[str, tuple[str, int]] = {
     "a measurement that was added": ("INSERT INTO measurements VALUES (5, 3, 'query', '3', x'00', '{}')", 4),
     "a measured answer that was added": (
         "INSERT INTO answers SELECT 8, 'r99', query_key, query, count, low, high, confidence, source,"
-        " version, share, NULL FROM answers WHERE sequence = 6", 4,
+        " version, share, kind, typical_low, typical_high, NULL FROM answers WHERE sequence = 6", 4,
     ),
     "exchanged charges of one batch": (SWAP.format("ledger", 2, 3), 2),
     "exchanged charges of two batches": (SWAP.format("ledger", 2, 4), 2),

@@ -1,0 +1,342 @@
+"""Error quantiles in sessions: when they are due, of which answers, what they charge, and faults."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import MemorySource
+from pmw.loop import draw_quantiles
+from pmw.planning.error_quantiles import SHARE
+from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.random_bits import BitSource
+from pmw.public.answer import Basis
+from pmw.public.charges import quantile_entry
+from pmw.public.error_quantiles import rank_of
+from pmw.session.engine import Engine
+from pmw.session.maintenance import read_ledger
+from pmw.session.releases import QuantileRelease, read_release
+from pmw.session.store import SessionStore
+from queries import (
+    UNITS,
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    random_conjunctions,
+)
+
+DUE = 256
+Opened = Callable[..., pmw.Session]
+
+
+@pytest.fixture
+def years() -> Domain:
+    return Domain(
+        (
+            IntegerAttribute("age", 20, 59, missing=True, other=True),
+            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
+            CategoricalAttribute("member", (True, False), missing=True, other=True),
+        ),
+        name="people",
+    )
+
+
+@pytest.fixture
+def opened(frame: pd.DataFrame, years: Domain) -> Opened:
+    def open_(
+        path: Path | None = None, *, data: Any = None, epsilon: float = 1, **choices: Any
+    ) -> pmw.Session:
+        options = pmw.Options(**{"composition": Composition.ZCDP, **choices})
+        table = frame if data is None else data
+        return pmw.open_session(table, years, epsilon=epsilon, delta=1e-9, path=path, options=options)
+
+    return open_
+
+
+def questions(domain: Domain, size: int) -> list[LinearQuery]:
+    """Return distinct questions."""
+    found = {one.to_json(): one for one in random_conjunctions(domain, 2 * size, seed=9)}
+    return list(found.values())[:size]
+
+
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let single numbers be drawn without noise from now on."""
+    for kind in (DiscreteGaussian, DiscreteLaplace):
+        monkeypatch.setattr(kind, "sample", lambda *_: 0)
+
+
+def errors(
+    frame: pd.DataFrame, asked: Sequence[LinearQuery], answers: Sequence[pmw.Answer]
+) -> list[tuple[pmw.Answer, float]]:
+    source = MemorySource.from_frame(frame, asked[0].domain)
+    truth = [query.answer(source.counts(query.scope)) / UNITS for query in asked]
+    return [(answer, abs(answer.count - true)) for answer, true in zip(answers, truth, strict=True)]
+
+
+def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
+    opened: Opened, frame: pd.DataFrame, years: Domain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = questions(years, 250)
+    with opened(seed=1, epsilon=4) as session:
+        first = session.ask_all(asked)
+        again = session.ask_all(asked[:6], fresh=True)
+        assert any(one.count != other.count for one, other in zip(first, again, strict=False))
+        assert session.state.quantiles == ()
+        still(monkeypatch)
+        session.ask("age = 33")  # answer 257 looks at those before it
+        released = session.state.quantiles
+    assert released
+    assert all(one.asked == DUE for one in released)
+    found = errors(frame, asked, list(first))
+    for one in released:
+        alike = sorted(error for answer, error in found if answer.kind == one.kind)
+        rank = rank_of(len(alike), 0.95)
+        assert rank is not None
+        assert one.questions == len(alike) >= 40
+        assert one.units == pytest.approx(alike[rank - 1] * UNITS, abs=1)
+
+
+def test_answers_say_what_is_typical_from_then_on_and_repeat_what_they_said(
+    opened: Opened, years: Domain
+) -> None:
+    asked = questions(years, 400)
+    with opened(seed=1) as session:
+        answers = session.ask_all(asked)
+        state = session.state
+        known = {one.kind: one for one in state.quantiles}
+        for number, answer in enumerate(answers, start=1):
+            if number <= DUE or answer.kind not in known:
+                assert answer.typical is None
+                continue
+            width = known[answer.kind].half_width(0.95)
+            assert answer.typical == (max(0.0, answer.count - width), answer.count + width)
+            assert answer.interval is not None
+        typical = [answer for answer in answers if answer.typical is not None]
+        assert len(typical) > 20
+        assert session.ask_all(asked) == answers
+        assert session.verify().holds
+    assert {one.kind.basis for one in state.quantiles} <= {Basis.TESTED, Basis.BINS}
+    shown = typical[0].to_dict()
+    assert shown["typical"] == [round(end, 3) for end in typical[0].typical or ()]
+    assert "of such questions were as near as" in max(typical, key=gain).sentence()
+
+
+def gain(answer: pmw.Answer) -> float:
+    assert answer.interval is not None
+    assert answer.typical is not None
+    return answer.interval[1] - answer.interval[0] - (answer.typical[1] - answer.typical[0])
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("composition", list(Composition))
+def test_what_is_charged_is_what_the_noise_costs_and_at_most_its_share(
+    opened: Opened, years: Domain, composition: Composition, relation: NeighboringRelation
+) -> None:
+    choices = {"composition": composition, "neighboring_relation": relation}
+    with opened(seed=2, epsilon=3, **choices) as session:
+        session.ask_all(questions(years, 530))
+        state, ledger = session.state, session.ledger()
+        assert session.verify().holds
+    assert state.quantiles
+    entries = [quantile_entry(one.kind, one.noise, state.contract.options) for one in state.quantiles]
+    lines = [line for line in ledger.lines if line.event == "error quantile"]
+    assert [line.label for line in lines] == [entry.label for entry in entries]
+    assert [line.price for line in lines] == [state.ledger.price(entry.charge) for entry in entries]
+    assert 0 < sum(line.price for line in lines) <= ledger.cap * SHARE
+    assert state.ledger.spent == sum(line.price for line in ledger.lines)
+
+
+def test_asked_one_at_a_time_they_are_due_after_the_same_answer(opened: Opened, years: Domain) -> None:
+    with opened(seed=5) as session:
+        for question in questions(years, DUE):
+            session.ask(question)
+        assert session.state.quantiles == ()
+        session.ask("age = 33")
+        assert {one.asked for one in session.state.quantiles} == {DUE}
+
+
+def test_a_stream_of_one_question_releases_nothing(opened: Opened) -> None:
+    with opened(seed=1) as session:
+        before = session.ask("age BETWEEN 30 AND 40 AND sex = 'Male' AND region = 'east'")
+        for _ in range(DUE + 2):
+            session.ask("age BETWEEN 30 AND 40 AND sex = 'Male' AND region = 'east'", fresh=True)
+        assert session.state.asked > DUE
+        assert session.state.quantiles == ()
+        assert "error quantile" not in {line.event for line in session.ledger().lines}
+        assert before.typical is None
+
+
+def test_too_few_questions_of_a_kind_release_nothing(opened: Opened, years: Domain) -> None:
+    easy = [f"sex = 'Male' AND age = {age}" for age in range(20, 50)]
+    single = questions(Domain((years["age"],), name="people"), 10)
+    assert single
+    with opened(seed=1) as session:
+        session.ask_all(easy)
+        session.ask_all([f"age BETWEEN {low} AND {high}" for low in range(20, 40) for high in range(low, 60)])
+        assert session.state.asked > DUE
+        assert all(one.kind.attributes != 3 for one in session.state.quantiles)
+        kinds = {answer.kind for answer in session.ask_all(easy)}
+        assert all(one.kind not in kinds for one in session.state.quantiles)
+
+
+def test_nothing_is_charged_where_noise_would_hide_all_errors(opened: Opened, years: Domain) -> None:
+    with opened(seed=1, records_per_person=1000) as session:
+        answers = session.ask_all(questions(years, 300))
+        assert session.state.quantiles == ()
+        assert all(answer.typical is None for answer in answers)
+
+
+def test_what_was_spent_on_requests_is_not_spent_again(opened: Opened, years: Domain) -> None:
+    asked = questions(years, 300)
+    with opened(seed=1) as session:
+        session.ask_all(asked[:200])
+        while session.measure(["age", "region"], dry_run=True).affordable:
+            session.measure(["age", "region"])
+        session.ask_all(asked)
+        assert session.state.ledger.spent <= session.state.ledger.cap
+        assert session.verify().holds
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quantile(
+    opened: Opened, frame: pd.DataFrame, years: Domain, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.pmw"
+    asked = questions(years, DUE)
+    with opened(path) as session:
+        session.ask_all(asked)
+        spent = session.state.ledger.spent
+    with pmw.resume_session(path) as session:  # the table was in memory, and is not given
+        answer = session.ask("sex = 'Male'", fresh=True)
+        assert answer.interval is not None
+        assert session.state.quantiles == ()
+        assert session.state.ledger.spent == spent
+    with pmw.resume_session(path, frame) as session:
+        session.ask("sex = 'Female'", fresh=True)
+        assert session.state.quantiles == ()  # it was due before, and goes by
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_an_interrupted_release_is_drawn_again_and_charged_once(
+    opened: Opened, frame: pd.DataFrame, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = questions(years, 300)
+    path = tmp_path / "study.pmw"
+    session = opened(path)
+    session.ask_all(asked[:DUE])
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Engine, "_carry_out_release", fail)
+    with pytest.raises(KeyboardInterrupt):
+        session.ask_all(asked)
+    session.close()
+    assert pmw.verify_session(path).holds  # while it waits
+    store = SessionStore.open(path)
+    intent = store.pending()
+    assert intent is not None
+    release = read_release(store, years, intent)
+    assert isinstance(release, QuantileRelease)
+    source = MemorySource.from_frame(frame, years)
+    expected = draw_quantiles(release.requests, release.answers, source, BitSource(intent.seed))
+    store.close()
+    monkeypatch.undo()
+    with pmw.resume_session(path, frame) as again:
+        assert again.state.quantiles == expected
+        again.ask_all(asked)
+        assert again.state.quantiles == expected
+        assert again.verify().holds
+        lines = [line for line in again.ledger().lines if line.event == "error quantile"]
+        assert len(lines) == len(expected)
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_a_release_that_cannot_be_finished_is_charged_when_it_is_given_up(
+    opened: Opened, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.pmw"
+    session = opened(path)
+    session.ask_all(questions(years, DUE))
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Engine, "_carry_out_release", fail)
+    with pytest.raises(KeyboardInterrupt):
+        session.ask("age = 33")
+    session.close()
+    monkeypatch.undo()
+    spent = read_ledger(path).spent
+    pmw.finalize_session(path, abandon=True)
+    assert pmw.verify_session(path).holds
+    line = read_ledger(path).lines[-1]
+    assert (line.event, line.label) == (
+        "abandoned batch", "reserved for error quantiles; nothing was released",
+    )  # fmt: skip
+    assert spent < read_ledger(path).spent
+
+
+def test_nothing_is_drawn_before_the_release_is_durable(
+    opened: Opened, years: Domain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(seed=1) as session:
+        session.ask_all(questions(years, DUE))
+        drawn: list[object] = []
+
+        def refuse(*_: object) -> int:
+            raise pmw.StoreError("no room")
+
+        monkeypatch.setattr("pmw.session.releases.draw_quantiles", lambda *given: drawn.append(given))
+        monkeypatch.setattr(SessionStore, "begin", refuse)
+        with pytest.raises(pmw.StoreError, match="no room"):
+            session.ask("age = 33")
+        assert drawn == []
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ("DELETE FROM ledger WHERE event = 'error quantile'", "altered or are gone"),
+        ("UPDATE measurements SET units = x'0000000000000000' WHERE kind = 'error quantiles'", "altered"),
+        ("UPDATE answers SET typical_high = 1.0 WHERE sequence = 290", "altered"),
+    ],
+)
+def test_what_was_altered_is_found(
+    opened: Opened, years: Domain, tmp_path: Path, statement: str, fault: str
+) -> None:
+    path = tmp_path / "study.pmw"
+    with opened(path) as session:
+        session.ask_all(questions(years, 300))
+        assert session.state.quantiles
+    with sqlite3.connect(path) as connection:
+        connection.executescript(statement)
+    connection.close()
+    verification = pmw.verify_session(path)
+    assert not verification.holds
+    assert fault in str([check.detail for check in verification.checks])
+
+
+def test_later_questions_like_them_are_as_near(opened: Opened, frame: pd.DataFrame, years: Domain) -> None:
+    near = []
+    asked = questions(years, 700)
+    for seed in range(6):
+        mixed = [asked[place] for place in np.random.default_rng(seed).permutation(len(asked))]
+        with opened(seed=seed) as session:
+            answers = list(session.ask_all(mixed))
+        for answer, error in errors(frame, mixed, answers):
+            if answer.typical is not None:
+                near.append(error <= answer.typical[1] - answer.count)
+    assert len(near) > 500
+    assert np.mean(near) >= 0.95
