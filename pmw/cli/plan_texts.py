@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pmw.markup import counted
 from pmw.model import DEFAULT_BINS
+from pmw.planning.error_quantiles import SHARE
 from pmw.planning.forecasts import OrderForecast
 from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast
 from pmw.planning.people import PeopleForecast
@@ -196,6 +197,12 @@ def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]
         answers = counted(tests.single.update_limit, "such answer")
         parts = "is" if tests.single.update_limit == 1 else "are"
         yield f"  {answers} {parts} measured; after that they carry no bound."
+    if plan.typical_margin is not None:
+        part = f"{plan.contract.options.confidence:.0%}"
+        yield (
+            f"  {float(SHARE):.0%} of the budget is kept to tell how near {part} of the answers were; noise "
+            f"adds {_records(plan.typical_margin)}."
+        )
 
 
 def _sparse_vectors(plan: SessionPlan) -> Iterator[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pmw.errors import BudgetError
+from pmw.planning.error_quantiles import planned_margin
 from pmw.planning.forecasts import (
     AttributeForecast,
     DeltaForecast,
@@ -159,6 +160,7 @@ def _forecast(contract: Contract, records: int) -> SessionPlan:
         table_measured=choices.opening.table_noise is not None,
         other_delta=None,
         textbook=forecast_textbook(fixed, records, promises.vector),
+        typical_margin=None if promises.marginals is None else planned_margin(choices.ledger, fixed.options),
     )
 
 

@@ -56,6 +56,8 @@ class SessionPlan:
         table_measured: opening measures the whole table in place of its attributes.
         other_delta: the same without delta, or with one; None where that cannot be planned.
         textbook: what theorems promise.
+        typical_margin: what the noise of the first error quantile of one kind of questions adds to it, in
+            records; None where none is released.
     """
 
     contract: Contract
@@ -71,6 +73,7 @@ class SessionPlan:
     table_measured: bool
     other_delta: DeltaForecast | None
     textbook: TextbookForecast
+    typical_margin: float | None = None
 
     @property
     def bound(self) -> float | None:
@@ -154,6 +157,7 @@ class SessionPlan:
             "sparse_vectors": [asdict(one) for one in self.sparse_vectors],
             "other_delta": None if self.other_delta is None else asdict(self.other_delta),
             "textbook": asdict(self.textbook),
+            "typical_margin": self.typical_margin,
         }
         return {key: _six_digits(value) for key, value in form.items()}
 

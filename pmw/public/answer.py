@@ -54,7 +54,7 @@ class QuestionKind(NamedTuple):
         number = "3 or more" if self.attributes == 3 else self.attributes
         what = "attribute" if self.attributes == 1 else "attributes"
         rest = "cut bins" if self.basis is Basis.BINS else "rest on a test"
-        return f"{number} {what}, {rest}"
+        return f"{number} {what} ({rest})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from pmw.model import NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
@@ -29,6 +30,7 @@ __all__ = [
     "MOST_CELLS",
     "quantile_margin",
     "rank_of",
+    "typical_errors",
     "typical_half_width",
 ]
 
@@ -114,3 +116,30 @@ def typical_half_width(
     """
     found = [one for one in quantiles if one.kind == kind]
     return found[-1].half_width(confidence) if found else None
+
+
+def typical_errors(
+    quantiles: Iterable[ErrorQuantile], confidence: float, records: float
+) -> list[dict[str, Any]]:
+    """Return the newest quantile of each kind, ready for JSON: how near a part of such questions were.
+
+    Args:
+        quantiles: all that were released, in order.
+        confidence: which part of the questions, and how surely, in (0, 1).
+        records: the session's total.
+    """
+    newest = {one.kind: one for one in quantiles}
+    found = []
+    for kind in sorted(newest, key=lambda kind: (kind.attributes, kind.basis.value)):
+        one = newest[kind]
+        width = one.half_width(confidence)
+        found.append(
+            {
+                "kind": kind.describe(),
+                "within": round(width, 3),
+                "within_fraction": float(f"{width / records:.6g}"),
+                "questions": one.questions,
+                "asked": one.asked,
+            }
+        )
+    return found

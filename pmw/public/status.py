@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pmw.markup import counted, html_table
 from pmw.public.contract import guarantee
+from pmw.public.error_quantiles import typical_errors
 from pmw.public.state import PublicState
 
 __all__ = [
@@ -40,6 +41,8 @@ class Status:
         closed: no more is spent; answers come from the model.
         certified_marginals: marginals whose newest test did not find the model wrong; None where single
             questions are tested.
+        typical_errors: of each kind of questions whose errors were looked at, within how many records a part
+            of them were; see ``pmw.public.error_quantiles``.
     """
 
     table: str
@@ -56,6 +59,7 @@ class Status:
     seeded: bool = False
     closed: bool = False
     certified_marginals: int | None = None
+    typical_errors: tuple[dict[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON."""
@@ -64,6 +68,7 @@ class Status:
             del form["seeded"]
         if self.certified_marginals is None:
             del form["certified_marginals"]
+        form["typical_errors"] = list(self.typical_errors)
         return form
 
     def _repr_html_(self) -> str:
@@ -101,7 +106,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         queries_answered: questions answered, repeated ones included.
     """
     budget = state.contract.budget
-    marginal = state.contract.options.tests_marginals
+    marginal, confidence = state.contract.options.tests_marginals, state.contract.options.confidence
     return Status(
         table=state.domain.name,
         guarantee=guarantee(state.contract),
@@ -117,6 +122,7 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
         seeded=state.contract.seeded,
         closed=state.closed,
         certified_marginals=len(state.certificates) if marginal else None,
+        typical_errors=tuple(typical_errors(state.quantiles, confidence, state.total.value)),
     )
 
 
@@ -136,6 +142,9 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
         rows.append(("model cells", f"{status.model_cells:,}"))
     if status.certified_marginals is not None:
         rows.append(("marginals found right", f"{status.certified_marginals:,}"))
+    for one in status.typical_errors:
+        part = f"{state.contract.options.confidence:.0%} of the questions on {one['kind']} were"
+        rows.append(("typical error", f"{part} within {one['within_fraction']:.2%}"))
     closed = "nothing is spent any more; questions and exports go on from the model"
     rows.append(("closed", closed if status.closed else "no"))
     return rows

@@ -6,6 +6,7 @@ from importlib import metadata
 from typing import Any
 
 from pmw.public.contract import guarantee
+from pmw.public.error_quantiles import typical_errors
 from pmw.public.export.rows import RowPlan
 from pmw.public.state import PublicState
 from queries.schema import format_schema
@@ -34,6 +35,7 @@ def contract_facts(state: PublicState) -> dict[str, Any]:
         ),
         "budget_share": state.ledger.share,
         "seeded": contract.seeded,
+        "typical_errors": typical_errors(state.quantiles, contract.options.confidence, state.total.value),
         "test": contract.options.test.value,
         "schema": format_schema(contract.domain),
     }

@@ -91,7 +91,7 @@ def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
         first = session.ask_all(asked)
         again = session.ask_all(asked[:6], fresh=True)
         assert any(one.count != other.count for one, other in zip(first, again, strict=False))
-        assert session.state.quantiles == ()
+        assert not session.state.quantiles
         still(monkeypatch)
         session.ask("age = 33")  # answer 257 looks at those before it
         released = session.state.quantiles
@@ -160,7 +160,7 @@ def test_asked_one_at_a_time_they_are_due_after_the_same_answer(opened: Opened, 
     with opened(seed=5) as session:
         for question in questions(years, DUE):
             session.ask(question)
-        assert session.state.quantiles == ()
+        assert not session.state.quantiles
         session.ask("age = 33")
         assert {one.asked for one in session.state.quantiles} == {DUE}
 
