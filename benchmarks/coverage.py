@@ -9,6 +9,10 @@ prints one JSON line per table, kind of analyst and source:
   where released marginals and the model disagree most, and to the cells where they do. Nothing is promised
   there (``docs/sharp-edges.md``), and the figures show what that costs.
 
+Beside sources there is a line for each kind of questions whose errors a session looks at.
+``typical_coverage`` is of the answers that say what is typical; ``narrower_half_width`` takes the narrower of
+both for each answer.
+
 Errors and half-widths are divided by the records. Each seed has a process of its own with one BLAS thread.
 """
 
@@ -29,7 +33,7 @@ from numpy.typing import NDArray
 
 import pmw
 from benchmarks.runner import BLAS_THREADS
-from benchmarks.scores import promise_scores, true_counts
+from benchmarks.scores import promise_scores, true_counts, typical_scores
 from benchmarks.streams import STREAMS, StreamChoice
 from benchmarks.tables import TABLES, Case, TableAbsentError
 from pmw.loop.fit import coarse_model
@@ -168,7 +172,8 @@ def _results(pairs: Pairs, records: int) -> list[dict[str, object]]:
     by_source: dict[str, Pairs] = defaultdict(list)
     for pair in pairs:
         source = pair[0].source.value
-        for name in ("all", source, f"{source}, {'bins cut' if pair[2] else 'no bin cut'}"):
+        kind = [] if pair[0].kind is None else [pair[0].kind.describe()]
+        for name in ("all", source, f"{source}, {'bins cut' if pair[2] else 'no bin cut'}", *kind):
             by_source[name].append(pair)
     results: list[dict[str, object]] = []
     for source, some in by_source.items():
@@ -179,6 +184,7 @@ def _results(pairs: Pairs, records: int) -> list[dict[str, object]]:
                 "source": source,
                 "answers": len(some),
                 **promise_scores([answer for answer, _, _ in some], exact, records),
+                **typical_scores([answer for answer, _, _ in some], exact, records),
                 "mean_error": round(float(np.abs(counts - exact).mean()) / records, 6),
             }
         )

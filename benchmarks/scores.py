@@ -13,7 +13,7 @@ from pmw.model import SyntheticDistribution
 from pmw.public.answer import Answer
 from queries import UNITS, CodedRecords
 
-__all__ = ["error_scores", "marginal_scores", "promise_scores", "true_counts"]
+__all__ = ["error_scores", "marginal_scores", "promise_scores", "true_counts", "typical_scores"]
 
 _CHEAP_MODEL = 10**7  # cells up to which every marginal of a model is read
 _SLACK = 1e-6  # records: intervals and truths are rounded
@@ -88,3 +88,24 @@ def _columns(records: CodedRecords, scope: tuple[str, ...]) -> Iterator[tuple[ND
     for name in scope:
         place = records.domain.index(name)
         yield records.columns[place], records.domain.shape[place]
+
+
+def typical_scores(answers: Sequence[Answer], exact: NDArray[np.float64], records: int) -> dict[str, object]:
+    """Return how often the truth is within what is typical, and how wide the narrower of both intervals is.
+
+    Args:
+        answers: as they were given.
+        exact: float64, shape (k,), the truth in records.
+        records: in the table.
+    """
+    pairs = [(one, true) for one, true in zip(answers, exact.tolist(), strict=True) if one.typical]
+    inside = [low <= true <= high for one, true in pairs for low, high in [one.typical or (0, 0)]]
+    widths = [
+        min(((end[1] - end[0]) / 2 for end in (one.interval, one.typical) if end is not None), default=np.inf)
+        for one in answers
+    ]
+    return {
+        "typical": len(pairs),
+        "typical_coverage": round(float(np.mean(inside)), 4) if inside else None,
+        "narrower_half_width": round(float(np.median(widths)) / records, 6),
+    }
