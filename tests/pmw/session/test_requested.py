@@ -20,11 +20,15 @@ from pmw.model import MarginalMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource
+from pmw.public.answer import Spent
 from pmw.public.contract import TestKind
+from pmw.public.linear_bounds import linear_bounds
+from pmw.public.marginal_intervals import MarginalBars
 from pmw.public.quotes import Quote
 from pmw.session.engine import Engine
 from pmw.session.store import SessionStore
-from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, QueryError
+from queries.parsing import parse_where
 
 PAIR = "sex = 'Female' AND region = 'north'"
 
@@ -421,3 +425,22 @@ def test_quotes_are_ready_for_json() -> None:
     quote = Quote(("a", "b"), 4, None, 0.25, 12.0, affordable=True)
     form = {"scope": ["a", "b"], "cells": 4, "share": 0.25, "half_width": 12.0, "affordable": True}
     assert quote.to_dict() == form
+
+
+@pytest.mark.parametrize("composition", list(Composition))
+def test_sums_over_what_was_measured_twice_have_the_bars_of_counts(
+    opened: Callable[..., pmw.Session], composition: Composition
+) -> None:
+    with opened(composition=composition, seed=3) as session:
+        widths = []
+        for _ in range(2):
+            session.measure(["sex", "region"])
+            state = session.state
+            query = parse_where(PAIR, session.domain)
+            bars = MarginalBars(state, Spent(0.0, 1.0, 0.0))
+            weights = query.weights() / UNITS
+            bounds = linear_bounds(state, query.scope, weights)
+            assert bounds is not None
+            assert bounds.half_width(weights) == pytest.approx(bars.half_width(query))
+            widths.append(bounds.half_width(weights))
+        assert widths[1] < 0.8 * widths[0]
