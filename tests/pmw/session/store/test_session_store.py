@@ -458,3 +458,20 @@ def test_a_secret_that_is_wiped_without_a_charge_leaves_the_log_too(tmp_path: Pa
         store.finish(None, Outcome(asked=1))
         store.finish(None, Outcome(secrets={"threshold": None}))
         assert all(old not in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_of_each_question_the_first_answer_is_listed(store: SessionStore) -> None:
+    kinds = ("2 tested", None, "3 bins")
+    first = [
+        replace(answer_number(number), query_key=bytes([number]) * 32, interval=(0.0, 9.0), kind=kind)
+        for number, kind in enumerate(kinds)
+    ]
+    again = [replace(one, count=one.count + 1, kind="2 bins", request_id=None) for one in first]
+    store.finish(None, Outcome(answers=[*first, *again]))
+    numbers = [number for number, kind in enumerate(kinds, start=1) if kind]
+    listed = store.first_answers()
+    assert [place for place, _, _ in listed] == numbers
+    assert [(kind, width) for _, kind, width in listed] == [("2 tested", 8.0), ("3 bins", 8.0)]
+    assert store.answer_at(numbers[0]).count == first[0].count
+    with pytest.raises(SessionCorruptError, match="answer 99 is gone"):
+        store.answer_at(99)
