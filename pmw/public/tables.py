@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pmw.markup import counted, html_table, text_table
-from pmw.public.aggregates import Aggregates, Estimate
+from pmw.public.aggregates import Aggregates
 from pmw.public.answer import SEEDED_WARNING, Answer, Spent
 from pmw.public.evidence import is_held
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
+from pmw.public.sums import Estimate
 from queries.grouping import GroupValue
 from queries.linear import LinearQuery
 from queries.statements import (
