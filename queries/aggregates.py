@@ -8,7 +8,7 @@ import numpy as np
 from sqlglot import exp
 
 from queries.cell_sums import average, counted, total
-from queries.cell_values import CellCondition, CellValues, constant_value, on_scope, union_scope
+from queries.cell_values import CellCondition, CellValues, constant_value
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.refusals import REPORTS
@@ -83,14 +83,14 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
 def _of_values(node: exp.Expr, condition: CellCondition | None, domain: Domain) -> AggregateNode:
     if isinstance(node, exp.Corr):
         one, two = (_numbers(node, side, domain) for side in (node.this, node.expression))
-        return Correlation(_kept(one, condition, domain), two)
+        return Correlation(one, two, condition)
     if isinstance(node, _QUANTILES):
         inner, part = _quantile(node)
-        return Quantile(_kept(_numbers(node, inner, domain), condition, domain), part)
-    values = _kept(_numbers(node, node.this, domain), condition, domain)
+        return Quantile(_numbers(node, inner, domain), part, condition=condition)
+    values = _numbers(node, node.this, domain)
     if type(node) in _SPREADS:
-        return Spread(values, *_SPREADS[type(node)])
-    return Quantile(values, _EXTREMES[type(node)], extreme=True)
+        return Spread(values, *_SPREADS[type(node)], condition=condition)
+    return Quantile(values, _EXTREMES[type(node)], extreme=True, condition=condition)
 
 
 def _window(node: exp.Window, domain: Domain) -> Linear:
@@ -149,20 +149,6 @@ def _part(node: exp.Expr | None) -> float:
             position=None if node is None else position_of(node),
         )
     return part
-
-
-def _kept(values: CellValues, condition: CellCondition | None, domain: Domain) -> CellValues:
-    """Return the values of the rows where a condition holds."""
-    if condition is None:
-        return values
-    if not condition.is_decided:
-        raise QueryError(
-            "FILTER cuts cells here; compare with an edge of a cell, or write the condition in WHERE",
-            code="unaligned",
-        )
-    scope = union_scope(domain, (values.scope, condition.scope))
-    values = values.placed(domain, scope)
-    return replace(values, present=values.present & on_scope(domain, condition.scope, condition.least, scope))
 
 
 # --- arithmetic on aggregates -------------------------------------------------------------------------------

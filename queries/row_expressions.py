@@ -47,6 +47,7 @@ _GROWING: dict[type[exp.Expr], Callable[[_Numbers], _Numbers]] = {
     exp.Ceil: np.ceil,
 }
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+_FUNCTIONS = (*(exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Round, exp.Abs, exp.Floor, exp.Ceil),)
 _WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 _REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
 
@@ -57,14 +58,15 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
     Raises:
         QueryError: the expression is not supported, or names what is not declared.
     """
-    if isinstance(node, exp.Paren):
-        return row_value(node.this, domain)
+    node = node.unnest()
     if isinstance(node, exp.Column):
         return attribute_values(domain[_name(node, domain)])
     if isinstance(node, exp.Literal | exp.Null | exp.Boolean):
         return constant_value(_literal(node))
-    if isinstance(node, exp.Case | exp.If):
-        return _case(node, domain)
+    if isinstance(node, exp.Case | exp.If | exp.Coalesce | exp.Nullif):
+        return _case(_as_case(node), domain)
+    if type(node) in COMPARISONS:
+        return _truth(node, domain)
     if isinstance(node, _ARITHMETIC):
         return _arithmetic(node, domain)
     return _function(node, domain)
@@ -186,6 +188,33 @@ def _part(node: exp.Expr, domain: Domain) -> CellValues:
     return CellValues((attribute.name,), numbers, numbers, numbers, present, None, whole=True)
 
 
+def _as_case(node: exp.Expr) -> exp.Expr:
+    """Return COALESCE or NULLIF as the CASE that they stand for."""
+    if isinstance(node, exp.Nullif):
+        equal = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
+        return exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=node.this.copy())
+    if not isinstance(node, exp.Coalesce):
+        return node
+    firsts: list[exp.Expr] = [node.this, *node.args["expressions"]]
+    default = firsts.pop()
+    for one in firsts:
+        if not isinstance(one.unnest(), exp.Column):
+            refuse(node, "COALESCE of anything but attributes before its default")
+    given = [
+        exp.If(this=exp.Not(this=exp.Is(this=one.copy(), expression=exp.Null())), true=one.copy())
+        for one in firsts
+    ]
+    return exp.Case(ifs=given, default=default.copy())
+
+
+def _truth(node: exp.Expr, domain: Domain) -> CellValues:
+    """Return 1 where a condition holds, 0 where it does not, and NULL where it is neither."""
+    nothing = _chosen(
+        row_condition(node, domain, negated=True), constant_value(0), constant_value(None), domain
+    )
+    return _chosen(row_condition(node, domain), constant_value(1), nothing, domain)
+
+
 def _case(node: exp.Expr, domain: Domain) -> CellValues:
     branches = node.args["ifs"] if isinstance(node, exp.Case) else [node]
     default = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
@@ -267,7 +296,7 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
 def _is_computed(node: exp.Expr) -> bool:
     """Tell whether a condition holds what ``convert_condition`` does not read."""
     return any(
-        isinstance(part, (*_ARITHMETIC, exp.Case, exp.If, exp.Round, exp.Abs, exp.Floor, exp.Ceil))
+        isinstance(part, (*_ARITHMETIC, *_FUNCTIONS))
         or (isinstance(part, exp.Cast | exp.Neg) and not isinstance(part.this, exp.Literal))
         for part in node.walk()
     )

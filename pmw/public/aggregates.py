@@ -16,6 +16,7 @@ Proofs are in ``docs/aggregates.md``.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +47,11 @@ class Aggregates:
     """
 
     def __init__(self, state: PublicState, statement: Statement) -> None:
+        self._state = state
         self._statement = statement
         self._domain = statement.domain
         self._sums = Sums(state, statement)
+        self._filtered: dict[CellCondition, Aggregates] = {}
 
     def estimate(self, node: AggregateNode, group: Group, *, events: int = 1) -> Estimate:
         """Return what an aggregate comes to in a group.
@@ -58,6 +61,8 @@ class Aggregates:
             group: the group.
             events: how many aggregates' intervals have to hold together.
         """
+        if not isinstance(node, Linear | Ratio) and node.condition is not None:
+            return self._where(node.condition).estimate(replace(node, condition=None), group, events=events)
         if isinstance(node, Linear):
             return self._sum(self._weights(node, group), events)
         if isinstance(node, Ratio):
@@ -78,6 +83,8 @@ class Aggregates:
         A number of records is its own question. For any other aggregate it is a question with weights that
         follow the numbers, over the same attributes: what answers it bounds the aggregate as well.
         """
+        if not isinstance(node, Linear | Ratio) and node.condition is not None:
+            return self._where(node.condition).question(replace(node, condition=None), group)
         if isinstance(node, Linear):
             weights = self._weights(node, group)
             if node.counting:
@@ -90,6 +97,13 @@ class Aggregates:
             values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
             parts = [self._weights(summed_values(one), group) for one in values]
         return following_question(self._domain, parts)
+
+    def _where(self, condition: CellCondition) -> Aggregates:
+        """Return the aggregates of the records where a further condition holds."""
+        if condition not in self._filtered:
+            where = self._statement.where.both(condition, self._domain)
+            self._filtered[condition] = Aggregates(self._state, replace(self._statement, where=where))
+        return self._filtered[condition]
 
     # --- sums and ratios ------------------------------------------------------------------------------------
 
