@@ -3,7 +3,7 @@
     python -m benchmarks.aggregates --data-dir DIR [--table adult-full] [--seeds 3] [--queries 3000]
 
 prints one JSON line per table, seed, stage and aggregate. The table's stream is asked first. Then ordered
-attributes are summed up by those of at most 16 values (on Adult: 4 by 7, the 28 tables). Stages:
+attributes are summed up by categories of at most 16 values (on Adult: 4 by 7, the 28 tables). Stages:
 
 * ``model``: nothing is asked for these tables; the answers come from the state after the stream;
 * ``asked``: the statements are asked as an analyst asks them, so that tests may run and be charged for;
@@ -39,7 +39,7 @@ from benchmarks.streams import StreamChoice
 from benchmarks.tables import TABLES, Case, TableAbsentError
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable, answered
-from queries import Domain, encode_records
+from queries import Attribute, CategoricalAttribute, Domain, encode_records
 from queries.domain import OrderedAttribute, quoted_name
 from queries.parsing import parse_statement
 from queries.records import decode_records
@@ -154,7 +154,7 @@ def _statements(case: Case) -> Iterator[tuple[float, str]]:
     """Yield the length of an attribute's range, and the statement that sums it up by another one."""
     domain = case.domain
     ordered = [one.name for one in domain if isinstance(one, OrderedAttribute) and one.size > 2]
-    groups = _GROUPS.get(case.name, [one.name for one in domain if one.size <= _MOST_GROUPS])
+    groups = _GROUPS.get(case.name, [one.name for one in domain if _makes_groups(one)])
     for number in _NUMBERS.get(case.name, ordered[:4]):
         edges = domain[number].boundaries  # type: ignore[union-attr]
         middle, width = edges[len(edges) // 2], float(edges[-1] - edges[0])
@@ -164,6 +164,10 @@ def _statements(case: Case) -> Iterator[tuple[float, str]]:
         for key in [one for one in groups if one != number][:7]:
             group = quoted_name(key)
             yield width, _select(f"{group}, {columns}", domain, group)
+
+
+def _makes_groups(attribute: Attribute) -> bool:
+    return isinstance(attribute, CategoricalAttribute) and attribute.size <= _MOST_GROUPS
 
 
 def _select(listed: str, domain: Domain, group: str) -> str:

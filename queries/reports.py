@@ -88,6 +88,9 @@ def _statement(text: str, domain: Domain) -> Statement:
     tree = parse_tree(text, None, "a statement such as SELECT AVG(age) FROM people GROUP BY sex", domain)
     if not isinstance(tree, exp.Select):
         refuse(tree, grammar=REPORTS)
+    for call in list(tree.find_all(exp.Anonymous)):  # as DuckDB writes it
+        if str(call.this).upper() == "QUANTILE_CONT" and len(call.expressions) == 2:
+            call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
     check_report(tree, domain)
     where = CellCondition.everywhere()
     for node in folded_source(tree, domain):

@@ -63,13 +63,13 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
         return attribute_values(domain[_name(node, domain)])
     if isinstance(node, exp.Literal | exp.Null | exp.Boolean):
         return constant_value(_literal(node))
-    if isinstance(node, exp.Case | exp.If | exp.Coalesce | exp.Nullif):
-        return _case(_as_case(node), domain)
-    if type(node) in COMPARISONS:
-        return _truth(node, domain)
+    if isinstance(node, exp.Case | exp.If):
+        return _case(node, domain)
     if isinstance(node, _ARITHMETIC):
         return _arithmetic(node, domain)
-    return _function(node, domain)
+    if isinstance(node, exp.Coalesce | exp.Nullif):
+        return _with_null(node, domain)
+    return _truth(node, domain) if type(node) in COMPARISONS else _function(node, domain)
 
 
 def _name(node: exp.Column, domain: Domain) -> str:
@@ -188,23 +188,17 @@ def _part(node: exp.Expr, domain: Domain) -> CellValues:
     return CellValues((attribute.name,), numbers, numbers, numbers, present, None, whole=True)
 
 
-def _as_case(node: exp.Expr) -> exp.Expr:
-    """Return COALESCE or NULLIF as the CASE that they stand for."""
+def _with_null(node: exp.Expr, domain: Domain) -> CellValues:
+    """Return the values of NULLIF, or of COALESCE."""
     if isinstance(node, exp.Nullif):
         equal = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
-        return exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=node.this.copy())
-    if not isinstance(node, exp.Coalesce):
-        return node
-    firsts: list[exp.Expr] = [node.this, *node.args["expressions"]]
-    default = firsts.pop()
-    for one in firsts:
-        if not isinstance(one.unnest(), exp.Column):
-            refuse(node, "COALESCE of anything but attributes before its default")
-    given = [
-        exp.If(this=exp.Not(this=exp.Is(this=one.copy(), expression=exp.Null())), true=one.copy())
-        for one in firsts
-    ]
-    return exp.Case(ifs=given, default=default.copy())
+        return _case(exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=node.this.copy()), domain)
+    found = [row_value(one, domain) for one in (node.this, *node.args["expressions"])]
+    value = found.pop()
+    for one in reversed(found):
+        given = CellCondition(one.scope, one.present, one.present.astype(np.float64), one.present)
+        value = _chosen(given, one, value, domain)
+    return value
 
 
 def _truth(node: exp.Expr, domain: Domain) -> CellValues:

@@ -113,7 +113,7 @@ class Aggregates:
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
         value, bounds = self._sums.model(weights), self._sums.bounds(weights, events)
         if bounds is None:
-            return Estimate(value)
+            return within(value, *self._sums.free_ends(weights, events))
         return within(value, bounds.low(weights.low), bounds.high(weights.high))
 
     def _ratio(self, above: GroupWeights, below: GroupWeights, events: int) -> Estimate:

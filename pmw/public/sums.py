@@ -6,6 +6,7 @@ elsewhere: of a fixed table only one of the two claims can fail. Proofs are in `
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,6 +101,33 @@ class Sums:
             end = math.inf if bounds is None else (bounds.high if sign > 0 else bounds.low)(weight) * sign
             ends.append(sign * end)
         return ends[0], ends[1]
+
+    def free_ends(self, weights: GroupWeights, events: int) -> tuple[float, float]:
+        """Return what a sum lies between where nothing holds all of its attributes: what some of them say.
+
+        A record's weight lies between the least and the greatest one of the cells that it may be in, as far
+        as some attributes tell. The largest sets of attributes that something holds are taken, each with its
+        part of what may fail; which ones these are does not depend on noise.
+        """
+        held: list[tuple[str, ...]] = []
+        for count in range(len(weights.scope) - 1, -1, -1):
+            for scope in itertools.combinations(weights.scope, count):
+                larger = any(set(scope) <= set(one) for one in held)
+                if not larger and linear_bounds(self._state, scope, self._ends_over(scope, weights)[1]):
+                    held.append(scope)
+        lows, highs = [-math.inf], [math.inf]
+        for scope in held:
+            low, high = self._ends_over(scope, weights)
+            bounds = linear_bounds(self._state, scope, high, events=events * len(held))
+            if bounds is not None:
+                lows.append(bounds.low(low))
+                highs.append(bounds.high(high))
+        return max(lows), min(highs)
+
+    @staticmethod
+    def _ends_over(scope: tuple[str, ...], weights: GroupWeights) -> tuple[_Array, _Array]:
+        axes = tuple(axis for axis, name in enumerate(weights.scope) if name not in scope)
+        return np.asarray(weights.low.min(axis=axes)), np.asarray(weights.high.max(axis=axes))
 
     def ratio_ends(
         self, above: GroupWeights, below: GroupWeights, bounds: LinearBounds
