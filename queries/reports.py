@@ -7,6 +7,7 @@ cells. Nothing of it depends on a record.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -242,14 +243,12 @@ class _Reader:
         if isinstance(node, exp.Nullif | exp.Coalesce):
             return self._with_null(node)
         if type(node) in _ROUNDINGS:
-            digits = node.args.get("decimals")
-            given = 0 if digits is None else int(digits.name) if digits.name.isdigit() else 0
-            return Rounding(_ROUNDINGS[type(node)], self._node(node.this), given)
+            return Rounding(_ROUNDINGS[type(node)], self._node(node.this), _digits(node))
         if isinstance(node, exp.Column):
             row_value(node, self._domain)  # an unknown name is refused as one
             name = node.name
             raise QueryError(
-                f"SELECT lists {name!r}, which GROUP BY does not name; add it there",
+                f"{name!r} stands outside of an aggregate, and GROUP BY does not name it; add it there",
                 code="syntax",
                 position=position_of(node),
             )
@@ -310,6 +309,15 @@ class _Reader:
         if not isinstance(given.expression, exp.Literal) or not text.isdigit():
             refuse(given, f"{key.upper()} of anything but a whole number", grammar=REPORTS)
         return int(text)
+
+
+def _digits(node: exp.Expr) -> int:
+    """Return how many digits ROUND keeps behind the point."""
+    digits = node.args.get("decimals")
+    text = "0" if digits is None else digits.sql()
+    if not re.fullmatch("-?[0-9]{1,2}", text):
+        refuse(node, "ROUND to anything but a whole number of digits", grammar=REPORTS)
+    return int(text)
 
 
 def _divisor(node: exp.Expr) -> exp.Expr:

@@ -148,7 +148,10 @@ def _function(node: exp.Expr, domain: Domain) -> CellValues:
 
 def _round(node: exp.Round, domain: Domain) -> CellValues:
     given = node.args.get("decimals")
-    digits = int((row_value(given, domain).constant if given is not None else 0) or 0)
+    wanted = 0 if given is None else row_value(given, domain).constant
+    if wanted is None or wanted != int(wanted) or abs(wanted) > 99:
+        refuse(node, "ROUND to anything but a whole number of digits")
+    digits = int(wanted)
     values = _numbers(node.this, domain, "ROUND")
     return values.mapped(lambda numbers: _rounded(numbers, digits), whole=not digits)
 
@@ -238,7 +241,9 @@ def _chosen(holds: CellCondition, then: CellValues, other: CellValues, domain: D
     labels = None
     if _is_text(then, other):
         if not _fits(then) or not _fits(other):
-            raise QueryError("CASE gives a text in one place and a number in another", code="wrong_kind")
+            raise QueryError(
+                "CASE or COALESCE gives a text in one place and a number in another", code="wrong_kind"
+            )
         labels = np.where(least, _labels(then), _labels(other))
     low = np.where(least, then.low, np.where(most, np.minimum(then.low, other.low), other.low))
     high = np.where(least, then.high, np.where(most, np.maximum(then.high, other.high), other.high))

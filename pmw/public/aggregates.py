@@ -120,8 +120,8 @@ class Aggregates:
         divisor = self._sums.model(below)
         value = self._sums.model(above) / divisor if divisor > 0 else None
         bounds = self._sums.bounds(below, events)
-        if bounds is None:
-            return Estimate(value)
+        if bounds is None:  # of counts the model has to expect somebody at least
+            return Estimate(value if divisor >= min(1.0, float(below.high.max())) else None)
         ends = self._sums.ratio_ends(above, below, bounds)
         if ends is None or value is None or self._sums.ends(below, events)[0] <= 0:
             return Estimate(None)
