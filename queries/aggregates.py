@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from queries.cell_sums import average, counted, total
-from queries.cell_values import CellCondition, CellValues, constant_value, on_scope, union_scope
+from queries.cell_values import CellCondition, CellValues, constant_value
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.refusals import REPORTS
@@ -47,6 +48,7 @@ _QUANTILES: tuple[type[exp.Expr], ...] = (
     exp.ApproxQuantile,
     exp.PercentileCont,
 )
+_LARGEST = 1e100  # numbers whose squares are still numbers
 AGGREGATES: tuple[type[exp.Expr], ...] = (
     *(exp.Filter, exp.Window, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Corr),
     *_QUANTILES,
@@ -83,14 +85,14 @@ def aggregate_node(node: exp.Expr, domain: Domain) -> AggregateNode:
 def _of_values(node: exp.Expr, condition: CellCondition | None, domain: Domain) -> AggregateNode:
     if isinstance(node, exp.Corr):
         one, two = (_numbers(node, side, domain) for side in (node.this, node.expression))
-        return Correlation(_kept(one, condition, domain), two)
+        return Correlation(one, two, condition)
     if isinstance(node, _QUANTILES):
         inner, part = _quantile(node)
-        return Quantile(_kept(_numbers(node, inner, domain), condition, domain), part)
-    values = _kept(_numbers(node, node.this, domain), condition, domain)
+        return Quantile(_numbers(node, inner, domain), part, condition=condition)
+    values = _numbers(node, node.this, domain)
     if type(node) in _SPREADS:
-        return Spread(values, *_SPREADS[type(node)])
-    return Quantile(values, _EXTREMES[type(node)], extreme=True)
+        return Spread(values, *_SPREADS[type(node)], condition=condition)
+    return Quantile(values, _EXTREMES[type(node)], extreme=True, condition=condition)
 
 
 def _window(node: exp.Window, domain: Domain) -> Linear:
@@ -109,7 +111,11 @@ def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
                grammar=REPORTS)  # fmt: skip
     if node.find(*AGGREGATES):
         refuse(node, "an aggregate inside another one", grammar=REPORTS)
+    if isinstance(node, exp.Star):
+        refuse(aggregate, f"{aggregate.sql()} of records", grammar=REPORTS)
     values = row_value(node, domain)
+    for ends in (values.low, values.high):
+        _require_finite(ends)
     if values.labels is not None:
         name = aggregate.sql_name() if isinstance(aggregate, exp.Func) else "this aggregate"
         raise wrong_kind("MEDIAN" if isinstance(aggregate, exp.WithinGroup) else name, node)
@@ -137,32 +143,18 @@ def _quantile(node: exp.Expr) -> tuple[exp.Expr, float]:
 
 
 def _part(node: exp.Expr | None) -> float:
-    text = "" if node is None else node.name
+    text = "" if node is None else node.sql()
     try:
         part = float(text)
     except ValueError:
         part = -1.0
-    if not 0 <= part <= 1 or isinstance(node, exp.Neg):
+    if not 0 <= part <= 1:
         raise QueryError(
             f"expected a percentile in [0, 1], got {text or 'none'}; the median is 0.5",
             code="bad_request",
             position=None if node is None else position_of(node),
         )
     return part
-
-
-def _kept(values: CellValues, condition: CellCondition | None, domain: Domain) -> CellValues:
-    """Return the values of the rows where a condition holds."""
-    if condition is None:
-        return values
-    if not condition.is_decided:
-        raise QueryError(
-            "FILTER cuts cells here; compare with an edge of a cell, or write the condition in WHERE",
-            code="unaligned",
-        )
-    scope = union_scope(domain, (values.scope, condition.scope))
-    values = values.placed(domain, scope)
-    return replace(values, present=values.present & on_scope(domain, condition.scope, condition.least, scope))
 
 
 # --- arithmetic on aggregates -------------------------------------------------------------------------------
@@ -172,8 +164,25 @@ def joined_nodes(sign: str, left: Node, right: Node, domain: Domain) -> Node:
     """Return two expressions joined by an operator: one sum or one ratio of sums where they make one.
 
     Raises:
-        QueryError: a division by 0.
+        QueryError: a division by 0, or numbers that are too large.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        node = _joined(sign, left, right, domain)
+    for part in (node.numerator, node.denominator) if isinstance(node, Ratio) else (node,):
+        if isinstance(part, Linear):
+            _require_finite(part.low)
+            _require_finite(part.high)
+        elif isinstance(part, Constant) and isinstance(part.value, float):
+            _require_finite(np.array(part.value))
+    return node
+
+
+def _require_finite(numbers: NDArray[np.float64]) -> None:
+    if not np.all(np.abs(numbers) <= _LARGEST):
+        raise QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")
+
+
+def _joined(sign: str, left: Node, right: Node, domain: Domain) -> Node:
     if isinstance(right, Constant) and sign == "/" and right.value == 0:
         raise QueryError("a division by 0", code="bad_request")
     if isinstance(left, Constant) and isinstance(right, Constant):

@@ -102,7 +102,7 @@ def statement_of(
         raise QueryError(
             f"{kind} needs numbers, {name!r} holds none; group_by counts its values", code="wrong_kind"
         )
-    if not 0 <= part <= 1:
+    if not isinstance(part, int | float) or not 0 <= part <= 1:
         raise QueryError(f"expected a quantile in [0, 1], got {part}; the median is 0.5", code="bad_request")
     nodes: Mapping[str, AggregateNode] = {
         "mean": average(values, None, domain),

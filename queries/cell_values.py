@@ -254,11 +254,13 @@ def combined(
     scope = union_scope(domain, (one.scope, two.scope))
     _check_size(domain, scope)
     one, two = one.placed(domain, scope), two.placed(domain, scope)
-    corners = [function(left, right) for left in (one.low, one.high) for right in (two.low, two.high)]
+    with np.errstate(over="ignore", invalid="ignore"):  # whoever needs finite numbers looks for them
+        corners = [function(left, right) for left in (one.low, one.high) for right in (two.low, two.high)]
+        middle = function(one.middle, two.middle)
     return CellValues(
         scope,
         np.minimum.reduce(corners),
-        function(one.middle, two.middle),
+        middle,
         np.maximum.reduce(corners),
         one.present & two.present,
         None,

@@ -7,6 +7,7 @@ cells. Nothing of it depends on a record.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,13 +18,14 @@ from queries.cell_sums import CLIPPED, attribute_grouping
 from queries.cell_values import CellCondition
 from queries.domain import Domain, OrderedAttribute, quoted_name
 from queries.errors import QueryError
-from queries.refusals import REPORTS, check_report, counted_by
+from queries.refusals import REPORTS, SYNTHETIC, check_report, counted_by
 from queries.row_expressions import row_condition, row_value
 from queries.sources import folded_source
 from queries.sql import first_word
 from queries.sql_names import with_quoting_hint
 from queries.sql_tree import COMPARISONS, parse_tree, position_of, refuse
 from queries.statements import (
+    Coalesced,
     Compared,
     Constant,
     Grouping,
@@ -69,15 +71,27 @@ def parse_report(text: str, domain: Domain) -> Statement:
     except RecursionError:
         error = QueryError("the statement is nested too deeply; write fewer parentheses", code="too_long")
     except QueryError as refusal:
-        error = with_quoting_hint(refusal, text, domain)
+        error = with_quoting_hint(_with_way_on(refusal), text, domain)
     error.text = text
     raise error from None
+
+
+def _with_way_on(refusal: QueryError) -> QueryError:
+    """Return a refusal that names another way to ask: what conditions are refused for does not."""
+    message = refusal.message
+    if refusal.code != "unsupported" or SYNTHETIC in message or "; write SELECT" in message:
+        return refusal
+    message = f"{message}, or run the statement on {SYNTHETIC}"
+    return QueryError(message, code=refusal.code, position=refusal.position)
 
 
 def _statement(text: str, domain: Domain) -> Statement:
     tree = parse_tree(text, None, "a statement such as SELECT AVG(age) FROM people GROUP BY sex", domain)
     if not isinstance(tree, exp.Select):
         refuse(tree, grammar=REPORTS)
+    for call in list(tree.find_all(exp.Anonymous)):  # as DuckDB writes it
+        if str(call.this).upper() == "QUANTILE_CONT" and len(call.expressions) == 2:
+            call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
     check_report(tree, domain)
     where = CellCondition.everywhere()
     for node in folded_source(tree, domain):
@@ -157,13 +171,7 @@ class _Reader:
             if not self._lists_values:
                 return []
             if self._tree.args.get("distinct") is None:
-                listed = ", ".join(node.sql() for _, node in self._columns)
-                raise QueryError(
-                    "a list of records is not supported; write "
-                    + counted_by(listed, quoted_name(self._domain.name)),
-                    code="unsupported",
-                    position=position_of(self._tree.expressions[0]),
-                )
+                raise self._list_refusal()
             return [node for _, node in self._columns]
         keys: list[exp.Expr] = []
         for node in group.expressions:
@@ -178,6 +186,16 @@ class _Reader:
                 )
             keys.append(found)
         return keys
+
+    def _list_refusal(self) -> QueryError:
+        names = [node.name for _, node in self._columns if isinstance(node, exp.Column)]
+        known = len(names) == len(self._columns) and len(set(names) & set(self._domain.names)) == len(names)
+        way = f"write {counted_by(names, quoted_name(self._domain.name))}, or run" if known else "run"
+        return QueryError(
+            f"a list of records is not supported; {way} the statement on {SYNTHETIC}",
+            code="unsupported",
+            position=position_of(self._tree.expressions[0]),
+        )
 
     def _resolved(self, node: exp.Expr) -> exp.Expr:
         """Return the column that a place in the SELECT list, or an alias, stands for."""
@@ -211,7 +229,8 @@ class _Reader:
         if isinstance(node, AGGREGATES):
             return aggregate_node(node, self._domain)
         if type(node) in _OPERATORS:
-            sides = self._node(node.this), self._node(node.expression)
+            right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
+            sides = self._node(node.this), self._node(right)
             return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
         return self._other_node(node)
 
@@ -222,16 +241,14 @@ class _Reader:
             whole = node.args["to"].this in (exp.DType.INT, exp.DType.BIGINT)
             return Rounding("round", self._node(node.this)) if whole else self._node(node.this)
         if isinstance(node, exp.Nullif | exp.Coalesce):
-            return self._node(node.this)  # a denominator that may be 0 is undefined anyway
+            return self._with_null(node)
         if type(node) in _ROUNDINGS:
-            digits = node.args.get("decimals")
-            given = 0 if digits is None else int(digits.name) if digits.name.isdigit() else 0
-            return Rounding(_ROUNDINGS[type(node)], self._node(node.this), given)
+            return Rounding(_ROUNDINGS[type(node)], self._node(node.this), _digits(node))
         if isinstance(node, exp.Column):
             row_value(node, self._domain)  # an unknown name is refused as one
             name = node.name
             raise QueryError(
-                f"SELECT lists {name!r}, which GROUP BY does not name; add it there",
+                f"{name!r} stands outside of an aggregate, and GROUP BY does not name it; add it there",
                 code="syntax",
                 position=position_of(node),
             )
@@ -239,6 +256,17 @@ class _Reader:
         if value.scope or (value.labels is None and value.constant is None):
             refuse(node, "a value of single records beside aggregates", grammar=REPORTS)
         return Constant(value.constant if value.labels is None else str(value.labels[()]))
+
+    def _with_null(self, node: exp.Expr) -> Node:
+        """Return NULLIF(answer, 0), or COALESCE of answers."""
+        if isinstance(node, exp.Nullif):
+            if not _is_zero(node.expression):
+                refuse(node, "NULLIF of an answer and anything but 0", grammar=REPORTS)
+            return Rounding("nullif", self._node(node.this))
+        *others, last = [self._node(one) for one in (node.this, *node.args["expressions"])]
+        for one in reversed(others):
+            last = Coalesced(one, last)
+        return last
 
     def _test(self, node: exp.Expr) -> Test:
         if isinstance(node, exp.Paren):
@@ -281,6 +309,25 @@ class _Reader:
         if not isinstance(given.expression, exp.Literal) or not text.isdigit():
             refuse(given, f"{key.upper()} of anything but a whole number", grammar=REPORTS)
         return int(text)
+
+
+def _digits(node: exp.Expr) -> int:
+    """Return how many digits ROUND keeps behind the point."""
+    digits = node.args.get("decimals")
+    text = "0" if digits is None else digits.sql()
+    if not re.fullmatch("-?[0-9]{1,2}", text):
+        refuse(node, "ROUND to anything but a whole number of digits", grammar=REPORTS)
+    return int(text)
+
+
+def _divisor(node: exp.Expr) -> exp.Expr:
+    """Return a divisor without NULLIF(…, 0): a division by what may be 0 is undefined anyway."""
+    inner = node.unnest()
+    return inner.this if isinstance(inner, exp.Nullif) and _is_zero(inner.expression) else node
+
+
+def _is_zero(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) == 0
 
 
 def _require_different(titles: list[str], columns: list[tuple[str, exp.Expr]]) -> None:

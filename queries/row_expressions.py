@@ -47,6 +47,7 @@ _GROWING: dict[type[exp.Expr], Callable[[_Numbers], _Numbers]] = {
     exp.Ceil: np.ceil,
 }
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+_FUNCTIONS = (*(exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Round, exp.Abs, exp.Floor, exp.Ceil),)
 _WHOLE_TYPES = (exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT)
 _REAL_TYPES = (exp.DType.DOUBLE, exp.DType.FLOAT, exp.DType.DECIMAL)
 
@@ -57,8 +58,7 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
     Raises:
         QueryError: the expression is not supported, or names what is not declared.
     """
-    if isinstance(node, exp.Paren):
-        return row_value(node.this, domain)
+    node = node.unnest()
     if isinstance(node, exp.Column):
         return attribute_values(domain[_name(node, domain)])
     if isinstance(node, exp.Literal | exp.Null | exp.Boolean):
@@ -67,7 +67,9 @@ def row_value(node: exp.Expr, domain: Domain) -> CellValues:
         return _case(node, domain)
     if isinstance(node, _ARITHMETIC):
         return _arithmetic(node, domain)
-    return _function(node, domain)
+    if isinstance(node, exp.Coalesce | exp.Nullif):
+        return _with_null(node, domain)
+    return _truth(node, domain) if type(node) in COMPARISONS else _function(node, domain)
 
 
 def _name(node: exp.Column, domain: Domain) -> str:
@@ -146,7 +148,10 @@ def _function(node: exp.Expr, domain: Domain) -> CellValues:
 
 def _round(node: exp.Round, domain: Domain) -> CellValues:
     given = node.args.get("decimals")
-    digits = int((row_value(given, domain).constant if given is not None else 0) or 0)
+    wanted = 0 if given is None else row_value(given, domain).constant
+    if wanted is None or wanted != int(wanted) or abs(wanted) > 99:
+        refuse(node, "ROUND to anything but a whole number of digits")
+    digits = int(wanted)
     values = _numbers(node.this, domain, "ROUND")
     return values.mapped(lambda numbers: _rounded(numbers, digits), whole=not digits)
 
@@ -186,6 +191,27 @@ def _part(node: exp.Expr, domain: Domain) -> CellValues:
     return CellValues((attribute.name,), numbers, numbers, numbers, present, None, whole=True)
 
 
+def _with_null(node: exp.Expr, domain: Domain) -> CellValues:
+    """Return the values of NULLIF, or of COALESCE."""
+    if isinstance(node, exp.Nullif):
+        equal = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
+        return _case(exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=node.this.copy()), domain)
+    found = [row_value(one, domain) for one in (node.this, *node.args["expressions"])]
+    value = found.pop()
+    for one in reversed(found):
+        given = CellCondition(one.scope, one.present, one.present.astype(np.float64), one.present)
+        value = _chosen(given, one, value, domain)
+    return value
+
+
+def _truth(node: exp.Expr, domain: Domain) -> CellValues:
+    """Return 1 where a condition holds, 0 where it does not, and NULL where it is neither."""
+    nothing = _chosen(
+        row_condition(node, domain, negated=True), constant_value(0), constant_value(None), domain
+    )
+    return _chosen(row_condition(node, domain), constant_value(1), nothing, domain)
+
+
 def _case(node: exp.Expr, domain: Domain) -> CellValues:
     branches = node.args["ifs"] if isinstance(node, exp.Case) else [node]
     default = node.args.get("default") if isinstance(node, exp.Case) else node.args.get("false")
@@ -215,7 +241,9 @@ def _chosen(holds: CellCondition, then: CellValues, other: CellValues, domain: D
     labels = None
     if _is_text(then, other):
         if not _fits(then) or not _fits(other):
-            raise QueryError("CASE gives a text in one place and a number in another", code="wrong_kind")
+            raise QueryError(
+                "CASE or COALESCE gives a text in one place and a number in another", code="wrong_kind"
+            )
         labels = np.where(least, _labels(then), _labels(other))
     low = np.where(least, then.low, np.where(most, np.minimum(then.low, other.low), other.low))
     high = np.where(least, then.high, np.where(most, np.maximum(then.high, other.high), other.high))
@@ -267,7 +295,7 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
 def _is_computed(node: exp.Expr) -> bool:
     """Tell whether a condition holds what ``convert_condition`` does not read."""
     return any(
-        isinstance(part, (*_ARITHMETIC, exp.Case, exp.If, exp.Round, exp.Abs, exp.Floor, exp.Ceil))
+        isinstance(part, (*_ARITHMETIC, *_FUNCTIONS))
         or (isinstance(part, exp.Cast | exp.Neg) and not isinstance(part.this, exp.Literal))
         for part in node.walk()
     )

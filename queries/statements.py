@@ -23,6 +23,7 @@ from queries.grouping import MOST_BINS, GroupValue
 __all__ = [
     "AggregateNode",
     "Arithmetic",
+    "Coalesced",
     "Compared",
     "Constant",
     "Correlation",
@@ -115,11 +116,13 @@ class Quantile:
         values: the number; NULL is left out.
         part: in [0, 1].
         extreme: MIN or MAX, not PERCENTILE_CONT(0 or 1).
+        condition: which records are meant beside the statement's; None for all.
     """
 
     values: CellValues
     part: float
     extreme: bool = False
+    condition: CellCondition | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,19 +133,27 @@ class Spread:
         values: the number.
         sample: divided by n - 1, not by n.
         root: its square root.
+        condition: which records are meant beside the statement's; None for all.
     """
 
     values: CellValues
     sample: bool
     root: bool
+    condition: CellCondition | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Correlation:
-    """The correlation of two numbers, of the rows that hold both."""
+    """The correlation of two numbers, of the rows that hold both.
+
+    Args:
+        one, two: the numbers.
+        condition: which records are meant beside the statement's; None for all.
+    """
 
     one: CellValues
     two: CellValues
+    condition: CellCondition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +170,7 @@ class Rounding:
     """A growing function of an expression, or its absolute value.
 
     Args:
-        function: ``round``, ``floor``, ``ceil``, ``abs`` or ``truncate``.
+        function: ``round``, ``floor``, ``ceil``, ``abs``, or ``nullif``: undefined where it may be 0.
         inner: the expression.
         digits: of ``round``.
     """
@@ -169,8 +180,16 @@ class Rounding:
     digits: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Coalesced:
+    """An expression, or another one where it is undefined."""
+
+    inner: Node
+    other: Node
+
+
 AggregateNode: TypeAlias = Linear | Ratio | Quantile | Spread | Correlation
-Node: TypeAlias = Constant | KeyColumn | AggregateNode | Arithmetic | Rounding
+Node: TypeAlias = Constant | KeyColumn | AggregateNode | Arithmetic | Rounding | Coalesced
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +217,8 @@ def leaves_of(node: Node) -> list[AggregateNode]:
     if isinstance(node, Arithmetic):
         found = [*leaves_of(node.left), *leaves_of(node.right)]
         return list({id(leaf): leaf for leaf in found}.values())
+    if isinstance(node, Coalesced):
+        return leaves_of(Arithmetic("+", node.inner, node.other))
     if isinstance(node, Rounding):
         return leaves_of(node.inner)
     return [] if isinstance(node, Constant | KeyColumn) else [node]

@@ -5,11 +5,10 @@ come from the model; intervals from what is known of the aggregate's scope (``pm
 
 * A sum is one linear form.
 * A mean, or a ratio of sums, is the set of r for which numerator - r denominator may be 0 (Fieller 1954):
-  one event for both. It is undefined where the denominator's bar reaches 0.
+  one event for both. It is undefined where the denominator may be 0.
 * A quantile inverts a test at each threshold of the cumulative counts: the true value's own threshold is one
   fixed linear form, so each end fails with half of what may fail, without a union over thresholds.
-* A variance is the mean of (x - m)^2 at the true mean m, for every m that the mean's own interval leaves.
-* A correlation has a value and no interval.
+* Variances and correlations are in ``pmw.public.spreads``.
 
 Proofs are in ``docs/aggregates.md``.
 """
@@ -17,48 +16,26 @@ Proofs are in ``docs/aggregates.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.public.group_weights import (
-    GroupWeights,
-    counted_values,
-    following_question,
-    group_weights,
-    squared_values,
-    summed_values,
-)
-from pmw.public.linear_bounds import LinearBounds, linear_bounds
+from pmw.public.group_weights import GroupWeights, counted_values, following_question, summed_values
+from pmw.public.linear_bounds import LinearBounds
+from pmw.public.spreads import correlation, spread
 from pmw.public.state import PublicState
-from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
+from pmw.public.sums import Estimate, Sums, within
+from queries.cell_values import CellCondition, CellValues, on_scope
 from queries.linear import LinearQuery
 from queries.statements import AggregateNode, Correlation, Group, Linear, Quantile, Ratio, Spread, Statement
 
 __all__ = [
     "Aggregates",
-    "Estimate",
 ]
 
 _Array = NDArray[np.float64]
-_STEPS = 32  # of a bisection
-_MEANS = 100  # candidates for the mean of a variance, across the range of the values
 _MOST_THRESHOLDS = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What an aggregate comes to.
-
-    Args:
-        value: None where it is undefined: it may be a division by nobody.
-        interval: holds the true value with the stated confidence; None where nothing is promised.
-    """
-
-    value: float | None
-    interval: tuple[float, float] | None = None
 
 
 class Aggregates:
@@ -73,7 +50,8 @@ class Aggregates:
         self._state = state
         self._statement = statement
         self._domain = statement.domain
-        self._models: dict[tuple[str, ...], _Array] = {}
+        self._sums = Sums(state, statement)
+        self._filtered: dict[CellCondition, Aggregates] = {}
 
     def estimate(self, node: AggregateNode, group: Group, *, events: int = 1) -> Estimate:
         """Return what an aggregate comes to in a group.
@@ -83,15 +61,17 @@ class Aggregates:
             group: the group.
             events: how many aggregates' intervals have to hold together.
         """
+        if not isinstance(node, Linear | Ratio) and node.condition is not None:
+            return self._where(node.condition).estimate(replace(node, condition=None), group, events=events)
         if isinstance(node, Linear):
             return self._sum(self._weights(node, group), events)
         if isinstance(node, Ratio):
-            return self._ratio(*self._pair(node, group), events)
+            return self._ratio(*self._sums.pair(node, group), events)
         if isinstance(node, Quantile):
             return self._quantile(node, group, events)
         if isinstance(node, Spread):
-            return self._spread(node, group, events)
-        return self._correlation(node, group)
+            return spread(self._sums, node, group, events)
+        return correlation(self._sums, node, group, events)
 
     def is_in_order(self, place: int) -> bool:
         """Tell whether the groups of one of the statement's groupings stand in the order of their values."""
@@ -103,6 +83,8 @@ class Aggregates:
         A number of records is its own question. For any other aggregate it is a question with weights that
         follow the numbers, over the same attributes: what answers it bounds the aggregate as well.
         """
+        if not isinstance(node, Linear | Ratio) and node.condition is not None:
+            return self._where(node.condition).question(replace(node, condition=None), group)
         if isinstance(node, Linear):
             weights = self._weights(node, group)
             if node.counting:
@@ -110,73 +92,50 @@ class Aggregates:
                 return condition.query(self._domain)
             parts = [weights]
         elif isinstance(node, Ratio):
-            parts = list(self._pair(node, group))
+            parts = list(self._sums.pair(node, group))
         else:
             values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
             parts = [self._weights(summed_values(one), group) for one in values]
         return following_question(self._domain, parts)
 
+    def _where(self, condition: CellCondition) -> Aggregates:
+        """Return the aggregates of the records where a further condition holds."""
+        if condition not in self._filtered:
+            where = self._statement.where.both(condition, self._domain)
+            self._filtered[condition] = Aggregates(self._state, replace(self._statement, where=where))
+        return self._filtered[condition]
+
     # --- sums and ratios ------------------------------------------------------------------------------------
 
-    def _weights(self, form: Linear, group: Group, extra: tuple[str, ...] = ()) -> GroupWeights:
-        return group_weights(self._statement, form, group, extra)
-
-    def _pair(self, node: Ratio, group: Group) -> tuple[GroupWeights, GroupWeights]:
-        forms = (node.numerator, node.denominator)
-        scopes = [form.scope for form in forms] + [group.scope for form in forms if form.grouped]
-        scope = union_scope(self._domain, scopes)
-        above, below = (self._weights(form, group, scope) for form in forms)
-        return above, below
-
-    def _model(self, weights: GroupWeights, *, of: _Array | None = None) -> float:
-        scope = weights.scope
-        if scope not in self._models:
-            marginal = np.array(self._state.total.value) if not scope else self._state.model.marginal(scope)
-            self._models[scope] = np.asarray(marginal, dtype=np.float64)
-        return float(np.sum((weights.middle if of is None else of) * self._models[scope]))
-
-    def _bounds(self, weights: GroupWeights, events: int) -> LinearBounds | None:
-        return linear_bounds(self._state, weights.scope, weights.high, events=events)
+    def _weights(self, form: Linear, group: Group) -> GroupWeights:
+        return self._sums.weights(form, group)
 
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
-        value, bounds = self._model(weights), self._bounds(weights, events)
+        value, bounds = self._sums.model(weights), self._sums.bounds(weights, events)
         if bounds is None:
-            return Estimate(value)
-        return _within(value, bounds.low(weights.low), bounds.high(weights.high))
+            return within(value, *self._sums.free_ends(weights, events))
+        return within(value, bounds.low(weights.low), bounds.high(weights.high))
 
     def _ratio(self, above: GroupWeights, below: GroupWeights, events: int) -> Estimate:
-        divisor = self._model(below)
-        bounds = self._bounds(below, events)
-        if bounds is None:
-            return Estimate(self._model(above) / divisor if divisor > 0 else None)
-        ends = self._ratio_ends(above, below, bounds)
-        if ends is None or divisor <= 0:
+        divisor = self._sums.model(below)
+        value = self._sums.model(above) / divisor if divisor > 0 else None
+        bounds = self._sums.bounds(below, events)
+        if bounds is None:  # of counts the model has to expect somebody at least
+            return Estimate(value if divisor >= min(1.0, float(below.high.max())) else None)
+        ends = self._sums.ratio_ends(above, below, bounds)
+        if ends is None or value is None or self._sums.ends(below, events)[0] <= 0:
             return Estimate(None)
-        return _within(self._model(above) / divisor, *ends)
-
-    def _ratio_ends(
-        self, above: GroupWeights, below: GroupWeights, bounds: LinearBounds
-    ) -> tuple[float, float] | None:
-        """Return the least and the greatest r for which the two sums may be equal; None for no end."""
-        least = bounds.low(below.low)
-        if least <= 0:
-            return None
-        hard = _hard_ends(above, below)
-        reach = 2 * max(abs(bounds.low(above.low)), abs(bounds.high(above.high))) / least
-        low, high = max(hard[0], -reach), min(hard[1], reach)
-        top = _last(lambda r: bounds.high(above.minus(r, below).high) >= 0, low, high)
-        bottom = -_last(lambda r: bounds.low(above.minus(-r, below).low) <= 0, -high, -low)
-        return bottom, top
+        return within(value, *ends)
 
     # --- quantiles ------------------------------------------------------------------------------------------
 
     def _quantile(self, node: Quantile, group: Group, events: int) -> Estimate:
         counted = self._weights(counted_values(node.values), group)
-        bounds = self._bounds(counted, events)
+        bounds = self._sums.bounds(counted, events)
         value = self._quantile_of_model(node, counted)
         if bounds is None or value is None:
             return Estimate(value)
-        if bounds.low(counted.low) <= 0:
+        if self._sums.ends(counted, events)[0] <= 0:
             return Estimate(None)
         low, high = (
             np.where(counted.high > 0, self._placed(node.values, counted.scope, end), math.nan)
@@ -187,7 +146,7 @@ class Aggregates:
             return self._extreme(node.part, low, high, counted, bounds)
         bottom = _first_end(low, counted, bounds, node.part, below)
         top = _last_end(high, counted, bounds, node.part, beyond)
-        return _within(value, bottom, top)
+        return within(value, bottom, top)
 
     def _extreme(
         self, part: float, low: _Array, high: _Array, counted: GroupWeights, bounds: LinearBounds
@@ -212,8 +171,7 @@ class Aggregates:
         low, high = (
             self._placed(node.values, counted.scope, end) for end in (node.values.low, node.values.high)
         )
-        self._model(counted)
-        mass = np.maximum(counted.middle * self._models[counted.scope], 0.0)
+        mass = np.maximum(counted.middle * self._sums.marginal(counted.scope), 0.0)
         whole = float(mass.sum())
         if whole <= 0:
             return None
@@ -223,107 +181,6 @@ class Aggregates:
         place = min(int(np.searchsorted(reached, node.part * whole)), len(reached) - 1)
         inside = (node.part * whole - (reached[place] - mass[place])) / mass[place]
         return float(low[place] + (high[place] - low[place]) * min(max(inside, 0.0), 1.0))
-
-    # --- spreads --------------------------------------------------------------------------------------------
-
-    def _spread(self, node: Spread, group: Group, events: int) -> Estimate:
-        counted = self._weights(counted_values(node.values), group)
-        count = self._model(counted)
-        if count <= 1:
-            return Estimate(None)
-        finish = _finisher(node)
-        mean = self._model(self._weights(summed_values(node.values), group)) / count
-        square = self._model(self._weights(squared_values(node.values, mean), group)) / count
-        value = finish(max(0.0, square), count)
-        bounds = self._bounds(counted, 3 * events)
-        if bounds is None:
-            return Estimate(value)
-        records = bounds.low(counted.low), bounds.high(counted.high)
-        if records[0] <= 1:
-            return Estimate(None)
-        ends = self._variance_ends(node.values, group, counted, bounds)
-        if ends is None:
-            return Estimate(None)
-        return _within(value, finish(ends[0], records[1]), finish(ends[1], records[0]))
-
-    def _variance_ends(
-        self, values: CellValues, group: Group, counted: GroupWeights, bounds: LinearBounds
-    ) -> tuple[float, float] | None:
-        """Return what the variance lies between, over n records.
-
-        The means on a grid that nothing released has moved are tried: at the one nearest to the true mean,
-        within half a step h of it, the mean of (x - m)^2 is the variance and at most h^2/4 more.
-        """
-        mean = self._ratio_ends(self._weights(summed_values(values), group), counted, bounds)
-        if mean is None:
-            return None
-        least, greatest = float(values.low[values.present].min()), float(values.high[values.present].max())
-        step = (greatest - least) / _MEANS
-        found = []
-        for number in range(_MEANS + 1):
-            tried = least + number * step
-            if mean[0] - step / 2 <= tried <= mean[1] + step / 2:
-                squares = self._weights(squared_values(values, tried), group)
-                found.append(self._ratio_ends(squares, counted, bounds) or (0.0, math.inf))
-        lows, highs = zip(*found, strict=True) if found else ((0.0,), ((greatest - least) ** 2 / 4,))
-        return max(0.0, min(lows) - step**2 / 4), min(max(highs), (greatest - least) ** 2 / 4)
-
-    def _correlation(self, node: Correlation, group: Group) -> Estimate:
-        """Return the model's correlation; no interval is known that holds and says something."""
-        scope = union_scope(self._domain, (node.one.scope, node.two.scope))
-        one, two = node.one.placed(self._domain, scope), node.two.placed(self._domain, scope)
-        present = one.present & two.present
-
-        def mean(numbers: _Array) -> float:
-            numbers = np.where(present, numbers, 0.0)
-            return self._model(self._weights(Linear(scope, numbers, numbers, numbers), group)) / count
-
-        ones = np.where(present, 1.0, 0.0)
-        count = self._model(self._weights(Linear(scope, ones, ones, ones), group))
-        if count <= 0:
-            return Estimate(None)
-        x, y = one.middle - mean(one.middle), two.middle - mean(two.middle)
-        scale = math.sqrt(max(0.0, mean(x * x) * mean(y * y)))
-        return Estimate(max(-1.0, min(1.0, mean(x * y) / scale)) if scale > 0 else None)
-
-
-def _finisher(node: Spread) -> Callable[[float, float], float]:
-    """Return what makes a variance over n records, and n, the number that is asked for."""
-
-    def finish(variance: float, records: float) -> float:
-        found = variance * records / (records - 1) if node.sample else variance
-        return math.sqrt(found) if node.root else found
-
-    return finish
-
-
-def _within(value: float, low: float, high: float) -> Estimate:
-    """Return a value and its interval; the value is moved into it, for no record is where it is not."""
-    if low > high:  # what may fail has failed, or rounding: nothing is narrower than the value
-        low, high = min(low, high), max(low, high)
-    return Estimate(min(max(value, low), high), (low, high))
-
-
-def _hard_ends(above: GroupWeights, below: GroupWeights) -> tuple[float, float]:
-    """Return what a ratio lies between on every table, where a record without a divisor has no numerator."""
-    inside = below.low > 0
-    empty = (below.high == 0) & (above.low == 0) & (above.high == 0)
-    if not np.all(inside | empty) or not inside.any():
-        return -math.inf, math.inf
-    corners = [
-        one[inside] / two[inside] for one in (above.low, above.high) for two in (below.low, below.high)
-    ]
-    return float(min(one.min() for one in corners)), float(max(one.max() for one in corners))
-
-
-def _last(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the greatest number in a range where a condition holds that holds up to it, from above."""
-    if low >= high or holds(high):
-        return high
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return high
 
 
 def _first_end(low: _Array, counted: GroupWeights, bounds: LinearBounds, part: float, beyond: float) -> float:

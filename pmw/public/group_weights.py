@@ -18,6 +18,8 @@ __all__ = [
     "following_question",
     "group_weights",
     "GroupWeights",
+    "multiplied_values",
+    "narrowed",
     "squared_values",
     "summed_values",
 ]
@@ -122,6 +124,28 @@ def squared_values(values: CellValues, centre: float) -> Linear:
     middle = np.where(values.high > values.low, np.clip(middle, low, high), (values.middle - centre) ** 2)
     low, middle, high = (np.where(values.present, one, 0.0) for one in (low, middle, high))
     return Linear(values.scope, low, middle, high)
+
+
+def multiplied_values(one: CellValues, two: CellValues, centres: tuple[float, float]) -> Linear:
+    """Return the sum of products of differences from two numbers, over the records that hold both values."""
+    left, right = ([array - centre for array in values.arrays]
+                   for values, centre in zip((one, two), centres, strict=True))  # fmt: skip
+    corners = [first * second for first in (left[0], left[2]) for second in (right[0], right[2])]
+    arrays = np.minimum.reduce(corners), left[1] * right[1], np.maximum.reduce(corners)
+    low, middle, high = (np.where(one.present & two.present, array, 0.0) for array in arrays)
+    return Linear(one.scope, low, middle, high)
+
+
+def narrowed(scope: tuple[str, ...], weights: _Array) -> tuple[tuple[str, ...], _Array]:
+    """Return the attributes that weights vary over, and the weights over these."""
+    kept = []
+    for axis, name in reversed(list(enumerate(scope))):
+        first = weights.take([0], axis=axis)
+        if np.all(weights == first):
+            weights = first.reshape([size for place, size in enumerate(weights.shape) if place != axis])
+        else:
+            kept.append(name)
+    return tuple(reversed(kept)), weights
 
 
 def following_question(domain: Domain, parts: list[GroupWeights]) -> LinearQuery:

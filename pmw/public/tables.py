@@ -9,16 +9,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pmw.markup import counted, html_table, text_table
-from pmw.public.aggregates import Aggregates, Estimate
+from pmw.public.aggregates import Aggregates
 from pmw.public.answer import SEEDED_WARNING, Answer, Spent
 from pmw.public.evidence import is_held
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
+from pmw.public.sums import Estimate
 from queries.grouping import GroupValue
 from queries.linear import LinearQuery
 from queries.statements import (
     AggregateNode,
     Arithmetic,
+    Coalesced,
     Compared,
     Constant,
     Group,
@@ -303,16 +305,23 @@ class _Rows:
         return _compared(test, left, self.plain(test.right, group))
 
     def _estimate(self, node: Node, group: Group, events: int) -> Estimate:
+        if isinstance(node, KeyColumn):
+            node = Constant(group.labels[node.place])
         if isinstance(node, Constant):
             number = node.value
             if isinstance(number, str) or number is None:
                 return Estimate(None)
             return Estimate(float(number), (float(number), float(number)))
-        if isinstance(node, KeyColumn):
-            label = group.labels[node.place]
-            return self._estimate(Constant(label), group, events)
         if isinstance(node, Rounding):
             return _rounded(node, self._estimate(node.inner, group, events))
+        if isinstance(node, Coalesced):
+            inner = self._estimate(node.inner, group, events)
+            # The true value may be the inner one: nothing is promised of the other.
+            return (
+                inner
+                if inner.value is not None
+                else Estimate(self._estimate(node.other, group, events).value)
+            )
         if isinstance(node, Arithmetic):
             sides = (self._estimate(side, group, events) for side in (node.left, node.right))
             return _joined(node.operator, *sides)
@@ -338,9 +347,12 @@ def _compared(test: Compared, left: Any, right: Any) -> bool | None:
 
 
 def _rounded(node: Rounding, inner: Estimate) -> Estimate:
-    """Return a growing function of an estimate and of its ends, or its absolute value."""
+    """Return a growing function of an estimate and of its ends, or its absolute value, or NULLIF(…, 0)."""
     if inner.value is None:
         return inner
+    if node.function == "nullif":
+        low, high = inner.interval or (inner.value, inner.value)
+        return Estimate(None) if low <= 0 <= high else inner
     functions: dict[str, Callable[[float], float]] = {
         "round": lambda number: round(number, node.digits),
         "floor": math.floor,

@@ -158,6 +158,19 @@ def test_descending_order_turns_a_percentile_round() -> None:
         ("SELECT AVG(age) FROM people LIMIT 1.5", "unsupported", "LIMIT"),
         ("SELECT AVG(age) FROM people LIMIT -1", "unsupported", "LIMIT"),
         ("SELECT sex, AVG(age) FROM people", "syntax", "GROUP BY does not name"),
+        ("SELECT sex, AVG(age) FROM people GROUP BY sex HAVING wide > 3", "syntax", "GROUP BY does not name"),
+        ("SELECT sex, AVG(age) FROM people GROUP BY sex HAVING oops > 3", "unknown_attribute", "oops"),
+        ("SELECT QUANTILE_CONT(age, -0.1) FROM people", "bad_request", "got -0.1"),
+        ("SELECT PERCENTILE_CONT(age) WITHIN GROUP (ORDER BY age) FROM people", "bad_request", "in [0, 1]"),
+        ("SELECT SUM(1e400) FROM people", "bad_request", "at most 1e+100"),
+        ("SELECT AVG(age * 1e308 * 10) FROM people", "bad_request", "at most 1e+100"),
+        ("SELECT AVG(age) * 1e308 * 1e308 FROM people", "bad_request", "at most 1e+100"),
+        ("SELECT AVG(*) FROM people", "unsupported", "AVG(*) of records"),
+        ("SELECT ROUND(AVG(age), 1.5) FROM people", "unsupported", "whole number of digits"),
+        ("SELECT ROUND(AVG(age), age) FROM people", "unsupported", "whole number of digits"),
+        ("SELECT AVG(ROUND(age, 0.5)) FROM people", "unsupported", "whole number of digits"),
+        ("SELECT COALESCE(sex, 1) AS k, AVG(age) FROM people GROUP BY k", "wrong_kind", "COALESCE"),
+        ('SELECT "count", COUNT(*) FROM people GROUP BY "count"', "bad_request", "two columns"),
         ("SELECT age / 2, AVG(pay) FROM people GROUP BY sex", "syntax", "GROUP BY does not name"),
         ("SELECT AVG(age) FROM people GROUP BY 2", "syntax", "place of a column"),
         ("SELECT AVG(age), AVG(age) FROM people", "bad_request", "two columns"),
@@ -175,21 +188,3 @@ def test_what_cannot_be_is_refused_with_its_reason(statement: str, code: str, me
     with pytest.raises(QueryError, match=re.escape(message)) as caught:
         parse_statement(statement, DOMAIN)
     assert caught.value.code == code
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT COUNT(DISTINCT sex) FROM people",
-        "SELECT * FROM people",
-        "SELECT age, sex FROM people",
-        "SELECT COUNT(*) FROM people JOIN other ON people.age = other.age",
-        "SELECT RANK() OVER (ORDER BY age) FROM people",
-        "SELECT sex, SUM(COUNT(*)) OVER (PARTITION BY sex) FROM people GROUP BY sex",
-    ],
-)
-def test_a_refusal_names_a_statement_that_runs(statement: str) -> None:
-    with pytest.raises(QueryError, match="is not supported; write SELECT") as caught:
-        parse_statement(statement, DOMAIN)
-    instead = caught.value.message.split("; write ")[1].split(", and ")[0]
-    assert parse_statement(instead, DOMAIN) is not None

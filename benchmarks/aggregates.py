@@ -1,0 +1,261 @@
+"""Aggregate benchmark: how far averages and medians are off, and how often the bars of all aggregates hold.
+
+    python -m benchmarks.aggregates --data-dir DIR [--table adult-full] [--seeds 3] [--queries 3000]
+
+prints one JSON line per table, seed, stage and aggregate. The table's stream is asked first. Then ordered
+attributes are summed up by categories of at most 16 values (on Adult: 4 by 7, the 28 tables). Stages:
+
+* ``model``: nothing is asked for these tables; the answers come from the state after the stream;
+* ``asked``: the statements are asked as an analyst asks them, so that tests may run and be charged for;
+* ``again``: they are asked once more. ``spent`` is 0 there once everything is settled.
+
+Errors are those of groups of at least ``--least`` records, as shares of the attribute's range; each group
+counts once, and in ``tables_error`` each table does. ``held`` counts the bars, of groups of any size, that
+hold what DuckDB says of the true table; a bar of an empty group does not, but for a sum. The tables are
+public. Noise is seeded, so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import pmw
+from benchmarks.runner import BLAS_THREADS
+from benchmarks.statements import adult
+from benchmarks.streams import StreamChoice
+from benchmarks.tables import TABLES, Case, TableAbsentError
+from pmw.public.sums import Estimate
+from pmw.public.tables import AnswerTable, answered
+from queries import Attribute, CategoricalAttribute, Domain, encode_records
+from queries.domain import OrderedAttribute, quoted_name
+from queries.parsing import parse_statement
+from queries.records import decode_records
+from queries.statements import Statement
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+_WIDE = "adult-raw"  # whose cells of money hold many numbers each
+_MOST_GROUPS = 16
+_NUMBERS = {"adult-full": ("age", "education-num", "hours-per-week", "capital-gain")}
+_GROUPS = {
+    "adult-full": (
+        *("workclass", "marital-status", "occupation", "relationship", "race", "sex", "income>50K"),
+    ),
+}
+_KINDS = {
+    "sum": "SUM({})",
+    "avg": "AVG({})",
+    "ratio": "AVG(CASE WHEN {} >= {middle} THEN 1.0 ELSE 0 END)",
+    "median": "MEDIAN({})",
+    "quartile 1": "PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY {})",
+    "quartile 3": "PERCENTILE_CONT(0.75) WITHIN GROUP (ORDER BY {})",
+    "variance": "VARIANCE({})",
+    "stddev": "STDDEV({})",
+    "min": "MIN({})",
+    "max": "MAX({})",
+}
+
+
+@dataclass
+class _Score:
+    """What is added up of one stage and aggregate."""
+
+    cells: int = 0
+    bars: int = 0
+    held: int = 0
+    undefined: int = 0
+    errors: list[tuple[str, float]] = field(default_factory=list)
+    widths: list[float] = field(default_factory=list)
+
+
+def main() -> None:
+    """Run the benchmark that the arguments describe."""
+    arguments = _arguments()
+    for name in BLAS_THREADS:
+        os.environ[name] = "1"  # spawned processes read it before they load BLAS
+    for table in arguments.table or ["adult-full", "census-income-kdd", "fertility", _WIDE]:
+        for seed in range(arguments.seeds):
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+                try:
+                    lines = alone.submit(_scored, table, seed, arguments).result()
+                except (TableAbsentError, pmw.BudgetError) as reason:
+                    print(f"skipped {table}: {reason}", file=sys.stderr)
+                    break
+            for line in lines:
+                print(json.dumps({"table": table, "seed": seed, **line}))
+            sys.stdout.flush()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    data = os.environ.get("PMW_DATA_DIR")
+    parser.add_argument("--data-dir", type=Path, default=None if data is None else Path(data))
+    parser.add_argument("--table", action="append", choices=sorted([*TABLES, _WIDE]))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--queries", type=int, default=3000)
+    parser.add_argument("--least", type=int, default=500, help="records of a group whose error counts")
+    parser.add_argument("--epsilon", default="1")
+    parser.add_argument("--delta", default="1e-9")
+    return parser.parse_args()
+
+
+def _table(name: str, arguments: argparse.Namespace) -> tuple[Case, pd.DataFrame]:
+    """Return a table with its stream, and its values as DuckDB shall see them."""
+    choice = StreamChoice(size=arguments.queries)
+    if name != _WIDE:
+        case = TABLES[name](arguments.data_dir, choice)
+        return case, decode_records(case.records, np.random.default_rng(0))
+    if arguments.data_dir is None or not (arguments.data_dir / "adult-raw.csv.gz").exists():
+        raise TableAbsentError("adult-raw.csv.gz is not in the data folder")
+    frame, domain = adult(arguments.data_dir)
+    return Case(name, encode_records(frame, domain), choice.questions(domain, seed=0)), frame
+
+
+def _scored(table: str, seed: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    case, frame = _table(table, arguments)
+    options = pmw.Options(seed=seed)
+    statements = list(_statements(case))
+    lines: list[dict[str, Any]] = []
+    with pmw.open_session(
+        case.source(), case.domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
+    ) as session:
+        session.ask_all(case.queries)
+        truths = _Truths(case, frame)
+        for stage in ("model", "asked", "again"):
+            before = session.state.ledger.share
+            scores: dict[str, _Score] = defaultdict(_Score)
+            for width, statement in statements:
+                found = _answer(session, statement, asked=stage != "model")
+                truths.score(found, statement, (width, arguments.least), scores)
+            spent = round(session.state.ledger.share - before, 6)
+            lines += [
+                {"stage": stage, "aggregate": kind, "spent": spent, **_line(score)}
+                for kind, score in scores.items()
+            ]
+    return lines
+
+
+def _statements(case: Case) -> Iterator[tuple[float, str]]:
+    """Yield the length of an attribute's range, and the statement that sums it up by another one."""
+    domain = case.domain
+    ordered = [one.name for one in domain if isinstance(one, OrderedAttribute) and one.size > 2]
+    groups = _GROUPS.get(case.name, [one.name for one in domain if _makes_groups(one)])
+    for number in _NUMBERS.get(case.name, ordered[:4]):
+        edges = domain[number].boundaries  # type: ignore[union-attr]
+        middle, width = edges[len(edges) // 2], float(edges[-1] - edges[0])
+        columns = ", ".join(
+            f'{form.format(quoted_name(number), middle=middle)} AS "{kind}"' for kind, form in _KINDS.items()
+        )
+        for key in [one for one in groups if one != number][:7]:
+            group = quoted_name(key)
+            yield width, _select(f"{group}, {columns}", domain, group)
+
+
+def _makes_groups(attribute: Attribute) -> bool:
+    return isinstance(attribute, CategoricalAttribute) and attribute.size <= _MOST_GROUPS
+
+
+def _select(listed: str, domain: Domain, group: str) -> str:
+    return f"SELECT {listed} FROM {quoted_name(domain.name)} GROUP BY {group}"  # noqa: S608 - declared names
+
+
+def _answer(session: pmw.Session, text: str, *, asked: bool) -> AnswerTable:
+    statement = parse_statement(text, session.domain)
+    if not isinstance(statement, Statement):
+        raise TypeError(text)
+    return session.tabulate(statement) if asked else answered(session.state, statement, [], [])
+
+
+class _Truths:
+    """What DuckDB says of the true table."""
+
+    def __init__(self, case: Case, frame: pd.DataFrame) -> None:
+        import duckdb
+
+        self._connection: duckdb.DuckDBPyConnection = duckdb.connect()
+        self._connection.register(case.domain.name, frame)
+        self._known: dict[str, dict[str, tuple[Any, ...]]] = {}
+
+    def score(
+        self,
+        found: AnswerTable,
+        statement: str,
+        about: tuple[float, int],
+        scores: dict[str, _Score],
+    ) -> None:
+        """Compare the answers to a statement with the truth, group by group."""
+        width, least = about
+        true = self._rows(statement)
+        for row in found.rows:
+            truth = true.get(str(row[0]))
+            for place, kind in enumerate(_KINDS, 1):
+                cell = row[place]
+                if not isinstance(cell, Estimate):
+                    continue
+                exact = None if truth is None else truth[place]
+                large = truth is not None and truth[-1] >= least
+                score = scores[kind]
+                _add(score, cell, 0.0 if exact is None and kind == "sum" else exact, width, large=large)
+                if large and cell.value is not None and exact is not None:
+                    score.errors.append((statement, abs(cell.value - float(exact)) / width))
+
+    def _rows(self, statement: str) -> dict[str, tuple[Any, ...]]:
+        if statement not in self._known:
+            counted = statement.replace(" FROM ", ", COUNT(*) FROM ", 1)
+            rows = self._connection.execute(counted).fetchall()
+            self._known[statement] = {str(row[0]): row for row in rows}
+        return self._known[statement]
+
+
+def _add(score: _Score, cell: Estimate, exact: Any, width: float, *, large: bool) -> None:
+    score.cells += 1
+    if cell.value is None:
+        score.undefined += 1
+        return
+    if cell.interval is not None:
+        low, high = cell.interval
+        score.bars += 1
+        tolerance = 1e-6 * max(1.0, abs(float(exact or 0)))
+        score.held += exact is not None and low - tolerance <= float(exact) <= high + tolerance
+        if large and math.isfinite(high - low):
+            score.widths.append((high - low) / 2 / width)
+
+
+def _line(score: _Score) -> dict[str, Any]:
+    def mean(numbers: list[float]) -> float | None:
+        return round(sum(numbers) / len(numbers), 6) if numbers else None
+
+    errors = [error for _, error in score.errors]
+    tables: dict[str, list[float]] = defaultdict(list)
+    for statement, error in score.errors:
+        tables[statement].append(error)
+    return {
+        "cells": score.cells,
+        "undefined": score.undefined,
+        "bars": score.bars,
+        "held": score.held,
+        "groups": len(errors),
+        "mean_error": mean(errors),
+        "tables_error": mean([sum(one) / len(one) for one in tables.values()]),
+        "max_error": round(max(errors), 6) if errors else None,
+        "mean_half_width": mean(score.widths),
+    }
+
+
+if __name__ == "__main__":
+    main()

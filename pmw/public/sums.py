@@ -1,0 +1,182 @@
+"""Sums over the records of a group and their quotients: the model's, and what the true ones lie between.
+
+A quotient is known from one event for both sums (Fieller 1954). That its divisor is not 0 may be known from
+elsewhere: of a fixed table only one of the two claims can fail. Proofs are in ``docs/aggregates.md``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.public.group_weights import GroupWeights, group_weights, narrowed
+from pmw.public.linear_bounds import LinearBounds, linear_bounds
+from pmw.public.state import PublicState
+from queries.cell_values import union_scope
+from queries.domain import Domain
+from queries.statements import Group, Linear, Ratio, Statement
+
+__all__ = [
+    "Estimate",
+    "Sums",
+    "within",
+]
+
+_Array = NDArray[np.float64]
+_STEPS = 32  # of a bisection
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What an aggregate comes to.
+
+    Args:
+        value: None where it is undefined: it may be a division by nobody.
+        interval: holds the true value with the stated confidence; None where nothing is promised.
+    """
+
+    value: float | None
+    interval: tuple[float, float] | None = None
+
+
+class Sums:
+    """The sums of a statement in one state; what they have in common is computed once.
+
+    Args:
+        state: the state after the statement's counting questions.
+        statement: whose conditions and groups are meant.
+    """
+
+    def __init__(self, state: PublicState, statement: Statement) -> None:
+        self._state = state
+        self._statement = statement
+        self._models: dict[tuple[str, ...], _Array] = {}
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+        return self._statement.domain
+
+    def weights(self, form: Linear, group: Group, extra: tuple[str, ...] = ()) -> GroupWeights:
+        """Return the weights of a sum over a group's records, over its own attributes and further ones."""
+        return group_weights(self._statement, form, group, extra)
+
+    def pair(self, node: Ratio, group: Group) -> tuple[GroupWeights, GroupWeights]:
+        """Return the weights of both sums of a ratio, over the same attributes."""
+        forms = (node.numerator, node.denominator)
+        scopes = [form.scope for form in forms] + [group.scope for form in forms if form.grouped]
+        scope = union_scope(self.domain, scopes)
+        above, below = (self.weights(form, group, scope) for form in forms)
+        return above, below
+
+    def marginal(self, scope: tuple[str, ...]) -> _Array:
+        """Return what the model has in the cells of a scope: float64, records, one axis per attribute."""
+        if scope not in self._models:
+            marginal = np.array(self._state.total.value) if not scope else self._state.model.marginal(scope)
+            self._models[scope] = np.asarray(marginal, dtype=np.float64)
+        return self._models[scope]
+
+    def model(self, weights: GroupWeights) -> float:
+        """Return the model's sum."""
+        return float(np.sum(weights.middle * self.marginal(weights.scope)))
+
+    def bounds(self, weights: GroupWeights, events: int) -> LinearBounds | None:
+        """Return the bounds on sums over the attributes of one; None where nothing released holds them."""
+        return linear_bounds(self._state, weights.scope, weights.high, events=events)
+
+    def ends(self, weights: GroupWeights, events: int) -> tuple[float, float]:
+        """Return what a sum lies between; what is known of fewer attributes serves where it does not vary.
+
+        The two ends fail together with what may fail of ``events`` aggregates.
+        """
+        ends = []
+        for array, sign in ((weights.low, -1), (weights.high, 1)):
+            scope, weight = narrowed(weights.scope, array)
+            bounds = linear_bounds(self._state, scope, weight, events=events)
+            end = math.inf if bounds is None else (bounds.high if sign > 0 else bounds.low)(weight) * sign
+            ends.append(sign * end)
+        return ends[0], ends[1]
+
+    def free_ends(self, weights: GroupWeights, events: int) -> tuple[float, float]:
+        """Return what a sum lies between where nothing holds all of its attributes: what some of them say.
+
+        A record's weight lies between the least and the greatest one of the cells that it may be in, as far
+        as some attributes tell. The largest sets of attributes that something holds are taken, each with its
+        part of what may fail; which ones these are does not depend on noise.
+        """
+        held: list[tuple[str, ...]] = []
+        for count in range(len(weights.scope) - 1, -1, -1):
+            for scope in itertools.combinations(weights.scope, count):
+                larger = any(set(scope) <= set(one) for one in held)
+                if not larger and linear_bounds(self._state, scope, self._ends_over(scope, weights)[1]):
+                    held.append(scope)
+        lows, highs = [-math.inf], [math.inf]
+        for scope in held:
+            low, high = self._ends_over(scope, weights)
+            bounds = linear_bounds(self._state, scope, high, events=events * len(held))
+            if bounds is not None:
+                lows.append(bounds.low(low))
+                highs.append(bounds.high(high))
+        return max(lows), min(highs)
+
+    @staticmethod
+    def _ends_over(scope: tuple[str, ...], weights: GroupWeights) -> tuple[_Array, _Array]:
+        axes = tuple(axis for axis, name in enumerate(weights.scope) if name not in scope)
+        return np.asarray(weights.low.min(axis=axes)), np.asarray(weights.high.max(axis=axes))
+
+    def ratio_ends(
+        self, above: GroupWeights, below: GroupWeights, bounds: LinearBounds
+    ) -> tuple[float, float] | None:
+        """Return the least and the greatest r for which two sums may be equal, above = r below.
+
+        None where there is no end: the ratio has none on some tables, and the divisor's bar reaches 0.
+        """
+        low, high = _hard_ends(above, below)
+        least = bounds.low(below.low)
+        if least > 0:
+            reach = 2 * max(abs(bounds.low(above.low)), abs(bounds.high(above.high))) / least
+            low, high = max(low, -reach), min(high, reach)
+        if not math.isfinite(high - low):
+            return None
+        top = _last(lambda r: bounds.high(above.minus(r, below).high) >= 0, low, high)
+        bottom = -_last(lambda r: bounds.low(above.minus(-r, below).low) <= 0, -high, -low)
+        return bottom, top
+
+
+def within(value: float, low: float, high: float) -> Estimate:
+    """Return a value and its interval; the value is moved into it, for no record is where it is not."""
+    if low > high:  # what may fail has failed, or rounding: nothing is narrower than the value
+        low, high = min(low, high), max(low, high)
+    return Estimate(min(max(value, low), high), (low, high))
+
+
+def _hard_ends(above: GroupWeights, below: GroupWeights) -> tuple[float, float]:
+    """Return what a ratio lies between on every table, where a record without a divisor has no numerator."""
+    together = np.array_equal(above.least, below.least) and np.array_equal(above.most, below.most)
+    if together:  # a record counts in both sums or in neither
+        (low, _, high), (least, _, most), meant = above.ends, below.ends, below.most
+    else:
+        low, high, least, most = above.low, above.high, below.low, below.high
+        meant = np.ones(below.most.shape, dtype=bool)
+    low, high, least, most = np.broadcast_arrays(low, high, least, most)
+    inside = meant & (least > 0)
+    empty = (most == 0) & (low == 0) & (high == 0)
+    if not np.all(inside | empty | ~meant) or not inside.any():
+        return -math.inf, math.inf
+    corners = [one[inside] / two[inside] for one in (low, high) for two in (least, most)]
+    return float(min(one.min() for one in corners)), float(max(one.max() for one in corners))
+
+
+def _last(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the greatest number in a range where a condition holds that holds up to it, from above."""
+    if low >= high or holds(high):
+        return high
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return high

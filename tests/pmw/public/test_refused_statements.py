@@ -1,0 +1,117 @@
+"""Refused statements: every way on that a refusal names is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.public.export import export
+from queries import CategoricalAttribute, Domain, IntegerAttribute, Person, QueryError
+from queries.refusals import REFUSALS, SYNTHETIC
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 11),
+        CategoricalAttribute("sex", ("f", "m")),
+        CategoricalAttribute("count", ("a", "b", "c")),
+    ),
+    name="people",
+    person=Person("id", records=1),
+)
+EXAMPLES = {
+    "COUNT(DISTINCT …) of people beside other columns": ["SELECT COUNT(DISTINCT id), AVG(age) FROM people"],
+    "an aggregate of DISTINCT values": [
+        "SELECT COUNT(DISTINCT sex), AVG(age) FROM people",
+        "SELECT COUNT(DISTINCT SEX) FROM people",
+        'SELECT COUNT(DISTINCT "count") FROM people',
+        "SELECT SUM(DISTINCT age) FROM people",
+        "SELECT sex, COUNT(DISTINCT age / 5) FROM people GROUP BY sex",
+    ],
+    "a join": [
+        "SELECT COUNT(*) FROM people JOIN prices ON people.age = prices.age",
+        "SELECT p.sex, SUM(price) FROM people p, prices q WHERE p.age = q.age GROUP BY p.sex",
+    ],
+    "a window other than SUM(COUNT(*)) OVER ()": [
+        "SELECT RANK() OVER (ORDER BY age) FROM people",
+        "SELECT sex, age, SUM(COUNT(*)) OVER (PARTITION BY sex) FROM people GROUP BY sex, age",
+    ],
+    "a list of records": [
+        "SELECT * FROM people",
+        "SELECT * FROM people WHERE age > 3 ORDER BY age LIMIT 5",
+        "SELECT age, sex FROM people",
+        "SELECT age + 1 FROM people",
+    ],
+}
+OTHERS = [
+    "SELECT STRING_AGG(sex, ',') FROM people",
+    "SELECT MODE(sex) FROM people",
+    "SELECT sex, COUNT(*) FROM people GROUP BY ROLLUP (sex)",
+    "SELECT AVG(age) FROM (SELECT sex, AVG(age) AS age FROM people GROUP BY sex)",
+    "SELECT AVG(age) FROM people WHERE age > (SELECT AVG(age) FROM people)",
+    "SELECT sex, COUNT(*) FROM people GROUP BY sex UNION SELECT sex, 0 FROM people",
+    "SELECT PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY age) FROM people",
+    "SELECT sex, AVG(age) FROM people GROUP BY sex QUALIFY RANK() OVER (ORDER BY sex) = 1",
+    "SELECT NULLIF(AVG(age), 3) FROM people",
+    "SELECT sex || 'x', COUNT(*) FROM people GROUP BY 1",
+]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[pmw.Session]:
+    """A session whose noise is negligible."""
+    generator = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {
+            "id": [str(number) for number in range(3000)],
+            "age": generator.integers(0, 12, 3000),
+            "sex": generator.choice(["f", "m"], 3000),
+            "count": generator.choice(["a", "b"], 3000),
+        }
+    )
+    with pmw.open_session(frame, DOMAIN, epsilon=1000, delta=1e-9, options=pmw.Options(seed=1)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def synthetic(
+    session: pmw.Session, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection to the synthetic records that a session exports, and to a table of the analyst's own."""
+    path: Path = tmp_path_factory.mktemp("export") / "people.csv"
+    export(session.state, path)
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE people AS SELECT * FROM '{path}'")
+        connection.execute("CREATE TABLE prices AS SELECT range AS age, range * 2 AS price FROM range(12)")
+        yield connection
+
+
+def test_every_refusal_has_examples() -> None:
+    assert set(EXAMPLES) == {refusal.what for refusal in REFUSALS}
+
+
+@pytest.mark.parametrize("statement", [one for some in EXAMPLES.values() for one in some] + OTHERS)
+def test_every_way_on_runs(
+    session: pmw.Session, synthetic: duckdb.DuckDBPyConnection, statement: str
+) -> None:
+    spent = session.state.ledger.share
+    with pytest.raises(QueryError) as caught:
+        session.sql(statement)
+    assert session.state.ledger.share == spent
+    message = caught.value.message
+    for what, examples in EXAMPLES.items():
+        assert (statement in examples) == message.startswith(f"{what} is not supported; ")
+    assert SYNTHETIC in message or "; write SELECT" in message
+    if SYNTHETIC in message:
+        synthetic.execute(statement).fetchall()
+    instead = message.partition("; write ")[2].partition(f", or run the statement on {SYNTHETIC}")[0]
+    if instead.startswith("SELECT ") and "MEDIAN, PERCENTILE_CONT" not in instead:
+        text, counts, _ = instead.partition(", and count its rows")
+        answers = session.sql(text)
+        if counts and "age" not in text:
+            assert 2 <= len(answers) <= 3  # one declared value of three has no record, but some noise
