@@ -21,7 +21,8 @@ from pmw.public.state import PublicState
 from pmw.public.status import History, Status, status_of
 from pmw.session import encoding
 from pmw.session.journal import threshold_name
-from pmw.session.public_rows import PublicRows, released_of, state_of
+from pmw.session.public_rows import PublicRows, found_snapshot, released_of, state_of
+from pmw.session.snapshots import duals_of
 from pmw.session.store import LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 
@@ -34,6 +35,7 @@ __all__ = [
     "load_secret",
     "load_state",
     "load_status",
+    "newest_rows",
     "read_entries",
 ]
 
@@ -131,7 +133,13 @@ def load_rows(store: SessionStore) -> PublicRows:
         store.certificates(),
         store.snapshot(),
         store.meta("closed") is not None,
+        store.answer_count(),
     )
+
+
+def newest_rows(store: SessionStore, state: PublicState) -> PublicRows:
+    """Return what the session released, with a snapshot of a state's model: the file's may be older."""
+    return replace(load_rows(store), snapshot=(state.version, duals_of(state)))
 
 
 def load_state(store: SessionStore) -> PublicState:
@@ -145,9 +153,9 @@ def load_state(store: SessionStore) -> PublicState:
         released = released_of(rows)
     except (ValueError, KeyError, TypeError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-    state = state_of(rows, released)
+    state = state_of(rows, released, found_snapshot(rows, released))
     rounds = tuple(store.secret(threshold_name(tier)) is not None for tier in range(len(state.plan)))
-    return replace(state, rounds=rounds, asked=store.answer_count())
+    return replace(state, rounds=rounds)
 
 
 def _fact(store: SessionStore, key: str) -> Any:

@@ -41,6 +41,7 @@ class PublicRows:
         snapshot: version and dual numbers of a model, float64, shape (k,), as ``duals_of`` gives them; None
             where there is none.
         closed: nothing is spent any more.
+        asked: how many questions were answered, repeated ones left out.
     """
 
     contract: Contract
@@ -51,6 +52,7 @@ class PublicRows:
     certificates: Sequence[CertificateRow]
     snapshot: tuple[int, NDArray[np.float64]] | None
     closed: bool
+    asked: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,8 +101,8 @@ def found_snapshot(rows: PublicRows, released: Released) -> Snapshot | None:
     return read_snapshot(*rows.snapshot, rows.contract, terms)
 
 
-def state_of(rows: PublicRows, released: Released) -> PublicState:
-    """Return the public state of rows; no round is open in it, and nothing was asked.
+def state_of(rows: PublicRows, released: Released, found: Snapshot | None) -> PublicState:
+    """Return the public state of rows; no round is open in it.
 
     The model comes from the snapshot, corrected by the measurements after it; without a snapshot, from the
     first measurement on.
@@ -108,8 +110,9 @@ def state_of(rows: PublicRows, released: Released) -> PublicState:
     Args:
         rows: what was released.
         released: its numbers.
+        found: the rows' snapshot.
     """
-    found, measured = found_snapshot(rows, released), released.measured
+    measured = released.measured
     fitted = None if found is None else (found.model, found.step_size)
     state = settle_opening(rows.contract, rows.opening, released.draws, rows.ledger, rows.test, fitted)
     if found is not None:
@@ -117,4 +120,4 @@ def state_of(rows: PublicRows, released: Released) -> PublicState:
     for measurement in measured[len(state.measured) :]:
         state = correct(state, measurement)
     certificates = {one.scope: one for one in released.certificates}
-    return replace(state, closed=rows.closed, certificates=certificates)
+    return replace(state, closed=rows.closed, certificates=certificates, asked=rows.asked)
