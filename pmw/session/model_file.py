@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pmw.errors import ModelFileError, ReleaseError
+from pmw.errors import ModelFileError, PMWError, ReleaseError
 from pmw.public.export.manifest import model_manifest
 from pmw.public.export.writing import require_file, write_whole
 from pmw.public.state import PublicState
@@ -34,7 +34,7 @@ _HEAD = re.compile(
     rb'\{"content":"online-pmw model","format_version":([0-9]{1,9}),"sha256":"([0-9a-f]{64})",\n"model":'
 )
 _LONGEST_HEAD = 200  # bytes
-_LARGEST_FILE = 128 * 2**20  # bytes
+_LARGEST_FILE = 64 * 2**20  # bytes
 _MOST_VALUES = 2**21  # of the JSON text: each takes up to about 70 bytes in memory
 
 
@@ -72,7 +72,7 @@ def _written(rows: PublicRows) -> bytes:
 def read_model(path: Path) -> PublicState:
     """Return the public state of a model file.
 
-    Nothing in the file is run. It takes at most 128 MB, and what is made of it some times that.
+    Nothing in the file is run. It has at most 64 MB, and what is made of it some times that.
 
     Raises:
         ModelFileError: the file is no model, damaged, too large or of a later format.
@@ -111,7 +111,7 @@ def _state(raw: bytes) -> PublicState:
         return model_state(rows)
     except ModelFileError:
         raise
-    except FAULTS as error:
+    except (PMWError, *FAULTS) as error:
         detail = str(error) if type(error) is ValueError else type(error).__name__
         raise ModelFileError(f"the model file is damaged: {detail[:200]}") from None
 

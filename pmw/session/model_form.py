@@ -239,6 +239,8 @@ def _weights(domain: Domain, form: dict[str, Any]) -> int:
 
 
 def _measurement_row(entry: dict[str, Any]) -> MeasurementRow:
+    if entry["noise"] is not None:
+        encoding.read_noise(entry["noise"])  # of the total, the plan's is used
     what, noise = encoding.dumps(entry["what"]), encoding.dumps(entry["noise"])
     return MeasurementRow(entry["kind"], what, _array_bytes(entry["units"], "<i8"), noise)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import astuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import ModelFileError
 from pmw.model import HierarchicalMeasurement, MarginalMeasurement, OneWayMeasurement
 from pmw.public.contract import TestKind, UpdateRule
+from pmw.public.intervals import Confidences, negative_margin
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.public_rows import PublicRows, Released, found_snapshot, released_of, state_of
+from pmw.session.snapshots import Snapshot
 from pmw.session.store import MeasurementRow
 from queries.domain import Domain
 
@@ -21,6 +26,7 @@ __all__ = [
 _MOST_TREE = 2**24  # cells of the model: 128 MB in float64
 _LARGEST_UNITS = 2**60  # of a released number, in units: 10^12 records
 _LARGEST_DUAL = 1e6  # far from overflow
+_GREATEST_CONFIDENCE = 1 - 1e-12  # far from rounding to 1
 _NUMBERS = {"total": 1, "query": 2}  # of a row, where its kind says how many
 
 
@@ -45,17 +51,28 @@ def model_state(rows: PublicRows) -> PublicState:
         if isinstance(later, MarginalMeasurement):
             _check_scope(domain, later.scope)
     _check_certificates(rows, released)
+    state = state_of(rows, released, _kept_model(rows, released))
+    _check_bars(state)
+    return state
+
+
+def _kept_model(rows: PublicRows, released: Released) -> Snapshot | None:
+    """Return the model of the rows' snapshot; None where single steps are taken again.
+
+    Raises:
+        ModelFileError: it is too large.
+        ValueError: it is not of these measurements.
+    """
     if rows.contract.options.update is UpdateRule.STEP:
-        return state_of(rows, released, None)
+        return None
     _check_duals(rows, len(released.measured))
     found = found_snapshot(rows, released)
     if found is None:
         raise ValueError("its distribution is not of its measurements")
     if found.model.cells > _MOST_TREE:
-        raise ModelFileError(
-            f"expected a distribution of at most {_MOST_TREE:,} cells, got {found.model.cells:,}"
-        )
-    return state_of(rows, released, found)
+        size = f"{found.model.cells:,}"
+        raise ModelFileError(f"expected a distribution of at most {_MOST_TREE:,} cells, got {size}")
+    return found
 
 
 def _check_row(rows: PublicRows, row: MeasurementRow) -> None:
@@ -103,6 +120,17 @@ def _check_duals(rows: PublicRows, version: int) -> None:
     _require(stored == version, "its distribution has another version")
     _require(bool(np.all(np.isfinite(duals))), "its distribution holds what is no number")
     _require(float(np.abs(duals[:-1]).max(initial=0.0)) <= _LARGEST_DUAL, "its distribution is out of range")
+
+
+def _check_bars(state: PublicState) -> None:
+    """Refuse confidences that leave too little to fail to be computed with."""
+    found = Confidences.in_state(state)
+    for confidence in (*astuple(found), *astuple(found.of_one_end())):
+        _require(confidence <= _GREATEST_CONFIDENCE, "its confidence is out of range")
+    for tier in state.plan:
+        _require(
+            math.isfinite(negative_margin(tier, found.of_one_end().certificate)), "a margin has no bound"
+        )
 
 
 def _require(holds: bool, fault: str) -> None:

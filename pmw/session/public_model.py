@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmw.public.answer import Answer, Spent
+from pmw.public.answer import Answer, Source, Spent
 from pmw.public.contract import guarantee
 from pmw.public.export import RowPlan, synthetic_frame
 from pmw.public.marginal_intervals import answers_untested
@@ -81,11 +82,19 @@ class PublicModel(Asking):
         spent = Spent(self._state.ledger.share, float(budget.epsilon), float(budget.delta))
         answer, answers = answers_untested(self._state, spent), list[Answer]()
         for start in range(0, len(asks), _BATCH):
-            batch = [answer(ask.query) for ask in asks[start : start + _BATCH]]
+            batch = [self._told(answer(ask.query)) for ask in asks[start : start + _BATCH]]
             answers += batch
             if deliver is not None:
                 deliver(batch)
         return answers
+
+    def _told(self, answer: Answer) -> Answer:
+        """Return an answer that says whether the session could still test its question."""
+        state = self._state
+        tests = not state.closed and state.positives_used < state.positives_limit
+        if answer.source is Source.EXHAUSTED and tests:
+            return replace(answer, source=Source.UNVERIFIED)
+        return answer
 
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.budget
