@@ -125,7 +125,7 @@ def _say_model(about: dict[str, Any], output: Path, *, as_json: bool) -> None:
         say(json_line(about))
         return
     measured = counted(about["measurements"], "measurement")
-    say(f"Wrote the model, with {measured}, to {output}: {about['bytes']:,} bytes, for pmw ask.")
+    say(f"Wrote the model, with {measured}, to {output}; pmw ask answers from it.")
     say(f"Guarantee: {about['guarantee']}.")
 
 

@@ -21,6 +21,7 @@ from pmw.session.model_form import model_form, read_model_form
 from pmw.session.model_state import model_state
 from pmw.session.public_rows import PublicRows
 from pmw.session.verification.report import FAULTS
+from queries.errors import SchemaError
 
 __all__ = [
     "export_model",
@@ -35,6 +36,7 @@ _HEAD = re.compile(
 )
 _LONGEST_HEAD = 200  # bytes
 _LARGEST_FILE = 64 * 2**20  # bytes
+_FAULTS = {RecursionError: "it is nested too deeply", SchemaError: "its schema cannot be read"}
 _MOST_VALUES = 2**21  # of the JSON text: each takes up to about 70 bytes in memory
 
 
@@ -112,8 +114,9 @@ def _state(raw: bytes) -> PublicState:
     except ModelFileError:
         raise
     except (PMWError, *FAULTS) as error:
-        detail = str(error) if type(error) is ValueError else type(error).__name__
-        raise ModelFileError(f"the model file is damaged: {detail[:200]}") from None
+        raise ModelFileError(
+            f"the model file is damaged: {_FAULTS.get(type(error), 'it cannot be read')}"
+        ) from None
 
 
 def _model_text(raw: bytes) -> str:
@@ -145,9 +148,9 @@ def _model_text(raw: bytes) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ModelFileError("the model file is damaged: a key is there twice")
     return found
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"expected numbers, got {name}")
+    raise ModelFileError(f"the model file is damaged: expected numbers, got {name}")

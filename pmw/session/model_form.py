@@ -20,9 +20,21 @@ from pmw.planning.opening import check_model_size, choose_filter
 from pmw.public.contract import Contract, guarantee
 from pmw.session import encoding
 from pmw.session.public_rows import PublicRows
-from pmw.session.shapes import Shape, flag, fraction, one_of, optional, real, require_shape, text, whole
+from pmw.session.shapes import (
+    Shape,
+    flag,
+    fraction,
+    one_of,
+    optional,
+    real,
+    require,
+    require_shape,
+    text,
+    whole,
+)
 from pmw.session.store import CertificateRow, MeasurementRow
 from queries.domain import Domain
+from queries.schema import LARGEST_SCHEMA
 
 __all__ = [
     "model_form",
@@ -39,6 +51,10 @@ def _level(value: Any) -> bool:
 
 def _small(value: Any) -> bool:
     return whole(value) and 0 <= value <= _MOST_CELLS
+
+
+def _schema(value: Any) -> bool:
+    return text(value) and len(value) <= LARGEST_SCHEMA
 
 
 def _scalar(value: Any) -> bool:
@@ -110,7 +126,7 @@ _WHATS: dict[str, Shape] = {
 # TODO(issue 16): the calibrated error gets a key of its own here, and in PublicRows.
 _MODEL: Shape = {
     "guarantee": text,
-    "contract": {"schema": text, "epsilon": fraction, "delta": fraction, "options": _by_name(_scalar)},
+    "contract": {"schema": _schema, "epsilon": fraction, "delta": fraction, "options": _by_name(_scalar)},
     "opening_plan": {
         "total": optional(_NOISE),
         "marginals": _by_name(_NOISE),
@@ -189,8 +205,8 @@ def read_model_form(form: Any) -> PublicRows:
     """Return the public rows of a form.
 
     Raises:
-        ValueError: it has another shape or is too large; KeyError, TypeError, ArithmeticError and our own
-            errors where its values contradict each other.
+        ModelFileError: it has another shape, or is too large.
+        ValueError: it cannot be read; KeyError, TypeError, ArithmeticError and our own errors too.
     """
     require_shape(form, _MODEL, "the model")
     for entry in form["measurements"]:
@@ -220,14 +236,13 @@ def _require_small(contract: Contract, measurements: list[dict[str, Any]]) -> No
 
     Raises:
         BudgetError: the domain is too large for a dense model that it asks for.
-        ValueError: so are its attributes, or the weights of questions.
+        ModelFileError: so are its attributes, or the weights of questions.
     """
     domain = contract.domain
     check_model_size(domain, contract.options)
     cells = sum(attribute.size for attribute in domain)
     weights = sum(_weights(domain, entry["what"]) for entry in measurements if entry["kind"] == "query")
-    if max(cells, weights) > _MOST_CELLS:
-        raise ValueError("its attributes or its questions have too many cells")
+    require(max(cells, weights) <= _MOST_CELLS, "its attributes or its questions have too many cells")
 
 
 def _weights(domain: Domain, form: dict[str, Any]) -> int:
@@ -253,9 +268,8 @@ def _certificate_row(entry: dict[str, Any]) -> CertificateRow:
 def _array_bytes(form: dict[str, Any], dtype: str) -> bytes:
     """Return the bytes of an array whose declared size is that of its text."""
     size = 8 * math.prod(form["shape"]) if len(form["shape"]) == 1 else -1
-    if form["dtype"] != dtype or size < 0 or len(form["base64"]) != -(-size // 3) * 4:
-        raise ValueError("an array is not of its declared type or size")
+    fits = form["dtype"] == dtype and size >= 0 and len(form["base64"]) == -(-size // 3) * 4
+    require(fits, "an array is not of its declared type or size")
     raw = binascii.a2b_base64(form["base64"], strict_mode=True)
-    if len(raw) != size:
-        raise ValueError("an array is not of its declared size")
+    require(len(raw) == size, "an array is not of its declared size")
     return raw

@@ -11,12 +11,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from pmw.errors import ModelFileError
+
 __all__ = [
     "flag",
     "fraction",
     "one_of",
     "optional",
     "real",
+    "require",
     "require_shape",
     "Shape",
     "text",
@@ -66,6 +69,16 @@ def one_of(*values: str) -> Shape:
     return lambda value: isinstance(value, str) and value in values
 
 
+def require(holds: bool, fault: str) -> None:
+    """Raise an error unless something holds.
+
+    Raises:
+        ModelFileError: it does not.
+    """
+    if not holds:
+        raise ModelFileError(f"the model file is damaged: {fault}")
+
+
 def require_shape(value: Any, shape: Shape, name: str) -> None:
     """Raise an error unless a value has a shape.
 
@@ -75,37 +88,32 @@ def require_shape(value: Any, shape: Shape, name: str) -> None:
         name: what messages call the value.
 
     Raises:
-        ValueError: it looks different.
+        ModelFileError: it looks different.
     """
     if callable(shape):
-        if not shape(value):
-            raise ValueError(f"{name} is not as expected")
+        require(shape(value), f"{name} is not as expected")
     elif isinstance(shape, Mapping):
         _require_keys(value, shape, name)
         for key, inner in shape.items():
             if key.rstrip("?") in value:
                 require_shape(value[key.rstrip("?")], inner, f"{name}.{key.rstrip('?')}")
     else:
-        if not isinstance(value, list):
-            raise ValueError(f"{name} is no list")
+        require(isinstance(value, list), f"{name} is no list")
         for entry in value:
             require_shape(entry, shape[0], f"an entry of {name}")
 
 
 def _require_keys(value: Any, shape: Mapping[str, Shape], name: str) -> None:
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} is no object")
+    require(isinstance(value, dict), f"{name} is no object")
     known = {key.rstrip("?") for key in shape}
-    if not value.keys() <= known:
-        raise ValueError(f"{name} has a key that is not known")
+    require(value.keys() <= known, f"{name} has a key that is not known")
     for key in shape:
-        if not key.endswith("?") and key not in value:
-            raise ValueError(f"{name} lacks {key}")
+        require(key.endswith("?") or key in value, f"{name} lacks {key}")
 
 
 def _has(value: Any, shape: Shape) -> bool:
     try:
         require_shape(value, shape, "")
-    except ValueError:
+    except ModelFileError:
         return False
     return True
