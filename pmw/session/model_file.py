@@ -61,7 +61,7 @@ def export_model(rows: PublicRows, path: Path, *, force: bool) -> dict[str, Any]
     except ModelFileError as error:
         raise ReleaseError(f"the model cannot be handed out as one file: {error}") from None
     write_whole(path, lambda target: target.write_bytes(raw))
-    return {**model_manifest(state), "measurements": len(rows.measurements), "bytes": len(raw)}
+    return {**model_manifest(state), "measurements": len(state.measurements), "bytes": len(raw)}
 
 
 def _written(rows: PublicRows) -> bytes:

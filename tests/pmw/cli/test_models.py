@@ -115,7 +115,7 @@ def test_a_model_has_no_rows_to_draw(study: Path, run: Run) -> None:
         assert "--format model has no rows: leave out" in refused.stderr
     written = run("export", "study.pmw", "--output", "a.json", "--format", "model", "--json")
     about = json.loads(written.stdout)
-    assert (about["format"], about["measurements"]) == ("model", 2)
+    assert (about["format"], about["measurements"]) == ("model", 1)
     assert about["bytes"] == (study.parent / "a.json").stat().st_size
     assert run("export", "study.pmw", "--output", "a.json", "--format", "model").exit_code == 1
     assert run("export", "study.pmw", "--output", "study.pmw", "--format", "model", "--force").exit_code == 2
