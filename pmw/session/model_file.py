@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -80,21 +81,28 @@ def read_model(path: Path) -> PublicState:
         ModelFileError: the file is no model, damaged, too large or of a later format.
     """
     try:
-        if path.is_dir():
-            raise ModelFileError(f"{path}: expected a model file, got a folder")
-        if not path.is_file():
-            raise ModelFileError(f"{path}: expected a model file, found none; export makes one")
-        with path.open("rb") as stream:
-            raw = stream.read(_LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or "it has no such name"
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(f"{path}: the model file cannot be read: {reason}") from None
-    try:
-        return _state(raw)
+        return _state(_bytes_of(path))
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Return what a file begins with, up to one byte more than a model may have.
+
+    Raises:
+        ModelFileError: there is no such file, or it cannot be read.
+    """
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):  # whatever else is opened may wait for ever
+            with path.open("rb") as stream:
+                return stream.read(_LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or "no file has such a name"
+        raise ModelFileError(f"expected a model file that can be read: {reason}") from None
+    raise ModelFileError(
+        f"expected a model file, got {'a folder' if stat.S_ISDIR(mode) else 'another thing'}"
+    )
 
 
 def _state(raw: bytes) -> PublicState:
@@ -114,9 +122,8 @@ def _state(raw: bytes) -> PublicState:
     except ModelFileError:
         raise
     except (PMWError, *FAULTS) as error:
-        raise ModelFileError(
-            f"the model file is damaged: {_FAULTS.get(type(error), 'it cannot be read')}"
-        ) from None
+        fault = _FAULTS.get(type(error), "it cannot be read")
+        raise ModelFileError(f"the model file is damaged: {fault}") from None
 
 
 def _model_text(raw: bytes) -> str:

@@ -62,9 +62,12 @@ def _scalar(value: Any) -> bool:
 
 
 def _by_name(shape: Shape) -> Shape:
+    """Return the shape of an object whose keys are names, each of a value of one shape."""
+
     def matches(value: Any) -> bool:
-        require_shape(value, dict.fromkeys(value, shape) if isinstance(value, dict) else {}, "an attribute")
-        return True
+        for inner in value.values() if isinstance(value, dict) else ():
+            require_shape(inner, shape, "what an attribute has")
+        return isinstance(value, dict)
 
     return matches
 

@@ -31,6 +31,7 @@ KINDS = {
     "replace-one": pmw.Options(neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE),
     "questions": pmw.Options(test=pmw.TestKind.QUERY, threshold=20.0, update_limit=8),
     "textbook": pmw.Options.textbook(threshold=100.0, update_limit=8),
+    "beside": pmw.Options(model=pmw.ModelKind.GRAPHICAL, max_cells=50),
     "pure": pmw.Options(composition=pmw.Composition.PURE),
 }
 
@@ -95,6 +96,7 @@ def test_a_model_answers_as_its_session_does_without_a_test(
     assert about["guarantee"] == model.guarantee
     assert model.status().budget_share == state.ledger.share
     assert model.status().version == state.version
+    assert (options.max_cells is not None) == bool(state.beside)  # kept beside a model that cannot hold it
     live = pmw.PublicModel(state)
     assert table_of(model.sql(STATEMENT)) == table_of(live.sql(STATEMENT))
     assert table_of(model.quantile("age", by="member")) == table_of(live.quantile("age", by="member"))
