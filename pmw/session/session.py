@@ -236,7 +236,9 @@ class Session(Asking):
             if refine or plan is not None:
                 raise ReleaseError("a model is written as it is; leave out refine, and how rows are drawn")
             with self._turn:
-                return export_model(loading.newest_rows(self._open_store(), self.state), target, force=force)
+                store = self._open_store()
+                self._engine.finish_interrupted()
+                return export_model(loading.newest_rows(store, self.state), target, force=force)
         state = self._published(refine)
         return export(state, target, plan, format=format, force=force, refined=refine)
 
