@@ -29,9 +29,7 @@ __all__ = [
 Shape: TypeAlias = Callable[[Any], bool] | Sequence["Shape"] | Mapping[str, "Shape"]
 
 _LARGEST = 2**62  # of a whole number, so that sums of two fit in 64 bits
-_FRACTION = re.compile(
-    r"[0-9]{1,1000}(/[0-9]{1,1000})?", re.ASCII
-)  # no exponent: 1e999999999 has as many digits
+_FRACTION = re.compile("[0-9]{1,1000}(/[0-9]{1,1000})?")  # no exponent: 1e999999999 has as many digits
 
 
 def text(value: Any) -> bool:
