@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         BudgetError,
         BudgetExhaustedError,
         DataError,
+        ModelFileError,
         NoiseError,
         PMWError,
         ReleaseError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pmw.session.backup import backup_session
     from pmw.session.maintenance import finalize_session, verify_session
     from pmw.session.opening import open_session, resume_session
+    from pmw.session.public_model import PublicModel, load_model
     from pmw.session.session import Session
     from pmw.session.table import move_session
     from pmw.session.verification import Check, Verification
@@ -58,6 +60,8 @@ __all__ = [
     "fit_workload",
     "Ledger",
     "LedgerLine",
+    "load_model",
+    "ModelFileError",
     "ModelKind",
     "move_session",
     "NeighboringRelation",
@@ -69,6 +73,7 @@ __all__ = [
     "Options",
     "plan_session",
     "PMWError",
+    "PublicModel",
     "Quote",
     "ReleaseError",
     "resume_session",
@@ -100,6 +105,7 @@ _HOMES = {
         "BudgetError",
         "BudgetExhaustedError",
         "DataError",
+        "ModelFileError",
         "NoiseError",
         "PMWError",
         "ReleaseError",
@@ -123,6 +129,7 @@ _HOMES = {
     "session.backup": ("backup_session",),
     "session.maintenance": ("finalize_session", "verify_session"),
     "session.opening": ("open_session", "resume_session"),
+    "session.public_model": ("PublicModel", "load_model"),
     "session.session": ("Session",),
     "session.table": ("move_session",),
     "session.verification": ("Check", "Verification"),

@@ -10,6 +10,7 @@
     │   ├── SessionLockedError              another process holds the session
     │   └── SessionCorruptError             a file that is no session, or a damaged or newer one
     ├── StoreError (OSError)                the session file could not be written
+    ├── ModelFileError (ValueError)         a file that is no model, or a damaged or newer one
     └── ReleaseError (ValueError)           an export that cannot be written
 
 Whether and how an error is raised depends on questions, parameters and public state, never on records;
@@ -22,6 +23,7 @@ __all__ = [
     "BudgetError",
     "BudgetExhaustedError",
     "DataError",
+    "ModelFileError",
     "NoiseError",
     "PMWError",
     "ReleaseError",
@@ -71,6 +73,10 @@ class SessionCorruptError(SessionError):
 
 class StoreError(PMWError, OSError):
     """The session file could not be written; nothing was released."""
+
+
+class ModelFileError(PMWError, ValueError):
+    """A file that is no model, or that is damaged or of another format."""
 
 
 class ReleaseError(PMWError, ValueError):

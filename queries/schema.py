@@ -30,13 +30,14 @@ from queries.value_files import read_parents, read_values
 
 __all__ = [
     "format_schema",
+    "LARGEST_SCHEMA",
     "load_schema",
     "parse_schema",
     "save_schema",
 ]
 
 _FILES = {"values_file": "values", "parents_file": "parents"}  # each with the key that it fills
-_LARGEST_FILE = 16 * 2**20  # bytes
+LARGEST_SCHEMA = 16 * 2**20  # bytes
 
 
 def load_schema(path: str | Path) -> Domain:
@@ -47,12 +48,12 @@ def load_schema(path: str | Path) -> Domain:
     """
     try:
         with open(path, "rb") as stream:
-            raw = stream.read(_LARGEST_FILE + 1)
+            raw = stream.read(LARGEST_SCHEMA + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or error
         raise SchemaError(f"expected a readable schema file, got {path}: {reason}") from None
-    if len(raw) > _LARGEST_FILE:
-        raise SchemaError(f"{path}: expected a schema of at most {_LARGEST_FILE // 2**20} MB")
+    if len(raw) > LARGEST_SCHEMA:
+        raise SchemaError(f"{path}: expected a schema of at most {LARGEST_SCHEMA // 2**20} MB")
     try:
         return parse_schema(raw.decode("utf-8-sig"), Path(path).parent)
     except UnicodeDecodeError as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -14,6 +15,8 @@ from pmw.cli.waiting import patiently, wait_option
 if TYPE_CHECKING:
     from pmw.cli.streaming import StreamOptions
     from pmw.public.quotes import Quote
+    from pmw.session.asking import Asking
+    from pmw.session.public_model import PublicModel
     from pmw.session.session import Session
     from queries.linear import LinearQuery
 
@@ -44,6 +47,7 @@ Examples:
   pmw ask study.pmw --stream < questions.jsonl > answers.jsonl
   pmw ask study.pmw --workload marginals:2 > cells.jsonl
   pmw ask study.pmw "sex = 'Female' AND age >= 65" --within 100
+  pmw ask study.model "age >= 65"
 \b
 A stream has one question per line, each an object:
   {"id": 1, "where": "age >= 65"}
@@ -93,6 +97,9 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
     is free. Else the price is told: the answer is paid for after a yes on a terminal, or with --yes, and in
     other cases the exit code is 4 and nothing is spent.
 
+    SESSION may be a model too, as `pmw export --format model` writes it: it answers offline and free, as far
+    as what was released goes.
+
     One process at a time answers from a session; others wait for it to end, as long as --wait says. The other
     commands read a session that is in use without waiting.
     """
@@ -101,11 +108,17 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
     from pmw.cli.streaming import StreamOptions
     from pmw.cli.texts import json_line, say
     from pmw.session.opening import resume_session
+    from pmw.session.store import is_model_file
     from queries.errors import QueryError
 
     as_json = given["as_json"]
     options = StreamOptions(given["fresh"], given["strict"], given["strict_cells"])
-    with patiently(lambda seconds: resume_session(session, wait=seconds), session, wait) as opened:
+    with ExitStack() as held:
+        if is_model_file(session):
+            opened: Asking = _model(session, given)
+        else:
+            resume = patiently(lambda seconds: resume_session(session, wait=seconds), session, wait)
+            opened = held.enter_context(resume)
         try:
             code = _answer(opened, where, options, given)
         except QueryError as error:
@@ -114,6 +127,19 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
             say(json_line({"error": error.to_dict()}))
             code = 4
     sys.exit(code)
+
+
+def _model(path: Path, given: dict[str, Any]) -> PublicModel:
+    """Return the model in a file.
+
+    Raises:
+        UsageError: what was asked measures something.
+    """
+    from pmw.cli.models import opened_model
+
+    if given["within"] is not None:
+        raise click.UsageError("--within may measure, and a model measures nothing; ask the session")
+    return opened_model(path, as_json=given["as_json"])
 
 
 def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
@@ -132,7 +158,7 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
         raise click.UsageError("--within answers again in any case; leave --fresh out")
 
 
-def _answer(session: Session, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
+def _answer(session: Asking, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answers to what was asked, in whichever form; return the exit code."""
     from pmw.cli.streaming import answer_stream
 
@@ -141,12 +167,12 @@ def _answer(session: Session, where: str | None, options: StreamOptions, given: 
     if given["workload"] is not None:
         return _ask_workload(session, given["workload"], options)
     if given["within"] is not None:
-        return _ask_within(session, where or "", options, given)
+        return _ask_within(cast("Session", session), where or "", options, given)  # a model is asked without
     return _ask_one(session, where, given["sql"], options, as_json=given["as_json"])
 
 
 def _ask_one(
-    session: Session, where: str | None, sql: str | None, options: StreamOptions, *, as_json: bool
+    session: Asking, where: str | None, sql: str | None, options: StreamOptions, *, as_json: bool
 ) -> int:
     """Print the answer to one question; return the exit code."""
     from pmw.cli.streaming import strict_code, table_code
@@ -210,14 +236,14 @@ def _price(quote: Quote, within: float) -> str:
     return f"{cost}, {what}{'.' if quote.affordable else '; so much is not left.'}"
 
 
-def _query(where: str, session: Session) -> LinearQuery:
+def _query(where: str, session: Asking) -> LinearQuery:
     """Return the query of a condition, written as text or as a JSON object."""
     from queries.parsing import parse_where, read_line
 
     return parse_where(read_line(where) if where.lstrip().startswith("{") else where, session.domain)
 
 
-def _ask_workload(session: Session, name: str, options: StreamOptions) -> int:
+def _ask_workload(session: Asking, name: str, options: StreamOptions) -> int:
     """Print an answer for every query of a workload; return the exit code."""
     from pmw.cli.streaming import answer_workload
     from queries.workloads import parse_workload

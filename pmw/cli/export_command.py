@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pmw.cli.usage import wrong_values
+
+if TYPE_CHECKING:
+    from pmw.public.export import ExportFormat, RowPlan
 
 __all__ = [
     "command",
@@ -16,13 +19,14 @@ __all__ = [
 
 @click.command(
     "export",
-    short_help="Write a synthetic table, or the measurements.",
+    short_help="Write a synthetic table, the measurements or the model.",
     epilog="""\b
 Examples:
   pmw export study.pmw --output synthetic.csv
   pmw export study.pmw --output small.csv --rows 1000 --seed 7
   pmw export study.pmw --output synthetic.parquet --refine
   pmw export study.pmw --output released.json --format measurements
+  pmw export study.pmw --output study.model
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
@@ -30,9 +34,9 @@ Examples:
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice(["csv", "parquet", "measurements"]),
-    help="Synthetic rows as CSV or Parquet, or every released number as JSON. "
-    "[default: by the file's name: .csv or no ending is csv, .parquet and .pq are parquet]",
+    type=click.Choice(["csv", "parquet", "measurements", "model"]),
+    help="Synthetic rows as CSV or Parquet, every released number as JSON, or a model to ask. "
+    "[default: by the file's name: .csv or no ending is csv, .parquet and .pq are parquet, .model is model]",
 )
 @click.option("--rows", type=int, metavar="N", help="Number of rows. [default: the session's total]")
 @click.option(
@@ -59,29 +63,28 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     With --format measurements the file holds no rows but every number that was released, with the
     distribution of its noise, so that others can fit a model of their own.
 
+    With --format model one file is written that `pmw ask` answers from, offline and free, with the error bars
+    that the session gives without a test. It holds the released numbers, the model, the schema and the
+    guarantee, and no manifest goes beside it.
+
     The files are public: they are made from released numbers alone and cost nothing.
     """
     from pmw.cli.targets import refuse_session_files, refuse_table
     from pmw.cli.texts import json_line, say
     from pmw.loop import refined, residual
-    from pmw.public.export import ExportFormat, RowPlan, export
-    from pmw.session.maintenance import read_session
+    from pmw.public.export import ExportFormat, export
+    from pmw.session.maintenance import read_session, save_model
 
-    rows, method, seed = given["rows"], given["method"], given["seed"]
-    plan, refine = None, given["refine"]
-    typed_rows = (rows, method, seed) != (None, None, None)
-    if file_format == "measurements" and (refine or typed_rows):
-        named = "--refine" if refine else "--rows, --method and --seed"
-        raise click.UsageError(f"--format measurements has no rows: leave out {named}")
-    if typed_rows:
-        with wrong_values():
-            plan = RowPlan(rows, method == "independent", seed)
+    with wrong_values():
+        chosen = ExportFormat.chosen(file_format, output)
+    plan, refine = _row_plan(chosen, given), given["refine"]
     for target in (output, output.parent / (output.name + ".manifest.json")):
         refuse_session_files(target, session, "the export")
         if given["force"]:
             refuse_table(target, session, "the export")
-    with wrong_values():
-        ExportFormat.chosen(file_format, output)
+    if chosen is ExportFormat.MODEL:
+        _say_model(save_model(session, output, force=given["force"]), output, as_json=as_json)
+        return
     state, _ = read_session(session)
     before = residual(state)
     if refine:
@@ -95,6 +98,35 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
         say(_refinement(before, residual(state)))
     say(f"Wrote {count} to {output}, and {output.name}.manifest.json beside it.")
     say(f"Guarantee: {manifest['guarantee']}.")
+
+
+def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
+    """Return how rows are drawn, where that was typed.
+
+    Raises:
+        UsageError: it was, or the model is to be refined, and the format has no rows; or it cannot be.
+    """
+    from pmw.public.export import RowPlan
+
+    rows, method, seed = given["rows"], given["method"], given["seed"]
+    typed_rows = (rows, method, seed) != (None, None, None)
+    if not chosen.has_rows and (given["refine"] or typed_rows):
+        named = "--refine" if given["refine"] else "--rows, --method and --seed"
+        raise click.UsageError(f"--format {chosen.value} has no rows: leave out {named}")
+    with wrong_values():
+        return RowPlan(rows, method == "independent", seed) if typed_rows else None
+
+
+def _say_model(about: dict[str, Any], output: Path, *, as_json: bool) -> None:
+    from pmw.cli.texts import json_line, say
+    from pmw.markup import counted
+
+    if as_json:
+        say(json_line(about))
+        return
+    measured = counted(about["measurements"], "measurement")
+    say(f"Wrote the model, with {measured}, to {output}; pmw ask answers from it.")
+    say(f"Guarantee: {about['guarantee']}.")
 
 
 def _count(manifest: dict[str, Any]) -> str:

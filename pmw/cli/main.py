@@ -54,10 +54,10 @@ class _Commands(click.Group):
 
 def _refusal(error: Exception) -> _Refusal | None:
     """Return the click error for an error of our packages, or None for any other."""
-    from pmw.errors import PMWError, SessionCorruptError, SessionLockedError
+    from pmw.errors import ModelFileError, PMWError, SessionCorruptError, SessionLockedError
     from queries.errors import QueriesError, QueryError
 
-    if isinstance(error, SessionLockedError | SessionCorruptError):
+    if isinstance(error, SessionLockedError | SessionCorruptError | ModelFileError):
         return _Refusal(str(error), 5)
     if isinstance(error, QueryError):
         return _Refusal(error.message + _mark(error.text, error.position), 4)
@@ -85,7 +85,7 @@ def _mark(text: str | None, position: int | str | None) -> str:
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 1 error, 2 usage, 3 exhausted (--strict), 4 question refused, "
-    "5 session locked or damaged, 130 interrupted.",
+    "5 session locked, or it or a model damaged, 130 interrupted.",
 )
 @click.version_option(package_name="online-pmw", prog_name="pmw")
 def main() -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pmw.cli.usage import wrong_values
+
+if TYPE_CHECKING:
+    from pmw.public.state import PublicState
+    from pmw.public.status import Status
 
 __all__ = [
     "command",
@@ -21,6 +26,7 @@ Examples:
   pmw status study.pmw
   pmw status study.pmw --json
   pmw status study.pmw --plot study.png
+  pmw status study.model
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
@@ -36,16 +42,21 @@ def command(session: Path, plot: Path | None, force: bool, as_json: bool) -> Non
     """Show the guarantee of SESSION, what was spent and how many questions were answered.
 
     It reads public state only, needs no table, and works while the session is in use. A picture made with
-    --plot is public too, and costs nothing.
+    --plot is public too, and costs nothing. SESSION may be a model too, as `pmw export --format model` writes
+    it.
     """
     from pmw.cli.texts import say, status_json, status_text
     from pmw.session.maintenance import read_session
+    from pmw.session.store import is_model_file
 
     if plot is None and force:
         raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
-    if plot is not None:
+    if plot is not None and not is_model_file(session):
         _check(plot, session, force)
-    state, status = read_session(session)
+    if is_model_file(session):
+        state, status = _of_model(session, plot, as_json=as_json)
+    else:
+        state, status = read_session(session)
     if plot is not None:
         from pmw.cli.pictures import telling_letters
         from pmw.public.plots import status_figure, write_figure
@@ -56,6 +67,22 @@ def command(session: Path, plot: Path | None, force: bool, as_json: bool) -> Non
     say(status_json(status) if as_json else status_text(state, status))
     if plot is not None and not as_json:
         say(f"Wrote {plot}.")
+
+
+def _of_model(path: Path, plot: Path | None, *, as_json: bool) -> tuple[PublicState, Status]:
+    """Return what a model says of its session.
+
+    Raises:
+        UsageError: a picture of it is asked for.
+    """
+    from pmw.cli.models import opened_model
+
+    if plot is not None:
+        raise click.UsageError(
+            "--plot draws how the budget was spent, which a model does not tell; leave it out"
+        )
+    model = opened_model(path, as_json=as_json)
+    return model.state, model.status()
 
 
 def _check(plot: Path, session: Path, force: bool) -> None:

@@ -17,7 +17,7 @@ from pmw.markup import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
 from pmw.public.tables import AnswerTable
-from pmw.session.session import Session
+from pmw.session.asking import Asking
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
@@ -55,11 +55,11 @@ class StreamOptions:
     strict_cells: bool = False
 
 
-def answer_stream(session: Session, source: BinaryIO, options: StreamOptions) -> int:
+def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> int:
     """Answer lines of questions until the source ends; return the exit code.
 
     Args:
-        session: the open session.
+        session: the open session, or a model.
         source: lines of JSON.
         options: how they are answered.
     """
@@ -67,7 +67,7 @@ def answer_stream(session: Session, source: BinaryIO, options: StreamOptions) ->
     return _answer_batches(session, batches, options)
 
 
-def answer_workload(session: Session, workload: Workload, options: StreamOptions) -> int:
+def answer_workload(session: Asking, workload: Workload, options: StreamOptions) -> int:
     """Answer every query of a workload, a line each, and return the exit code."""
     numbered = enumerate(workload, 1)
 
@@ -78,7 +78,7 @@ def answer_workload(session: Session, workload: Workload, options: StreamOptions
     return _answer_batches(session, batches(), options)
 
 
-def _answer_batches(session: Session, batches: Iterator[list[_Parsed]], options: StreamOptions) -> int:
+def _answer_batches(session: Asking, batches: Iterator[list[_Parsed]], options: StreamOptions) -> int:
     code = asked = refused = 0
     progress = Progress("answered")
     try:
@@ -97,7 +97,7 @@ def _answer_batches(session: Session, batches: Iterator[list[_Parsed]], options:
     return code if options.strict or refused == asked else 0
 
 
-def _answer_batch(session: Session, parsed: list[_Parsed], options: StreamOptions) -> tuple[int, int]:
+def _answer_batch(session: Asking, parsed: list[_Parsed], options: StreamOptions) -> tuple[int, int]:
     """Print a line for each question, in order; return the strictest exit code, and how many were refused."""
     printer = _Printer(parsed)
     for questions in _chunks(printer.questions):
@@ -118,9 +118,7 @@ def _answer_batch(session: Session, parsed: list[_Parsed], options: StreamOption
     return printer.code, printer.refused
 
 
-def _answer_statement(
-    session: Session, question: Question, printer: _Printer, options: StreamOptions
-) -> None:
+def _answer_statement(session: Asking, question: Question, printer: _Printer, options: StreamOptions) -> None:
     """Print the table of one statement, or why it is refused."""
     if not isinstance(question.query, Statement):
         return
@@ -226,7 +224,7 @@ class _Printer:
             sys.stdout.flush()
 
 
-def _parsed(number: int, line: bytes, session: Session, options: StreamOptions) -> _Parsed:
+def _parsed(number: int, line: bytes, session: Asking, options: StreamOptions) -> _Parsed:
     head: dict[str, Any] = {"id": None}
     try:
         form = read_line(line)

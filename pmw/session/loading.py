@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
-from pmw.loop import choose_bins, correct, released_total, settle_opening
 from pmw.loop.secret import SecretState
 from pmw.planning.opening import check_model_size, choose_filter
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, opening_entries
-from pmw.public.contract import Contract, UpdateRule
+from pmw.public.contract import Contract
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status, status_of
-from pmw.session import encoding, measurement_rows
+from pmw.session import encoding
 from pmw.session.journal import threshold_name
-from pmw.session.snapshots import SnapshotTerms, read_snapshot
-from pmw.session.store import LATER, QUANTILES, LedgerRow, SessionStore
+from pmw.session.public_rows import PublicRows, found_snapshot, released_of, state_of
+from pmw.session.snapshots import duals_of
+from pmw.session.store import LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 
 __all__ = [
@@ -31,9 +31,11 @@ __all__ = [
     "load_history",
     "load_ledger",
     "load_plan",
+    "load_rows",
     "load_secret",
     "load_state",
     "load_status",
+    "newest_rows",
     "read_entries",
 ]
 
@@ -106,51 +108,54 @@ def _read_noisy(raw: bytes | None) -> NoisyThreshold | None:
     return None if raw is None else NoisyThreshold(*json.loads(raw))
 
 
-def load_state(store: SessionStore) -> PublicState:
-    """Return the public state that the file's ledger and measurements add up to.
-
-    The model comes from the newest snapshot, corrected by the measurements after it; without a snapshot,
-    from the first measurement on.
+def load_rows(store: SessionStore) -> PublicRows:
+    """Return what the session released, and what was fixed at its opening.
 
     Raises:
-        SessionCorruptError: the opening has no outcome yet, or the rows contradict each other.
+        SessionCorruptError: the opening has no outcome yet, or the rows cannot be read.
     """
     contract, plan = load_contract(store)
     chained = store.chained()
-    rows = chained.measurements
-    if not rows:
+    if not chained.measurements:
         raise SessionCorruptError("the session's opening is not finished; ask it a question to finish it")
     try:
-        draws = measurement_rows.read_opening(contract, rows)
         ledger = _read_ledger(chained.ledger, contract)
-        coarsening = choose_bins(contract, plan, draws)
-        measured = [measurement_rows.read_measured(coarsening, row) for row in rows if row.kind in LATER]
-        quantiles = tuple(measurement_rows.read_quantile(row) for row in rows if row.kind == QUANTILES)
-        certificates = [measurement_rows.read_certificate(coarsening, row) for row in store.certificates()]
     except BudgetExhaustedError:
         raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
     except (ValueError, KeyError, TypeError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-    total = released_total(plan, draws).value
-    found = None
-    stored = store.snapshot()
-    if stored is not None and contract.options.update is not UpdateRule.STEP:
-        # Single steps are taken again: to the last bit, their model depends on their order.
-        found = read_snapshot(*stored, contract, SnapshotTerms(coarsening, draws.marginals, measured, total))
-    fitted = None if found is None else (found.model, found.step_size)
-    state = settle_opening(contract, plan, draws, ledger, load_plan(store), fitted)
-    if found is not None:
-        state = replace(state, measured=tuple(measured[: found.version]), beside=found.beside)
-    for measurement in measured[len(state.measured) :]:
-        state = correct(state, measurement)
-    return replace(
-        state,
-        rounds=tuple(store.secret(threshold_name(tier)) is not None for tier in range(len(state.plan))),
-        closed=store.meta("closed") is not None,
-        certificates={one.scope: one for one in certificates},
-        asked=store.answer_count(),
-        quantiles=quantiles,
+    return PublicRows(
+        contract,
+        plan,
+        load_plan(store),
+        ledger,
+        chained.measurements,
+        store.certificates(),
+        store.snapshot(),
+        store.meta("closed") is not None,
+        store.answer_count(),
     )
+
+
+def newest_rows(store: SessionStore, state: PublicState) -> PublicRows:
+    """Return what the session released, with a snapshot of a state's model: the file's may be older."""
+    return replace(load_rows(store), snapshot=(state.version, duals_of(state)))
+
+
+def load_state(store: SessionStore) -> PublicState:
+    """Return the public state that the file's ledger and measurements add up to.
+
+    Raises:
+        SessionCorruptError: the opening has no outcome yet, or the rows contradict each other.
+    """
+    rows = load_rows(store)
+    try:
+        released = released_of(rows)
+    except (ValueError, KeyError, TypeError) as error:
+        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+    state = state_of(rows, released, found_snapshot(rows, released))
+    rounds = tuple(store.secret(threshold_name(tier)) is not None for tier in range(len(state.plan)))
+    return replace(state, rounds=rounds)
 
 
 def _fact(store: SessionStore, key: str) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from pmw.data import Table, TableFile, require_table
 from pmw.errors import DataError, SessionError
@@ -17,7 +18,15 @@ from pmw.public.status import History, Status
 from pmw.session.encoding import read_charge
 from pmw.session.engine import Engine
 from pmw.session.journal import closing_outcome
-from pmw.session.loading import load_contract, load_history, load_ledger, load_state, load_status
+from pmw.session.loading import (
+    load_contract,
+    load_history,
+    load_ledger,
+    load_state,
+    load_status,
+    newest_rows,
+)
+from pmw.session.model_file import export_model
 from pmw.session.store import IntentRow, SessionStore, writing
 from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Verification, verify
@@ -29,6 +38,7 @@ __all__ = [
     "read_ledger",
     "read_session",
     "remembered_table",
+    "save_model",
     "verify_session",
 ]
 
@@ -52,6 +62,23 @@ def read_history(path: str | Path) -> History:
     """
     with closing(SessionStore.open(Path(path))) as store, store.reading():
         return load_history(store)
+
+
+def save_model(path: str | Path, output: str | Path, *, force: bool = False) -> dict[str, Any]:
+    """Write the model of a session in a file, while others may be using it, and return what it is.
+
+    Args:
+        path: the session file.
+        output: the file to write.
+        force: overwrite an existing file.
+
+    Raises:
+        SessionCorruptError: the file is no session, or its opening was never finished.
+        ReleaseError: the model is too large for one file, or the file cannot be written.
+    """
+    with closing(SessionStore.open(Path(path))) as store, store.reading():
+        rows = newest_rows(store, load_state(store))
+    return export_model(rows, Path(output), force=force)
 
 
 def remembered_table(path: str | Path) -> TableFile | None:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.data import Table
-from pmw.errors import SessionError, SessionLockedError
+from pmw.errors import ReleaseError, SessionError, SessionLockedError
 from pmw.loop import RequestedMarginal, refined
 from pmw.markup import html_table
 from pmw.public.answer import Answer
-from pmw.public.export import RowPlan, export, synthetic_frame
+from pmw.public.export import ExportFormat, RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.quotes import Quote, quote_marginal, quote_question
 from pmw.public.state import PublicState
@@ -27,6 +27,7 @@ from pmw.session import loading, verification
 from pmw.session.asking import Asked, Asking
 from pmw.session.asks import Answering
 from pmw.session.engine import Engine
+from pmw.session.model_file import export_model
 from pmw.session.store import SessionStore
 
 if TYPE_CHECKING:
@@ -216,10 +217,13 @@ class Session(Asking):
     ) -> dict[str, Any]:
         """Write a synthetic table or the measurements, with a manifest beside it, and return that; free.
 
+        A model is one file, for ``load_model``, with nothing beside it.
+
         Args:
             path: the file to write.
-            plan: how rows are drawn; measurements have none.
-            format: csv, parquet or measurements; None goes by the file's name (.csv, .parquet).
+            plan: how rows are drawn; measurements and models have none.
+            format: csv, parquet, measurements or model; None goes by the file's name (.csv, .parquet,
+                .model).
             force: overwrite existing files.
             refine: first fit the model to everything released until nothing changes; it is not kept.
 
@@ -227,8 +231,16 @@ class Session(Asking):
             ReleaseError: the format is unknown or has no rows to plan, a file exists and ``force`` is not
                 given, or a file cannot be written.
         """
+        target = Path(path)
+        if ExportFormat.chosen(format, target) is ExportFormat.MODEL:
+            if refine or plan is not None:
+                raise ReleaseError("a model is written as it is; leave out refine, and how rows are drawn")
+            with self._turn:
+                store = self._open_store()
+                self._engine.finish_interrupted()
+                return export_model(loading.newest_rows(store, self.state), target, force=force)
         state = self._published(refine)
-        return export(state, Path(path), plan, format=format, force=force, refined=refine)
+        return export(state, target, plan, format=format, force=force, refined=refine)
 
     def _published(self, refine: bool) -> PublicState:
         with self._turn:  # a dense model's array is taken over where another thread corrects it

@@ -14,6 +14,7 @@ from queries.schema import format_schema
 __all__ = [
     "contract_facts",
     "measurements_manifest",
+    "model_manifest",
     "program_version",
     "table_manifest",
 ]
@@ -59,6 +60,16 @@ def measurements_manifest(state: PublicState, file_format: str) -> dict[str, Any
     return {
         **_heading(state, file_format, "online-pmw measurements"),
         "measurements": len(state.measurements),
+        "model_version": state.version,
+        "total": round(state.total.value, 3),
+        **contract_facts(state),
+    }
+
+
+def model_manifest(state: PublicState) -> dict[str, Any]:
+    """Return what a model file is; it holds this itself, and nothing goes beside it."""
+    return {
+        **_heading(state, "model", "online-pmw model"),
         "model_version": state.version,
         "total": round(state.total.value, 3),
         **contract_facts(state),

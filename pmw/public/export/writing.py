@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 __all__ = [
     "export",
     "ExportFormat",
+    "require_file",
     "require_target",
+    "write_whole",
 ]
 
 
-_BY_SUFFIX = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", "": "csv"}
+_BY_SUFFIX = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".model": "model", "": "csv"}
 
 
 class ExportFormat(enum.Enum):
@@ -37,6 +39,12 @@ class ExportFormat(enum.Enum):
     CSV = "csv"  # synthetic rows
     PARQUET = "parquet"  # synthetic rows in typed columns
     MEASUREMENTS = "measurements"  # every released number, as JSON
+    MODEL = "model"  # what questions are answered from, as JSON; a session writes it
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether synthetic rows are drawn for it."""
+        return self in (ExportFormat.CSV, ExportFormat.PARQUET)
 
     @classmethod
     def chosen(cls, name: str | None, path: Path) -> ExportFormat:
@@ -88,6 +96,8 @@ def export(
     Privacy: post-processing of released numbers; free.
     """
     chosen, beside = require_target(path, format=format, force=force)
+    if chosen is ExportFormat.MODEL:
+        raise ReleaseError("a model is written by the export of a session")
     if chosen is ExportFormat.MEASUREMENTS and plan is not None:
         raise ReleaseError("measurements have no rows to draw; leave out rows, method and seed")
     if chosen is ExportFormat.MEASUREMENTS:
@@ -112,21 +122,30 @@ def require_target(path: Path, *, format: str | None, force: bool) -> tuple[Expo
             not given.
     """
     chosen = ExportFormat.chosen(format, path)
+    require_file(path, force=force)
+    beside = path.with_name(path.name + ".manifest.json")
+    require_file(beside, force=force)
+    return chosen, beside
+
+
+def require_file(path: Path, *, force: bool) -> None:
+    """Refuse a file that cannot or must not be written.
+
+    Raises:
+        ReleaseError: it is a folder, or it exists and ``force`` is not given.
+    """
     if not path.name or path.is_dir():
         raise ReleaseError(f"expected a file to write, got the folder {path}")
-    beside = path.with_name(path.name + ".manifest.json")
-    for target in (path, beside):
-        if target.exists() and not force:
-            raise ReleaseError(f"{target} exists; choose another name, or overwrite it with --force")
-    return chosen, beside
+    if path.exists() and not force:
+        raise ReleaseError(f"{path} exists; choose another name, or overwrite it with --force")
 
 
 def _write_rows(state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat) -> dict[str, Any]:
     frame = synthetic_frame(state, plan)
     if chosen is ExportFormat.PARQUET:
-        _write(path, lambda target: write_parquet(frame, state.domain, target))
+        write_whole(path, lambda target: write_parquet(frame, state.domain, target))
     else:
-        _write(path, lambda target: _write_csv(frame, target))
+        write_whole(path, lambda target: _write_csv(frame, target))
     return table_manifest(state, chosen.value, plan, len(frame))
 
 
@@ -137,10 +156,10 @@ def _write_csv(frame: pd.DataFrame, target: Path) -> None:
 
 def _write_json(path: Path, form: dict[str, Any]) -> None:
     text = json.dumps(form, indent=2, ensure_ascii=False) + "\n"
-    _write(path, lambda target: target.write_text(text, encoding="utf-8", newline=""))
+    write_whole(path, lambda target: target.write_text(text, encoding="utf-8", newline=""))
 
 
-def _write(path: Path, write: Callable[[Path], object]) -> None:
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file whole or not at all, whatever happens to the machine meanwhile."""
     temporary = path.with_name(path.name + ".partial")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pmw.session.store.answer_rows import query_key
-from pmw.session.store.files import SessionFiles
+from pmw.session.store.files import SessionFiles, is_model_file
 from pmw.session.store.rows import (
     LATER,
     QUANTILES,
@@ -25,6 +25,7 @@ __all__ = [
     "ChainedRows",
     "FORMAT_VERSION",
     "IntentRow",
+    "is_model_file",
     "LATER",
     "LedgerRow",
     "MeasurementRow",

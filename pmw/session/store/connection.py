@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
-from pmw.session.store.files import SessionFiles
+from pmw.session.store.files import SessionFiles, is_model_file
 
 __all__ = [
     "APPLICATION_ID",
@@ -72,6 +72,8 @@ def claim(path: Path, name: str) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
+        if is_model_file(path):
+            raise SessionExistsError(f"{name} holds a model or other JSON; choose another name") from None
         if path.exists() and not _is_unborn(path):
             raise SessionExistsError(
                 f"{name} exists; choose another name, or go on with the session that it holds"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = [
+    "is_model_file",
     "SessionFiles",
 ]
 
@@ -47,3 +49,14 @@ class SessionFiles:
 
     def _beside(self, end: str) -> Path:
         return self.path.with_name(self.path.name + end)
+
+
+def is_model_file(path: Path) -> bool:
+    """Tell whether a file begins as a model to hand out does, which is JSON, and as no session does."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return False
+        with path.open("rb") as stream:
+            return stream.read(1) == b"{"
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return False

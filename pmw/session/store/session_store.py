@@ -35,7 +35,7 @@ from pmw.session.store.connection import (
 )
 from pmw.session.store.copying import copy_public
 from pmw.session.store.fence import Fence
-from pmw.session.store.files import SessionFiles
+from pmw.session.store.files import SessionFiles, is_model_file
 from pmw.session.store.rows import IntentRow, Outcome
 from pmw.session.store.schema import FORMAT_VERSION, statements
 from pmw.session.store.session_reader import SessionReader, snapshot_checksum
@@ -114,6 +114,11 @@ class SessionStore(SessionReader):
         """
         if not path.is_file():
             raise SessionError(f"{path}: expected a session file, found none; make one with open")
+        if is_model_file(path):
+            raise SessionError(
+                f"{path}: expected a session file, found a model or other JSON; a model is read by ask and "
+                "status alone"
+            )
         store = cls(resolved(path), str(path))
         try:
             store._require_session()

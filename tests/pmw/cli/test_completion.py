@@ -47,7 +47,7 @@ def test_bash_completes_after_the_documented_line(tmp_path: Path) -> None:
         ("pmw ex", 1, ["export"]),
         ("pmw c", 1, ["check", "close"]),
         ("pmw export --fo", 2, ["--format", "--force"]),
-        ("pmw export study.pmw --format ", 4, ["csv", "parquet", "measurements"]),
+        ("pmw export study.pmw --format ", 4, ["csv", "parquet", "measurements", "model"]),
         ("pmw check --miss", 2, ["--missing-text"]),
         ("pmw open study.pmw --neighbors ", 4, ["add-remove", "replace-one"]),
     ],

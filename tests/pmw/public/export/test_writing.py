@@ -105,7 +105,9 @@ def test_no_format_overwrites_unless_told_or_leaves_a_part_behind(
 
 
 def test_an_unknown_format_is_refused(session: pmw.Session, tmp_path: Path) -> None:
-    with pytest.raises(ReleaseError, match="expected a format of csv, parquet, measurements, got 'xlsx'"):
+    with pytest.raises(
+        ReleaseError, match="expected a format of csv, parquet, measurements, model, got 'xlsx'"
+    ):
         session.export(tmp_path / "t", format="xlsx")
     assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,539 @@
+"""Model files: nothing secret is in one, and whatever else is given for one is refused in one sentence."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pmw
+from pmw.loop import BatchDraws, OpeningDraws, draw_opening, draw_tests
+from pmw.loop.secret import SecretState
+from pmw.privacy.random_bits import fresh_seed
+from pmw.session.model_file import read_model
+from pmw.session.store import SessionStore
+from pmw.sparse_vector import NoisyThreshold
+from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
+from queries.linear import UNITS
+
+QUESTIONS = ("", "age >= 40", "age >= 40 AND sex = 'Male'", "region = 'north' AND member = TRUE")
+KINDS = {
+    "marginals": pmw.Options(),
+    "simultaneous": pmw.Options(simultaneous=True, model=pmw.ModelKind.GRAPHICAL),
+    "questions": pmw.Options(test=pmw.TestKind.QUERY, threshold=20.0, update_limit=8),
+    "textbook": pmw.Options.textbook(threshold=100.0, update_limit=8),
+}
+
+
+@pytest.fixture(scope="module")
+def years() -> Domain:
+    """The people of the other tests by single years: too many cells to measure the whole table."""
+    return Domain(
+        (
+            IntegerAttribute("age", 20, 59),
+            CategoricalAttribute("sex", ("Female", "Male")),
+            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
+            CategoricalAttribute("member", (True, False)),
+        ),
+        name="people",
+    )
+
+
+def written(form: dict[str, Any], version: int = 1) -> bytes:
+    """Return a model file with a form of anybody's making, and the hash that it should have."""
+    return sealed(json.dumps(form, separators=(",", ":")), version)
+
+
+def sealed(model: str, version: int = 1) -> bytes:
+    digest = hashlib.sha256(f"{model}}}\n".encode()).hexdigest()
+    head = f'{{"content":"online-pmw model","format_version":{version},"sha256":"{digest}",\n"model":'
+    return f"{head}{model}}}\n".encode()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def raw(
+    request: pytest.FixtureRequest,
+    shared_frame: pd.DataFrame,
+    years: Domain,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> bytes:
+    """Return the model file of a session that has tested and measured."""
+    target = tmp_path_factory.mktemp("models") / "study.model"
+    options = replace(KINDS[str(request.param)], seed=5)
+    with pmw.open_session(shared_frame, years, epsilon=4, delta=1e-9, options=options) as session:
+        session.ask_all(QUESTIONS)
+        session.ask_all(["age >= 40 AND NOT member = TRUE", "sex = 'Male' AND region = 'east'"])
+        session.export(target)
+    return target.read_bytes()
+
+
+@pytest.fixture
+def form(raw: bytes) -> dict[str, Any]:
+    model: dict[str, Any] = json.loads(raw)["model"]
+    return model
+
+
+def refusal(raw: bytes, path: Path) -> str:
+    """Return why a file is refused."""
+    path.write_bytes(raw)
+    with pytest.raises(pmw.ModelFileError) as caught:
+        pmw.load_model(path)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+    return str(caught.value)
+
+
+# --- what is in a file --------------------------------------------------------------------------------------
+
+
+def test_the_form_of_a_file_is_a_function_of_what_it_says(raw: bytes, form: dict[str, Any]) -> None:
+    assert written(form) == raw
+
+
+def test_no_secret_of_a_session_is_in_its_model(
+    frame: pd.DataFrame, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[bytes] = []
+
+    def note() -> bytes:
+        seeds.append(fresh_seed())
+        return seeds[-1]
+
+    monkeypatch.setattr("pmw.session.engine.fresh_seed", note)
+    data, path, target = tmp_path / "hidden_place.csv", tmp_path / "study.pmw", tmp_path / "study.model"
+    frame.to_csv(data, index=False)
+    with pmw.open_session(data, years, epsilon=4, delta=1e-9, path=path) as session:
+        for question in QUESTIONS:
+            session.ask(question, request_id=f"key of {question}")
+        state = session.state
+        session.export(target)
+    with closing(SessionStore.open(path)) as store:
+        secrets = {name: store.secret(name) or b"" for name in store.secret_names()}
+        answers = [answer.query for answer in store.answers()]
+    assert {"fingerprint", "fingerprint_key", "threshold 0"} <= set(secrets)
+    text = target.read_bytes()
+    arrays = b"".join(base64.b64decode(found) for found in _arrays(json.loads(text)))
+    noises = [
+        number for name in secrets if name.startswith("threshold") for number in json.loads(secrets[name])
+    ]
+    hidden = [*secrets.values(), *seeds]
+    hidden += [number.to_bytes(8, "little", signed=True) for number in noises if number is not None]
+    for secret in hidden:
+        assert len(secret) >= 8
+        for shown in (secret, secret.hex().encode(), base64.b64encode(secret).rstrip(b"=")[:-1]):
+            assert shown not in text
+            assert shown not in arrays
+    assert not any(str(number).encode() in text for number in noises if number)
+    assert b"hidden_place" not in text
+    assert b"key of" not in text
+    assert not any(json.dumps(answer).encode() in text for answer in answers)  # nor what was asked
+    for one in state.measurements:  # no measured number is the true one
+        if isinstance(one, pmw.model.MarginalMeasurement):
+            counts = _counts(frame, years, one.scope)
+            if counts.shape == one.units.shape:
+                assert not (one.units == counts * UNITS).any()
+
+
+def test_the_seed_of_a_seeded_session_is_not_in_its_model(
+    frame: pd.DataFrame, years: Domain, tmp_path: Path
+) -> None:
+    target = tmp_path / "study.model"
+    options = pmw.Options(seed=987654321)
+    with pmw.open_session(frame, years, epsilon=4, delta=1e-9, options=options) as session:
+        session.export(target)
+    assert b"987654321" not in target.read_bytes()
+    model = pmw.load_model(target)
+    assert model.state.contract.seeded
+    assert model.guarantee.startswith("none")
+
+
+def test_neighbouring_tables_with_the_same_outcomes_give_the_same_bytes(
+    frame: pd.DataFrame, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second session has the outcomes of the first, and other threshold noise and keys."""
+    opened: list[OpeningDraws] = []
+    tested: list[tuple[BatchDraws, SecretState]] = []
+    again = False
+
+    def opening(*given: Any) -> OpeningDraws:
+        if not again:
+            opened.append(draw_opening(*given))
+        return opened[0]
+
+    def tests(*given: Any) -> tuple[BatchDraws, SecretState]:
+        if again:
+            draws, secret = tested.pop(0)
+            return draws, SecretState(tuple(map(_moved, secret.thresholds)))
+        tested.append(draw_tests(*given))
+        return tested[-1]
+
+    monkeypatch.setattr("pmw.session.engine.draw_opening", opening)
+    monkeypatch.setattr("pmw.session.engine.draw_tests", tests)
+    files = []
+    for number, table in enumerate((frame, frame.iloc[1:])):
+        again = number == 1
+        path, target = tmp_path / f"{number}.pmw", tmp_path / f"{number}.model"
+        with pmw.open_session(table, years, epsilon=4, delta=1e-9, path=path) as session:
+            session.ask_all(QUESTIONS)
+            session.ask("age >= 40 AND NOT member = TRUE")
+            session.export(target)
+        files.append(target.read_bytes())
+    assert not tested
+    assert files[0] == files[1]
+
+
+def _moved(noisy: NoisyThreshold | None) -> NoisyThreshold | None:
+    return None if noisy is None else NoisyThreshold(noisy.upper + 98765)
+
+
+def _arrays(form: Any) -> Iterator[str]:
+    if isinstance(form, dict):
+        if "base64" in form:
+            yield form["base64"]
+        for value in form.values():
+            yield from _arrays(value)
+    elif isinstance(form, list):
+        for value in form:
+            yield from _arrays(value)
+
+
+def _counts(frame: pd.DataFrame, domain: Domain, scope: tuple[str, ...]) -> Any:
+    from pmw.data import as_source
+
+    return as_source(frame, domain, None).counts(scope).counts
+
+
+# --- other files --------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_model_is_refused_in_one_sentence(raw: bytes, study: Path, tmp_path: Path) -> None:
+    path = tmp_path / "other.model"
+    assert "no model" in refusal(b"", path)
+    assert "no model" in refusal(b"{}", path)
+    assert "no model" in refusal(b"PK\x03\x04 something else", path)
+    assert "no model" in refusal(b"\xef\xbb\xbf" + raw, path)
+    assert "this is a session" in refusal(study.read_bytes(), path)
+    assert "hash" in refusal(raw[:-1], path)
+    assert "hash" in refusal(raw + b"\n", path)
+    for name, words in (
+        (tmp_path, "folder"),
+        (tmp_path / "absent", "No such file"),
+        (Path("a\0b"), "no file"),
+    ):
+        with pytest.raises(pmw.ModelFileError, match=words):
+            pmw.load_model(name)
+
+
+def test_a_model_of_a_later_format_is_told(form: dict[str, Any], tmp_path: Path) -> None:
+    assert "format 2" in refusal(written(form, version=2), tmp_path / "a.model")
+
+
+def test_a_model_is_no_session(raw: bytes, tmp_path: Path, frame: pd.DataFrame, years: Domain) -> None:
+    path = tmp_path / "study.model"
+    path.write_bytes(raw)
+    for use in (
+        pmw.resume_session,
+        pmw.verify_session,
+        pmw.finalize_session,
+        lambda one: pmw.backup_session(one, tmp_path / "b"),
+        lambda one: pmw.move_session(one, tmp_path / "people.csv"),
+    ):
+        with pytest.raises(pmw.SessionError, match="expected a session file, found a model"):
+            use(path)
+    with pytest.raises(pmw.SessionExistsError, match="holds a model"):
+        pmw.open_session(frame, years, epsilon=1, path=path)
+    assert path.read_bytes() == raw
+
+
+# --- forms of anybody's making ------------------------------------------------------------------------------
+
+
+def _no_marginal(form: dict[str, Any]) -> None:
+    form["measurements"] = [one for one in form["measurements"] if one["kind"] != "total"]
+
+
+def _array(values: Any) -> dict[str, Any]:
+    array = np.asarray(values)
+    raw = array.astype(array.dtype.newbyteorder("<")).tobytes()
+    return {
+        "dtype": "<f8" if array.dtype.kind == "f" else "<i8",
+        "shape": [array.size],
+        "base64": base64.b64encode(raw).decode(),
+    }
+
+
+def _set(*place: Any, to: Any) -> Callable[[dict[str, Any]], None]:
+    def change(form: dict[str, Any]) -> None:
+        inner: Any = form
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = to
+
+    return change
+
+
+def _noise(scale: str) -> dict[str, str]:
+    return {"distribution": "discrete_laplace", "scale": scale}
+
+
+def _schema(entry: str, attributes: int = 1) -> Callable[[dict[str, Any]], None]:
+    lines = (f"[[attributes]]\nname = 'a{number}'\n{entry}\n" for number in range(attributes))
+    return _set("contract", "schema", to="".join(lines))
+
+
+WRONG: dict[str, Callable[[dict[str, Any]], None]] = {
+    "a noise of negative width": _set(
+        "measurements", 0, "noise", to={"distribution": "discrete_laplace", "scale": "-3"}
+    ),
+    "a noise without width": _set(
+        "measurements", 0, "noise", to={"distribution": "discrete_laplace", "scale": "0"}
+    ),
+    "a fraction with an exponent": _set("spent", to="1e999999999"),
+    "a share beyond the cap": _set("spent", to="10000"),
+    "no fraction": _set("contract", "epsilon", to="1/0"),
+    "another confidence": _set("contract", "options", "confidence", to=1.5),
+    "a confidence next to 1": _set("contract", "options", "confidence", to=1 - 2**-53),
+    "an option that is not known": _set("contract", "options", "code", to="import os"),
+    "a key that is not known": _set("code", to="import os"),
+    "a file to read": _schema('values_file = "/etc/passwd"'),
+    "no schema": _set("contract", "schema", to="[[["),
+    "a schema with too many cells": _schema('kind = "integer"\nmin = 0\nmax = 999999', 40),
+    "no total": _no_marginal,
+    "dimensions that lie": _set("measurements", 0, "units", "shape", to=[2**40]),
+    "negative dimensions": _set("measurements", 0, "units", "shape", to=[-1]),
+    "two dimensions": _set("measurements", 0, "units", "shape", to=[1, 1]),
+    "another type of numbers": _set("measurements", 0, "units", "dtype", to="|O8"),
+    "no base64": _set("measurements", 0, "units", "base64", to="????????????"),
+    "a number out of range": _set("measurements", 0, "units", to=_array([2**62])),
+    "a kind that is not known": _set("measurements", 0, "kind", to="code"),
+    "NaN": _set("asked", to=float("nan")),
+    "a negative number of questions": _set("asked", to=-1),
+    "a flag that is none": _set("closed", to=1),
+    "a text of half a letter": _set("guarantee", to="\ud800"),
+    "a list": _set("contract", to=[]),
+}
+
+
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
+def test_a_form_that_cannot_be_is_refused(
+    form: dict[str, Any], change: Callable[[dict[str, Any]], None], tmp_path: Path
+) -> None:
+    change(form)
+    assert "damaged" in refusal(written(form), tmp_path / "a.model")
+
+
+def test_a_key_that_is_there_twice_is_refused(raw: bytes, tmp_path: Path) -> None:
+    model = raw.split(b'"model":', 1)[1][:-2].decode()
+    twice = model[:-1] + ',"closed":true}'
+    assert "twice" in refusal(sealed(twice), tmp_path / "a.model")
+
+
+@pytest.mark.parametrize(
+    "duals",
+    [[np.nan, 0.0, 3.0], [np.inf, 0.0, 3.0], [1e300, 0.0, 3.0], [], [0.0], [0.0, 3.0], [0.0, 1.0, 3.0]],
+)
+@pytest.mark.parametrize("raw", ["marginals", "simultaneous", "questions"], indirect=True)
+def test_a_distribution_that_is_not_of_its_measurements_is_refused(
+    form: dict[str, Any], duals: list[float], tmp_path: Path
+) -> None:
+    form["distribution"]["duals"] = _array(np.array(duals, dtype=np.float64))
+    assert "damaged" in refusal(written(form), tmp_path / "a.model")
+    form["distribution"] = None
+    assert "version" in refusal(written(form), tmp_path / "a.model")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"version": 99}, {"threshold": -1}, {"scope": []}, {"scope": ["age"] * 2}],
+)
+@pytest.mark.parametrize("raw", ["marginals", "simultaneous"], indirect=True)
+def test_a_certificate_that_cannot_be_is_refused(
+    form: dict[str, Any], change: dict[str, Any], tmp_path: Path
+) -> None:
+    form["certificates"][0].update(change)
+    assert "damaged" in refusal(written(form), tmp_path / "a.model")
+
+
+# --- damage -------------------------------------------------------------------------------------------------
+
+
+@given(st.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_file_is_refused_or_is_the_same(raw: bytes, tmp_path: Path, data: st.DataObject) -> None:
+    damaged = bytearray(raw)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(raw) - 1))
+        damaged[place] ^= data.draw(st.integers(1, 255))
+    damaged = damaged[: data.draw(st.integers(0, len(raw)) | st.just(len(raw)))]
+    if bytes(damaged) != raw:
+        refusal(bytes(damaged), tmp_path / "a.model")
+
+
+_VALUES: tuple[Any, ...] = (
+    None, True, 0, 1, -1, 3, 10**6, 2**31, 2**62, 10**30, 0.5, -0.5, 1e300, "", "x", "1/3", "-1", "0", "age",
+    [], {}, ["age"], [["age"]], "query", "marginal", "measured", "total", "questions", "marginals",
+)  # fmt: skip
+
+
+def _places(form: Any, head: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if head:
+        yield head
+    pairs = form.items() if isinstance(form, dict) else enumerate(form) if isinstance(form, list) else ()
+    for key, value in pairs:
+        yield from _places(value, (*head, key))
+
+
+def _changed(form: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+    """Return a form with one value changed, left out or doubled, or one number of an array."""
+    form = copy.deepcopy(form)
+    place = chance.choice(list(_places(form)))
+    inner: Any = form
+    for key in place[:-1]:
+        inner = inner[key]
+    key, value = place[-1], inner[place[-1]]
+    choice = chance.randrange(4)
+    if key == "base64" and choice:
+        numbers = bytearray(base64.b64decode(value))
+        if choice == 1:
+            numbers = numbers[8:]
+        elif numbers:
+            numbers[chance.randrange(len(numbers))] = chance.randrange(256)
+        inner["base64"], inner["shape"] = base64.b64encode(bytes(numbers)).decode(), [len(numbers) // 8]
+    elif choice == 0:
+        del inner[key]
+    elif type(value) is int and choice < 3:
+        inner[key] = value + chance.choice((-1, 1, 10**9, -value))
+    elif isinstance(inner, list) and choice == 1:
+        inner.insert(key, copy.deepcopy(value))
+    else:
+        inner[key] = chance.choice(_VALUES)
+    return form
+
+
+def test_whatever_a_file_says_it_is_refused_or_answers(form: dict[str, Any], tmp_path: Path) -> None:
+    chance, path, refused = random.Random(11), tmp_path / "a.model", 0
+    for _ in range(400):
+        path.write_bytes(written(_changed(form, chance)))
+        try:
+            model = pmw.load_model(path)
+        except pmw.ModelFileError:
+            refused += 1
+            continue
+        for question in QUESTIONS:
+            try:
+                answer = model.ask(question)
+            except QueryError:  # another schema
+                continue
+            assert np.isfinite(answer.count)
+            assert answer.interval is None or np.isfinite(answer.interval).all()
+        model.synthetic_records(5)
+    assert 200 <= refused < 400
+
+
+# --- memory -------------------------------------------------------------------------------------------------
+
+_BOUNDED = """
+import resource, sys
+from pathlib import Path
+import pmw
+from pmw.session.public_model import load_model
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 700 * 2**20,) * 2)
+for name in sys.argv[1:]:
+    try:
+        load_model(name)
+    except pmw.ModelFileError as error:
+        print("refused", error)
+"""
+
+
+def _hostile(form: dict[str, Any]) -> Iterator[bytes]:
+    tall = {"cells": 9, "special": 0, "branching": 2, "height": 10**9}
+    yield sealed("[" * 2_000_000 + "]" * 2_000_000)
+    yield sealed("[" * 100_000 + "]" * 100_000)
+    yield sealed("[" + "[]," * 5_000_000 + "[]]")
+    yield sealed("9" * 5_000_000)
+    yield sealed('"' + "\\ud83d\\ude00" * 1_000_000 + '"')
+    for change in (
+        _set("contract", "epsilon", to="1e999999999"),
+        _set("opening_plan", "trees", to={"age": tall}),
+        _set("measurements", 0, "units", "shape", to=[2**50]),
+        _set("contract", "options", "update_limit", to=10**4000),
+        _schema("", 5_000),
+        _schema('kind = "integer"\nmin = 0\nmax = 999999', 5_000),
+        _set("measurements", 0, to=_wide_question(1)),
+        _set("measurements", to=[_wide_question(900) for _ in range(1000)]),
+    ):
+        changed = copy.deepcopy(form)
+        change(changed)
+        yield written(changed)
+    dense = copy.deepcopy(form)
+    _schema('kind = "integer"\nmin = 0\nmax = 999', 8)(dense)
+    dense["contract"]["options"].update(test="query", model="dense")
+    yield written(dense)
+
+
+def _wide_question(stop: int) -> dict[str, Any]:
+    """Return the measurement of a question over a large scope, in a few bytes."""
+    what = {"factors": [[["age", "sex", "region", "member"] * 3, [[0, stop, 7]]]]}
+    noise = {"distribution": "discrete_gaussian", "sigma": "1000"}
+    return {"kind": "query", "what": what, "noise": noise, "units": _array([0, 0])}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("raw", ["marginals"], indirect=True)
+def test_what_is_made_of_a_file_is_bounded(raw: bytes, form: dict[str, Any], tmp_path: Path) -> None:
+    names = []
+    for number, hostile in enumerate(_hostile(form)):
+        path = tmp_path / f"{number}.model"
+        path.write_bytes(hostile)
+        names.append(str(path))
+    huge = tmp_path / "huge.model"
+    with huge.open("wb") as stream:
+        stream.write(raw)
+        stream.truncate(2**36)  # 64 GB of zeros, none of which takes room on the disk
+    names.append(str(huge))
+    found = subprocess.run(
+        [sys.executable, "-c", _BOUNDED, *names], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert found.returncode == 0, found.stderr[-2000:]
+    lines = found.stdout.splitlines()
+    assert len(lines) == len(names), found.stdout
+    assert all(line.startswith("refused ") for line in lines)
+    assert "64 MB" in lines[-1]
+
+
+def test_a_model_that_is_too_large_for_a_file_is_not_written(
+    frame: pd.DataFrame, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pmw.session.model_state._MOST_TREE", 10)
+    options = pmw.Options(seed=5)
+    with (
+        pmw.open_session(frame, years, epsilon=4, delta=1e-9, options=options) as session,
+        pytest.raises(pmw.ReleaseError, match="one file: expected a distribution of at most 10 cells"),
+    ):
+        session.export(tmp_path / "study.model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_reading_gives_the_state_that_was_written(raw: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.model"
+    path.write_bytes(raw)
+    state = read_model(path)
+    assert state.asked == 6
+    assert state.version == len(state.measured)

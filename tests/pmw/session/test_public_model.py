@@ -1,0 +1,184 @@
+"""Models to hand out: they answer as their session does where nothing is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.public.answer import Answer
+from pmw.public.tables import AnswerTable
+from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
+
+QUESTIONS = (
+    "",
+    "age >= 40",
+    "age >= 41",  # cuts a cell
+    "sex = 'Male' AND region = 'north'",
+    "age >= 40 AND NOT member = TRUE",
+    "region IS NULL OR age < 28",
+    "age < 30 AND sex = 'Female' AND region = 'east' AND member = TRUE",
+)
+STATEMENT = "SELECT sex, AVG(age), COUNT(*) FROM people WHERE member = TRUE GROUP BY sex"
+KINDS = {
+    "marginals": pmw.Options(),
+    "graphical": pmw.Options(model=pmw.ModelKind.GRAPHICAL, simultaneous=True),
+    "replace-one": pmw.Options(neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE),
+    "questions": pmw.Options(test=pmw.TestKind.QUERY, threshold=20.0, update_limit=8),
+    "textbook": pmw.Options.textbook(threshold=100.0, update_limit=8),
+    "beside": pmw.Options(model=pmw.ModelKind.GRAPHICAL, max_cells=50),
+    "pure": pmw.Options(composition=pmw.Composition.PURE),
+}
+
+
+@pytest.fixture(scope="module")
+def years() -> Domain:
+    """The people of the other tests by single years: too many cells to measure the whole table."""
+    return Domain(
+        (
+            IntegerAttribute("age", 20, 59),
+            CategoricalAttribute("sex", ("Female", "Male")),
+            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
+            CategoricalAttribute("member", (True, False)),
+        ),
+        name="people",
+    )
+
+
+def replaceable(domain: Domain) -> Domain:
+    """Return the domain with a cell for everything, as replace-one needs it."""
+    return Domain(tuple(replace(one, missing=True, other=True) for one in domain), name=domain.name)
+
+
+def table_of(found: pmw.Answers | AnswerTable) -> dict[str, Any]:
+    assert isinstance(found, AnswerTable)
+    return found.to_dict()
+
+
+def untested(session: pmw.Session, questions: Sequence[str]) -> list[Answer]:
+    """Return what a session answers where it may not test."""
+    return [session._engine.answer_untested(session._ask(one, True, None)) for one in questions]
+
+
+@pytest.fixture(params=KINDS)
+def options(request: pytest.FixtureRequest) -> pmw.Options:
+    return KINDS[str(request.param)]
+
+
+def test_a_model_answers_as_its_session_does_without_a_test(
+    frame: pd.DataFrame, years: Domain, options: pmw.Options, tmp_path: Path, repeatable: None
+) -> None:
+    domain = replaceable(years) if options.public_count else years
+    target = tmp_path / "study.model"
+    with pmw.open_session(
+        frame, domain, epsilon=4, delta=1e-9, path=tmp_path / "study.pmw", options=options
+    ) as session:
+        for asked in QUESTIONS[3:]:
+            session.ask(asked)
+        about = session.export(target)
+        model = pmw.load_model(target)
+        state, expected = session.state, untested(session, QUESTIONS)
+    if not options.tests_marginals and state.positives_used < state.positives_limit:
+        expected = [  # the session was not asked to test them
+            replace(answer, source=pmw.Source.UNVERIFIED) if answer.interval is None else answer
+            for answer in expected
+        ]
+    assert list(model.ask_all(QUESTIONS)) == expected
+    assert [model.ask(question, fresh=True, request_id="a") for question in QUESTIONS] == expected
+    assert sum(answer.interval is not None for answer in expected) >= (
+        1 if options.opening is pmw.Opening.NONE else 3
+    )
+    assert about["guarantee"] == model.guarantee
+    assert model.status().budget_share == state.ledger.share
+    assert model.status().version == state.version
+    assert (options.max_cells is not None) == bool(state.beside)  # kept beside a model that cannot hold it
+    live = pmw.PublicModel(state)
+    assert table_of(model.sql(STATEMENT)) == table_of(live.sql(STATEMENT))
+    assert table_of(model.quantile("age", by="member")) == table_of(live.quantile("age", by="member"))
+    assert list(model.group_by(["sex", "member"])) == list(live.group_by(["sex", "member"]))
+
+
+def test_a_model_of_a_long_attribute_answers_alike(
+    long_frame: pd.DataFrame, long_domain: Domain, tmp_path: Path
+) -> None:
+    options = pmw.Options(seed=2, model=pmw.ModelKind.GRAPHICAL)
+    long_frame["group"] = ["abcdefgh"[place % 8] for place in range(len(long_frame))]
+    group = CategoricalAttribute("group", tuple("abcdefgh"))
+    long_domain = Domain((*long_domain, group, CategoricalAttribute("kind", ("x", "y"), missing=True)))
+    long_frame["kind"] = None
+    questions = ["income >= 17", "income BETWEEN 3 AND 40 AND sex = 'Male'", "income IS NULL"]
+    with pmw.open_session(long_frame, long_domain, epsilon=2, delta=1e-9, options=options) as session:
+        session.ask_all(questions)
+        session.measure(("income", "sex"))
+        session.export(tmp_path / "long.model")
+        expected = untested(session, questions)
+    model = pmw.load_model(tmp_path / "long.model")
+    assert list(model.ask_all(questions)) == expected
+    assert model.state.coarsening.coarse == session.state.coarsening.coarse
+
+
+def test_the_model_of_a_closed_session_says_that_nothing_is_tested_any_more(
+    study: Path, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    question = "age < 28 AND member = TRUE AND region = 'east'"
+    with pmw.resume_session(study, frame) as session:
+        session.export(tmp_path / "open.model")
+        session.finalize()
+        session.export(tmp_path / "closed.model")
+        expected = session.ask(question)
+    answer = pmw.load_model(tmp_path / "closed.model").ask(question)
+    assert answer == expected
+    assert answer.source is pmw.Source.EXHAUSTED
+    before = pmw.load_model(tmp_path / "open.model").ask(question)
+    assert (before.source, before.interval) == (pmw.Source.UNVERIFIED, None)
+
+
+def test_answers_are_delivered_in_order_and_a_bad_question_is_refused(model: pmw.PublicModel) -> None:
+    delivered: list[Answer] = []
+    answers = model.ask_all(QUESTIONS, deliver=delivered.extend)
+    assert delivered == list(answers)
+    with pytest.raises(QueryError, match="height"):
+        model.ask("height > 3")
+    assert len(model.ask_all([])) == 0
+
+
+def test_synthetic_records_of_a_model_are_those_of_its_session(
+    session: pmw.Session, model: pmw.PublicModel
+) -> None:
+    drawn = model.synthetic_records(200, seed=4)
+    pd.testing.assert_frame_equal(drawn, session.synthetic_records(200, seed=4))
+    assert "PublicModel('people'" in repr(model)
+
+
+def test_a_model_is_written_as_it_is(session: pmw.Session, tmp_path: Path) -> None:
+    target = tmp_path / "study.model"
+    with pytest.raises(pmw.ReleaseError, match="as it is"):
+        session.export(target, refine=True)
+    with pytest.raises(pmw.ReleaseError, match="as it is"):
+        session.export(target, pmw.RowPlan(5))
+    session.export(target)
+    with pytest.raises(pmw.ReleaseError, match="exists"):
+        session.export(target)
+    session.export(target, force=True)
+    with pytest.raises(pmw.ReleaseError, match="folder"):
+        session.export(tmp_path, format="model")
+    assert [path.name for path in tmp_path.iterdir()] == ["study.model"]
+
+
+@pytest.fixture
+def session(frame: pd.DataFrame, years: Domain) -> Iterator[pmw.Session]:
+    options = pmw.Options(seed=1)
+    with pmw.open_session(frame, years, epsilon=1, delta=1e-9, options=options) as opened:
+        yield opened
+
+
+@pytest.fixture
+def model(session: pmw.Session, tmp_path_factory: pytest.TempPathFactory) -> pmw.PublicModel:
+    target = tmp_path_factory.mktemp("models") / "study.model"
+    session.export(target)
+    return pmw.load_model(target)
