@@ -13,7 +13,6 @@ from pmw.cli.waiting import patiently, wait_option
 if TYPE_CHECKING:
     from pmw.cli.streaming import StreamOptions
     from pmw.session.session import Session
-    from queries.linear import LinearQuery
 
 __all__ = [
     "command",
@@ -100,36 +99,14 @@ def _ask_one(
     session: Session, where: str | None, sql: str | None, options: StreamOptions, *, as_json: bool
 ) -> int:
     """Print the answer to one question; return the exit code."""
-    from pmw.cli.streaming import strict_code, table_code
-    from pmw.cli.texts import answer_text, answers_text, json_line, say, table_text
-    from queries.grouping import GroupedQuery
-    from queries.parsing import parse_statement, require_aligned
-    from queries.statements import Statement
+    from pmw.cli.answering import answered, exit_code_of, form_of, read_condition, read_statement, text_of
+    from pmw.cli.texts import json_line, say
 
-    query = _query(where or "", session) if sql is None else parse_statement(sql, session.domain)
-    if options.strict_cells:
-        require_aligned(query)
-    if isinstance(query, Statement):
-        table = session.tabulate(query, fresh=options.fresh)
-        say(json_line(table.to_dict()) if as_json else table_text(table))
-        return table_code(table) if options.strict else 0
-    if isinstance(query, GroupedQuery):
-        answers = session.ask_groups(query, fresh=options.fresh)
-        if answers.columns:
-            say(json_line(answers.to_dict()) if as_json else answers_text(answers))
-            return max(map(strict_code, answers)) if options.strict else 0
-        answer = answers[0]
-    else:
-        answer = session.ask(query, fresh=options.fresh)
-    say(json_line(answer.to_dict()) if as_json else answer_text(answer))
-    return strict_code(answer) if options.strict else 0
-
-
-def _query(where: str, session: Session) -> LinearQuery:
-    """Return the query of a condition, written as text or as a JSON object."""
-    from queries.parsing import parse_where, read_line
-
-    return parse_where(read_line(where) if where.lstrip().startswith("{") else where, session.domain)
+    domain = session.domain
+    asked = read_condition(where or "", domain) if sql is None else read_statement(sql, domain)
+    result = answered(session, asked, options)
+    say(json_line(form_of(result)) if as_json else text_of(result))
+    return exit_code_of(result) if options.strict else 0
 
 
 def _ask_workload(session: Session, name: str, options: StreamOptions) -> int:
