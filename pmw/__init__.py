@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pmw.public.contract import ModelKind, Opening, Options, TestKind, UpdateRule
     from pmw.public.export import RowPlan
     from pmw.public.ledger import Ledger, LedgerLine
+    from pmw.public.quotes import Quote
     from pmw.public.status import Status
     from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
     from pmw.session.backup import backup_session
@@ -68,6 +69,7 @@ __all__ = [
     "Options",
     "plan_session",
     "PMWError",
+    "Quote",
     "ReleaseError",
     "resume_session",
     "RowPlan",
@@ -115,6 +117,7 @@ _HOMES = {
     "public.contract": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
     "public.export": ("RowPlan",),
     "public.ledger": ("Ledger", "LedgerLine"),
+    "public.quotes": ("Quote",),
     "public.status": ("Status",),
     "research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
     "session.backup": ("backup_session",),

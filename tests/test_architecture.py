@@ -179,8 +179,8 @@ def test_questions_know_nothing_of_privacy() -> None:
 
 
 def test_true_counts_leave_the_data_in_few_places_only() -> None:
-    # The loop's draws, of opening and of both tests, and its offline variant's; and the demonstration, whose
-    # packaged table is public.
+    # The loop's draws, of opening, of both tests and on request, and its offline variant's; and the
+    # demonstration, whose packaged table is public.
     places = {
         module
         for module, path in MODULES.items()
@@ -188,7 +188,7 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "counts"
     }
     assert places == {
-        "pmw.loop.opening", "pmw.loop.questions", "pmw.loop.marginals",
+        "pmw.loop.opening", "pmw.loop.questions", "pmw.loop.marginals", "pmw.loop.requested",
         "pmw.research.offline.draws", "pmw.cli.demo.run",
     }  # fmt: skip
 

@@ -17,7 +17,7 @@ PMW = """
 Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check Composition CsvDialect
 DataError finalize_session fit_workload Ledger LedgerLine ModelKind move_session NeighboringRelation
 NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session PMWError
-ReleaseError resume_session RowPlan Session SessionCorruptError SessionError SessionExistsError
+Quote ReleaseError resume_session RowPlan Session SessionCorruptError SessionError SessionExistsError
 SessionLockedError SessionPlan Sides Source SparseVectorKind Spent Status StoreError TableFile
 TestKind UpdateRule Verification verify_session
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,23 @@ from pmw.cli.waiting import patiently, wait_option
 
 if TYPE_CHECKING:
     from pmw.cli.streaming import StreamOptions
+    from pmw.public.quotes import Quote
     from pmw.session.session import Session
 
 __all__ = [
     "command",
 ]
+
+
+def _positive(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Return a half-width that --within was given, for click.
+
+    Raises:
+        BadParameter: it is not positive and finite.
+    """
+    if value is not None and not 0 < value < math.inf:
+        raise click.BadParameter(f"expected a number of records above 0, got {value:g}", param=parameter)
+    return value
 
 
 @click.command(
@@ -29,6 +42,7 @@ Examples:
   pmw ask study.pmw --sql "SELECT sex, COUNT(*) FROM people WHERE age >= 65 GROUP BY sex"
   pmw ask study.pmw --stream < questions.jsonl > answers.jsonl
   pmw ask study.pmw --workload marginals:2 > cells.jsonl
+  pmw ask study.pmw "sex = 'Female' AND age >= 65" --within 100
 \b
 A stream has one question per line, each an object:
   {"id": 1, "where": "age >= 65"}
@@ -56,6 +70,14 @@ Workloads:
     "--strict", is_flag=True, help="Exit with 3 when an answer is exhausted, with 4 when one is unverified."
 )
 @click.option("--strict-cells", is_flag=True, help="Refuse conditions that cut a cell of the schema.")
+@click.option(
+    "--within",
+    type=float,
+    metavar="N",
+    callback=_positive,
+    help="Answer within ± N records; where that costs something, say the price and ask first.",
+)
+@click.option("--yes", is_flag=True, help="With --within: pay the price without being asked.")
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer, or why it is refused, as JSON.")
 def command(session: Path, where: str | None, wait: float, **given: Any) -> None:
@@ -66,13 +88,16 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
     lists every declared value. A question that was answered before gets the same answer, unless it is asked
     with --fresh.
 
+    With --within N the error bar is N records at most. Where the bar is narrow enough as it is, the answer
+    is free. Else the price is told: the answer is paid for after a yes on a terminal, or with --yes, and in
+    other cases the exit code is 4 and nothing is spent.
+
     One process at a time answers from a session; others wait for it to end, as long as --wait says. The other
     commands read a session that is in use without waiting.
     """
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
-    if sum(asked) != 1:
-        raise click.UsageError("give a condition, --sql, --stream or --workload, one of the four")
-    from pmw.cli.streaming import StreamOptions, answer_stream
+    _check(sum(asked), where, given)
+    from pmw.cli.streaming import StreamOptions
     from pmw.cli.texts import json_line, say
     from pmw.session.opening import resume_session
     from queries.errors import QueryError
@@ -81,18 +106,42 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
     options = StreamOptions(given["fresh"], given["strict"], given["strict_cells"])
     with patiently(lambda seconds: resume_session(session, wait=seconds), session, wait) as opened:
         try:
-            if given["stream"]:
-                code = answer_stream(opened, sys.stdin.buffer, options)
-            elif given["workload"] is not None:
-                code = _ask_workload(opened, given["workload"], options)
-            else:
-                code = _ask_one(opened, where, given["sql"], options, as_json=as_json)
+            code = _answer(opened, where, options, given)
         except QueryError as error:
             if not as_json:
                 raise
             say(json_line({"error": error.to_dict()}))
             code = 4
     sys.exit(code)
+
+
+def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        UsageError: some do not.
+    """
+    if forms != 1:
+        raise click.UsageError("give a condition, --sql, --stream or --workload, one of the four")
+    if given["within"] is None and given["yes"]:
+        raise click.UsageError("--yes pays the price of a bar; give --within N with it")
+    if given["within"] is not None and where is None:
+        raise click.UsageError("--within is for one condition; leave it out, or ask a condition")
+    if given["within"] is not None and given["fresh"]:
+        raise click.UsageError("--within answers again in any case; leave --fresh out")
+
+
+def _answer(session: Session, where: str | None, options: StreamOptions, given: dict[str, Any]) -> int:
+    """Print the answers to what was asked, in whichever form; return the exit code."""
+    from pmw.cli.streaming import answer_stream
+
+    if given["stream"]:
+        return answer_stream(session, sys.stdin.buffer, options)
+    if given["workload"] is not None:
+        return _ask_workload(session, given["workload"], options)
+    if given["within"] is not None:
+        return _ask_within(session, where or "", options, given)
+    return _ask_one(session, where, given["sql"], options, as_json=given["as_json"])
 
 
 def _ask_one(
@@ -107,6 +156,43 @@ def _ask_one(
     result = answered(session, asked, options)
     say(json_line(form_of(result)) if as_json else text_of(result))
     return exit_code_of(result) if options.strict else 0
+
+
+def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
+    """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
+    from pmw.cli.answering import read_condition
+    from pmw.cli.streaming import strict_code
+    from pmw.cli.texts import answer_text, json_line, say
+    from queries.parsing import require_aligned
+
+    query, within, as_json = read_condition(where, session.domain), given["within"], given["as_json"]
+    if options.strict_cells:
+        require_aligned(query)
+    quote = session.quote(query, within)
+    price = _price(quote, within)
+    if quote.needed and not (quote.affordable and (given["yes"] or _agrees(price))):
+        way = " Pay it with --yes." if quote.affordable else ""
+        error = {"code": "not_paid", "message": f"{price} Nothing was spent.{way}"}
+        if as_json:
+            say(json_line({"error": error, "quote": quote.to_dict()}))
+        else:
+            click.echo(f"Error: {error['message']}", err=True)
+        return 4
+    answer = session.ask_within(query, within)
+    say(json_line(answer.to_dict()) if as_json else answer_text(answer))
+    return strict_code(answer) if options.strict else 0
+
+
+def _agrees(price: str) -> bool:
+    """Ask whether a price is to be paid; without a terminal nobody agrees."""
+    return sys.stdin.isatty() and click.confirm(f"{price} Pay it?", err=True)
+
+
+def _price(quote: Quote, within: float) -> str:
+    """Return what a bar costs, and how to pay it."""
+    cost = f"A bar of ± {within:g} records costs {quote.share:.2%} of the budget"
+    what = f"to measure {', '.join(quote.scope)} ({quote.cells:,} cells)"
+    return f"{cost}, {what}{'.' if quote.affordable else '; so much is not left.'}"
 
 
 def _ask_workload(session: Session, name: str, options: StreamOptions) -> int:

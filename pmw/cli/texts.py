@@ -18,6 +18,7 @@ from pmw.public.answer import SEEDED_WARNING, Answer, Source
 from pmw.public.answers import Answers
 from pmw.public.contract import Opening, guarantee
 from pmw.public.plans import TestPlan, marginal_tier, question_tier
+from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
 from pmw.public.tables import AnswerTable
@@ -38,6 +39,7 @@ __all__ = [
     "example_where",
     "json_line",
     "opening_text",
+    "quote_text",
     "rounded",
     "say",
     "status_json",
@@ -158,6 +160,16 @@ def answers_text(answers: Answers) -> str:
             "filling. At an edge, ask with >= or <, which cut none."
         )
     return "\n".join(lines)
+
+
+def quote_text(quote: Quote, confidence: float, *, measured: bool) -> str:
+    """Return the price of a marginal on request and its error bar, in words."""
+    what = f"{', '.join(quote.scope)} ({counted(f'{quote.cells:,}', 'cell')})"
+    bar = f"± {rounded(quote.half_width)} records at {confidence:.0%} confidence"
+    if measured:
+        return f"Measured {what} for {quote.share:.2%} of the budget: each cell within {bar}."
+    room = "" if quote.affordable else "; so much is not left"
+    return f"Measuring {what} would cost {quote.share:.2%} of the budget: each cell within {bar}{room}."
 
 
 def table_text(table: AnswerTable) -> str:

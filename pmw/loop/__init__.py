@@ -17,6 +17,7 @@ from pmw.loop.loop import Settled, batch_entries, draw_tests, propose, settle
 from pmw.loop.marginals import l1_distance, marginal_units
 from pmw.loop.opening import OpeningDraws, choose_bins, draw_opening, released_total, settle_opening
 from pmw.loop.refine import refined, residual
+from pmw.loop.requested import RequestedMarginal, draw_requested, settle_requested
 
 __all__ = [
     "batch_entries",
@@ -24,6 +25,7 @@ __all__ = [
     "choose_bins",
     "correct",
     "draw_opening",
+    "draw_requested",
     "draw_tests",
     "l1_distance",
     "marginal_units",
@@ -36,8 +38,10 @@ __all__ = [
     "refined",
     "released_total",
     "Request",
+    "RequestedMarginal",
     "residual",
     "settle",
     "settle_opening",
+    "settle_requested",
     "Settled",
 ]

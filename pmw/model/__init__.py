@@ -11,6 +11,7 @@ from pmw.model.bins import (
     extreme_domains,
 )
 from pmw.model.coarsening import CoarsenedDistribution, Coarsening
+from pmw.model.combined import CombinedMarginal, MarginalValues, combined
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
 from pmw.model.distribution import (
     MarginalTerm,
@@ -53,6 +54,8 @@ __all__ = [
     "CoarsenedDistribution",
     "Coarsening",
     "coarsening_of",
+    "combined",
+    "CombinedMarginal",
     "DEFAULT_BINS",
     "DEFAULT_MAX_CELLS",
     "DenseDistribution",
@@ -72,6 +75,7 @@ __all__ = [
     "leaf_variances",
     "MarginalMeasurement",
     "MarginalTerm",
+    "MarginalValues",
     "mean_range_variance",
     "Measurement",
     "noise_form",

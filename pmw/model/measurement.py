@@ -49,11 +49,13 @@ class MarginalMeasurement:
         scope: attribute names in declared order; empty for the number of records.
         units: int64, one axis per attribute, noisy records per cell in units of 2^-20.
         noise: distribution of each cell's noise, in units.
+        requested: an analyst asked for it; it is not what a positive measured.
     """
 
     scope: tuple[str, ...]
     units: NDArray[np.int64]
     noise: NoiseDistribution
+    requested: bool = False
 
     def __post_init__(self) -> None:
         units = np.array(self.units, dtype=np.int64)

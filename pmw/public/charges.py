@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from pmw.model import MarginalMeasurement, NoiseDistribution, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition, gaussian_charge, pure_charge
+from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.contract import Options
-from pmw.public.plans import OpeningPlan, QueryTestPlan, TierPlan
+from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 
 __all__ = [
@@ -21,7 +23,9 @@ __all__ = [
     "opening_entries",
     "paid_for",
     "positive_entry",
+    "requested_entry",
     "reservation",
+    "reserved_by_rounds",
     "threshold_entry",
 ]
 
@@ -35,6 +39,7 @@ class Event(enum.StrEnum):
     ROUND = "sparse vector round"
     VECTOR = "sparse vector"
     MEASUREMENT = "measurement"
+    REQUESTED = "requested"
     SELECTION = "selection"
     ABANDONED = "abandoned batch"
 
@@ -110,7 +115,19 @@ def paid_for(measurement: QueryMeasurement | MarginalMeasurement) -> tuple[str, 
     """Return event and label of the charge that pays for a measurement after opening."""
     if isinstance(measurement, QueryMeasurement):
         return Event.MEASUREMENT, measurement.query.describe()
-    return Event.MARGINAL, ", ".join(measurement.scope)
+    event = Event.REQUESTED if measurement.requested else Event.MARGINAL
+    return event, ", ".join(measurement.scope)
+
+
+def requested_entry(scope: Sequence[str], noise: NoiseDistribution, options: Options) -> LedgerEntry:
+    """Return what a marginal charges that an analyst asked for: what it costs at a positive, without a test.
+
+    Args:
+        scope: attribute names.
+        noise: on each of its cells.
+        options: the custodian's choices.
+    """
+    return LedgerEntry(Event.REQUESTED, ", ".join(scope), marginal_charge(noise, options))
 
 
 def reservation(tier: TierPlan, options: Options, composition: Composition, *, round_open: bool) -> Charge:
@@ -119,6 +136,30 @@ def reservation(tier: TierPlan, options: Options, composition: Composition, *, r
     return positive if round_open else threshold_entry(tier, 0, composition).charge + positive
 
 
-def abandoned_entry(reserved: Charge) -> LedgerEntry:
-    """Return what a batch charges that is never finished: all that was reserved for it."""
-    return LedgerEntry(Event.ABANDONED, "reserved; nothing was released", reserved)
+def reserved_by_rounds(
+    plan: TestPlan, rounds: Sequence[bool], options: Options, ledger: PrivacyFilter
+) -> Fraction:
+    """Return what open rounds still have reserved: one positive each, in the filter's own measure.
+
+    Their threshold noise is paid; without the price of a positive they could not test any more.
+
+    Args:
+        plan: the tiers.
+        rounds: of each tier, whether it holds threshold noise.
+        options: the custodian's choices.
+        ledger: the session's filter.
+    """
+    held = (tier for tier, is_open in zip(plan, rounds, strict=True) if is_open)
+    prices = (reservation(tier, options, ledger.composition, round_open=True) for tier in held)
+    return sum(map(ledger.price, prices), Fraction(0))
+
+
+def abandoned_entry(reserved: Charge, *, requested: bool = False) -> LedgerEntry:
+    """Return what a batch charges that is never finished: all that was reserved for it.
+
+    Args:
+        reserved: the most that it can charge.
+        requested: it would have measured what an analyst asked for.
+    """
+    what = "reserved for a requested marginal" if requested else "reserved"
+    return LedgerEntry(Event.ABANDONED, f"{what}; nothing was released", reserved)

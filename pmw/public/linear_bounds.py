@@ -14,21 +14,21 @@ Proofs are in ``docs/aggregates.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import MarginalMeasurement, OneWayMeasurement
+from pmw.model import CombinedMarginal, HierarchicalMeasurement, MarginalValues, OneWayMeasurement
 from pmw.privacy.tail_bounds import (
     certificate_half_width,
     simultaneous_half_width,
     split_confidence,
     sum_half_width,
 )
+from pmw.public.evidence import Known, known_of, opened_over
 from pmw.public.intervals import Confidences, negative_margin, total_error_bound
-from pmw.public.marginal_intervals import known_of, opening_over
 from pmw.public.plans import marginal_tier
 from pmw.public.state import Certificate, PublicState
 from queries.linear import UNITS
@@ -92,10 +92,11 @@ def linear_bounds(
         error = total_error_bound(state, confidences.alone)
         everybody = np.array(state.total.value)
         return LinearBounds(everybody, lambda weights: float(np.abs(weights).max()) * error, _same, _same)
-    opening = opening_over(state, scope)
-    if opening is not None:
-        return _bounds(state, opening, scope, confidences, binned=False)
-    fine, coarse = known_of(state, scope)
+    fine: Sequence[OneWayMeasurement | Known]
+    coarse: Sequence[Known]
+    fine, coarse = opened_over(state, scope)
+    if not fine:
+        fine, coarse = known_of(state, scope)
     found = [_bounds(state, one, scope, confidences, binned=False) for one in fine]
     if not found:
         found = [_bounds(state, one, scope, confidences, binned=True) for one in coarse]
@@ -110,7 +111,7 @@ def _same(weights: _Weights) -> _Weights:
 
 def _bounds(
     state: PublicState,
-    known: OneWayMeasurement | Certificate,
+    known: OneWayMeasurement | Known,
     scope: tuple[str, ...],
     confidences: Confidences,
     *,
@@ -150,22 +151,25 @@ def _certified(state: PublicState, certificate: Certificate, confidences: Confid
     return half_width
 
 
-def _noisy(measurement: OneWayMeasurement, axes: tuple[int, ...], confidence: float) -> _HalfWidth:
-    plain = isinstance(measurement, MarginalMeasurement)
+def _noisy(
+    measurement: OneWayMeasurement | MarginalValues, axes: tuple[int, ...], confidence: float
+) -> _HalfWidth:
     repeated = math.prod([measurement.values.shape[axis] for axis in axes])
 
     def half_width(weights: _Weights) -> float:
-        if plain:
-            squares, peak = float(np.sum(weights**2)) * repeated, float(np.max(weights**2))
-            return sum_half_width(measurement.noise, squares, confidence, peak=peak or None)
-        spread = np.broadcast_to(np.expand_dims(weights, axes), measurement.values.shape)
-        squares = measurement.weighted_variance(spread) / measurement.variance
-        return sum_half_width(measurement.noise, squares, confidence)
+        if isinstance(measurement, HierarchicalMeasurement):
+            spread = np.broadcast_to(np.expand_dims(weights, axes), measurement.values.shape)
+            squares = measurement.weighted_variance(spread) / measurement.variance
+            return sum_half_width(measurement.noise, squares, confidence)
+        squares, peak = float(np.sum(weights**2)) * repeated, float(np.max(weights**2))
+        if isinstance(measurement, CombinedMarginal):
+            squares, peak = squares * measurement.squares, peak * measurement.peak
+        return sum_half_width(measurement.noise, squares, confidence, peak=peak or None)
 
     return half_width
 
 
-def _at_once(measurement: OneWayMeasurement, confidence: float) -> _HalfWidth:
+def _at_once(measurement: OneWayMeasurement | MarginalValues, confidence: float) -> _HalfWidth:
     """Return half-widths that hold for all weights at once.
 
     With P and N the sums of the positive and the negative parts of the noise, both at most W in one event,
@@ -175,6 +179,6 @@ def _at_once(measurement: OneWayMeasurement, confidence: float) -> _HalfWidth:
     return lambda weights: (max(float(weights.max()), 0.0) - min(float(weights.min()), 0.0)) * width
 
 
-def _drawn(measurement: OneWayMeasurement) -> NDArray[np.float64]:
+def _drawn(measurement: OneWayMeasurement | MarginalValues) -> NDArray[np.float64]:
     """Return the cells' own noisy counts: noise that least squares leaves on a histogram hangs together."""
-    return measurement.values if isinstance(measurement, MarginalMeasurement) else measurement.cell_values
+    return measurement.cell_values if isinstance(measurement, HierarchicalMeasurement) else measurement.values

@@ -21,13 +21,20 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.model import MarginalMeasurement, OneWayMeasurement
+from pmw.model import (
+    CombinedMarginal,
+    HierarchicalMeasurement,
+    MarginalMeasurement,
+    MarginalValues,
+    OneWayMeasurement,
+)
 from pmw.privacy.tail_bounds import (
     certificate_half_width,
     simultaneous_half_width,
     sum_half_width,
 )
 from pmw.public.answer import Answer, Source, Spent
+from pmw.public.evidence import Known, is_fine, known_of, marginals_over, opened_over
 from pmw.public.intervals import (
     Confidences,
     answer_within,
@@ -42,16 +49,12 @@ from queries.linear import UNITS, LinearQuery
 __all__ = [
     "answers_untested",
     "certificate_bound",
-    "is_held",
-    "known_of",
     "MarginalBars",
     "negative_half_width",
-    "opening_over",
 ]
 
 
-Known: TypeAlias = MarginalMeasurement | Certificate  # than the opening
-_Known: TypeAlias = OneWayMeasurement | Certificate
+_Known: TypeAlias = OneWayMeasurement | Known
 _Pieces: TypeAlias = Sequence[tuple[LinearQuery, Sequence[_Known]]]  # what bounds which query
 _Bound: TypeAlias = tuple[float, float]  # a value, and how far the truth may be from it, in records
 
@@ -77,28 +80,27 @@ class _Scope:
     """What is known of a scope, whatever is asked about it.
 
     Args:
-        opening: what opening measured over it, on the declared cells.
+        opened: what opening measured over it, and what was requested of that, on the declared cells.
+        opened_bins: what was requested of it on bins.
         fine: what else is known on declared cells.
         coarse: what is known on bins of them.
         measured: marginals that contain the scope, the newest first; whether each lies beside the model, and
             whether it is on declared cells.
     """
 
-    opening: OneWayMeasurement | None
+    opened: Sequence[_Known]
+    opened_bins: Sequence[_Known]
     fine: Sequence[_Known]
     coarse: Sequence[_Known]
-    measured: Sequence[tuple[MarginalMeasurement, bool, bool]]
+    measured: Sequence[tuple[MarginalValues, bool, bool]]
 
     @classmethod
     def of(cls, state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...]) -> _Scope:
         """Return what is known of a scope, with the certificates of what was asked: it contains the scope."""
-        wanted = set(scope)
-        measured = [
-            (one, place in state.beside, _is_fine(state, one))
-            for place, one in enumerate(state.measured)
-            if isinstance(one, MarginalMeasurement) and wanted <= set(one.scope)
-        ]
-        return cls(opening_over(state, scope), *known_of(state, scope, asked), measured[::-1])
+        left_out = [state.measured[place] for place in state.beside]
+        beside = {one.scope for one in left_out if isinstance(one, MarginalMeasurement)}
+        measured = [(one, one.scope in beside, is_fine(state, one)) for one in marginals_over(state, scope)]
+        return cls(*opened_over(state, scope), *known_of(state, scope, asked), measured[::-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +121,6 @@ def answers_untested(state: PublicState, spent: Spent) -> Callable[[LinearQuery]
     if not state.contract.options.tests_marginals:
         return partial(untested_answer, state, spent=spent)
     return MarginalBars(state, spent).answer
-
-
-def is_held(state: PublicState, query: LinearQuery) -> bool:
-    """Tell whether released numbers or a certificate bound the error of a question."""
-    if not query.scope or opening_over(state, query.scope) is not None:
-        return True
-    wanted = set(query.scope)
-    held = [one.scope for one in state.marginals]
-    return any(wanted <= set(scope) for scope in (*held, *state.certificates))
 
 
 class MarginalBars:
@@ -165,6 +158,18 @@ class MarginalBars:
             found = (min(found[0], count), max(found[1], count))
         return answer_within(state, query, count, found, source, self._spent)
 
+    def half_width(self, query: LinearQuery) -> float | None:
+        """Return how far the truth may be from what is known of a question; it does not depend on noise.
+
+        None where nothing is known of it, or where its two ends rest on different numbers, since it cuts a
+        bin or the declared cells cannot decide it.
+        """
+        if query.readings is not None:
+            return None
+        below, above = self._pieces(query, query.scope)
+        found = self._bound(below, _Share.ONE) if below is above else None
+        return None if found is None else found[1]
+
     def _count(self, query: LinearQuery) -> float:
         """Return the model's answer.
 
@@ -201,10 +206,14 @@ class MarginalBars:
         """
         scope = self._scope(query.scope, asked)
         both: _Pieces
-        if scope.opening is not None:
-            both = ((query, (scope.opening,)),)
+        if scope.opened and not scope.opened_bins:
+            both = ((query, scope.opened),)
             return both, both
         inner, outer = self._state.coarsening.bounds(query)
+        if scope.opened:
+            both = ((query, scope.opened),)
+            both = (*both, (inner, scope.opened_bins)) if inner is outer else both
+            return both, both
         if inner is not outer and not scope.fine:
             return ((inner, scope.coarse),), ((outer, scope.coarse),)
         # Of a question that cuts bins, those have been looked into.
@@ -277,13 +286,13 @@ def _width(ends: tuple[_Bound | None, _Bound | None]) -> float:
     return sum(math.inf if end is None else end[1] for end in ends)
 
 
-def _weighed(state: PublicState, measurement: MarginalMeasurement, query: LinearQuery) -> tuple[float, float]:
+def _weighed(state: PublicState, measurement: MarginalValues, query: LinearQuery) -> tuple[float, float]:
     """Return what a measured marginal says of a question, and its standard deviation, in records."""
     axes = _others(measurement.scope, query.scope)
     values = measurement.values.sum(axis=axes)
     squares = np.full(values.shape, measurement.units.size / values.size)
     factors = state.coarsening.weights(query)
-    if _is_fine(state, measurement):
+    if is_fine(state, measurement):
         factors = [(query.scope, query.weights() / UNITS)]
     for names, weights in factors:
         shape = [size if name in names else 1 for name, size in zip(query.scope, values.shape, strict=True)]
@@ -292,44 +301,18 @@ def _weighed(state: PublicState, measurement: MarginalMeasurement, query: Linear
     return float(values.sum()), math.sqrt(float(squares.sum()) * measurement.variance)
 
 
-def known_of(
-    state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...] | None = None
-) -> tuple[list[Known], list[Known]]:
-    """Return what is known of a scope: on declared cells, and on bins of them.
-
-    Args:
-        state: the state.
-        scope: of a question, or of a reading of one.
-        asked: the scope of the question, which contains the other; the same where it is None. Certificates
-            are those of this scope: whether they stood at the time of an answer can be told afterwards.
-    """
-    wanted, asked = set(scope), scope if asked is None else asked
-    known: list[Known] = [one for one in state.marginals if wanted <= set(one.scope)]
-    certificate = state.certificates.get(asked)
-    if certificate is not None:
-        known.append(certificate)
-    else:
-        known += [one for wider, one in state.certificates.items() if set(asked) <= set(wider)]
-    fine = [one for one in known if _is_fine(state, one)]
-    return fine, [one for one in known if not _is_fine(state, one)]
-
-
-def _is_fine(state: PublicState, known: Known) -> bool:
-    """Tell whether something is known on declared cells that are binned elsewhere."""
-    return known.units.shape != state.coarsening.coarse.scope_shape(known.scope)
-
-
-def opening_over(state: PublicState, scope: tuple[str, ...]) -> OneWayMeasurement | None:
-    """Return what opening measured over a scope, on the declared cells."""
-    wanted = set(scope)
-    return next((one for one in state.opening if wanted <= set(one.scope)), None)
-
-
 def _of_noise(
-    measurement: OneWayMeasurement, scope: tuple[str, ...], confidence: float, *, simultaneous: bool
+    measurement: OneWayMeasurement | CombinedMarginal,
+    scope: tuple[str, ...],
+    confidence: float,
+    *,
+    simultaneous: bool,
 ) -> _Evidence:
     axes, noise, values = _others(measurement.scope, scope), measurement.noise, measurement.values
-    if simultaneous:
+    part, peak = 1.0, 1.0
+    if isinstance(measurement, CombinedMarginal):
+        part, peak = measurement.squares, measurement.peak
+    elif simultaneous:
         # A tree's cells are taken as they were drawn, for the noise of least squares is not independent.
         drawn = values if isinstance(measurement, MarginalMeasurement) else measurement.cell_values
         half_width = simultaneous_half_width(noise, drawn.size, confidence)
@@ -337,15 +320,15 @@ def _of_noise(
     repeated = math.prod([int(values.shape[axis]) for axis in axes])
 
     def squares(query: LinearQuery) -> float:
-        if not isinstance(measurement, MarginalMeasurement):
+        if isinstance(measurement, HierarchicalMeasurement):
             return measurement.weighted_variance(query.weights() / UNITS) / measurement.variance
         if query.is_box:  # a sum of ones is exact, in whatever order
-            return float(math.prod(side.stop - side.start for side in query.box)) * repeated
-        return float(np.sum((query.weights() / UNITS) ** 2)) * repeated
+            return float(math.prod(side.stop - side.start for side in query.box)) * repeated * part
+        return float(np.sum((query.weights() / UNITS) ** 2)) * repeated * part
 
     # Least squares too gives no number a weight beyond 1.
     return _Evidence(
-        values.sum(axis=axes), lambda query: sum_half_width(noise, squares(query), confidence, peak=1.0)
+        values.sum(axis=axes), lambda query: sum_half_width(noise, squares(query), confidence, peak=peak)
     )
 
 

@@ -26,6 +26,7 @@ from queries.linear import LinearQuery
 
 __all__ = [
     "Certificate",
+    "is_requested",
     "LaterMeasurement",
     "PublicState",
     "Total",
@@ -33,6 +34,11 @@ __all__ = [
 
 
 LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement
+
+
+def is_requested(measurement: LaterMeasurement) -> bool:
+    """Tell whether an analyst asked for a measurement; else a positive made it."""
+    return isinstance(measurement, MarginalMeasurement) and measurement.requested
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +152,8 @@ class PublicState:
 
     def positives(self, place: int) -> int:
         """Return the positives of a tier so far: each has measured one thing."""
-        return sum(isinstance(one, self.plan[place].measures) for one in self.measured)
+        kind = self.plan[place].measures
+        return sum(isinstance(one, kind) and not is_requested(one) for one in self.measured)
 
     @property
     def round_open(self) -> bool:

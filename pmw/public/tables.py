@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pmw.markup import counted, html_table, text_table
 from pmw.public.aggregates import Aggregates, Estimate
 from pmw.public.answer import SEEDED_WARNING, Answer, Spent
-from pmw.public.marginal_intervals import is_held
+from pmw.public.evidence import is_held
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from queries.grouping import GroupValue

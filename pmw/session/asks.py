@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from pmw.public.answer import Answer
 from pmw.public.state import PublicState
-from pmw.session.journal import read_answer
+from pmw.session.journal import answer_row, read_answer
 from pmw.session.store import Outcome, SessionStore, query_key
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 
 __all__ = [
+    "Answering",
     "Ask",
+    "Deliver",
     "ready_answers",
     "sorted_asks",
     "tie_keys",
+    "with_answers",
 ]
+
+Deliver: TypeAlias = Callable[[Sequence[Answer]], None]  # is called with the next answers, in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,9 @@ class Ask:
     text: str
     request_id: str | None = None
     fresh: bool = False
+
+
+Answering: TypeAlias = Callable[[Sequence[Ask], Deliver | None], list[Answer]]
 
 
 def sorted_asks(
@@ -88,6 +97,17 @@ def ready_answers(known: dict[int, Answer], repeats: dict[int, int], places: ran
             break
         ready.append(known[place])
     return ready
+
+
+def with_answers(
+    outcome: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer]
+) -> Outcome:
+    """Return an outcome with the rows of answers, which may end at a positive before the questions do."""
+    rows = [
+        answer_row(answer, text, request)
+        for answer, (text, request) in zip(answers, asked, strict=False)  # answers end at a positive
+    ]
+    return replace(outcome, answers=rows, asked=len(rows))
 
 
 def _stored_answer(store: SessionStore, state: PublicState, ask: Ask) -> Answer | None:

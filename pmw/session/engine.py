@@ -7,32 +7,35 @@ its recorded bytes, so that it has the outcome it would have had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from pmw.data import CountSource, Table
 from pmw.errors import DataError, SessionCorruptError
 from pmw.loop import (
     BatchDraws,
     Proposal,
+    RequestedMarginal,
     batch_entries,
     draw_opening,
+    draw_requested,
     draw_tests,
     propose,
     released_total,
     settle,
+    settle_requested,
 )
 from pmw.loop.secret import SecretState
 from pmw.planning.opened import plan_opened
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.public.answer import Answer
 from pmw.public.contract import Contract, Options
+from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import journal, loading, proposals
-from pmw.session.asks import Ask, ready_answers, sorted_asks, tie_keys
+from pmw.session.asks import Ask, Deliver, ready_answers, sorted_asks, tie_keys, with_answers
 from pmw.session.snapshots import duals_of
-from pmw.session.store import IntentRow, Outcome, SessionStore
+from pmw.session.store import REQUESTED, IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.linear import LinearQuery
 
@@ -40,8 +43,6 @@ __all__ = [
     "Engine",
     "next_seed",
 ]
-
-Deliver: TypeAlias = Callable[[Sequence[Answer]], None]
 
 _BATCH = 256  # questions per intent
 _COMMIT = 1024  # questions per commit, where none of them draws noise
@@ -99,8 +100,7 @@ class Engine:
             QueryError: a idempotency key was used for another question; nothing is answered then.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        if self._interrupted:
-            self._load()  # first, so that what it finishes is found among the stored answers
+        self.finish_interrupted()  # first, so that what it finishes is found among the stored answers
         known, waiting, repeats = sorted_asks(self._store, self._state, asks)
         tie_keys(self._store, [asks[place] for place in known])
         answers: list[Answer] = []
@@ -133,8 +133,7 @@ class Engine:
         Raises:
             StoreError: the session could not be closed; or it is closed, and its file holds old copies yet.
         """
-        if self._interrupted:
-            self._load()
+        self.finish_interrupted()
         if not self._state.closed:
             self.save_snapshot()
             self._store.finalize(None, journal.closing_outcome(None))
@@ -143,6 +142,52 @@ class Engine:
             self._secret = SecretState.closed(tiers)
             self._data = self._source = self._coarse_source = None
         self._store.scrub()
+
+    def finish_interrupted(self) -> None:
+        """Finish what was interrupted, so that the state is that of the file."""
+        if self._interrupted:
+            self._load()
+
+    # --- a marginal on request ------------------------------------------------------------------------------
+
+    def measure(self, requested: RequestedMarginal) -> None:
+        """Measure a marginal, durably.
+
+        Raises:
+            BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
+            DataError: the table cannot be read or differs; nothing is spent.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        self.finish_interrupted()
+        options = self._state.contract.options
+        require_affordable(self._state, requested.entry(options))
+        self._table(self._state.contract)  # before anything is drawn
+        self._intents += 1
+        seed = next_seed(options, self._intents)
+        self._interrupted = True
+        intent = self._store.begin(REQUESTED, proposals.recorded_request(requested, options), seed)
+        self._carry_out_request(intent, requested, seed)
+
+    def answer_untested(self, ask: Ask) -> Answer:
+        """Answer one question from the model, within what is known of it: free, durable, without a test."""
+        self.finish_interrupted()
+        untested = Proposal.untested([ask.query])
+        settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger)
+        rows = Outcome(charged_before=self._charges)
+        self._store.finish(None, with_answers(rows, [(ask.text, None)], settled.answers))
+        self._state = settled.state
+        return settled.answers[0]
+
+    def _carry_out_request(self, intent: int, requested: RequestedMarginal, seed: bytes) -> None:
+        """Draw a recorded request and make its outcome durable before the new state is seen."""
+        state, source = self._state, self._table(self._state.contract)
+        measured = draw_requested(requested, state, source, BitSource(seed), self._coarse_table())
+        entry = requested.entry(state.contract.options)
+        after = settle_requested(state, measured, state.ledger.charge(entry.charge))
+        outcome = journal.batch_outcome([entry], state, after)
+        self._store.finish(intent, replace(outcome, charged_before=self._charges))
+        self._charges += 1
+        self._state, self._interrupted = after, False
 
     # --- one batch ------------------------------------------------------------------------------------------
 
@@ -159,7 +204,7 @@ class Engine:
                 if not free:
                     raise
         if free:
-            self._store.finish(None, _with_answers(Outcome(charged_before=self._charges), asked, free))
+            self._store.finish(None, with_answers(Outcome(charged_before=self._charges), asked, free))
             self._state = state
             return free
         asked = asked[: len(proposal.queries)]  # the others ask another tier for a test
@@ -203,7 +248,7 @@ class Engine:
             ledger = ledger.charge(entry.charge)
         settled = settle(state, proposal, draws, ledger)
         answers = settled.answers
-        outcome = _with_answers(journal.batch_outcome(entries, state, settled.state), asked, answers)
+        outcome = with_answers(journal.batch_outcome(entries, state, settled.state), asked, answers)
         outcome = replace(
             outcome, secrets=journal.secret_facts(secret, self._secret), charged_before=self._charges
         )
@@ -233,11 +278,19 @@ class Engine:
         self._secret = loading.load_secret(self._store, len(self._state.plan))
         self._snapshot_version = -1 if opening else self._state.version
         if intent is not None:
-            proposal, asked = proposals.read_recorded(self._state.coarsening, intent.proposal)
-            self._carry_out(intent.id, proposal, asked, intent.seed)
+            self._finish(intent)
         self._interrupted = False
         if opening:
             self.save_snapshot()  # fitting the opening again would take the longest of all that a reader does
+
+    def _finish(self, intent: IntentRow) -> None:
+        """Draw a recorded batch again, from its own bytes."""
+        if intent.kind == REQUESTED:
+            requested = proposals.read_requested(self._state.domain, intent.proposal)
+            self._carry_out_request(intent.id, requested, intent.seed)
+        else:
+            proposal, asked = proposals.read_recorded(self._state.coarsening, intent.proposal)
+            self._carry_out(intent.id, proposal, asked, intent.seed)
 
     def _finish_opening(self, intent: IntentRow) -> None:
         contract, plan = loading.load_contract(self._store)
@@ -259,13 +312,3 @@ class Engine:
             source = self._table(self._state.contract)
             self._coarse_source = source.coarsened(coarsening.coarse, coarsening.bins)
         return self._coarse_source
-
-
-def _with_answers(
-    outcome: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer]
-) -> Outcome:
-    rows = [
-        journal.answer_row(answer, text, request)
-        for answer, (text, request) in zip(answers, asked, strict=False)  # answers end at a positive
-    ]
-    return replace(outcome, answers=rows, asked=len(rows))

@@ -27,6 +27,7 @@ from pmw.session.encoding import (
 )
 from pmw.session.measurement_rows import measured_row, one_way_row, units_bytes
 from pmw.session.store import (
+    REQUESTED,
     CertificateRow,
     IntentRow,
     LedgerRow,
@@ -112,7 +113,8 @@ def closing_outcome(intent: IntentRow | None) -> Outcome:
     entries = []
     if intent is not None:
         try:
-            entries.append(abandoned_entry(read_charge(*json.loads(intent.proposal)["reserved"])))
+            reserved = read_charge(*json.loads(intent.proposal)["reserved"])
+            entries.append(abandoned_entry(reserved, requested=intent.kind == REQUESTED))
         except (ValueError, KeyError, TypeError) as error:
             raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
     return Outcome(ledger=ledger_rows(entries), meta={"closed": "true"})

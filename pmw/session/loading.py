@@ -23,7 +23,7 @@ from pmw.public.status import History, Status, status_of
 from pmw.session import encoding, measurement_rows
 from pmw.session.journal import threshold_name
 from pmw.session.snapshots import SnapshotTerms, read_snapshot
-from pmw.session.store import LedgerRow, SessionStore
+from pmw.session.store import LATER, LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 
 __all__ = [
@@ -124,11 +124,7 @@ def load_state(store: SessionStore) -> PublicState:
         draws = measurement_rows.read_opening(contract, rows)
         ledger = _read_ledger(chained.ledger, contract)
         coarsening = choose_bins(contract, plan, draws)
-        measured = [
-            measurement_rows.read_measured(coarsening, row)
-            for row in rows
-            if row.kind in ("query", "measured")
-        ]
+        measured = [measurement_rows.read_measured(coarsening, row) for row in rows if row.kind in LATER]
         certificates = [measurement_rows.read_certificate(coarsening, row) for row in store.certificates()]
     except BudgetExhaustedError:
         raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None

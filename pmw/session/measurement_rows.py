@@ -24,6 +24,7 @@ from pmw.public.contract import Contract
 from pmw.public.state import Certificate, LaterMeasurement
 from pmw.session.encoding import dumps, read_tree, tree_form
 from pmw.session.store import (
+    REQUESTED,
     CertificateRow,
     MeasurementRow,
 )
@@ -59,12 +60,13 @@ def tree_text(name: str, tree: HierarchicalHistogram) -> str:
 
 
 def measured_row(measurement: LaterMeasurement) -> MeasurementRow:
-    """Return the row of what a positive measured."""
+    """Return the row of what a positive, or a request, measured."""
     noise = dumps(noise_form(measurement.noise))
     if isinstance(measurement, QueryMeasurement):
         units = np.array([measurement.units, measurement.model_units])
         return MeasurementRow("query", dumps(measurement.query.to_dict()), units_bytes(units), noise)
-    return MeasurementRow("measured", dumps(list(measurement.scope)), units_bytes(measurement.units), noise)
+    kind = REQUESTED if measurement.requested else "measured"
+    return MeasurementRow(kind, dumps(list(measurement.scope)), units_bytes(measurement.units), noise)
 
 
 def read_opening(contract: Contract, rows: Sequence[MeasurementRow]) -> OpeningDraws:
@@ -97,8 +99,9 @@ def _read_tree_measurement(
 def read_measured(coarsening: Coarsening, row: MeasurementRow) -> LaterMeasurement:
     """Return what a row says was measured: a question, or a marginal over declared cells or groups."""
     what, noise = json.loads(row.what), json.loads(row.noise)
-    if row.kind == "measured":
-        return MarginalMeasurement(tuple(what), read_cells(coarsening, what, row.units), read_noise(noise))
+    if row.kind in ("measured", REQUESTED):
+        units, requested = read_cells(coarsening, what, row.units), row.kind == REQUESTED
+        return MarginalMeasurement(tuple(what), units, read_noise(noise), requested)
     return read_query(coarsening.fine, what, row.units, noise)
 
 

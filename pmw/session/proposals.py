@@ -8,19 +8,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from pmw.errors import SessionCorruptError
-from pmw.loop import MarginalRequest, Proposal, QueryRequest, Request
-from pmw.model import (
-    Coarsening,
-)
+from pmw.loop import MarginalRequest, Proposal, QueryRequest, Request, RequestedMarginal
+from pmw.model import Coarsening, noise_form, read_noise
+from pmw.public.contract import Options
 from pmw.session.encoding import charge_form, dumps, read_charge
 from pmw.session.measurement_rows import read_cells, units_bytes
+from queries.domain import Domain
 from queries.linear import LinearQuery
 
 __all__ = [
     "proposal_form",
     "read_proposal",
     "read_recorded",
+    "read_requested",
     "recorded",
+    "recorded_request",
 ]
 
 
@@ -45,6 +47,25 @@ def read_recorded(coarsening: Coarsening, text: str) -> tuple[Proposal, list[tup
         form = json.loads(text)
         asked = list(zip(form["queries"], form["request_ids"], strict=True))
         return read_proposal(coarsening, form), asked
+    except (ValueError, KeyError, TypeError) as error:
+        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+
+
+def recorded_request(requested: RequestedMarginal, options: Options) -> str:
+    """Return the text that a marginal on request is recorded by, with the charge that is reserved for it."""
+    reserved = charge_form(requested.entry(options).charge)
+    return dumps({"scope": list(requested.scope), "noise": noise_form(requested.noise), "reserved": reserved})
+
+
+def read_requested(domain: Domain, text: str) -> RequestedMarginal:
+    """Return the marginal on request of a text.
+
+    Raises:
+        SessionCorruptError: it cannot be read.
+    """
+    try:
+        form = json.loads(text)
+        return RequestedMarginal(domain.scope(form["scope"]), read_noise(form["noise"]))
     except (ValueError, KeyError, TypeError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pmw.session.store.answer_rows import query_key
 from pmw.session.store.files import SessionFiles
 from pmw.session.store.rows import (
+    LATER,
+    REQUESTED,
     CertificateRow,
     ChainedRows,
     IntentRow,
@@ -22,10 +24,12 @@ __all__ = [
     "ChainedRows",
     "FORMAT_VERSION",
     "IntentRow",
+    "LATER",
     "LedgerRow",
     "MeasurementRow",
     "Outcome",
     "query_key",
+    "REQUESTED",
     "SessionFiles",
     "SessionStore",
     "StoredAnswer",

@@ -9,11 +9,16 @@ __all__ = [
     "CertificateRow",
     "ChainedRows",
     "IntentRow",
+    "LATER",
     "LedgerRow",
     "MeasurementRow",
     "Outcome",
+    "REQUESTED",
     "StoredAnswer",
 ]
+
+REQUESTED = "requested"  # kind of a batch, and of the measurement that comes of it
+LATER = ("query", "measured", REQUESTED)  # kinds of measurements since opening
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -22,7 +27,7 @@ class IntentRow:
 
     Args:
         id: its number; they count up from 1.
-        kind: ``opening`` or ``tests``.
+        kind: ``opening``, ``tests`` or ``requested``.
         proposal: JSON, its requests.
         seed: the 32 bytes that its noise is made from, secret; none once they are overwritten.
         charges: how many charges the session file held when it was begun.
@@ -50,8 +55,8 @@ class MeasurementRow:
     """One released measurement.
 
     Args:
-        kind: ``total``, ``marginal`` or ``hierarchical histogram`` of the opening; ``query`` or ``measured``
-            since.
+        kind: ``total``, ``marginal`` or ``hierarchical histogram`` of the opening; ``query``,
+            ``measured`` or ``requested`` since.
         what: JSON, the scope or the query.
         units: little-endian int64, units of 2^-20 records.
         noise: JSON, the distribution of the noise.

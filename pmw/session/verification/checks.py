@@ -7,10 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pmw.markup import counted
-from pmw.public.charges import Event, LedgerEntry, abandoned_entry, paid_for
+from pmw.planning.calibration import calibrated_noise
+from pmw.privacy.budget import Charge
+from pmw.public.charges import Event, LedgerEntry, abandoned_entry, marginal_charge, paid_for
+from pmw.public.sensitivity import l1_sensitivity
 from pmw.session.encoding import read_charge
 from pmw.session.journal import PERSON_KEY
-from pmw.session.store import SessionStore
+from pmw.session.proposals import read_requested
+from pmw.session.store import REQUESTED, SessionStore
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.answers import answer_checks
 from pmw.session.verification.contents import Contents, read_contents
@@ -82,11 +86,15 @@ def _nothing_measured(contents: Contents, store: SessionStore) -> str:
 
 
 def _charges(contents: Contents) -> str:
-    expected, vectors = contents.opening_charges, contents.vectors
+    expected, vectors, requests = contents.opening_charges, contents.vectors, contents.requests
     require(len(contents.entries) >= len(expected), "a charge of the opening is not there")
     for number, entry in enumerate(contents.entries, start=1):
         if number <= len(expected):
             _same_entry(number, expected[number - 1], entry)
+        elif entry.event == Event.REQUESTED:
+            wanted = requests.get(contents.intents[number - 1])
+            require(wanted is not None, f"charge {number} ({entry.event}) has no measurement")
+            _same_entry(number, wanted or entry, entry)
         elif not _is_abandoned(entry):  # which has a price of its own
             _same_entry(number, _planned_entry(vectors, number, entry), entry)
     return f"{counted(len(contents.entries), 'charge')}, each recomputed as an exact fraction"
@@ -125,8 +133,12 @@ def _rounds(contents: Contents) -> str:
             require(not (is_open[number] and draws), f"{what} opens a round while one is open")
             rounds[number] += draws
             positives[number] += measures
+        if entry.event == Event.REQUESTED:
+            _leaves_reserved(contents, place, is_open)
         if _is_abandoned(entry):
             require(contents.closed and place + 1 == len(contents.entries), f"{what} is not the last of all")
+            if _is_price_of_a_request(contents, entry):
+                continue
             prices = [vector.reserved(is_open=one) for vector, one in zip(vectors, is_open, strict=True)]
             require(bool(prices), f"{what} is for a test, but none was planned")
             wanted = entry.charge if entry.charge in prices else prices[0]
@@ -139,12 +151,21 @@ def _rounds(contents: Contents) -> str:
     return ", ".join(counts) or "no positives"
 
 
+def _leaves_reserved(contents: Contents, place: int, is_open: Sequence[bool]) -> None:
+    """Check that a requested marginal left each open round the price of its positive."""
+    prices = [contents.cap.price(entry.charge) for entry in contents.entries[: place + 1]]
+    for vector, one in zip(contents.vectors, is_open, strict=True):
+        prices += [contents.cap.price(vector.reserved(is_open=True))] * one
+    what = f"charge {place + 1} ({Event.REQUESTED})"
+    require(sum(prices) <= contents.cap.cap, f"{what} took what an open round had reserved")
+
+
 def _payments(contents: Contents) -> str:
     opening, vectors = len(contents.opening_charges), contents.vectors
     paid = [
         (intent, entry.event, entry.label)
         for intent, entry in zip(contents.intents[opening:], contents.later, strict=True)
-        if any(vector.measures(entry) for vector in vectors)
+        if entry.event == Event.REQUESTED or any(vector.measures(entry) for vector in vectors)
     ]
     measured = [(intent, *paid_for(one)) for intent, one in contents.measured()]
     for intent, event, label in measured:
@@ -170,6 +191,10 @@ def _pending(contents: Contents, store: SessionStore) -> str:
     require(not contents.closed, "a batch waits in a session that was closed")
     form = json.loads(contents.pending.proposal)
     reserved = read_charge(*form["reserved"])
+    if contents.pending.kind == REQUESTED:
+        requested = read_requested(contents.contract.domain, contents.pending.proposal)
+        same("reserved charge", requested.entry(contents.contract.options).charge, reserved)
+        return _fitting(contents, reserved)
     planned = form["tier"] in range(len(contents.vectors))
     require(planned, "a batch waits, but there was no plan to test what it tests")
     vector = contents.vectors[form["tier"]]
@@ -179,11 +204,25 @@ def _pending(contents: Contents, store: SessionStore) -> str:
     same("reserved charge", (wanted.epsilon, wanted.rho), (reserved.epsilon, reserved.rho))
     same("whether the batch opens a round", not is_open, form["opens_round"])
     same("positives before the batch", positives, form["positives"])
+    return _fitting(contents, reserved)
+
+
+def _fitting(contents: Contents, reserved: Charge) -> str:
     require(
         contents.ledger.spent + contents.cap.price(reserved) <= contents.cap.cap,
         "the reserved charge is not under the cap",
     )
     return "one waits; its charge fits under the cap"
+
+
+def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
+    """Tell whether an abandoned batch is charged what a requested marginal costs, under some noise."""
+    if entry != abandoned_entry(entry.charge, requested=True):
+        return False
+    options, composition = contents.contract.options, contents.cap.composition
+    price, moved = contents.cap.price(entry.charge), l1_sensitivity(options)
+    noise = calibrated_noise(composition, price, moved, options, one=False)
+    return marginal_charge(noise, options) == entry.charge
 
 
 def _secrets(contents: Contents, store: SessionStore) -> str:

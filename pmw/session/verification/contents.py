@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pmw.loop import choose_bins
-from pmw.model import Coarsening
+from pmw.model import Coarsening, MarginalMeasurement
 from pmw.planning.opening import choose_filter
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.charges import LedgerEntry, opening_entries
+from pmw.public.charges import LedgerEntry, opening_entries, requested_entry
 from pmw.public.contract import Contract
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import LaterMeasurement
 from pmw.session.loading import load_contract, load_plan, read_entries
 from pmw.session.measurement_rows import read_measured, read_opening
-from pmw.session.store import IntentRow, MeasurementRow, SessionStore
+from pmw.session.store import LATER, IntentRow, MeasurementRow, SessionStore
 from pmw.session.verification.plans import VectorLedger, vectors_of
 
 __all__ = [
@@ -82,13 +82,23 @@ class Contents:
         """The bins that marginals are tested and measured on, from what opening released."""
         return choose_bins(self.contract, self.opening, read_opening(self.contract, self.rows))
 
+    @property
+    def requests(self) -> dict[int, LedgerEntry]:
+        """What each requested marginal charges, by its batch: recomputed from its noise."""
+        options = self.contract.options
+        return {
+            intent: requested_entry(one.scope, one.noise, options)
+            for intent, one in self.measured()
+            if isinstance(one, MarginalMeasurement) and one.requested
+        }
+
     def measured(self) -> list[tuple[int, LaterMeasurement]]:
         """Return what was measured since opening, each with its intent."""
         coarsening = self.coarsening
         return [
             (intent, read_measured(coarsening, row))
             for intent, row in zip(self.row_intents, self.rows, strict=True)
-            if row.kind in ("query", "measured")
+            if row.kind in LATER
         ]
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.loop import correct, marginal_units, settle_opening
 from pmw.markup import counted
-from pmw.model import NoiseDistribution, QueryMeasurement
+from pmw.model import NoiseDistribution, QueryMeasurement, read_noise
+from pmw.privacy.budget import Composition
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.encoding import dumps, noise_form
 from pmw.session.measurement_rows import read_certificate, read_opening, tree_text
 from pmw.session.snapshots import duals_of
-from pmw.session.store import SessionStore
+from pmw.session.store import LATER, REQUESTED, SessionStore
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import require, same
 from queries.linear import UNITS
@@ -43,17 +47,25 @@ def measurements_fit(contents: Contents) -> str:
         scopes.append(contents.contract.domain.names)
         wanted[dumps(list(contents.contract.domain.names))] = plan.table_noise
     kinds = {row.kind for row in contents.rows}
-    known = kinds <= {"total", "marginal", "hierarchical histogram", "query", "measured"}
+    known = kinds <= {"total", "marginal", "hierarchical histogram", *LATER}
     require(known, "there is a measurement of an unknown kind")
-    found = {row.what: row.noise for row in contents.rows if row.kind not in ("query", "measured")}
+    found = {row.what: row.noise for row in contents.rows if row.kind not in LATER}
     same("noise of the opening", {what: _noise_text(noise) for what, noise in wanted.items()}, found)
     same("marginals of the opening", scopes, [marginal.scope for marginal in draws.marginals])
-    later = [row for row in contents.rows if row.kind in ("query", "measured")]
+    later = [row for row in contents.rows if row.kind in LATER]
     for number, row in enumerate(later, start=1):
+        if row.kind == REQUESTED:  # whatever its scale, the charge is compared with it
+            same(f"noise of measurement {number}", _kind(contents), type(read_noise(json.loads(row.noise))))
+            continue
         tier = marginal_tier(contents.test) if row.kind == "measured" else question_tier(contents.test)
         same(f"noise of measurement {number}", None if tier is None else _noise_text(tier.noise), row.noise)
     _scopes(contents)
     return f"the number of records and {counted(len(scopes), 'marginal')} at opening, {len(later)} since"
+
+
+def _kind(contents: Contents) -> type[NoiseDistribution]:
+    """Return the distribution of the noise on a requested marginal."""
+    return DiscreteLaplace if contents.cap.composition is Composition.PURE else DiscreteGaussian
 
 
 def _noise_text(noise: NoiseDistribution | None) -> str:
@@ -162,4 +174,4 @@ def _check_certificate(
 def _was_tested(state: PublicState, contents: Contents) -> bool:
     """Tell whether a round was paid for in which a marginal's test could be negative at this version."""
     (vector,) = (vector for vector in contents.vectors if vector.tested == MarginalTestPlan.tested)
-    return vector.paid(contents.later)[0] > (len(state.marginals) if vector.sparse.redraw else 0)
+    return vector.paid(contents.later)[0] > (state.positives(0) if vector.sparse.redraw else 0)

@@ -72,6 +72,9 @@ CONTRADICTIONS = [
     (("ask", "study.pmw", "--stream", "--workload", "marginals:1"), "one of the four"),
     (("ask", "study.pmw", "--sql", "x", "--stream"), "one of the four"),
     (("ask", "study.pmw", "--sql", "x", "--workload", "marginals:1"), "one of the four"),
+    (("ask", "study.pmw", "", "--yes"), "give --within N with it"),
+    (("ask", "study.pmw", "", "--within", "9", "--fresh"), "leave --fresh out"),
+    (("ask", "study.pmw", "--stream", "--within", "9"), "--within is for one condition"),
     (("export", "study.pmw", "--output", "x.json", "--format", "measurements", "--rows", "3"), "--rows"),
     (("export", "study.pmw", "--output", "x.json", "--format", "measurements", "--seed", "3"), "--seed"),
     (
@@ -123,6 +126,7 @@ WITH_EFFECT = (
     | {("shell", "--wait"), ("shell", "--no-history")}
     | {(command, "--force") for command in ("demo", "export")}
     | {("offline", f"--{name}") for name in ("workload", "rounds", "threshold", "rows", "force")}
+    | {("measure", "--wait"), ("measure", "--dry-run")}
 )
 
 

@@ -19,8 +19,9 @@ from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_width, sum_half_width
 from pmw.public.answer import Source, Spent
 from pmw.public.contract import ModelKind, TestKind
+from pmw.public.evidence import is_held
 from pmw.public.intervals import Confidences, total_error_bound
-from pmw.public.marginal_intervals import MarginalBars, certificate_bound, is_held
+from pmw.public.marginal_intervals import MarginalBars, certificate_bound
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState, Total
 from pmw.sparse_vector import Sparse, ThresholdTest

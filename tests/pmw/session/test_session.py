@@ -18,8 +18,8 @@ import pytest
 
 import pmw
 from pmw.public.answer import Source
+from pmw.session.asking import Asked
 from pmw.session.maintenance import read_session
-from pmw.session.session import Asked
 from queries import (
     Attribute,
     CategoricalAttribute,

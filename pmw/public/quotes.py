@@ -1,0 +1,256 @@
+"""Quotes: what a marginal on request costs, and how far its numbers may be off; all of it known beforehand.
+
+A bar depends on scales of noise alone. So what is quoted is what an answer will have: but for an interval
+that is cut off at 0, or is stretched to hold the model's answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
+from pmw.model import MarginalMeasurement, NoiseDistribution
+from pmw.privacy.budget import Composition
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.public.answer import Spent
+from pmw.public.charges import LedgerEntry, requested_entry, reserved_by_rounds
+from pmw.public.marginal_intervals import MarginalBars, answers_untested
+from pmw.public.plans import MarginalTestPlan, marginal_tier
+from pmw.public.state import PublicState
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.linear import LinearQuery
+
+__all__ = [
+    "affordable_price",
+    "Quote",
+    "quote_marginal",
+    "quote_question",
+    "require_affordable",
+]
+
+_WIDEST = 2**50  # units: of noise that says nothing of any table
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A marginal on request, and its price.
+
+    Args:
+        scope: attribute names in declared order.
+        cells: how many numbers are measured: declared cells, or bins where a scope has too many.
+        noise: on each of them; None where nothing need be measured.
+        share: the price as a part of the cap, in [0, 1] where it is affordable.
+        half_width: of the question, in records, at the session's confidence, after the measurement: of one
+            cell of the marginal where a marginal was asked for.
+        affordable: the price is left under the cap, besides what open rounds have reserved.
+    """
+
+    scope: tuple[str, ...]
+    cells: int
+    noise: NoiseDistribution | None
+    share: float
+    half_width: float
+    affordable: bool
+
+    @property
+    def needed(self) -> bool:
+        """Whether anything need be measured."""
+        return self.noise is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a form ready for JSON."""
+        return {
+            "scope": list(self.scope),
+            "cells": self.cells,
+            "share": self.share,
+            "half_width": self.half_width,
+            "affordable": self.affordable,
+        }
+
+
+def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
+    """Return the price of a marginal under the noise that a positive's has.
+
+    Raises:
+        SessionError: the session measures nothing on request.
+        QueryError: there is no such marginal, or it has too many cells for the noise.
+    """
+    plan = _plan(state)
+    scope = _scope(state.domain, names)
+    _require_few_cells(state, plan, scope)
+    width = _half_width(state, scope, _first_cell(state, scope), plan.noise)
+    return _quote(state, scope, plan.noise, math.inf if width is None else width)
+
+
+def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quote:
+    """Return the smallest price at which the bar of a question is at most so many records.
+
+    The noise has the largest whole number of units as its scale that gives such a bar: its charge is exact.
+
+    Args:
+        state: the public state.
+        query: the question.
+        within: half-width of the bar that is wanted, in records.
+
+    Raises:
+        BudgetError: the width is not positive and finite.
+        SessionError: the session measures nothing on request.
+        QueryError: no measurement gives the question such a bar.
+    """
+    if not 0 < within < math.inf:
+        raise BudgetError(f"expected a half-width above 0 records, got {within!r}")
+    scope, present = query.scope, _present(state, query)
+    if present is not None and present <= within:
+        cells = state.grid(scope).scope_size(scope) if scope else 1
+        return Quote(scope, cells, None, 0.0, present, affordable=True)
+    plan = _plan(state)
+    if not scope:
+        raise _refused("no marginal is narrower than the number of records, which was released at opening")
+    _require_few_cells(state, plan, scope)
+    if _half_width(state, scope, query, plan.noise) is None:
+        raise _refused(
+            f"no price gives the question such a bar: it cuts cells, or bins of them that the marginal of "
+            f"{', '.join(scope)} is measured on"
+        )
+    noise = _noise_within(state, query, within)
+    width = None if noise is None else _half_width(state, scope, query, noise)
+    if noise is None or width is None:
+        raise _refused(f"no measurement has a bar of {within:g} records; ask for a wider one")
+    return _quote(state, scope, noise, width)
+
+
+def affordable_price(state: PublicState) -> Fraction:
+    """Return the most that a requested marginal may cost: what is left, but for what open rounds reserved."""
+    held = reserved_by_rounds(state.plan, state.rounds, state.contract.options, state.ledger)
+    return max(state.ledger.remaining - held, Fraction(0))
+
+
+def require_affordable(state: PublicState, entry: LedgerEntry) -> None:
+    """Refuse a requested marginal whose price is not left. It depends on public state alone.
+
+    Raises:
+        BudgetExhaustedError: the price is not left.
+    """
+    price, most = state.ledger.price(entry.charge), affordable_price(state)
+    if price > most:
+        cap = state.ledger.cap
+        raise BudgetExhaustedError(
+            f"measuring {entry.label} costs {float(price / cap):.3%} of the budget, and "
+            f"{float(most / cap):.3%} is left for it; nothing was spent"
+        )
+
+
+def _quote(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution, width: float) -> Quote:
+    price = state.ledger.price(requested_entry(scope, noise, state.contract.options).charge)
+    cells = state.grid(scope).scope_size(scope)
+    share = float(price / state.ledger.cap)
+    return Quote(scope, cells, noise, share, width, affordable=price <= affordable_price(state))
+
+
+def _plan(state: PublicState) -> MarginalTestPlan:
+    """Return the tier of marginals of a session that measures on request.
+
+    Raises:
+        SessionError: it does not.
+    """
+    plan, options = marginal_tier(state.plan), state.contract.options
+    if state.closed:
+        raise SessionError("the session is closed: nothing is measured any more")
+    if not options.tests_marginals:
+        raise SessionError(
+            "the session tests single questions, and answers none from a marginal on request; "
+            "open one that tests marginals (--test marginal)"
+        )
+    if options.simultaneous:
+        raise SessionError(
+            "the error bars of the session hold for all questions at once, and each planned measurement has "
+            "its part of them: there is none for a marginal on request"
+        )
+    if plan is None:
+        raise SessionError("opening measured all that the session measures; nothing is left for a marginal")
+    return plan
+
+
+def _scope(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
+    for name in names:
+        if name not in domain.names:
+            known = ", ".join(domain.names)
+            raise QueryError(f"expected an attribute of the schema, got {name!r}; there are {known}",
+                             code="unknown_attribute")  # fmt: skip
+    if not names or len(set(names)) != len(names):
+        raise _refused("expected one attribute or several, each once")
+    return domain.scope(names)
+
+
+def _require_few_cells(state: PublicState, plan: MarginalTestPlan, scope: tuple[str, ...]) -> None:
+    cells = state.grid(scope).scope_size(scope)
+    if cells > plan.most_cells:
+        raise QueryError(
+            f"the marginal of {', '.join(scope)} has {cells:,} cells, and noise would hide what is in more "
+            f"than {plan.most_cells:,}; ask for fewer attributes",
+            code="too_large",
+        )
+
+
+def _refused(message: str) -> QueryError:
+    return QueryError(message, code="bad_request")
+
+
+def _present(state: PublicState, query: LinearQuery) -> float | None:
+    """Return the half-width of a question's bar as it is; None where there is none."""
+    if state.contract.options.tests_marginals:
+        width = MarginalBars(state, _spent(state)).half_width(query)
+        if width is not None:
+            return width
+    interval = answers_untested(state, _spent(state))(query).interval
+    return None if interval is None else (interval[1] - interval[0]) / 2
+
+
+def _half_width(
+    state: PublicState, scope: tuple[str, ...], query: LinearQuery, noise: NoiseDistribution
+) -> float | None:
+    """Return the half-width of a question's bar once a marginal was measured; it looks at no number in it."""
+    shape = state.grid(scope).scope_shape(scope)
+    later = MarginalMeasurement(scope, np.zeros(shape, dtype=np.int64), noise, requested=True)
+    return MarginalBars(replace(state, measured=(*state.measured, later)), _spent(state)).half_width(query)
+
+
+def _noise_within(state: PublicState, query: LinearQuery, within: float) -> NoiseDistribution | None:
+    """Return the widest noise, in whole units, under which a question's bar is so narrow; None for none."""
+
+    def noise(scale: int) -> NoiseDistribution:
+        pure = state.ledger.composition is Composition.PURE
+        return DiscreteLaplace(Fraction(scale)) if pure else DiscreteGaussian(Fraction(scale))
+
+    def fits(scale: int) -> bool:
+        width = _half_width(state, query.scope, query, noise(scale))
+        return width is not None and width <= within
+
+    low, high = 0, _WIDEST  # low fits, high does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return noise(low) if low else None
+
+
+def _first_cell(state: PublicState, scope: tuple[str, ...]) -> LinearQuery:
+    """Return the question about the first cell that is measured: a declared one, or a bin of them."""
+    first: dict[str, Any] = {}
+    for name in scope:
+        bin_ = None
+        if state.grid(scope) is not state.domain:
+            bin_ = state.coarsening.bins[state.domain.index(name)]
+        first[name] = 0 if bin_ is None else np.flatnonzero(bin_ == 0)
+    return LinearQuery.everything(state.domain).within(first)
+
+
+def _spent(state: PublicState) -> Spent:
+    budget = state.contract.budget
+    return Spent(state.ledger.share, float(budget.epsilon), float(budget.delta))

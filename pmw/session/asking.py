@@ -1,0 +1,221 @@
+"""Asking: every form of a question, as counting questions with one answer each.
+
+What has a public state and answers counting questions gets statements, groups and aggregates from here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
+
+from pmw.public import tables
+from pmw.public.answer import Answer
+from pmw.public.answers import Answers
+from pmw.public.state import PublicState
+from pmw.session.asks import Answering, Ask, Deliver
+from queries.cell_sums import statement_of
+from queries.cell_values import CellCondition
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.grouping import GroupedQuery
+from queries.linear import LinearQuery
+from queries.parsing import Question, parse_statement, parse_where
+from queries.statements import Statement
+
+__all__ = [
+    "Asked",
+    "Asking",
+]
+
+Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question
+
+
+class Asking(ABC):
+    """The questions of an analyst."""
+
+    @property
+    @abstractmethod
+    def state(self) -> PublicState:
+        """Everything that may be published."""
+
+    @abstractmethod
+    def _asking(self) -> AbstractContextManager[Answering]:
+        """Return what answers counting questions in order, while nobody else asks."""
+
+    @property
+    def domain(self) -> Domain:
+        """The declared attributes."""
+        return self.state.domain
+
+    def ask(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Answer:
+        """Answer one question.
+
+        Args:
+            question: a where-text, a structured condition, or a query.
+            fresh: answer again even where the same question was answered before.
+            request_id: idempotency key, for safe retries; the same key gets the same answer.
+
+        Raises:
+            QueryError: the question is refused; nothing is spent.
+            SessionLockedError: another process has taken over the session; nothing was released.
+            StoreError: the answer could not be made durable; nothing was released.
+        """
+        with self._asking() as answer:
+            return answer([self._ask(question, fresh, request_id)], None)[0]
+
+    def ask_all(
+        self, questions: Iterable[Asked], *, fresh: bool = False, deliver: Deliver | None = None
+    ) -> Answers:
+        """Answer questions in order.
+
+        Args:
+            questions: where-texts, structured conditions, queries, or a workload.
+            fresh: answer again what was answered before.
+            deliver: called with the next answers, in order, as soon as they are durable.
+
+        Raises:
+            QueryError: a question is refused; none is answered then, and nothing is spent.
+            SessionLockedError: another process has taken over the session; nothing was written.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        with self._asking() as answer:
+            asks = [self._ask(question, fresh, None) for question in questions]
+            answers = answer(asks, deliver)
+            return Answers(tuple(answers), tuple(ask.query for ask in asks))
+
+    def sql(self, statement: str, *, fresh: bool = False) -> Answers | tables.AnswerTable:
+        """Answer a statement such as ``SELECT sex, AVG(age) FROM people WHERE member GROUP BY sex``.
+
+        Every declared value has its group. Where a statement counts alone, each group is one question and has
+        its own interval; other aggregates come from the model, after counting questions were asked.
+
+        Raises:
+            QueryError: the statement is refused; nothing is spent.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        parsed = parse_statement(statement, self.domain)
+        if isinstance(parsed, Statement):
+            return self.tabulate(parsed, fresh=fresh)
+        return self.ask_groups(parsed, fresh=fresh)
+
+    def tabulate(
+        self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
+    ) -> tables.AnswerTable:
+        """Answer a statement of aggregates that was read before.
+
+        Its counting questions are asked like any others. What its aggregates come to is then a function of
+        the public state: nothing else touches the table, and nothing else is spent.
+
+        Args:
+            statement: as ``parse_statement`` reads it.
+            fresh: ask the counting questions again that were answered before.
+            request_id: idempotency key of the counting questions.
+
+        Raises:
+            QueryError: the statement was made for another domain.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        with self._asking() as answer:
+            asked = tables.questions_of(self.state, statement)
+            keys = [None if request_id is None else f"{request_id}\n{place}" for place in range(len(asked))]
+            asks = [self._ask(one[2], fresh, key) for one, key in zip(asked, keys, strict=True)]
+            answers = answer(asks, None)
+            return tables.answered(self.state, statement, asked, answers)
+
+    def mean(
+        self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
+    ) -> tables.AnswerTable:
+        """Answer the mean of an attribute's numbers, for each combination of declared values of others.
+
+        Args:
+            name: an attribute that holds numbers.
+            where: a where-text or a structured condition; an empty one means everybody.
+            by: one attribute, or several.
+
+        Raises:
+            QueryError: the question is refused; nothing is spent.
+        """
+        return self._tabulate("mean", name, where, by)
+
+    def sum(
+        self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
+    ) -> tables.AnswerTable:
+        """Answer the sum of an attribute's numbers; see ``mean``.
+
+        Raises:
+            QueryError: the question is refused; nothing is spent.
+        """
+        return self._tabulate("sum", name, where, by)
+
+    def quantile(
+        self,
+        name: str,
+        part: float = 0.5,
+        where: str | Mapping[str, Any] = "",
+        by: str | Sequence[str] = (),
+    ) -> tables.AnswerTable:
+        """Answer a quantile of an attribute's numbers, the median by default; see ``mean``.
+
+        Raises:
+            QueryError: the question is refused, or ``part`` is not in [0, 1]; nothing is spent.
+        """
+        return self._tabulate("quantile", name, where, by, part)
+
+    def _tabulate(
+        self,
+        kind: str,
+        name: str,
+        where: str | Mapping[str, Any],
+        by: str | Sequence[str],
+        part: float = 0.5,
+    ) -> tables.AnswerTable:
+        condition = CellCondition.of(parse_where(where, self.domain))
+        listed = (by,) if isinstance(by, str) else tuple(by)
+        return self.tabulate(statement_of(kind, name, self.domain, condition, listed, part=part))
+
+    def group_by(
+        self, names: str | Sequence[str], where: str | Mapping[str, Any] = "", *, fresh: bool = False
+    ) -> Answers:
+        """Answer how many records satisfy a condition, for each combination of declared values.
+
+        Args:
+            names: one attribute, or several.
+            where: a where-text or a structured condition; an empty one counts everybody.
+            fresh: answer again what was answered before.
+
+        Raises:
+            QueryError: the question is refused; nothing is spent.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        listed = (names,) if isinstance(names, str) else tuple(names)
+        return self.ask_groups(GroupedQuery(parse_where(where, self.domain), listed), fresh=fresh)
+
+    def ask_groups(self, grouped: GroupedQuery, *, fresh: bool = False) -> Answers:
+        """Answer a grouped question that was read before.
+
+        Raises:
+            QueryError: the question was made for another domain.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        with self._asking() as answer:
+            asks = [self._ask(query, fresh, None) for query in grouped]
+            return Answers(tuple(answer(asks, None)), grouped)
+
+    def _ask(self, question: Asked, fresh: bool, request_id: str | None) -> Ask:
+        if isinstance(question, Question):
+            request_id = question.request_id or request_id
+            if not isinstance(question.query, LinearQuery):
+                raise QueryError(
+                    "a question with GROUP BY or aggregates has many answers; ask its parts(), or use sql()",
+                    code="bad_request",
+                )
+            query = question.query
+        elif isinstance(question, LinearQuery):
+            query = question
+        else:
+            query = parse_where(question, self.domain)
+        if query.domain != self.domain:
+            raise QueryError("the query was made for another domain", code="bad_request")
+        return Ask(query, query.to_json(), request_id, fresh)

@@ -1,0 +1,214 @@
+"""Marginals on request: the distribution of what is drawn, its charge, and what open rounds keep reserved."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import pmw
+from pmw.data import MemorySource
+from pmw.errors import BudgetExhaustedError
+from pmw.loop import RequestedMarginal, draw_requested, settle_requested
+from pmw.model import NoiseDistribution
+from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.random_bits import BitSource
+from pmw.public.charges import Event, reserved_by_rounds
+from pmw.public.quotes import affordable_price, quote_marginal, require_affordable
+from pmw.public.state import PublicState
+from pmw.research.audit import renyi_divergence, worst_log_ratio
+from queries import UNITS, CategoricalAttribute, CodedRecords, Domain
+
+RELATIONS = list(NeighboringRelation)
+NOISES: list[type[DiscreteLaplace] | type[DiscreteGaussian]] = [DiscreteLaplace, DiscreteGaussian]
+SMALL = Domain((CategoricalAttribute("a", ("p", "q")),))
+SCALE = 3  # records
+SUPPORT = np.arange(-60, 61)  # records of noise; what lies beyond has a probability below 1e-8
+
+
+class Tape(BitSource):
+    """Noise in place of bits: what the next draws give, in records."""
+
+    def __init__(self, noise: Sequence[int]) -> None:
+        super().__init__(bytes(32))
+        self.left = list(noise)
+
+
+@pytest.fixture
+def taped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, int]]:
+    """Let noise be read from the tape; return the distributions that were drawn from, and how often."""
+    drawn: list[tuple[object, int]] = []
+
+    def sample_array(self: object, bits: Tape, count: int) -> NDArray[np.int64]:
+        drawn.append((self, count))
+        taken, bits.left = bits.left[:count], bits.left[count:]
+        assert len(taken) == count
+        return np.array(taken, dtype=np.int64) * UNITS
+
+    for distribution in NOISES:
+        monkeypatch.setattr(distribution, "sample_array", sample_array)
+    return drawn
+
+
+def opened(composition: Composition = Composition.ZCDP, **choices: Any) -> tuple[PublicState, MemorySource]:
+    """Return a session's state over three attributes, and its table."""
+    domain = Domain(
+        tuple(CategoricalAttribute(name, tuple("stuvwx"), missing=True, other=True) for name in "abcde")
+    )
+    frame = pd.DataFrame(np.array(list("stuvwx"))[np.random.default_rng(1).integers(0, 6, (4000, 5))])
+    frame.columns = list("abcde")
+    options = pmw.Options(seed=1, composition=composition, update_limit=4, **choices)
+    with pmw.open_session(frame, domain, epsilon=4, delta=1e-9, options=options) as session:
+        return session.state, MemorySource.from_frame(frame, domain)
+
+
+def small(table: tuple[int, ...]) -> MemorySource:
+    return MemorySource(CodedRecords(SMALL, (np.repeat(np.arange(2), table).astype(np.uint8),)))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("kind", NOISES)
+def test_what_is_drawn_has_the_distribution_that_is_charged_on_all_small_tables(
+    kind: Any, relation: NeighboringRelation, request: pytest.FixtureRequest
+) -> None:
+    # All tables of at most two records on two cells, with all their neighbours; noise in whole records, whose
+    # distribution is that in units at a scale 2^20 times as large.
+    state, _ = opened(neighboring_relation=relation)  # with noise of its own
+    taped: list[tuple[object, int]] = request.getfixturevalue("taped")
+    state = replace(state, contract=replace(state.contract, domain=SMALL))
+    requested = RequestedMarginal(("a",), kind(Fraction(SCALE * UNITS)))
+    charge = requested.entry(state.contract.options).charge
+    shares = kind(Fraction(SCALE)).pmf(SUPPORT)
+    found: dict[tuple[int, ...], dict[tuple[int, ...], float]] = {}
+    for table in itertools.product(range(3), repeat=2):
+        if sum(table) > 2:
+            continue
+        outputs: dict[tuple[int, ...], float] = {}
+        source = small(table)
+        for first, second in itertools.product(range(0, len(SUPPORT), 4), repeat=2):
+            noise = int(SUPPORT[first]), int(SUPPORT[second])
+            tape = Tape(noise)
+            measured = draw_requested(requested, state, source, tape)
+            assert not tape.left  # one draw for each cell, and none besides
+            assert taped[-1] == (requested.noise, 2)
+            assert measured.units.tolist() == [
+                (count + one) * UNITS for count, one in zip(table, noise, strict=True)
+            ]
+        for first, second in itertools.product(range(-40, 42), repeat=2):  # the same, over all outputs
+            shifted = kind(Fraction(SCALE)).pmf(np.array([first - table[0], second - table[1]]))
+            outputs[first, second] = float(np.prod(shifted))
+        found[table] = outputs
+    assert math.isclose(float(np.sum(shares)), 1, abs_tol=1e-7)
+    moves = 1 if relation is NeighboringRelation.ADD_REMOVE else 2
+    pairs = [
+        (one, other)
+        for one, other in itertools.permutations(found, 2)
+        if sum(abs(a - b) for a, b in zip(one, other, strict=True)) == moves
+        and (moves == 1 or sum(one) == sum(other))
+    ]
+    assert pairs
+    if kind is DiscreteLaplace:
+        worst = max(worst_log_ratio(found[one], found[other]) for one, other in pairs)
+        assert charge.epsilon == Fraction(moves, SCALE)
+        assert worst == pytest.approx(float(charge.epsilon), abs=1e-9)  # attained, and not exceeded
+        return
+    assert charge.epsilon is None
+    assert Fraction(moves, 2 * SCALE**2) <= charge.rho < Fraction(moves, 2 * SCALE**2) + Fraction(1, 2**60)
+    for alpha in (1.5, 2.0, 4.0):
+        worst = max(renyi_divergence(found[one], found[other], alpha) for one, other in pairs)
+        assert worst == pytest.approx(alpha * float(charge.rho), rel=1e-6)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("composition", list(Composition))
+def test_every_cell_has_noise_of_its_own_of_the_scale_that_is_charged(
+    composition: Composition,
+    relation: NeighboringRelation,
+    require_independent: Callable[[NDArray[np.int64]], None],
+) -> None:
+    from scipy import stats
+
+    state, source = opened(composition, neighboring_relation=relation, records_per_person=3)
+    quote = quote_marginal(state, ["b", "a"])
+    assert quote.noise is not None
+    requested = RequestedMarginal(quote.scope, quote.noise)
+    counts = source.counts(("a", "b")).counts * UNITS
+    drawn = np.stack([
+        (draw_requested(requested, state, source, BitSource.from_integer(seed)).units - counts).ravel()
+        for seed in range(60)
+    ])  # fmt: skip
+    charge = requested.entry(state.contract.options).charge
+    moves = 1 if relation is NeighboringRelation.ADD_REMOVE else 2
+    if charge.epsilon is None:
+        scale, cdf = 3 * math.sqrt(moves / (2 * float(charge.rho))), stats.norm.cdf
+    else:
+        scale, cdf = float(3 * moves / charge.epsilon), stats.laplace.cdf
+    assert (charge.epsilon is None) == (composition is Composition.ZCDP)
+    assert stats.kstest(drawn.ravel() / UNITS / scale, cdf).pvalue > 1e-4
+    for wrong in (1 / 1.3, 1.3):
+        assert stats.kstest(drawn.ravel() / UNITS / (scale * wrong), cdf).pvalue < 1e-5
+    require_independent(drawn)
+
+
+def with_left(state: PublicState, left: Fraction) -> PublicState:
+    """Return the state with so much of the budget left."""
+    return replace(state, ledger=replace(state.ledger, spent=state.ledger.cap - left))
+
+
+@pytest.mark.parametrize("composition", list(Composition))
+@pytest.mark.parametrize("rounds", list(itertools.product([False, True], repeat=2)))
+def test_what_open_rounds_have_reserved_is_not_spent(
+    composition: Composition, rounds: tuple[bool, bool]
+) -> None:
+    state, _ = opened(composition)
+    state = replace(state, rounds=rounds)
+    quote = quote_marginal(state, "ab")
+    assert quote.noise is not None
+    entry = RequestedMarginal(quote.scope, quote.noise).entry(state.contract.options)
+    price = state.ledger.price(entry.charge)
+    held = reserved_by_rounds(state.plan, rounds, state.contract.options, state.ledger)
+    assert (held > 0) == any(rounds)
+    just = with_left(state, price + held)
+    assert quote_marginal(just, "ab").affordable
+    require_affordable(just, entry)
+    after = just.ledger.charge(entry.charge)
+    for place, (tier, is_open) in enumerate(zip(state.plan, rounds, strict=True)):
+        if is_open:  # each of them can still pay its positive, one after the other
+            from pmw.public.charges import positive_entry
+
+            after = after.charge(
+                positive_entry(tier, state.contract.options, after.composition, f"of tier {place}").charge
+            )
+    assert after.remaining == 0
+    short = with_left(state, price + held - Fraction(1, 2**61))
+    assert not quote_marginal(short, "ab").affordable
+    with pytest.raises(BudgetExhaustedError, match="nothing was spent"):
+        require_affordable(short, entry)
+    assert affordable_price(with_left(state, held / 2)) == 0
+
+
+def test_a_requested_marginal_is_no_positive_and_is_charged_as_its_own_event() -> None:
+    state, source = opened()
+    quote = quote_marginal(state, "ab")
+    assert quote.noise is not None
+    requested = RequestedMarginal(quote.scope, quote.noise)
+    measured = draw_requested(requested, state, source, BitSource.from_integer(1))
+    entry = requested.entry(state.contract.options)
+    after = settle_requested(state, measured, state.ledger.charge(entry.charge))
+    assert (entry.event, entry.label) == (Event.REQUESTED, "a, b")
+    assert (after.positives(0), after.positives(1), after.version) == (0, 0, state.version + 1)
+    assert after.rounds == state.rounds
+    assert after.ledger.remaining == state.ledger.remaining - entry.charge.rho
+    assert float(np.abs(after.model.marginal(("a", "b")) - source.counts(("a", "b")).counts).max()) < 60
+    true: NoiseDistribution = measured.noise
+    assert true == requested.noise

@@ -1,0 +1,423 @@
+"""Marginals on request in sessions: price and bar beforehand, the ledger line, faults and refusals."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import MemorySource
+from pmw.errors import SessionError
+from pmw.loop import draw_requested
+from pmw.model import MarginalMeasurement
+from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.privacy.noise import DiscreteGaussian
+from pmw.privacy.random_bits import BitSource
+from pmw.public.contract import TestKind
+from pmw.public.quotes import Quote
+from pmw.session.engine import Engine
+from pmw.session.store import SessionStore
+from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
+
+PAIR = "sex = 'Female' AND region = 'north'"
+
+
+@pytest.fixture
+def years() -> Domain:
+    """The people by single years: too many cells to measure the whole table."""
+    return Domain(
+        (
+            IntegerAttribute("age", 20, 59, missing=True, other=True),
+            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
+            CategoricalAttribute("member", (True, False), missing=True, other=True),
+        ),
+        name="people",
+    )
+
+
+@pytest.fixture
+def opened(frame: pd.DataFrame, years: Domain) -> Callable[..., pmw.Session]:
+    def open_(path: Path | None = None, *, epsilon: float = 1, **choices: Any) -> pmw.Session:
+        options = pmw.Options(**choices)
+        return pmw.open_session(frame, years, epsilon=epsilon, delta=1e-9, path=path, options=options)
+
+    return open_
+
+
+def width(answer: pmw.Answer) -> float:
+    assert answer.interval is not None
+    return (answer.interval[1] - answer.interval[0]) / 2
+
+
+def price(session: pmw.Session) -> Fraction:
+    return session.ledger().lines[-1].price
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("composition", list(Composition))
+def test_the_quoted_price_is_the_ledgers_line_and_the_quoted_bar_the_answers(
+    opened: Callable[..., pmw.Session], composition: Composition, relation: NeighboringRelation
+) -> None:
+    with opened(composition=composition, neighboring_relation=relation, seed=3) as session:
+        before = session.state.ledger.spent
+        quote = session.measure(["region", "sex"], dry_run=True)
+        assert session.state.ledger.spent == before
+        assert quote == session.measure(("sex", "region"))
+        line = session.ledger().lines[-1]
+        assert (line.event, line.label, line.share) == ("requested", "sex, region", quote.share)
+        assert session.state.ledger.spent == before + line.price
+        assert session.status().positives_used == 0
+        assert (quote.scope, quote.cells, quote.affordable) == (("sex", "region"), 4 * 6, True)
+        bars = [session.ask(PAIR), session.ask("sex = 'Male' AND region = 'east'")]
+        assert session.state.ledger.spent == before + line.price  # answered without a test
+        assert [width(answer) for answer in bars] == pytest.approx([quote.half_width] * 2, rel=1e-9)
+        assert session.verify().holds
+
+
+@pytest.mark.parametrize("composition", list(Composition))
+def test_a_second_measurement_is_combined_with_the_first(
+    opened: Callable[..., pmw.Session], composition: Composition
+) -> None:
+    with opened(composition=composition, seed=3, epsilon=4) as session:
+        first = session.measure(["sex", "region"])
+        paid = price(session)
+        again = session.measure(["sex", "region"], dry_run=True)
+        assert again == session.measure(["sex", "region"])
+        assert price(session) == paid  # the sum of the prices
+        assert width(session.ask(PAIR)) == pytest.approx(again.half_width, rel=1e-9)
+        ratio = again.half_width / first.half_width
+        if composition is Composition.ZCDP:  # twice the price in one go has the same bar
+            assert ratio == pytest.approx(2**-0.5, rel=1e-6)
+        else:  # a bar of twice the price would be half as wide
+            assert 0.6 < ratio < 0.85
+        one, two = session.state.marginals
+        target = (one.values + two.values)[0, 0] / 2
+        low, high = session.ask(PAIR, fresh=True).interval or (0.0, 0.0)
+        assert (low + high) / 2 == pytest.approx(target, rel=1e-9)
+        assert session.verify().holds
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("composition", list(Composition))
+def test_combined_bars_hold_as_often_as_they_say(
+    opened: Callable[..., pmw.Session], composition: Composition, frame: pd.DataFrame
+) -> None:
+    true = frame.groupby(["sex", "region"]).size()
+    missed, asked = 0, 0
+    for seed in range(60):
+        with opened(composition=composition, seed=seed, epsilon=4, confidence=0.8) as session:
+            session.measure(["sex", "region"])
+            session.ask_within(PAIR, session.quote(PAIR, 1e6).half_width * 0.6)
+            for sex in ("Female", "Male"):
+                for region in ("north", "east"):
+                    low, high = session.ask(f"sex = '{sex}' AND region = '{region}'").interval or (0, 0)
+                    missed, asked = missed + (not low <= true[sex, region] <= high), asked + 1
+    assert 0.1 * asked < missed < 0.28 * asked  # a fifth, but for chance
+
+
+@pytest.mark.parametrize("composition", list(Composition))
+def test_a_question_within_a_width_costs_the_least_that_gives_it(
+    opened: Callable[..., pmw.Session], composition: Composition
+) -> None:
+    with opened(composition=composition, seed=3, epsilon=8) as session:
+        for wanted in (60.0, 30.0):  # the second one tops up the first
+            before = session.state.ledger.spent
+            quote = session.quote(PAIR, wanted)
+            assert quote.needed
+            assert wanted * 0.999 < quote.half_width <= wanted
+            answer = session.ask_within(PAIR, wanted)
+            assert session.state.ledger.spent - before == price(session)
+            assert session.ledger().lines[-1].share == quote.share
+            assert width(answer) == pytest.approx(quote.half_width, rel=1e-9)
+            assert answer == session.ask(PAIR)  # stored as the newest
+            assert answer.source is pmw.Source.SYNTHETIC
+        spent = session.state.ledger.spent
+        free = session.quote(PAIR, 30.5)
+        assert (free.needed, free.share, free.affordable) == (False, 0.0, True)
+        assert width(session.ask_within(PAIR, 30.5)) <= 30
+        assert session.state.ledger.spent == spent
+        assert session.verify().holds
+    with opened(composition=composition, seed=3, epsilon=8) as session:  # topping up costs the difference
+        session.ask_within(PAIR, 30.0)
+        direct = session.state.ledger.spent - before_of(session)
+    with opened(composition=composition, seed=3, epsilon=8) as session:
+        session.ask_within(PAIR, 60.0)
+        session.ask_within(PAIR, 30.0)
+        in_two = session.state.ledger.spent - before_of(session)
+    if composition is Composition.ZCDP:
+        assert float(in_two) == pytest.approx(float(direct), rel=1e-4)
+    else:
+        assert float(in_two) > 1.05 * float(direct)
+
+
+def before_of(session: pmw.Session) -> Fraction:
+    return sum((line.price for line in session.ledger().lines if line.event != "requested"), Fraction(0))
+
+
+def test_what_opening_measured_can_be_topped_up(opened: Callable[..., pmw.Session]) -> None:
+    with opened(seed=3) as session:
+        for where, names in (("region = 'north'", "region"), ("age >= 40", "age")):
+            before = width(session.ask(where))
+            quote = session.measure(names)
+            after = width(session.ask(where, fresh=True))
+            assert after <= before
+            assert quote.scope == (names,)
+        assert width(session.ask("region = 'north'")) < 0.9 * before_opening(session, "region")
+        assert session.verify().holds
+
+
+def before_opening(session: pmw.Session, name: str) -> float:
+    from pmw.privacy.tail_bounds import sum_half_width
+
+    (one,) = (one for one in session.state.opening if one.scope == (name,))
+    return sum_half_width(one.noise, 1.0, 0.95)
+
+
+def test_a_resumed_session_has_the_same_model_and_the_same_positives(
+    opened: Callable[..., pmw.Session], frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    path = tmp_path / "study.pmw"
+    with opened(path) as session:
+        session.measure(["sex", "region"])
+        session.ask("age < 40 AND member = TRUE")
+        session.measure(["sex", "region"])
+        state, status = session.state, session.status()
+        cells = state.model.marginal(("sex", "region"))
+    with pmw.resume_session(path, frame) as session:
+        assert session.status() == status
+        assert session.state.ledger == state.ledger
+        assert [one.requested for one in session.state.marginals] == [
+            one.requested for one in state.marginals
+        ]
+        assert np.allclose(session.state.model.marginal(("sex", "region")), cells)
+        assert session.verify().holds
+
+
+# --- faults -----------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_was_interrupted_has_the_outcome_it_would_have_had(
+    opened: Callable[..., pmw.Session], frame: pd.DataFrame, years: Domain, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    path = tmp_path / "study.pmw"
+    session = opened(path)
+    state = session.state
+    noise = session.measure(["sex", "region"], dry_run=True).noise
+    finish = SessionStore.finish
+
+    def deadly(self: SessionStore, intent: int | None, outcome: Any) -> None:
+        if outcome.measurements:
+            raise KeyboardInterrupt
+        finish(self, intent, outcome)
+
+    monkeypatch.setattr(SessionStore, "finish", deadly)
+    with pytest.raises(KeyboardInterrupt):
+        session.measure(["sex", "region"])
+    store = SessionStore.open(path)
+    intent = store.pending()
+    assert intent is not None
+    assert intent.kind == "requested"
+    assert pmw.verify_session(path).holds  # while it waits
+    assert store.ledger() == store.ledger()[: len(state.opening) + 1]  # nothing was charged or released
+    store.close()
+    source = MemorySource.from_frame(frame, years)
+    from pmw.loop import RequestedMarginal
+
+    assert noise is not None
+    expected = draw_requested(
+        RequestedMarginal(("sex", "region"), noise), state, source, BitSource(intent.seed),
+        source.coarsened(state.coarsening.coarse, state.coarsening.bins),
+    )  # fmt: skip
+    monkeypatch.undo()
+    session.close()
+    with pmw.resume_session(path, frame) as again:
+        (measured,) = again.state.marginals
+        assert np.array_equal(measured.units, expected.units)
+        assert measured.requested
+        assert again.verify().holds
+
+
+def test_a_request_that_cannot_be_finished_is_charged_when_it_is_given_up(
+    opened: Callable[..., pmw.Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.pmw"
+    session = opened(path)
+    quote = session.measure(["sex", "region"], dry_run=True)
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Engine, "_carry_out_request", fail)
+    with pytest.raises(KeyboardInterrupt):
+        session.measure(["sex", "region"])
+    session.close()
+    monkeypatch.undo()
+    pmw.finalize_session(path, abandon=True)
+    assert pmw.verify_session(path).holds
+    store = SessionStore.open(path)
+    (event, label) = (store.ledger()[-1].event, store.ledger()[-1].label)
+    store.close()
+    assert (event, label) == ("abandoned batch", "reserved for a requested marginal; nothing was released")
+    assert quote.share > 0
+
+
+def test_nothing_is_drawn_before_the_request_is_durable(
+    opened: Callable[..., pmw.Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(seed=3) as session:
+        before = session.state
+        drawn: list[object] = []
+
+        def refuse(*_: object) -> int:
+            raise pmw.StoreError("no room")
+
+        def draw(*given: Any) -> MarginalMeasurement:
+            drawn.append(given)
+            return draw_requested(*given)
+
+        monkeypatch.setattr("pmw.session.engine.draw_requested", draw)
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionStore, "begin", refuse)
+            with pytest.raises(pmw.StoreError, match="no room"):
+                session.measure(["sex", "region"])
+        assert drawn == []
+        session.measure(["sex", "region"])
+        assert len(drawn) == 1
+        assert before.ledger.spent < session.state.ledger.spent
+
+
+def test_a_request_that_took_what_a_round_had_reserved_is_found(
+    opened: Callable[..., pmw.Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(seed=3, update_limit=4) as session:
+        asked = iter(["age < 40 AND sex = 'Male'", "sex = 'Male' AND member = TRUE", PAIR])
+        while not session.state.rounds[0]:
+            session.ask(next(asked))
+        with monkeypatch.context() as patch:
+            patch.setattr("pmw.public.quotes.reserved_by_rounds", lambda *_: Fraction(0))
+            while session.measure("sex", dry_run=True).affordable:
+                session.measure("sex")
+        failed = [check.detail for check in session.verify().checks if not check.holds]
+        assert len(failed) == 1
+        assert "took what an open round had reserved" in failed[0]
+
+
+def test_an_altered_scale_or_a_missing_charge_is_found(
+    opened: Callable[..., pmw.Session], tmp_path: Path
+) -> None:
+    for statement in (
+        "UPDATE measurements SET noise = replace(noise, 'ma\":\"', 'ma\":\"1') WHERE kind = 'requested'",
+        "UPDATE measurements SET kind = 'measured' WHERE kind = 'requested'",
+        "UPDATE ledger SET rho = '1/1152921504606846976' WHERE event = 'requested'",
+        "UPDATE ledger SET event = 'marginal' WHERE event = 'requested'",
+        "DELETE FROM ledger WHERE event = 'requested'",
+    ):
+        path = tmp_path / f"study{abs(hash(statement))}.pmw"
+        with opened(path) as session:
+            session.measure(["sex", "region"])
+        connection = sqlite3.connect(path)
+        assert connection.execute(statement).rowcount == 1
+        connection.commit()
+        connection.close()
+        names = [check.name for check in pmw.verify_session(path).checks if not check.holds]
+        assert len(names) > 1, statement  # not the checksums alone
+
+
+# --- refusals ---------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_measured_is_refused_and_costs_nothing(opened: Callable[..., pmw.Session]) -> None:
+    with opened(seed=3) as session:
+        before = session.state.ledger.spent
+        for names, told in (
+            (["height"], "expected an attribute of the schema, got 'height'"),
+            (["sex", "sex"], "each once"),
+            ([], "expected one attribute or several"),
+            (["age", "sex", "region", "member"], "noise would hide"),
+        ):
+            with pytest.raises(QueryError, match=told):
+                session.measure(names)
+        for within in (0.0, -1.0, float("nan"), float("inf")):
+            with pytest.raises(pmw.BudgetError, match="half-width above 0"):
+                session.ask_within(PAIR, within)
+        for where, within, told in (
+            ("", 1e-3, "the number of records"),
+            (PAIR, 1e-9, "no measurement has a bar"),
+        ):
+            with pytest.raises(QueryError, match=told):
+                session.ask_within(where, within)
+        too_much = session.quote(PAIR, 1.0)
+        assert not too_much.affordable
+        assert too_much.share > 1
+        with pytest.raises(pmw.BudgetExhaustedError, match="nothing was spent"):
+            session.ask_within(PAIR, 1.0)
+        assert session.state.ledger.spent == before
+        session.finalize()
+        for refused in (lambda: session.measure("sex"), lambda: session.ask_within(PAIR, 50.0)):
+            with pytest.raises(SessionError, match="closed"):
+                refused()
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [({"test": TestKind.QUERY}, "single questions"), ({"simultaneous": True}, "for all questions at once")],
+)
+def test_a_session_without_room_for_requests_says_why(
+    opened: Callable[..., pmw.Session], choices: dict[str, Any], told: str
+) -> None:
+    with opened(**choices) as session:
+        before = session.state.ledger.spent
+        with pytest.raises(SessionError, match=told):
+            session.measure("sex")
+        assert session.state.ledger.spent == before
+
+
+def test_requests_end_where_an_open_round_begins_and_its_positive_is_paid(
+    opened: Callable[..., pmw.Session],
+) -> None:
+    with opened(seed=3, update_limit=1) as session:
+        session.ask("age < 40 AND sex = 'Male'")  # opens a round, or ends it
+        while session.measure(["sex", "region"], dry_run=True).affordable:
+            session.measure(["sex", "region"])
+        state = session.state
+        for place, is_open in enumerate(state.rounds):
+            if is_open:
+                from pmw.public.charges import reservation
+
+                options, ledger = state.contract.options, state.ledger
+                assert ledger.allows(
+                    reservation(state.plan[place], options, ledger.composition, round_open=True)
+                )
+        with pytest.raises(pmw.BudgetExhaustedError):
+            session.measure(["sex", "region"])
+        assert session.verify().holds
+
+
+def test_a_combined_marginal_weighs_by_inverse_variance() -> None:
+    from pmw.model import CombinedMarginal
+
+    parts = [
+        MarginalMeasurement(("a",), np.array([3, 6]) << 20, DiscreteGaussian(Fraction(sigma << 20)))
+        for sigma in (1, 2)
+    ]
+    both = CombinedMarginal((parts[0], MarginalMeasurement(("a",), np.array([8, 1]) << 20, parts[1].noise)))
+    assert both.values == pytest.approx([0.8 * 3 + 0.2 * 8, 0.8 * 6 + 0.2 * 1])
+    assert both.variance == pytest.approx(0.8)
+    assert both.squares == pytest.approx(0.8)
+    assert both.peak == pytest.approx(0.64)
+    assert both.noise == parts[0].noise
+
+
+def test_quotes_are_ready_for_json() -> None:
+    quote = Quote(("a", "b"), 4, None, 0.25, 12.0, affordable=True)
+    form = {"scope": ["a", "b"], "cells": 4, "share": 0.25, "half_width": 12.0, "affordable": True}
+    assert quote.to_dict() == form
