@@ -22,7 +22,7 @@ from pmw.cli.shell.lines import Lines
 from pmw.cli.shell.statements import Statements, is_statement
 from pmw.cli.shell.words import COMMANDS, MODES, schema_text
 from pmw.cli.streaming import StreamOptions
-from pmw.cli.texts import json_line, status_text
+from pmw.cli.texts import json_line, quote_text, status_text
 from pmw.session.session import Session
 from queries.errors import QueryError
 
@@ -46,12 +46,15 @@ class Dialogue:
         self._session = session
         self._began = session.state.ledger.spent
         self._mode = "table"
+        self._last: Asked | None = None
         self._over = False
+        self._can_agree = False
         self._asked = self._refused = 0
 
     def run(self, lines: Lines) -> int:
         """Answer lines until they end; return the exit code: 4 where a pipe's every line was refused."""
         statements = Statements()
+        self._can_agree = lines.is_terminal
         while not self._over:
             try:
                 written = lines.read(statements.unfinished)
@@ -78,6 +81,8 @@ class Dialogue:
                 self._command(text)
             else:
                 self._ask(text)
+        except click.Abort:  # an interrupt, or the end, where a yes was asked for: no
+            click.echo("Nothing was spent.", err=True)
         except click.ClickException as error:
             self._tell(error)
         except QueryError as error:
@@ -90,7 +95,7 @@ class Dialogue:
 
     def _ask(self, text: str) -> None:
         self._asked += 1
-        asked = self._read(text)
+        self._last = asked = self._read(text)
         result = answered(self._session, asked, StreamOptions())
         show(self._written(result))
 
@@ -123,6 +128,7 @@ class Dialogue:
         carried: dict[str, Callable[[str], None]] = {
             ".cost": self._cost,
             ".help": self._help,
+            ".measure": self._measure,
             ".mode": self._choose,
             ".quit": self._quit,
             ".schema": self._schema,
@@ -132,13 +138,17 @@ class Dialogue:
             raise click.ClickException(f"no such command: {name}; .help lists them")
         carried[name](argument.strip().removesuffix(";").strip())
 
-    def _cost(self, _: str) -> None:
+    def _cost(self, question: str) -> None:
         ledger = self._session.state.ledger
         since = float((ledger.spent - self._began) / ledger.cap)
         lines = [
             f"Spent since the shell began: {since:.2%} of the budget. "
             f"Spent in all: {ledger.share:.2%}. Left: {1 - ledger.share:.2%}."
         ]
+        asked = self._read(question) if question else self._last
+        if asked is not None:
+            which = "This question" if question else "The last question, asked now,"
+            lines.append(f"{which} {self._session.forecast(asked).sentence()}.")
         show("\n".join(lines))
 
     def _help(self, _: str) -> None:
@@ -151,6 +161,18 @@ class Dialogue:
         self._mode = mode or self._mode
         if not mode:
             show(self._mode)
+
+    def _measure(self, attributes: str) -> None:
+        """Tell the price of a table, and measure it after a yes on a terminal."""
+        if not attributes:
+            raise click.ClickException("expected .measure with an attribute, or several with commas between")
+        names = tuple(name.strip().strip('"') for name in attributes.split(","))
+        confidence = self._session.state.contract.options.confidence
+        quote = self._session.measure(names, dry_run=True)
+        show(quote_text(quote, confidence, measured=False))
+        if self._can_agree and quote.affordable and click.confirm("Pay it?", err=True):
+            paid = self._session.measure(names)
+            show(quote_text(paid, confidence, measured=True))
 
     def _quit(self, _: str) -> None:
         self._over = True

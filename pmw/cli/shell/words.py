@@ -16,8 +16,9 @@ __all__ = [
 ]
 
 COMMANDS = {
-    ".cost": "what was spent since the shell began",
+    ".cost": "what was spent since the shell began, and what the last question, or one given, could cost",
     ".help": "this list",
+    ".measure": "the price of a table such as .measure sex,race; it is paid after a yes on a terminal",
     ".mode": "table, csv or json: how answers are printed",
     ".quit": "leave; so does Ctrl-D",
     ".schema": "the attributes, or the values of one",

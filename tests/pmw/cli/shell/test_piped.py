@@ -66,6 +66,28 @@ def test_commands(study: Path, run: Run) -> None:
     assert "'nobody'" in result.stderr
 
 
+def test_the_cost_is_told_before_and_after(textbook_study: Path, run: Run) -> None:
+    where = "age >= 40 AND member = TRUE"
+    lines = [f".cost {where}", where, ".cost", f".cost {where}"]
+    told = run("shell", "study.pmw", stdin="\n".join(lines)).stdout.splitlines()
+    assert told[0].startswith("Spent since the shell began: 0.00% of the budget.")
+    assert told[1].startswith("This question costs ")
+    assert "at most" in told[1]
+    assert not told[4].startswith("Spent since the shell began: 0.00%")
+    assert (
+        told[5] == "The last question, asked now, is free: it was answered before, and gets the same answer."
+    )
+    assert told[7] == "This question is free: it was answered before, and gets the same answer."
+
+
+def test_a_pipe_is_told_the_price_of_a_table_and_pays_nothing(yearly_study: Path, run: Run) -> None:
+    before = run("ledger", "study.pmw").stdout
+    result = run("shell", "study.pmw", stdin=".measure sex, region\n.measure sexx\n.measure\n")
+    assert "would cost" in result.stdout
+    assert result.stderr.count("Error: ") == 2
+    assert run("ledger", "study.pmw").stdout == before
+
+
 @pytest.mark.parametrize(
     "stdin",
     [
@@ -102,9 +124,10 @@ def test_nothing_asked_is_no_error(study: Path, run: Run) -> None:
 
 def test_a_closed_session_answers_on(study: Path, run: Run) -> None:
     assert run("close", "study.pmw", "--yes").exit_code == 0
-    result = run("shell", "study.pmw", stdin="age >= 30\n")
+    result = run("shell", "study.pmw", stdin="age >= 30\n.cost age >= 40 AND sex = 'Male'\n")
     assert result.exit_code == 0
     assert "About" in result.stdout
+    assert "is free: nothing is to be tested" in result.stdout
 
 
 def test_a_session_that_is_none_is_one_error(study: Path, run: Run) -> None:

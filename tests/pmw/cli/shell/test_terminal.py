@@ -224,3 +224,23 @@ def test_a_shell_that_is_told_to_end_leaves_the_terminal_and_the_session(study: 
         [sys.executable, "-m", "pmw", "ask", study.name, "", "--wait", "0"], cwd=study.parent, check=False
     )
     assert done.returncode == 0
+
+
+def test_a_table_is_paid_for_after_a_yes(yearly_study: Path) -> None:
+    with shell(yearly_study) as terminal:
+        terminal.wait("pmw>")
+        assert "would cost" in terminal.ask(".measure sex,region\r", "Pay it?")
+        terminal.ask("n\r", "pmw>")
+        assert "began: 0.00%" in terminal.ask(".cost\r", "of the budget")
+        terminal.wait("pmw>")
+        terminal.ask(".measure sex,region\r", "Pay it?")
+        terminal.ask("\x03", "pmw>")
+        assert "began: 0.00%" in terminal.ask(".cost\r", "of the budget")
+        terminal.wait("pmw>")
+        terminal.ask(".measure sex,region\r", "Pay it?")
+        assert "Measured sex, region" in terminal.ask("y\r", "confidence.")
+        terminal.wait("pmw>")
+        assert "began: 0.00%" not in terminal.ask(".cost\r", "of the budget")
+        terminal.wait("pmw>")
+        terminal.write(".quit\r")
+        assert terminal.ended() == 0
