@@ -12,6 +12,8 @@ __all__ = [
     "text_table",
 ]
 
+_NARROWEST = 8  # characters of a text that is cut
+
 
 def counted(number: float | str, noun: str) -> str:
     """Return a number with its noun, such as ``1 record`` and ``2,000 records``.
@@ -24,17 +26,53 @@ def counted(number: float | str, noun: str) -> str:
     return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 0) -> str:
-    """Return an aligned table: the first ``left`` columns to the left, the others to the right."""
+def text_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 0, width: int | None = None
+) -> str:
+    """Return an aligned table: the first ``left`` columns to the left, the others to the right.
+
+    Args:
+        header: a title per column.
+        rows: a text per column each.
+        left: how many columns hold texts; the others hold numbers.
+        width: characters of a line, where there is a limit. A table that is wider has its texts cut, at an
+            ellipsis; where that is not enough, each row becomes a record with a line per column. Numbers
+            are never cut.
+    """
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    fitted = _fitted(widths, left, width)
+    if fitted is None:
+        records = ("\n".join(map(_named, header, row)) for row in rows)
+        return "\n\n".join(records)
     lines = []
     for row in (header, *rows):
         cells = [
-            f"{cell:<{width}}" if place < left else f"{cell:>{width}}"
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            f"{_cut(cell, width):<{width}}" if place < left else f"{cell:>{width}}"
+            for place, (cell, width) in enumerate(zip(row, fitted, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def _fitted(widths: Sequence[int], left: int, most: int | None) -> list[int] | None:
+    """Return the widths of columns that come to so many characters at most; None where texts would vanish."""
+    fitted = list(widths)
+    excess = 0 if most is None else sum(fitted) + 2 * (len(fitted) - 1) - most
+    while excess > 0:
+        widest = max(range(left), key=fitted.__getitem__, default=None)
+        if widest is None or fitted[widest] <= _NARROWEST:
+            return None
+        fitted[widest] -= 1
+        excess -= 1
+    return fitted
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _named(title: str, cell: str) -> str:
+    return f"{title}: {cell}"
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:

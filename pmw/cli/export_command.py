@@ -69,9 +69,10 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
 
     The files are public: they are made from released numbers alone and cost nothing.
     """
+    from pmw.cli.progress import Progress
     from pmw.cli.targets import refuse_session_files, refuse_table
     from pmw.cli.texts import json_line, say
-    from pmw.loop import refined, residual
+    from pmw.loop import MOST_STEPS, refined, residual
     from pmw.public.export import ExportFormat, export
     from pmw.session.maintenance import read_session, save_model
 
@@ -88,7 +89,9 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     state, _ = read_session(session)
     before = residual(state)
     if refine:
-        state = refined(state)
+        progress = Progress("steps at most", MOST_STEPS)
+        state = refined(state, progress.add)
+        progress.close()
     manifest = export(state, output, plan, format=file_format, force=given["force"], refined=refine)
     if as_json:
         say(json_line(manifest))

@@ -1,4 +1,4 @@
-"""The command group: lists commands without loading them, and words every error in one place."""
+"""The command group: lists commands without loading them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,16 @@ from typing import Any
 
 import click
 
+from pmw.cli.refusals import refusal
+
 __all__ = [
     "main",
 ]
 
 _COMMANDS = (
     "ask", "audit", "backup", "check", "close", "demo", "draft", "export", "ledger", "measure", "move",
-    "offline", "open", "plan", "status", "verify",
+    "offline", "open", "plan", "shell", "status", "verify",
 )  # fmt: skip
-
-
-class _Refusal(click.ClickException):
-    """An error of the packages, with the exit code that the manual lists."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        vars(self)["exit_code"] = exit_code
 
 
 class _Commands(click.Group):
@@ -46,39 +40,10 @@ class _Commands(click.Group):
             click.echo("interrupted; everything printed so far is durable", err=True)
             raise click.exceptions.Exit(130) from None
         except Exception as error:
-            refusal = _refusal(error)
-            if refusal is None:
+            refused = refusal(error)
+            if refused is None:
                 raise
-            raise refusal from None
-
-
-def _refusal(error: Exception) -> _Refusal | None:
-    """Return the click error for an error of our packages, or None for any other."""
-    from pmw.errors import ModelFileError, PMWError, SessionCorruptError, SessionLockedError
-    from queries.errors import QueriesError, QueryError
-
-    if isinstance(error, SessionLockedError | SessionCorruptError | ModelFileError):
-        return _Refusal(str(error), 5)
-    if isinstance(error, QueryError):
-        return _Refusal(error.message + _mark(error.text, error.position), 4)
-    if isinstance(error, PMWError | QueriesError):
-        return _Refusal(str(error), 1)
-    if isinstance(error, MemoryError):
-        return _Refusal(
-            "there is not enough memory; what was printed is durable, and nothing else was released; "
-            "make room, then ask again: what was recorded keeps its outcome",
-            1,
-        )
-    return None
-
-
-def _mark(text: str | None, position: int | str | None) -> str:
-    """Return where in a question its fault lies: a caret under its text, or a path into it."""
-    if position is None:
-        return ""
-    if text is None or isinstance(position, str) or "\n" in text or len(text) > 200:
-        return f" (at {position})"
-    return f"\n  {text}\n  {' ' * position}^"
+            raise refused from None
 
 
 @click.group(

@@ -75,12 +75,14 @@ def answer_workload(session: Asking, workload: Workload, options: StreamOptions)
         while batch := list(itertools.islice(numbered, _BATCH)):
             yield [_numbered(number, query, options) for number, query in batch]
 
-    return _answer_batches(session, batches(), options)
+    return _answer_batches(session, batches(), options, len(workload))
 
 
-def _answer_batches(session: Asking, batches: Iterator[list[_Parsed]], options: StreamOptions) -> int:
+def _answer_batches(
+    session: Asking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
+) -> int:
     code = asked = refused = 0
-    progress = Progress("answered")
+    progress = Progress("answered", total)
     try:
         for parsed in batches:
             strictest, failed = _answer_batch(session, parsed, options)

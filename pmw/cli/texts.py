@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from pmw.cli.screen import terminal_width
 from pmw.markup import counted
 from pmw.model import NoiseDistribution, noise_variance
 from pmw.public.answer import SEEDED_WARNING, Answer, Source
@@ -149,7 +150,7 @@ def answers_text(answers: Answers) -> str:
     if all(answer.interval is None for answer in answers):
         bounds = "without error bars: nothing is tested any more, or these were never tested"
     lines = [
-        answers.to_text(),
+        answers.to_text(width=terminal_width()),
         f"({bounds}; {versions}; {last.spent.share:.1%} of the "
         f"budget spent, cap epsilon {last.spent.epsilon_cap:g}{delta})",
     ]
@@ -179,8 +180,9 @@ def table_text(table: AnswerTable) -> str:
     if not table.is_promised:
         bounds += "; where they are missing, nothing is promised"
     return (
-        f"{table.to_text()}\n({bounds}; model version {table.version}; {spent.share:.1%} of the budget "
-        f"spent, cap epsilon {spent.epsilon_cap:g}{delta})"
+        f"{table.to_text(width=terminal_width())}\n"
+        f"({bounds}; model version {table.version}; {spent.share:.1%} of the budget spent, "
+        f"cap epsilon {spent.epsilon_cap:g}{delta})"
     )
 
 

@@ -48,13 +48,21 @@ def command(session: Path, anchor: Path | None, as_json: bool) -> None:
     FILE up to date where everything holds.
     """
     from pmw.cli.ledger_texts import verification_text
+    from pmw.cli.progress import Progress
     from pmw.cli.targets import refuse_session_files
     from pmw.cli.texts import json_line, say
     from pmw.session.maintenance import verify_session
 
     if anchor is not None:
         refuse_session_files(anchor, session, "the anchor")
-    verification = verify_session(session, anchor)
+    progress = Progress("models fitted again")
+
+    def told(count: int, total: int) -> None:
+        progress.expect(total)
+        progress.add(count)
+
+    verification = verify_session(session, anchor, told=told)
+    progress.close()
     say(json_line(verification.to_dict()) if as_json else verification_text(verification))
     if not verification.holds:
         sys.exit(5)

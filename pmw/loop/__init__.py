@@ -14,10 +14,11 @@ from __future__ import annotations
 from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
 from pmw.loop.error_quantiles import FirstAnswer, draw_quantiles, settle_quantiles
 from pmw.loop.fit import correct, model_of_terms
+from pmw.loop.forecast import Forecast, forecast
 from pmw.loop.loop import Settled, batch_entries, draw_tests, propose, settle
 from pmw.loop.marginals import l1_distance, marginal_units
 from pmw.loop.opening import OpeningDraws, choose_bins, draw_opening, released_total, settle_opening
-from pmw.loop.refine import refined, residual
+from pmw.loop.refine import MOST_STEPS, refined, residual
 from pmw.loop.requested import RequestedMarginal, draw_requested, settle_requested
 
 __all__ = [
@@ -30,10 +31,13 @@ __all__ = [
     "draw_requested",
     "draw_tests",
     "FirstAnswer",
+    "Forecast",
+    "forecast",
     "l1_distance",
     "marginal_units",
     "MarginalRequest",
     "model_of_terms",
+    "MOST_STEPS",
     "OpeningDraws",
     "Proposal",
     "propose",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -110,8 +110,16 @@ def model_holds(state: PublicState, scope: tuple[str, ...]) -> bool:
     return model.holds(scope, state.contract.options.max_cells or DEFAULT_MAX_CELLS)
 
 
-def fitted_to(state: PublicState, rule: DescentRule = _RULE) -> PublicState:
-    """Return the state with its model fitted to everything that it takes in, starting from the model."""
+def fitted_to(
+    state: PublicState, rule: DescentRule = _RULE, told: Callable[[int], None] | None = None
+) -> PublicState:
+    """Return the state with its model fitted to everything that it takes in, starting from the model.
+
+    Args:
+        state: the state.
+        rule: when the fit ends.
+        told: called after each step with 1.
+    """
     coarsening = state.coarsening
     aims: list[Aim] = [
         replace(one, query=coarsening.inner(one.query))
@@ -119,7 +127,7 @@ def fitted_to(state: PublicState, rule: DescentRule = _RULE) -> PublicState:
         else coarse_target(coarsening, one, state.total.value)
         for one in (*state.opening, *state.fitted)
     ]
-    descent = descend(coarse_model(state), aims, step_size=state.step_size, rule=rule)
+    descent = descend(coarse_model(state), aims, step_size=state.step_size, rule=rule, told=told)
     model = descent.model
     if not coarsening.is_identity:
         model = CoarsenedDistribution(coarsening, model)

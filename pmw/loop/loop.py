@@ -30,6 +30,7 @@ __all__ = [
     "propose",
     "settle",
     "Settled",
+    "tiers_of",
 ]
 
 _Tier: TypeAlias = Tier[Any, Any]
@@ -54,7 +55,8 @@ _TIERS: dict[type, Callable[[int, Any], _Tier]] = {
 }
 
 
-def _tiers(plan: TestPlan) -> list[_Tier]:
+def tiers_of(plan: TestPlan) -> list[_Tier]:
+    """Return the tiers of a plan, in the order in which they are asked."""
     return [_TIERS[type(one)](place, one) for place, one in enumerate(plan)]
 
 
@@ -65,7 +67,7 @@ def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
     marginals are tested, it is those that it is about, and then, if none of them holds it, the question by
     itself. A closed session tests nothing.
     """
-    tiers = _tiers(state.plan)
+    tiers = tiers_of(state.plan)
     wanted = [tier.wanted(state, queries) for tier in tiers]
     first, taken = None, list[tuple[Sequence[Any], ...]]()
     for wants in zip(*wanted, strict=True):
@@ -109,13 +111,13 @@ def draw_tests(
             "it draws its noise; resume the session"
         )
     before = SparseState(noisy, proposal.positives)
-    draws, kept = _tiers(plan)[proposal.tier].draw(proposal.requests, before, source, bits, coarse)
+    draws, kept = tiers_of(plan)[proposal.tier].draw(proposal.requests, before, source, bits, coarse)
     return draws, secret.after(proposal.tier, kept)
 
 
 def batch_entries(proposal: Proposal, draws: BatchDraws, state: PublicState) -> tuple[LedgerEntry, ...]:
     """Return what a batch charges."""
-    return _tiers(state.plan)[proposal.tier].charges(state, proposal, draws) if proposal.requests else ()
+    return tiers_of(state.plan)[proposal.tier].charges(state, proposal, draws) if proposal.requests else ()
 
 
 def settle(state: PublicState, proposal: Proposal, draws: BatchDraws, ledger: PrivacyFilter) -> Settled:
@@ -129,7 +131,7 @@ def settle(state: PublicState, proposal: Proposal, draws: BatchDraws, ledger: Pr
     """
     spent = Spent(ledger.share, float(state.contract.budget.epsilon), float(state.contract.budget.delta))
     if proposal.requests:
-        first, *later = _tiers(state.plan)[proposal.tier :]
+        first, *later = tiers_of(state.plan)[proposal.tier :]
         state, found = first.settle(replace(state, ledger=ledger), proposal, draws, spent)
         answers = tuple(islice(found, _undisputed(state, later, proposal.queries)))
     else:

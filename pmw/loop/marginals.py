@@ -75,6 +75,20 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
                 known[query.scope] = tuple(self.scopes(state, query)) if may else ()
             yield known[query.scope]
 
+    def most_positives(self, state: PublicState, queries: Sequence[LinearQuery]) -> int:
+        """Return how many positives some questions can come to at most: one for each marginal.
+
+        A positive changes the model, so that what was tested before is tested again, and what its tree could
+        not hold it may hold now.
+        """
+        scopes = {query.scope for query in queries}
+        return len({each for scope in scopes for each in self._candidates(state, scope)})
+
+    def settles(self, state: PublicState, query: LinearQuery) -> bool:
+        """Tell whether a question's whole scope is tested in any case: then it is certified or measured."""
+        cells = state.grid(query.scope).scope_size(query.scope)
+        return len(query.scope) <= 2 and cells <= self.plan.most_cells
+
     def scopes(self, state: PublicState, query: LinearQuery) -> Iterator[tuple[str, ...]]:
         """Yield the marginals that a question asks to be tested: its pairs, then its whole scope.
 
@@ -84,24 +98,27 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         whole scope alone. What was tested against this very model is tested again only where the threshold
         has come down since.
         """
-        if not query.scope:
+        for scope in self._candidates(state, query.scope):
+            if not self._was_just_tested(state, scope) and (len(scope) <= 2 or model_holds(state, scope)):
+                yield scope
+
+    def _candidates(self, state: PublicState, whole: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        """Yield the marginals of a scope that are not measured and have few enough cells to be tested."""
+        if not whole:
             return
-        sizes = {min(2, len(query.scope)), len(query.scope)}
-        if math.comb(len(query.scope), 2) > max(_PAIRS, self.plan.update_limit // 2):
-            sizes = {len(query.scope)}
+        sizes = {min(2, len(whole)), len(whole)}
+        if math.comb(len(whole), 2) > max(_PAIRS, self.plan.update_limit // 2):
+            sizes = {len(whole)}
         held = [set(one.scope) for one in (*state.opening, *state.marginals)]
         for size in sorted(sizes):
-            for scope in itertools.combinations(query.scope, size):
+            for scope in itertools.combinations(whole, size):
                 cells = state.grid(scope).scope_size(scope)
-                if self._was_just_tested(state, scope, cells):
-                    continue
-                if cells > self.plan.most_cells or any(set(scope) <= wider for wider in held):
-                    continue
-                if len(scope) <= 2 or model_holds(state, scope):
+                if cells <= self.plan.most_cells and not any(set(scope) <= wider for wider in held):
                     yield scope
 
-    def _was_just_tested(self, state: PublicState, scope: tuple[str, ...], cells: int) -> bool:
+    def _was_just_tested(self, state: PublicState, scope: tuple[str, ...]) -> bool:
         """Tell whether a marginal was tested against this very model, at a threshold about as low."""
+        cells = state.grid(scope).scope_size(scope)
         certificate = state.certificates.get(scope)
         if certificate is None or certificate.version != state.version:
             return False

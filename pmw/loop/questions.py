@@ -57,6 +57,10 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         }
         return [(query,) if query.factors and query.scope in alone else () for query in queries]
 
+    def most_positives(self, state: PublicState, queries: Sequence[LinearQuery]) -> int:
+        """Return how many positives some questions can come to at most: one each."""
+        return len(queries) if self.place == 0 else sum(map(len, self.wanted(state, queries)))
+
     def requests(
         self, state: PublicState, wanted: Sequence[Sequence[LinearQuery]]
     ) -> tuple[list[QueryRequest], list[int]]:

@@ -8,6 +8,7 @@ were within about 2 % of those before on eight attributes, and 4 to 6 % lower on
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,31 +18,36 @@ from pmw.model import DenseDistribution, DescentRule, QueryMeasurement, dual_num
 from pmw.public.state import PublicState
 
 __all__ = [
+    "MOST_STEPS",
     "refined",
     "residual",
 ]
 
-_RULE = DescentRule(steps=1000, tolerance=1e-6)  # errors do not change from about 300 steps on
+MOST_STEPS = 1000
+_RULE = DescentRule(steps=MOST_STEPS, tolerance=1e-6)  # errors do not change from about 300 steps on
 _REFITS = 20  # of the textbook mode, of at most ten sweeps each
 
 
-def refined(state: PublicState) -> PublicState:
+def refined(state: PublicState, told: Callable[[int], None] | None = None) -> PublicState:
     """Return the state with its model fitted to everything that it takes in, to convergence.
 
     The version stays, for nothing new was released; the given state is left as it is.
 
     Args:
         state: of a session or an offline release.
+        told: called after each step with 1; there are ``MOST_STEPS`` of them at most.
 
     Privacy: post-processing of released numbers; free.
     """
     # A dense fit takes over the array that it starts from: it gets one of its own.
     model = model_of_terms(state.contract, state.coarsening, state.total.value, state.model.terms)
     if state.contract.options.tests_marginals or not isinstance(model, DenseDistribution):
-        return fitted_to(replace(state, model=model), _RULE)
+        return fitted_to(replace(state, model=model), _RULE, told)
     for _ in range(_REFITS):
         before = dual_numbers(model.terms)
         model = refit(model, state.measurements)
+        if told is not None:
+            told(MOST_STEPS // _REFITS)
         if np.allclose(dual_numbers(model.terms), before, rtol=1e-6, atol=1e-9):
             break
     return replace(state, model=model)

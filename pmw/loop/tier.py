@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Generic, TypeVar, cast
 
 from pmw.data import CountSource
@@ -46,6 +47,36 @@ class Tier(ABC, Generic[Want, Asked]):
         if state.closed or state.positives(self.place) >= self.plan.update_limit:
             return False
         return state.ledger.allows(self.reserved(state))
+
+    def most_charged(
+        self, state: PublicState, queries: Sequence[LinearQuery]
+    ) -> tuple[Fraction, list[LinearQuery]]:
+        """Return the most that this tier can charge for some questions, and those that a later one may test.
+
+        Every positive is priced, and so is the threshold noise of the rounds that it takes.
+        """
+        if not self.may_test(state):
+            return Fraction(0), list(queries)
+        room = self.plan.update_limit - state.positives(self.place)
+        wanted = self.most_positives(state, queries)
+        positives = min(wanted, room)
+        if not positives:
+            return Fraction(0), list(queries)
+        options, ledger = state.contract.options, state.ledger
+        positive = positive_entry(self.plan, options, ledger.composition, "").charge
+        threshold = threshold_entry(self.plan, self.place, ledger.composition).charge
+        rounds = (positives if self.plan.sparse.redraw else 1) - state.rounds[self.place]
+        most = positives * ledger.price(positive) + rounds * ledger.price(threshold)
+        certain = wanted <= room and most <= ledger.remaining  # no test is left out
+        return most, [query for query in queries if not (certain and self.settles(state, query))]
+
+    @abstractmethod
+    def most_positives(self, state: PublicState, queries: Sequence[LinearQuery]) -> int:
+        """Return how many positives some questions can come to at most, whatever the tests find."""
+
+    def settles(self, state: PublicState, query: LinearQuery) -> bool:
+        """Tell whether no later tier tests a question, where this one makes every test that it asks for."""
+        return False
 
     def reserved(self, state: PublicState) -> Charge:
         """Return the most that a batch can charge."""

@@ -17,7 +17,7 @@ Source: Arora, Hazan and Kale (2012) for multiplicative weights as mirror descen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -86,7 +86,12 @@ class _Point:
 
 
 def descend(
-    model: SyntheticDistribution, aims: Sequence[Aim], *, step_size: float, rule: DescentRule
+    model: SyntheticDistribution,
+    aims: Sequence[Aim],
+    *,
+    step_size: float,
+    rule: DescentRule,
+    told: Callable[[int], None] | None = None,
 ) -> Descent:
     """Return the model after multiplicative weights over all aims, starting from its own duals.
 
@@ -95,6 +100,7 @@ def descend(
         aims: at least as many as the model has terms.
         step_size: of the descent before, or FIRST_STEP_SIZE.
         rule: when to end.
+        told: called after each step with 1, for whoever waits.
 
     Raises:
         BudgetError: the model has more terms than there are aims.
@@ -118,6 +124,8 @@ def descend(
         push = momentum / (momentum + 3)
         point = _point(model, aims, [new + push * (new - old) for new, old in zip(moved, duals, strict=True)])
         steps += 1
+        if told is not None:
+            told(1)
         if point.loss > ahead.loss * (1 + _RISE):
             step_size *= _SLOWER
             ahead, duals, momentum = best, best.duals, 0

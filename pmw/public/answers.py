@@ -91,10 +91,15 @@ class Answers(Sequence[Answer]):
             frame.attrs["seeded"] = self.answers[0].seeded
         return frame
 
-    def to_text(self, most_rows: int | None = None) -> str:
-        """Return an aligned table of the answers, whole or cut after some rows."""
+    def to_text(self, most_rows: int | None = None, width: int | None = None) -> str:
+        """Return an aligned table of the answers.
+
+        Args:
+            most_rows: how many are shown; None for all.
+            width: characters of a line, where there is a limit: texts are cut, or each row is a record.
+        """
         header, rows = self._cells(most_rows)
-        lines = [text_table(header, rows, left=len(self.columns))]
+        lines = [text_table(header, rows, left=len(self.columns), width=width)]
         if len(rows) < len(self.answers):
             lines.append(f"… {len(self.answers) - len(rows):,} more")
         if self._seeded:

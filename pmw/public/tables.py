@@ -124,10 +124,15 @@ class AnswerTable:
         frame.attrs.update(confidence=self.confidence, notes=list(self.notes), seeded=self.seeded)
         return frame
 
-    def to_text(self, most_rows: int | None = None) -> str:
-        """Return an aligned table of the answers, whole or cut after some rows."""
+    def to_text(self, most_rows: int | None = None, width: int | None = None) -> str:
+        """Return an aligned table of the answers.
+
+        Args:
+            most_rows: how many are shown; None for all.
+            width: characters of a line, where there is a limit: texts are cut, or each row is a record.
+        """
         header, rows, left = self._cells(most_rows)
-        lines = [text_table(header, rows, left=left)] if rows else ["no rows"]
+        lines = [text_table(header, rows, left=left, width=width)] if rows else ["no rows"]
         if len(rows) < len(self.rows):
             lines.append(f"… {len(self.rows) - len(rows):,} more")
         lines += [f"{note[0].upper()}{note[1:]}." for note in self.notes]

@@ -14,11 +14,13 @@ from pmw.data import CountSource, Table
 from pmw.errors import DataError, SessionCorruptError
 from pmw.loop import (
     BatchDraws,
+    Forecast,
     Proposal,
     RequestedMarginal,
     batch_entries,
     draw_opening,
     draw_tests,
+    forecast,
     propose,
     released_total,
     settle,
@@ -120,6 +122,13 @@ class Engine:
         if repeated:
             self._store.finish(None, Outcome(asked=repeated))
         return answers
+
+    def forecast(self, asks: Sequence[Ask]) -> Forecast:
+        """Return what answering questions could charge at most; nothing is drawn, charged or recorded."""
+        known, waiting, repeats = sorted_asks(self._store, self._state, asks)
+        return forecast(
+            self._state, [asks[place].query for place in waiting], stored=len(known) + len(repeats)
+        )
 
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""

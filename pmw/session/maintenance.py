@@ -29,7 +29,7 @@ from pmw.session.loading import (
 from pmw.session.model_file import export_model
 from pmw.session.store import IntentRow, SessionStore, writing
 from pmw.session.table import refuse_given_table, session_table, table_place
-from pmw.session.verification import Anchor, Verification, verify
+from pmw.session.verification import Anchor, Told, Verification, untold, verify
 
 __all__ = [
     "finalize_session",
@@ -97,13 +97,16 @@ def read_ledger(path: str | Path) -> Ledger:
         return load_ledger(store)
 
 
-def verify_session(path: str | Path, anchor: str | Path | None = None) -> Verification:
+def verify_session(
+    path: str | Path, anchor: str | Path | None = None, *, told: Told = untold
+) -> Verification:
     """Check a session file, while others may be using it, and return what holds.
 
     Args:
         path: the session file.
         anchor: a file of public bytes, kept apart from the session, that tells how far it had come; it is
             made where there is none, and goes on to this state where everything holds.
+        told: called after each model that was fitted again, with 1 and the number of all.
 
     Raises:
         SessionCorruptError: the file is no session.
@@ -111,7 +114,7 @@ def verify_session(path: str | Path, anchor: str | Path | None = None) -> Verifi
         StoreError: the file cannot be read, or the anchor cannot be written.
     """
     with closing(SessionStore.open(Path(path))) as store:
-        return verify(store, None if anchor is None else Anchor(Path(anchor)))
+        return verify(store, None if anchor is None else Anchor(Path(anchor)), told)
 
 
 def is_closed(path: str | Path) -> bool:

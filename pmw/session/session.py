@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from pmw.data import Table
 from pmw.errors import ReleaseError, SessionError, SessionLockedError
-from pmw.loop import RequestedMarginal, refined
+from pmw.loop import Forecast, RequestedMarginal, refined
 from pmw.markup import html_table
+from pmw.public import tables
 from pmw.public.answer import Answer
 from pmw.public.export import ExportFormat, RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
@@ -29,6 +30,9 @@ from pmw.session.asks import Answering
 from pmw.session.engine import Engine
 from pmw.session.model_file import export_model
 from pmw.session.store import SessionStore
+from queries.grouping import GroupedQuery
+from queries.linear import LinearQuery
+from queries.statements import Statement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,6 +129,24 @@ class Session(Asking):
     def _measure(self, quote: Quote) -> None:
         if quote.noise is not None:
             self._engine.measure(RequestedMarginal(quote.scope, quote.noise))
+
+    def forecast(self, question: LinearQuery | GroupedQuery | Statement) -> Forecast:
+        """Return what answering a question could charge at most, as things stand; free.
+
+        Args:
+            question: as the parsers of ``queries`` read it.
+
+        Privacy: a function of public state, stored answers and the question.
+        """
+        with self._turn:
+            self._open_store()
+            self._engine.finish_interrupted()
+            if isinstance(question, Statement):
+                queries = [one[2] for one in tables.questions_of(self.state, question)]
+            else:
+                queries = list(question) if isinstance(question, GroupedQuery) else [question]
+            asks = [self._ask(query, fresh=False, request_id=None) for query in queries]
+            return self._engine.forecast(asks)
 
     def status(self) -> Status:
         """Return where the session stands."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.checks import verify
-from pmw.session.verification.report import NOT_PROVED, Check, Verification
+from pmw.session.verification.report import NOT_PROVED, Check, Told, Verification, untold
 
 __all__ = [
     "Anchor",
     "Check",
     "NOT_PROVED",
+    "Told",
+    "untold",
     "Verification",
     "verify",
 ]

@@ -24,7 +24,17 @@ from pmw.session.verification.contents import Contents, read_contents
 from pmw.session.verification.measurements import measurements_fit, models_follow
 from pmw.session.verification.plans import VectorLedger, plans_fit
 from pmw.session.verification.quantiles import quantiles_fit
-from pmw.session.verification.report import FAULTS, Check, Verification, check, require, same, words
+from pmw.session.verification.report import (
+    FAULTS,
+    Check,
+    Told,
+    Verification,
+    check,
+    require,
+    same,
+    untold,
+    words,
+)
 
 __all__ = [
     "verify",
@@ -33,17 +43,22 @@ __all__ = [
 _UNTESTED = (Event.REQUESTED, Event.QUANTILE)  # no sparse vector charges them
 
 
-def verify(store: SessionStore, anchor: Anchor | None = None) -> Verification:
+def verify(store: SessionStore, anchor: Anchor | None = None, told: Told = untold) -> Verification:
     """Check a session's contents against each other and return what holds.
 
     It reads one state of the file and writes nothing to it. An anchor is compared with it too, and goes on to
     that state where everything holds.
 
+    Args:
+        store: of the session.
+        anchor: how far the session had come.
+        told: called after each model that was fitted again, with 1 and the number of all.
+
     Raises:
         StoreError: the file cannot be read, or the anchor cannot be written.
     """
     with store.reading():
-        checks = tuple(_checks(store))
+        checks = tuple(_checks(store, told))
         if anchor is not None:
             checks = (*checks, check("the session goes on from its anchor", lambda: anchor.compare(store)))
         closed = store.meta("closed") is not None
@@ -53,7 +68,7 @@ def verify(store: SessionStore, anchor: Anchor | None = None) -> Verification:
     return found
 
 
-def _checks(store: SessionStore) -> Iterator[Check]:
+def _checks(store: SessionStore, told: Told) -> Iterator[Check]:
     yield check("the file is whole", lambda: _whole(store))
     try:
         contents = read_contents(store)
@@ -77,7 +92,7 @@ def _checks(store: SessionStore) -> Iterator[Check]:
     yield check("secrets are kept while they are needed, and no longer", lambda: _secrets(contents, store))
     marginal = contents.contract.options.tests_marginals
     followers = "the models, the snapshot and the certificates" if marginal else "the models and the snapshot"
-    yield check(f"{followers} follow from the measurements", lambda: models_follow(contents, store))
+    yield check(f"{followers} follow from the measurements", lambda: models_follow(contents, store, told))
     yield from answer_checks(contents, store)
 
 

@@ -19,7 +19,7 @@ from pmw.session.measurement_rows import read_certificate, read_opening, tree_te
 from pmw.session.snapshots import duals_of
 from pmw.session.store import LATER, QUANTILES, REQUESTED, SessionStore
 from pmw.session.verification.contents import Contents
-from pmw.session.verification.report import require, same
+from pmw.session.verification.report import Told, require, same, untold
 from queries.linear import UNITS
 
 __all__ = [
@@ -87,7 +87,7 @@ def _scopes(contents: Contents) -> None:
             require(cells <= most, f"measurement {number} has {cells:,} cells; at most {most:,} were planned")
 
 
-def models_follow(contents: Contents, store: SessionStore) -> str:
+def models_follow(contents: Contents, store: SessionStore, told: Told = untold) -> str:
     """Check what the file holds of the models, and return how many versions there are.
 
     Raises:
@@ -111,6 +111,7 @@ def models_follow(contents: Contents, store: SessionStore) -> str:
         for certificate in certificates:
             if certificate.version == version:
                 _check_certificate(state, certificate, contents, store.answer_count())
+        told(1, len(measured) + 1)
     words = counted(len(measured) + 1, "version")
     return f"{words}, {counted(len(certificates), 'certificate')}" if certificates else words
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from queries.errors import QueriesError
@@ -16,9 +16,13 @@ __all__ = [
     "NOT_PROVED",
     "require",
     "same",
+    "Told",
+    "untold",
     "Verification",
     "words",
 ]
+
+Told: TypeAlias = Callable[[int, int], None]
 
 NOT_PROVED = (
     "that this is the newest copy of the file: an older one that was put back looks the same, "
@@ -128,3 +132,7 @@ def same(what: str, expected: object, found: object) -> None:
         SessionCorruptError: they differ.
     """
     require(expected == found, f"{what}: expected {expected}, found {found}")
+
+
+def untold(count: int, total: int) -> None:
+    """Tell nobody how far a verification has come."""

@@ -123,6 +123,7 @@ ALWAYS = {
 }  # fmt: skip
 WITH_EFFECT = (
     {("ask", "--wait"), ("close", "--wait"), ("draft", "--from-public"), ("move", "--wait")}
+    | {("shell", "--wait"), ("shell", "--no-history")}
     | {(command, "--force") for command in ("demo", "export")}
     | {("offline", f"--{name}") for name in ("workload", "rounds", "threshold", "rows", "force")}
     | {("measure", "--wait"), ("measure", "--dry-run")}

@@ -70,7 +70,7 @@ def test_what_cannot_be_done_with_the_files_is_no_wrong_usage(
     ("arguments", "interrupted"),
     [
         (("backup", "study.pmw", "--output", "copy.pmw"), "pmw.session.backup.backup_session"),
-        (("ask", "study.pmw", "age < 30"), "pmw.session.session.Session.ask"),
+        (("ask", "study.pmw", "age < 30"), "pmw.session.session.Session.ask_all"),
         (("verify", "study.pmw"), "pmw.session.maintenance.verify_session"),
     ],
 )

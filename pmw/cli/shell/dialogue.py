@@ -1,0 +1,184 @@
+"""The dialogue: a line in, an answer out. An error ends a line and never the shell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from pmw.cli.answering import (
+    Asked,
+    Result,
+    answered,
+    csv_of,
+    form_of,
+    read_condition,
+    read_statement,
+    text_of,
+)
+from pmw.cli.refusals import refusal
+from pmw.cli.screen import show
+from pmw.cli.shell.lines import Lines
+from pmw.cli.shell.statements import Statements, is_statement
+from pmw.cli.shell.words import COMMANDS, MODES, schema_text
+from pmw.cli.streaming import StreamOptions
+from pmw.cli.texts import json_line, quote_text, status_text
+from pmw.session.session import Session
+from queries.errors import QueryError
+
+__all__ = [
+    "Dialogue",
+]
+
+_HELP = """A line is a condition, such as  age >= 40 AND sex = 'Female'
+or an SQL statement, which may go over several lines and ends with a semicolon.
+Tab completes names, values and words. Ctrl-C drops a line, Ctrl-D leaves."""
+
+
+class Dialogue:
+    """A dialogue over one session.
+
+    Args:
+        session: open; it stays so.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._began = session.state.ledger.spent
+        self._mode = "table"
+        self._last: Asked | None = None
+        self._over = False
+        self._can_agree = False
+        self._asked = self._refused = 0
+
+    def run(self, lines: Lines) -> int:
+        """Answer lines until they end; return the exit code: 4 where a pipe's every line was refused."""
+        statements = Statements()
+        self._can_agree = lines.is_terminal
+        while not self._over:
+            try:
+                written = lines.read(statements.unfinished)
+                if written is None:
+                    break
+                for text in statements.add(written):
+                    self.take(text)
+            except KeyboardInterrupt:
+                if not lines.is_terminal:
+                    raise
+                statements.drop()
+                click.echo(err=True)
+        if statements.unfinished:
+            self._asked += 1
+            self._refuse(QueryError("the statement has no end; end it with a semicolon", code="syntax"))
+        return 4 if self._asked and self._refused == self._asked and not lines.is_terminal else 0
+
+    def take(self, text: str) -> None:
+        """Answer one question, or do what one command says."""
+        if self._over:
+            return
+        try:
+            if text.startswith("."):
+                self._command(text)
+            else:
+                self._ask(text)
+        except click.Abort:  # an interrupt, or the end, where a yes was asked for: no
+            click.echo("Nothing was spent.", err=True)
+        except click.ClickException as error:
+            self._tell(error)
+        except QueryError as error:
+            self._refuse(error)
+        except Exception as error:
+            told = refusal(error)
+            if told is None:
+                raise
+            self._tell(told)
+
+    def _ask(self, text: str) -> None:
+        self._asked += 1
+        self._last = asked = self._read(text)
+        result = answered(self._session, asked, StreamOptions())
+        show(self._written(result))
+
+    def _read(self, text: str) -> Asked:
+        plain = text.rstrip().removesuffix(";")
+        domain = self._session.domain
+        return read_statement(plain, domain) if is_statement(plain) else read_condition(plain, domain)
+
+    def _written(self, result: Result) -> str:
+        if self._mode == "json":
+            return json_line(form_of(result))
+        return csv_of(result) if self._mode == "csv" else text_of(result)
+
+    def _refuse(self, error: QueryError) -> None:
+        self._refused += 1
+        if self._mode == "json":
+            click.echo(json_line({"error": error.to_dict()}))
+            return
+        told = refusal(error)
+        if told is not None:
+            self._tell(told)
+
+    def _tell(self, error: click.ClickException) -> None:
+        click.echo(f"Error: {error.format_message()}", err=True)
+
+    # --- commands -------------------------------------------------------------------------------------------
+
+    def _command(self, text: str) -> None:
+        name, _, argument = text.partition(" ")
+        carried: dict[str, Callable[[str], None]] = {
+            ".cost": self._cost,
+            ".help": self._help,
+            ".measure": self._measure,
+            ".mode": self._choose,
+            ".quit": self._quit,
+            ".schema": self._schema,
+            ".status": self._status,
+        }
+        if name not in carried:
+            raise click.ClickException(f"no such command: {name}; .help lists them")
+        carried[name](argument.strip().removesuffix(";").strip())
+
+    def _cost(self, question: str) -> None:
+        ledger = self._session.state.ledger
+        since = float((ledger.spent - self._began) / ledger.cap)
+        lines = [
+            f"Spent since the shell began: {since:.2%} of the budget. "
+            f"Spent in all: {ledger.share:.2%}. Left: {1 - ledger.share:.2%}."
+        ]
+        asked = self._read(question) if question else self._last
+        if asked is not None:
+            which = "This question" if question else "The last question, asked now,"
+            lines.append(f"{which} {self._session.forecast(asked).sentence()}.")
+        show("\n".join(lines))
+
+    def _help(self, _: str) -> None:
+        width = max(map(len, COMMANDS))
+        show("\n".join([_HELP, *(f"  {name:<{width}}  {told}" for name, told in COMMANDS.items())]))
+
+    def _choose(self, mode: str) -> None:
+        if mode and mode not in MODES:
+            raise click.ClickException(f"expected .mode {', '.join(MODES[:-1])} or {MODES[-1]}, got {mode!r}")
+        self._mode = mode or self._mode
+        if not mode:
+            show(self._mode)
+
+    def _measure(self, attributes: str) -> None:
+        """Tell the price of a table, and measure it after a yes on a terminal."""
+        if not attributes:
+            raise click.ClickException("expected .measure with an attribute, or several with commas between")
+        names = tuple(name.strip().strip('"') for name in attributes.split(","))
+        confidence = self._session.state.contract.options.confidence
+        quote = self._session.measure(names, dry_run=True)
+        show(quote_text(quote, confidence, measured=False))
+        if self._can_agree and quote.affordable and click.confirm("Pay it?", err=True):
+            paid = self._session.measure(names)
+            show(quote_text(paid, confidence, measured=True))
+
+    def _quit(self, _: str) -> None:
+        self._over = True
+
+    def _schema(self, name: str) -> None:
+        show(schema_text(self._session.domain, name.strip('"')))
+
+    def _status(self, _: str) -> None:
+        show(status_text(self._session.state, self._session.status()))

@@ -1,0 +1,82 @@
+"""Lines: where a shell reads from, a terminal with line editing, a plain one, or a pipe."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import click
+
+from pmw.cli.shell.statements import GOES_ON, LONGEST, PROMPT
+from queries.domain import Domain
+
+__all__ = [
+    "Lines",
+    "lines_of",
+    "PlainLines",
+]
+
+_LONGEST = LONGEST + 1  # the rest of such a line is thrown away
+
+
+class Lines(Protocol):
+    """Lines that somebody writes.
+
+    Attributes:
+        is_terminal: whoever writes them waits for each answer, so one interrupt drops one line.
+    """
+
+    is_terminal: bool
+
+    def read(self, unfinished: str) -> str | None:
+        """Return what was written next, a line or several; None at the end.
+
+        Args:
+            unfinished: the statement that it goes on with.
+
+        Raises:
+            KeyboardInterrupt: the line is to be dropped.
+        """
+        ...
+
+
+class PlainLines:
+    """Lines of a pipe, or of a terminal without line editing."""
+
+    def __init__(self, source: BinaryIO, *, is_terminal: bool) -> None:
+        self.is_terminal = is_terminal
+        self._source = source
+
+    def read(self, unfinished: str) -> str | None:
+        """Return the next line; what is no UTF-8 is marked, and refused as a question."""
+        if self.is_terminal:
+            click.echo(GOES_ON if unfinished else PROMPT, nl=False, err=True)
+        line = self._source.readline(_LONGEST)
+        if not line:
+            return None
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            rest = self._source.readline(_LONGEST)
+        return line.decode("utf-8", errors="replace").rstrip("\r\n")
+
+
+def lines_of(domain: Domain, history: Path | None) -> Lines:
+    """Return the lines of standard input, edited where it is a terminal.
+
+    Args:
+        domain: the declared attributes, for completion.
+        history: where lines are kept; None keeps them no longer than the shell.
+    """
+    if not sys.stdin.isatty():
+        return PlainLines(sys.stdin.buffer, is_terminal=False)
+    try:
+        from pmw.cli.shell.editing import EditedLines
+    except ModuleNotFoundError as error:
+        if error.name != "prompt_toolkit":
+            raise
+        click.echo("For completion, history and line editing: pip install 'online-pmw[shell]'", err=True)
+        return PlainLines(sys.stdin.buffer, is_terminal=True)
+    if not sys.stdout.isatty():
+        return PlainLines(sys.stdin.buffer, is_terminal=True)
+    return EditedLines(domain, history)

@@ -1,0 +1,139 @@
+"""Words: what a line may go on with. A function of the public schema and the line alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pmw.markup import counted
+from queries.domain import Attribute, CategoricalAttribute, CategoricalValue, Domain, quoted_name
+
+__all__ = [
+    "COMMANDS",
+    "completions",
+    "MODES",
+    "schema_text",
+]
+
+COMMANDS = {
+    ".cost": "what was spent since the shell began, and what the last question, or one given, could cost",
+    ".help": "this list",
+    ".measure": "the price of a table such as .measure sex,race; it is paid after a yes on a terminal",
+    ".mode": "table, csv or json: how answers are printed",
+    ".quit": "leave; so does Ctrl-D",
+    ".schema": "the attributes, or the values of one",
+    ".status": "the guarantee, what was spent and how many questions were answered",
+}
+MODES = ("table", "csv", "json")
+
+_SQL = (
+    "AND", "AS", "AVG", "BETWEEN", "BY", "CASE", "COUNT", "DESC", "DISTINCT", "ELSE", "END", "FALSE",
+    "FILTER", "FROM", "GROUP", "HAVING", "IN", "IS", "LIKE", "LIMIT", "MAX", "MEDIAN", "MIN", "NOT", "NULL",
+    "OR", "ORDER", "SELECT", "STDDEV", "SUM", "THEN", "TRUE", "VARIANCE", "WHEN", "WHERE",
+)  # fmt: skip
+_MOST = 200  # values offered at once
+_WORD = re.compile(r"[^\s(),;=<>!'\"]*$")
+_NAME = r"(\"(?:[^\"]|\"\")+\"|[^\W\d]\w*)"
+_COMPARED = re.compile(_NAME + r"\s*(?:=|<>|!=|<=|>=|<|>|(?:NOT\s+)?LIKE\b|(?:NOT\s+)?BETWEEN\b)\s*$", re.I)
+_UPPER = re.compile(_NAME + r"\s+(?:NOT\s+)?BETWEEN\s+\S+\s+AND\s+$", re.I)
+_LISTED = re.compile(_NAME + r"\s+(?:NOT\s+)?IN\s*\([^()]*$", re.I)
+
+
+def completions(line: str, domain: Domain) -> Iterator[tuple[str, int]]:
+    """Yield what the last word of a line may become, and how many characters it takes the place of.
+
+    Args:
+        line: what stands before the cursor.
+        domain: the declared attributes.
+    """
+    word = _last_word(line)
+    before = line[: len(line) - len(word)]
+    folded = word.casefold()
+    for candidate in _candidates(before, word, domain):
+        plain = candidate.strip("'\"").casefold()
+        if candidate.casefold().startswith(folded) or (folded and plain.startswith(folded.strip("'\""))):
+            yield candidate, len(word)
+
+
+def _last_word(line: str) -> str:
+    """Return the word that is being written: from an open quote on, where there is one."""
+    quote, closed, start = "", -2, 0
+    for place, character in enumerate(line):
+        if quote:
+            quote, closed = ("", place) if character == quote else (quote, closed)
+        elif character in "'\"":
+            doubled = closed == place - 1 and line[closed] == character  # stands for one, inside quotes
+            quote, start = character, start if doubled else place
+    if quote:
+        return line[start:]
+    found = _WORD.search(line)
+    return found.group() if found else ""
+
+
+def _candidates(before: str, word: str, domain: Domain) -> Iterator[str]:
+    names = [quoted_name(name) for name in domain.names]
+    if before.startswith("."):
+        command = before.split(maxsplit=1)[0]
+        if command == ".mode":
+            yield from MODES
+            return
+        if command in (".schema", ".measure"):
+            yield from names
+            return
+        before = before[len(command) :]
+    elif not before.strip() and word.startswith("."):
+        yield from COMMANDS
+        return
+    attribute = _compared(before, domain)
+    if attribute is not None:
+        yield from _values(attribute)
+    if attribute is not None or word.startswith("'"):
+        return
+    yield from names
+    yield from (quoted_name(name) for name in domain.levels)
+    if re.search(r"\bFROM\s+$", before, re.IGNORECASE):
+        yield quoted_name(domain.name)
+    yield from _SQL
+
+
+def _compared(before: str, domain: Domain) -> Attribute | None:
+    """Return the attribute whose value comes next."""
+    found = _COMPARED.search(before) or _UPPER.search(before) or _LISTED.search(before)
+    if found is None:
+        return None
+    name = found.group(1)
+    name = name[1:-1].replace('""', '"') if name.startswith('"') else name
+    folded = {one.casefold(): one for one in domain.names}
+    return domain[folded[name.casefold()]] if name.casefold() in folded else None
+
+
+def _values(attribute: Attribute) -> Sequence[str]:
+    """Return values as a condition writes them: declared ones, or the edges of cells."""
+    if isinstance(attribute, CategoricalAttribute):
+        return [_written(value) for value in attribute.values[:_MOST]]
+    return [attribute.literal(edge) for edge in attribute.boundaries[:_MOST]]
+
+
+def _written(value: CategoricalValue) -> str:
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value).upper()
+
+
+def schema_text(domain: Domain, name: str = "") -> str:
+    """Return the declared attributes in words, or every value of one.
+
+    Raises:
+        ScopeError: there is no such attribute.
+    """
+    if name:
+        attribute = domain[name]
+        return "\n".join(attribute.label(code) for code in range(attribute.size))
+    width = max(len(one) for one in domain.names)
+    return "\n".join(f"{one.name:<{width}}  {_told(one)}" for one in domain)
+
+
+def _told(attribute: Attribute) -> str:
+    cells = counted(f"{attribute.size:,}", "cell")
+    if isinstance(attribute, CategoricalAttribute):
+        shown = ", ".join(map(_written, attribute.values[:4]))
+        return f"{cells}: {shown}{', …' if len(attribute.values) > 4 else ''}"
+    return f"{cells}: {attribute.literal(attribute.ends[0])} to {attribute.literal(attribute.last)}"

@@ -1,0 +1,246 @@
+"""The shell as a process on a terminal: editing, interrupts, narrow screens, and how it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+LONGEST = 60.0  # seconds that anything on a busy machine may take
+ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[=>78])")
+
+
+class Terminal:
+    """A process on a terminal of its own, and what it has written so far."""
+
+    def __init__(
+        self, command: Sequence[str], folder: Path, columns: int, environment: dict[str, str]
+    ) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self.before = termios.tcgetattr(slave)
+        self.slave = slave
+        kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        self.process = subprocess.Popen(
+            command, cwd=folder, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            env={**kept, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "PAGER": "cat", **environment},
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # for Ctrl-C
+        )  # fmt: skip
+        self._text = ""
+        self._seen = 0
+
+    def write(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def wait(self, wanted: str) -> str:
+        """Return what was written since the last call, up to and with a text."""
+        until = time.monotonic() + LONGEST
+        while wanted not in self._text[self._seen :]:
+            self._read(until - time.monotonic(), wanted)
+        end = self._text.index(wanted, self._seen) + len(wanted)
+        found, self._seen = self._text[self._seen : end], end
+        return found
+
+    def ask(self, text: str, wanted: str) -> str:
+        self.write(text)
+        return self.wait(wanted)
+
+    def ended(self) -> int:
+        until = time.monotonic() + LONGEST
+        while self.process.poll() is None:
+            assert time.monotonic() < until, f"it did not end; after {self._text[self._seen :][-2000:]!r}"
+            self._take()
+        return self.process.returncode
+
+    def _read(self, seconds: float, wanted: str) -> None:
+        ready = select.select([self.master], [], [], max(seconds, 0))[0]
+        assert ready, f"{wanted!r} did not come; after {self._text[self._seen :][-2000:]!r}"
+        self._take()
+
+    def _take(self) -> None:
+        if select.select([self.master], [], [], 0.1)[0]:
+            raw = os.read(self.master, 1 << 16).decode(errors="replace")
+            self._text += ESCAPES.sub("", raw).replace("\r", "")
+
+    @property
+    def is_as_before(self) -> bool:
+        return bool(termios.tcgetattr(self.slave)[3] == self.before[3])
+
+
+@contextlib.contextmanager
+def shell(study: Path, *options: str, columns: int = 100, plain: bool = False) -> Iterator[Terminal]:
+    hidden = "import sys; sys.modules['prompt_toolkit'] = None; " if plain else ""
+    code = f"{hidden}from pmw.cli import main; main(prog_name='pmw')"
+    command = [sys.executable, "-c", code, "shell", study.name, *options]
+    terminal = Terminal(command, study.parent, columns, {"XDG_STATE_HOME": str(study.parent / "state")})
+    try:
+        yield terminal
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            terminal.process.kill()
+        terminal.process.wait()
+        os.close(terminal.master)
+        os.close(terminal.slave)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_dialogue(study: Path, plain: bool) -> None:
+    with shell(study, plain=plain) as terminal:
+        head = terminal.wait("pmw>")
+        assert ("pip install 'online-pmw[shell]'" in head) == plain
+        assert "attributes" in head
+        told = terminal.ask("age >= 30\r", "of the budget spent")
+        assert "About " in told
+        terminal.wait("pmw>")
+        assert "Error: " in terminal.ask("agee >= 30\r", "did you mean 'age'?")
+        terminal.wait("pmw>")
+        terminal.ask("SELECT COUNT(*)\r", "...>")
+        assert "About " in terminal.ask("FROM people;\r", "of the budget spent")
+        terminal.wait("pmw>")
+        terminal.write("\x04")
+        assert terminal.ended() == 0
+        assert terminal.is_as_before
+    kept = study.parent / "state" / "pmw" / "history"
+    assert kept.exists() != plain
+    if not plain:
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert "age >= 30" in kept.read_text()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_an_interrupt_drops_a_line_and_not_the_shell(study: Path, plain: bool) -> None:
+    with shell(study, plain=plain) as terminal:
+        terminal.wait("pmw>")
+        terminal.ask("SELECT COUNT(*)\r", "...>")
+        terminal.ask("\x03", "pmw>")
+        assert "table" in terminal.ask(".mode\r", "table")
+        terminal.wait("pmw>")
+        terminal.write(".quit\r")
+        assert terminal.ended() == 0
+
+
+def test_names_and_values_are_completed(study: Path) -> None:
+    with shell(study) as terminal:
+        terminal.wait("pmw>")
+        terminal.ask("SELECT COU", "COU")
+        terminal.ask("\t", "NT")
+        terminal.ask("\x03", "pmw>")
+        terminal.ask(".mo", ".mo")
+        terminal.ask("\t", "de")
+        terminal.write(" json\r")
+        terminal.wait("pmw>")
+        assert '"count"' in terminal.ask("age >= 30\r", '"spent"')
+        terminal.wait("pmw>")
+        terminal.write("\x04")
+        assert terminal.ended() == 0
+
+
+def test_no_history_is_kept_where_none_is_wanted(study: Path) -> None:
+    with shell(study, "--no-history") as terminal:
+        terminal.wait("pmw>")
+        terminal.ask("age >= 30\r", "of the budget spent")
+        terminal.wait("pmw>")
+        terminal.write("\x04")
+        assert terminal.ended() == 0
+    assert not (study.parent / "state").exists()
+
+
+def test_a_history_that_others_could_read_is_closed_to_them(study: Path) -> None:
+    kept = study.parent / "state" / "pmw" / "history"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("")
+    kept.chmod(0o644)
+    with shell(study) as terminal:
+        terminal.wait("pmw>")
+        terminal.write("\x04")
+        assert terminal.ended() == 0
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_without_a_place_for_the_history_the_shell_runs(study: Path) -> None:
+    (study.parent / "state").write_text("in the way")
+    with shell(study) as terminal:
+        assert "no history is kept" in terminal.wait("pmw>")
+        terminal.write("\x04")
+        assert terminal.ended() == 0
+
+
+@pytest.mark.parametrize("columns", [20, 40])
+def test_a_narrow_terminal_gets_whole_numbers(study: Path, columns: int) -> None:
+    with shell(study, columns=columns, plain=True) as terminal:
+        terminal.wait("pmw>")
+        told = terminal.ask("SELECT sex, COUNT(*) FROM people GROUP BY sex;\r", "(low and high")
+        rows = [line for line in told.splitlines() if "low" in line or "count" in line]
+        assert rows
+        assert all(len(line) <= columns for line in told.splitlines()[1:-1])
+
+
+def test_an_answer_longer_than_the_screen_goes_through_the_pager(study: Path) -> None:
+    (study.parent / "pager").write_text("#!/bin/sh\necho paged\ncat\n")
+    (study.parent / "pager").chmod(0o755)
+    with shell(study, plain=True) as terminal:
+        pass
+    command = [sys.executable, "-m", "pmw", "shell", study.name, "--no-history"]
+    environment = {"PAGER": str(study.parent / "pager")}
+    terminal = Terminal(command, study.parent, 100, environment)
+    try:
+        terminal.wait("pmw>")
+        assert "paged" not in terminal.ask(".mode\r", "table")
+        told = terminal.ask(
+            "SELECT age, region, COUNT(*) FROM people GROUP BY age, region;\r", "low and high"
+        )
+        assert "paged" in told
+        terminal.wait("pmw>")
+        terminal.write(".quit\r")
+        assert terminal.ended() == 0
+    finally:
+        terminal.process.kill()
+        terminal.process.wait()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_shell_that_is_told_to_end_leaves_the_terminal_and_the_session(study: Path, plain: bool) -> None:
+    with shell(study, plain=plain) as terminal:
+        terminal.wait("pmw>")
+        time.sleep(0.3)  # editing has begun
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() == 128 + signal.SIGTERM
+        assert terminal.is_as_before
+    done = subprocess.run(
+        [sys.executable, "-m", "pmw", "ask", study.name, "", "--wait", "0"], cwd=study.parent, check=False
+    )
+    assert done.returncode == 0
+
+
+def test_a_table_is_paid_for_after_a_yes(yearly_study: Path) -> None:
+    with shell(yearly_study) as terminal:
+        terminal.wait("pmw>")
+        assert "would cost" in terminal.ask(".measure sex,region\r", "Pay it?")
+        terminal.ask("n\r", "pmw>")
+        assert "began: 0.00%" in terminal.ask(".cost\r", "of the budget")
+        terminal.wait("pmw>")
+        terminal.ask(".measure sex,region\r", "Pay it?")
+        terminal.ask("\x03", "pmw>")
+        assert "began: 0.00%" in terminal.ask(".cost\r", "of the budget")
+        terminal.wait("pmw>")
+        terminal.ask(".measure sex,region\r", "Pay it?")
+        assert "Measured sex, region" in terminal.ask("y\r", "confidence.")
+        terminal.wait("pmw>")
+        assert "began: 0.00%" not in terminal.ask(".cost\r", "of the budget")
+        terminal.wait("pmw>")
+        terminal.write(".quit\r")
+        assert terminal.ended() == 0

@@ -1,0 +1,79 @@
+"""Words: completion depends on the schema and the line alone."""
+
+from __future__ import annotations
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from pmw.cli.shell.editing import SchemaCompleter
+from pmw.cli.shell.words import completions, schema_text
+from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 20, 59, 10),
+        CategoricalAttribute("sex", ("Female", "Male")),
+        CategoricalAttribute("native-country", ("United States", "Cote d'Ivoire")),
+        CategoricalAttribute("smoker", (True, False)),
+        NumericAttribute("income", (0, 10_000, 50_000)),
+    ),
+    name="people",
+)
+
+
+def offered(line: str) -> list[str]:
+    return [line[: len(line) - length] + text for text, length in completions(line, DOMAIN)]
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("ag", ["age"]),
+        ("AG", ["age"]),
+        ("age > 40 and se", ["age > 40 and sex", "age > 40 and SELECT"]),
+        ("nat", ['"native-country"']),
+        ('"nat', ['"native-country"']),
+        ("sex = ", ["sex = 'Female'", "sex = 'Male'"]),
+        ("sex = 'F", ["sex = 'Female'"]),
+        ("sex = f", ["sex = 'Female'"]),
+        ("sex <> 'M", ["sex <> 'Male'"]),
+        ("sex IN ('Female', ", ["sex IN ('Female', 'Female'", "sex IN ('Female', 'Male'"]),
+        ("sex not in (", ["sex not in ('Female'", "sex not in ('Male'"]),
+        ('"native-country" = \'C', ["\"native-country\" = 'Cote d''Ivoire'"]),
+        ('"native-country" = \'United S', ["\"native-country\" = 'United States'"]),
+        ("smoker = T", ["smoker = TRUE"]),
+        ("age >= ", [f"age >= {edge}" for edge in (20, 30, 40, 50, 60)]),
+        ("age BETWEEN 30 AND ", [f"age BETWEEN 30 AND {edge}" for edge in (20, 30, 40, 50, 60)]),
+        ("income < 1", ["income < 10000"]),
+        ("SELECT COUNT(*) FROM pe", ["SELECT COUNT(*) FROM people"]),
+        (".m", [".measure", ".mode"]),
+        (".measure sex,ag", [".measure sex,age"]),
+        (".mode j", [".mode json"]),
+        (".schema s", [".schema sex", ".schema smoker"]),
+        (".cost sex = 'M", [".cost sex = 'Male'"]),
+        ("zzz", []),
+        ("nothing = 'M", []),
+    ],
+)
+def test_a_word_becomes_what_the_schema_has(line: str, wanted: list[str]) -> None:
+    assert offered(line) == wanted
+
+
+def test_every_attribute_is_offered_on_an_empty_line() -> None:
+    assert offered("")[: len(DOMAIN)] == ["age", "sex", '"native-country"', "smoker", "income"]
+
+
+@pytest.mark.parametrize("line", ["(" * 2000, "'" * 2001, "a " * 2000, "\x00\x1b", "é = '" + "x" * 10**5])
+def test_odd_lines_are_completed_in_no_time(line: str) -> None:
+    assert len(offered(line)) < 1000
+
+
+def test_the_completer_takes_the_place_of_the_word() -> None:
+    found = list(SchemaCompleter(DOMAIN).get_completions(Document("sex = 'M"), CompleteEvent()))
+    assert [(one.text, one.start_position) for one in found] == [("'Male'", -2)]
+
+
+def test_the_schema_is_told_in_words() -> None:
+    assert "native-country  2 cells: 'United States', 'Cote d''Ivoire'" in schema_text(DOMAIN)
+    assert schema_text(DOMAIN, "age").splitlines()[0] == DOMAIN["age"].label(0)

@@ -1,0 +1,34 @@
+"""The screen: tables that fit it, and nothing cut where there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from pmw.markup import text_table
+
+HEADER = ("occupation", "sex", "count", "low")
+ROWS = [("Transport-moving", "Female", "1,234", "1,000"), ("Sales", "Male", "5", "0")]
+
+
+def test_without_a_limit_nothing_is_cut() -> None:
+    assert "Transport-moving  Female  1,234  1,000" in text_table(HEADER, ROWS, left=2)
+
+
+@pytest.mark.parametrize("width", range(28, 45))
+def test_texts_are_cut_and_numbers_never(width: int) -> None:
+    lines = text_table(HEADER, ROWS, left=2, width=width).split("\n")
+    assert all(len(line) <= width for line in lines)
+    assert lines[1].endswith("1,234  1,000") or "count: 1,234" in lines
+    assert (width < 38) == any("Transport-moving" not in lines[1] for _ in lines)
+
+
+@pytest.mark.parametrize("width", [1, 10, 20])
+def test_what_is_too_narrow_for_columns_gets_a_record_for_each_row(width: int) -> None:
+    assert text_table(HEADER, ROWS, left=2, width=width) == (
+        "occupation: Transport-moving\nsex: Female\ncount: 1,234\nlow: 1,000\n\n"
+        "occupation: Sales\nsex: Male\ncount: 5\nlow: 0"
+    )
+
+
+def test_a_table_of_numbers_is_never_cut() -> None:
+    assert text_table(("a", "b"), [("12345", "67890")], width=11) == "a: 12345\nb: 67890"
