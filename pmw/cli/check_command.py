@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,14 @@ from pmw.markup import counted
 
 if TYPE_CHECKING:
     from pmw.data.inspection import AttributeFacts, PeopleFacts, TableFacts
+    from pmw.planning.session_plan import SessionPlan
+    from queries.domain import Domain
 
 __all__ = [
     "command",
 ]
+
+_USUAL_DELTA = Fraction(1, 10**9)  # of a budget that the custodian has not chosen yet
 
 
 @click.command(
@@ -44,6 +50,8 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     what may help. With a column of ids it shows what share of the records is kept for several numbers of
     records per person.
 
+    Of a long attribute it tells what its bins would cost at a usual budget; pmw plan tells it for any.
+
     The numbers are exact: they are outside the privacy guarantee, for the custodian of the table alone. A
     session never shows them, and this command touches no session and writes no file. Declare an attribute by
     what is known of it in public, not by the values listed here.
@@ -59,7 +67,10 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     domain = load_domain(schema, given)
     click.echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_file(file, domain)
-    say(json_line(facts.to_dict()) if as_json else "\n".join(_lines(data, facts)))
+    plan = _usual_plan(domain, facts)
+    binned = {} if plan is None else {"binned": [asdict(one) for one in plan.binned]}
+    lines = (*_lines(data, facts), *_bins(plan))
+    say(json_line({**facts.to_dict(), **binned}) if as_json else "\n".join(lines))
     if not facts.kept and not facts.absent:
         what = (
             "would keep none of these records" if facts.read else "would be over no records: there are none"
@@ -67,6 +78,27 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
         click.echo(f"Warning: a session {what}.", err=True)
     if facts.absent or not facts.kept:
         raise click.exceptions.Exit(1)
+
+
+def _usual_plan(domain: Domain, facts: TableFacts) -> SessionPlan | None:
+    """Return the plan of a session over the records kept, with a usual budget; None where there is none."""
+    from pmw.errors import BudgetError
+    from pmw.planning.plans import plan_session
+
+    try:
+        return plan_session(domain, records=max(1, facts.kept), epsilon=1, delta=_USUAL_DELTA)
+    except BudgetError:
+        return None
+
+
+def _bins(plan: SessionPlan | None) -> Iterator[str]:
+    """Yield what the bins of long attributes would cost."""
+    from pmw.cli.bin_texts import bin_lines
+
+    if plan is not None and plan.binned:
+        yield ""
+        yield f"Long attributes are put into bins. With epsilon = 1, delta = {float(_USUAL_DELTA):g}:"
+        yield from bin_lines(plan)
 
 
 def _refusal(data: Path, facts: TableFacts) -> Iterator[str]:

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pmw.cli.bin_texts import bin_lines
 from pmw.markup import counted
-from pmw.model import DEFAULT_BINS
 from pmw.planning.forecasts import OrderForecast
 from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast
 from pmw.planning.people import PeopleForecast
@@ -60,10 +60,8 @@ def _head(plan: SessionPlan) -> Iterator[str]:
     binned = sum(ours != theirs for ours, theirs in zip(domain.shape, plan.coarse.shape, strict=True))
     if binned:
         attributes = "1 long attribute is" if binned == 1 else f"{binned} long attributes are"
-        yield (
-            f"  {attributes} then put into bins, chosen from these counts: about "
-            f"{DEFAULT_BINS}; bounds hold for any bins."
-        )
+        yield f"  {attributes} then put into bins, chosen from these counts; bounds hold for any bins."
+        yield from bin_lines(plan)
 
 
 def _people(people: Sequence[PeopleForecast]) -> Iterator[str]:

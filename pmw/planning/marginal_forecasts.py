@@ -129,10 +129,10 @@ class Grids:
     widest: Domain
 
     @classmethod
-    def of(cls, contract: Contract, opening: OpeningPlan, records: float) -> Grids:
-        """Return the grids of a session over so many records."""
-        extremes = extreme_domains(contract.domain, bin_deviations(contract, opening))
-        return cls(contract.domain, assumed_bins(contract, opening, records), *extremes)
+    def of(cls, contract: Contract, opening: OpeningPlan, records: float, bins: int) -> Grids:
+        """Return the grids of a session over so many records, with so many bins of a long attribute."""
+        extremes = extreme_domains(contract.domain, bin_deviations(contract, opening), bins=bins)
+        return cls(contract.domain, assumed_bins(contract, opening, records, bins), *extremes)
 
 
 @dataclass(frozen=True, slots=True)

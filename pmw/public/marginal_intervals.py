@@ -142,7 +142,13 @@ class MarginalBars:
         self._held: dict[tuple[_Known, tuple[str, ...], bool], _Evidence] = {}
 
     def answer(self, query: LinearQuery, *, measured: bool = False) -> Answer:
-        """Return the model's answer to a question; ``measured``: a marginal was measured for it."""
+        """Return the model's answer to a question.
+
+        Args:
+            query: the question.
+            measured: a marginal was measured for it. The answer is called measured where the noise makes
+                most of its interval: not where that comes from the bins that the question cuts.
+        """
         state = self._state
         if not query.scope and query.readings is None:
             count, width = self._everybody(query)
@@ -150,7 +156,8 @@ class MarginalBars:
             return answer_within(state, query, count, interval, Source.SYNTHETIC, self._spent)
         count = self._count(query) if query.scope else self._everybody(query)[0]
         found = self._interval(query)
-        source = Source.MEASURED if measured and found is not None else Source.SYNTHETIC
+        measured = measured and found is not None and not self._is_mostly_cut(query)
+        source = Source.MEASURED if measured else Source.SYNTHETIC
         if found is None:
             spendable = not state.closed and state.positives_used < state.positives_limit
             source = Source.UNVERIFIED if spendable else Source.EXHAUSTED
@@ -190,7 +197,7 @@ class MarginalBars:
             below, above = self._pieces(query, query.scope)
         else:
             below, above = (self._pieces(one, query.scope)[end] for end, one in enumerate(query.readings))
-        low, high = self._around(below) if below is above else self._between(below, above)
+        low, high = self._around(below) if below is above else _outer_ends(self._between(below, above))
         if query.readings is not None and not query.factors:
             # No test says more of a question whose weights are the same for everybody; some ends are known.
             count, width = self._everybody(LinearQuery.everything(query.domain))
@@ -225,8 +232,16 @@ class MarginalBars:
         found = self._bound(known, _Share.ONE)
         return (None, None) if found is None else (found[0] - found[1], found[0] + found[1])
 
-    def _between(self, below: _Pieces, above: _Pieces) -> tuple[float | None, float | None]:
-        """Return the low end of what is known below and the high end of what is known above.
+    def _is_mostly_cut(self, query: LinearQuery) -> bool:
+        """Tell whether most of an interval comes from the bins that a question cuts, not from noise."""
+        if query.readings is not None:
+            return False
+        below, above = self._pieces(query, query.scope)
+        low, high = (None, None) if below is above else self._between(below, above)
+        return low is not None and high is not None and high[0] - low[0] > low[1] + high[1]
+
+    def _between(self, below: _Pieces, above: _Pieces) -> tuple[_Bound | None, _Bound | None]:
+        """Return what bounds the low end, of what is known below, and the high end, of what is known above.
 
         Of the two ways in which both hold as stated, the one whose widths have the smaller sum is taken: it
         depends on scales and thresholds, not on the noise that the ends rest on.
@@ -235,8 +250,7 @@ class MarginalBars:
         certified = self._bound(below, _Share.CERTIFIED), self._bound(above, _Share.CERTIFIED)
         if _width(certified) < _width(ends):
             ends = certified
-        low, high = ends
-        return None if low is None else low[0] - low[1], None if high is None else high[0] + high[1]
+        return ends
 
     def _bound(self, known: _Pieces, share: _Share) -> _Bound | None:
         """Return the evidence with the smallest half-width; it does not depend on noise.
@@ -279,6 +293,12 @@ class MarginalBars:
                 found = _of_noise(known, scope, self._confidence, simultaneous=simultaneous)
             self._held[known, scope, one_end] = found
         return self._held[known, scope, one_end]
+
+
+def _outer_ends(ends: tuple[_Bound | None, _Bound | None]) -> tuple[float | None, float | None]:
+    """Return the ends of an interval that reaches from one bound to the other."""
+    low, high = ends
+    return None if low is None else low[0] - low[1], None if high is None else high[0] + high[1]
 
 
 def _width(ends: tuple[_Bound | None, _Bound | None]) -> float:

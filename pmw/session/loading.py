@@ -123,7 +123,8 @@ def load_state(store: SessionStore) -> PublicState:
     try:
         draws = measurement_rows.read_opening(contract, rows)
         ledger = _read_ledger(chained.ledger, contract)
-        coarsening = choose_bins(contract, plan, draws)
+        test = load_plan(store)
+        coarsening = choose_bins(contract, plan, draws, test)
         measured = [measurement_rows.read_measured(coarsening, row) for row in rows if row.kind in LATER]
         certificates = [measurement_rows.read_certificate(coarsening, row) for row in store.certificates()]
     except BudgetExhaustedError:
@@ -137,7 +138,7 @@ def load_state(store: SessionStore) -> PublicState:
         # Single steps are taken again: to the last bit, their model depends on their order.
         found = read_snapshot(*stored, contract, SnapshotTerms(coarsening, draws.marginals, measured, total))
     fitted = None if found is None else (found.model, found.step_size)
-    state = settle_opening(contract, plan, draws, ledger, load_plan(store), fitted)
+    state = settle_opening(contract, plan, draws, ledger, test, fitted)
     if found is not None:
         state = replace(state, measured=tuple(measured[: found.version]), beside=found.beside)
     for measurement in measured[len(state.measured) :]:
