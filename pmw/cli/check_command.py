@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +14,10 @@ from pmw.markup import counted
 
 if TYPE_CHECKING:
     from pmw.data.inspection import AttributeFacts, PeopleFacts, TableFacts
-    from pmw.planning.session_plan import SessionPlan
-    from queries.domain import Domain
 
 __all__ = [
     "command",
 ]
-
-_USUAL_DELTA = Fraction(1, 10**9)  # of a budget that the custodian has not chosen yet
 
 
 @click.command(
@@ -59,6 +53,7 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     Ends with exit code 1 where a declared column is missing, for a session would refuse the table, and where
     no record would be kept.
     """
+    from pmw.cli.bin_texts import usual_bins
     from pmw.cli.texts import json_line, say
     from pmw.data import TableFile
     from pmw.data.inspection import WARNING, inspect_file
@@ -67,10 +62,8 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     domain = load_domain(schema, given)
     click.echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_file(file, domain)
-    plan = _usual_plan(domain, facts)
-    binned = {} if plan is None else {"binned": [asdict(one) for one in plan.binned]}
-    lines = (*_lines(data, facts), *_bins(plan))
-    say(json_line({**facts.to_dict(), **binned}) if as_json else "\n".join(lines))
+    form, lines = usual_bins(domain, facts.kept)
+    say(json_line({**facts.to_dict(), **form}) if as_json else "\n".join((*_lines(data, facts), *lines)))
     if not facts.kept and not facts.absent:
         what = (
             "would keep none of these records" if facts.read else "would be over no records: there are none"
@@ -78,27 +71,6 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
         click.echo(f"Warning: a session {what}.", err=True)
     if facts.absent or not facts.kept:
         raise click.exceptions.Exit(1)
-
-
-def _usual_plan(domain: Domain, facts: TableFacts) -> SessionPlan | None:
-    """Return the plan of a session over the records kept, with a usual budget; None where there is none."""
-    from pmw.errors import BudgetError
-    from pmw.planning.plans import plan_session
-
-    try:
-        return plan_session(domain, records=max(1, facts.kept), epsilon=1, delta=_USUAL_DELTA)
-    except BudgetError:
-        return None
-
-
-def _bins(plan: SessionPlan | None) -> Iterator[str]:
-    """Yield what the bins of long attributes would cost."""
-    from pmw.cli.bin_texts import bin_lines
-
-    if plan is not None and plan.binned:
-        yield ""
-        yield f"Long attributes are put into bins. With epsilon = 1, delta = {float(_USUAL_DELTA):g}:"
-        yield from bin_lines(plan)
 
 
 def _refusal(data: Path, facts: TableFacts) -> Iterator[str]:

@@ -57,11 +57,7 @@ def _head(plan: SessionPlan) -> Iterator[str]:
         parts.append(counted(len(plan.attributes), "one-attribute marginal"))
     measured = " and ".join(parts) or "nothing is measured"
     yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
-    binned = sum(ours != theirs for ours, theirs in zip(domain.shape, plan.coarse.shape, strict=True))
-    if binned:
-        attributes = "1 long attribute is" if binned == 1 else f"{binned} long attributes are"
-        yield f"  {attributes} then put into bins, chosen from these counts; bounds hold for any bins."
-        yield from bin_lines(plan)
+    yield from bin_lines(plan)
 
 
 def _people(people: Sequence[PeopleForecast]) -> Iterator[str]:
