@@ -14,7 +14,7 @@ import pytest
 
 import pmw
 from pmw.loop import OpeningDraws, draw_opening
-from pmw.model import DEFAULT_BINS
+from pmw.model import DEFAULT_BINS, Descent, DescentRule, descend
 from pmw.planning.marginals import affordable_bins
 from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget
@@ -123,6 +123,26 @@ def test_bins_follow_the_released_number_whatever_the_table_holds(records: int) 
         state = session.state
     assert planned_bins(state.plan) == rule(state.total.value)
     assert planned_bins(state.plan) == rule(3e6) > DEFAULT_BINS
+
+
+@pytest.mark.parametrize(("bins", "steps"), [(DEFAULT_BINS, 60), (DEFAULT_BINS + 1, 300)])
+def test_a_model_of_bins_that_grew_is_fitted_more_closely(bins: int, steps: int) -> None:
+    """Sessions with the fewest bins keep the rule that their models were fitted by."""
+    rules = []
+
+    def noted(*given: Any, rule: DescentRule, **choices: Any) -> Descent:
+        rules.append(rule)
+        return descend(*given, rule=rule, **choices)
+
+    options = pmw.Options(seed=1)
+    with (
+        patch("pmw.planning.opened.affordable_bins", return_value=bins),
+        patch("pmw.loop.fit.descend", noted),
+        pmw.open_session(table(2_000), LONG, epsilon=5, delta=1e-9, options=options) as session,
+    ):
+        session.ask("state = 3 AND sex = 'F'")
+    assert {rule.steps for rule in rules} == {steps}
+    assert {rule.tolerance for rule in rules} == {1e-3 if bins == DEFAULT_BINS else 1e-4}
 
 
 # --- files --------------------------------------------------------------------------------------------------
