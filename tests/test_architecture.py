@@ -204,8 +204,8 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
     assert places == {"pmw.cli.check_command"}
     known = set(imports(MODULES["pmw.cli.check_command"], types_too=True))
     assert {name for name in known if name.startswith("pmw")} == {
-        "pmw.cli.dialect", "pmw.cli.people_options", "pmw.cli.texts", "pmw.data", "pmw.data.inspection",
-        "pmw.markup",
+        "pmw.cli.bin_texts", "pmw.cli.dialect", "pmw.cli.people_options", "pmw.cli.texts", "pmw.data",
+        "pmw.data.inspection", "pmw.markup",
     }  # fmt: skip
 
 

@@ -44,6 +44,8 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     what may help. With a column of ids it shows what share of the records is kept for several numbers of
     records per person.
 
+    Of a long attribute it tells what its bins would cost at a usual budget; pmw plan tells it for any.
+
     The numbers are exact: they are outside the privacy guarantee, for the custodian of the table alone. A
     session never shows them, and this command touches no session and writes no file. Declare an attribute by
     what is known of it in public, not by the values listed here.
@@ -51,6 +53,7 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     Ends with exit code 1 where a declared column is missing, for a session would refuse the table, and where
     no record would be kept.
     """
+    from pmw.cli.bin_texts import usual_bins
     from pmw.cli.texts import json_line, say
     from pmw.data import TableFile
     from pmw.data.inspection import WARNING, inspect_file
@@ -59,7 +62,8 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     domain = load_domain(schema, given)
     click.echo(f"Warning: {WARNING}.", err=True)
     facts = inspect_file(file, domain)
-    say(json_line(facts.to_dict()) if as_json else "\n".join(_lines(data, facts)))
+    form, lines = usual_bins(domain, facts.kept)
+    say(json_line({**facts.to_dict(), **form}) if as_json else "\n".join((*_lines(data, facts), *lines)))
     if not facts.kept and not facts.absent:
         what = (
             "would keep none of these records" if facts.read else "would be over no records: there are none"

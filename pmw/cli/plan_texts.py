@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from pmw.cli.bin_texts import bin_lines
 from pmw.markup import counted
-from pmw.model import DEFAULT_BINS
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.forecasts import OrderForecast
 from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast
@@ -58,13 +58,7 @@ def _head(plan: SessionPlan) -> Iterator[str]:
         parts.append(counted(len(plan.attributes), "one-attribute marginal"))
     measured = " and ".join(parts) or "nothing is measured"
     yield f"Opening: {measured} ({plan.opening_share:.1%} of the budget)."
-    binned = sum(ours != theirs for ours, theirs in zip(domain.shape, plan.coarse.shape, strict=True))
-    if binned:
-        attributes = "1 long attribute is" if binned == 1 else f"{binned} long attributes are"
-        yield (
-            f"  {attributes} then put into bins, chosen from these counts: about "
-            f"{DEFAULT_BINS}; bounds hold for any bins."
-        )
+    yield from bin_lines(plan)
 
 
 def _people(people: Sequence[PeopleForecast]) -> Iterator[str]:

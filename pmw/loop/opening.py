@@ -25,7 +25,7 @@ from pmw.model import (
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.contract import Contract
-from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.plans import OpeningPlan, TestPlan, planned_bins
 from pmw.public.state import PublicState, Total
 from queries.linear import UNITS
 
@@ -95,7 +95,7 @@ def settle_opening(
         fitted: the model and its step size, where they are known already; None fits the model.
     """
     total = released_total(plan, draws)
-    coarsening = choose_bins(contract, plan, draws)
+    coarsening = choose_bins(contract, plan, draws, test)
     if not contract.options.tests_marginals and fitted is None:
         dense = DenseDistribution.uniform(contract.domain, total.value)
         fitted = refit(dense, draws.marginals), FIRST_STEP_SIZE
@@ -113,10 +113,16 @@ def settle_opening(
     return fitted_to(state) if fitted is None else replace(state, step_size=fitted[1])
 
 
-def choose_bins(contract: Contract, plan: OpeningPlan, draws: OpeningDraws) -> Coarsening:
+def choose_bins(contract: Contract, plan: OpeningPlan, draws: OpeningDraws, test: TestPlan) -> Coarsening:
     """Return the bins of long attributes, by the released one-attribute counts; post-processing, free.
 
     Single questions are tested and measured on the declared cells, and so is a table that was measured whole.
+
+    Args:
+        contract: what is fixed at opening.
+        plan: the noise of the opening measurements.
+        draws: what they gave.
+        test: the tests, which are planned for about so many bins.
     """
     if not contract.options.tests_marginals or plan.table_noise is not None:
         return Coarsening.identity(contract.domain)
@@ -126,6 +132,7 @@ def choose_bins(contract: Contract, plan: OpeningPlan, draws: OpeningDraws) -> C
         contract.domain,
         {name: target.values for name, target in counts.items()},
         {name: math.sqrt(float(target.variance.max())) for name, target in counts.items()},
+        bins=planned_bins(test),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pmw.model.bins import (
     DEFAULT_BINS,
-    SHORT_ORDERED,
     assumed_domain,
     choose_coarsening,
     coarsening_of,
     extreme_domains,
+    fewest_bins,
+    is_long,
+    longest_kept,
 )
 from pmw.model.coarsening import CoarsenedDistribution, Coarsening
 from pmw.model.combined import CombinedMarginal, MarginalValues, combined
@@ -64,15 +66,18 @@ __all__ = [
     "DescentRule",
     "dual_numbers",
     "extreme_domains",
+    "fewest_bins",
     "FIRST_STEP_SIZE",
     "fits",
     "GraphicalDistribution",
     "half_width",
     "HierarchicalHistogram",
     "HierarchicalMeasurement",
+    "is_long",
     "LARGEST_DENSE_DOMAIN",
     "LARGEST_TREE",
     "leaf_variances",
+    "longest_kept",
     "MarginalMeasurement",
     "MarginalTerm",
     "MarginalValues",
@@ -87,7 +92,6 @@ __all__ = [
     "QueryTerm",
     "read_noise",
     "refit",
-    "SHORT_ORDERED",
     "step",
     "SyntheticDistribution",
     "Target",

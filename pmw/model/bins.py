@@ -23,15 +23,27 @@ __all__ = [
     "cut_runs",
     "DEFAULT_BINS",
     "extreme_domains",
+    "fewest_bins",
+    "is_long",
+    "longest_kept",
     "SHORT_CATEGORICAL",
-    "SHORT_ORDERED",
 ]
 
-DEFAULT_BINS = 16  # of a long ordered attribute
-SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is kept as it is
+DEFAULT_BINS = 16  # of a long ordered attribute, at least
+SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is always kept as it is
 SHORT_CATEGORICAL = 8  # values: a categorical attribute of at most so many is kept as it is
 _NOISE = 3.0  # standard deviations that a count must exceed to be told from noise
 _CLEAR = 4.0  # times as much that an assumed bin has: real ones are uneven
+
+
+def longest_kept(bins: int) -> int:
+    """Return how many cells an ordered attribute may have and be kept as it is, where bins are wanted."""
+    return max(SHORT_ORDERED, bins * 3 // 2)
+
+
+def fewest_bins(cells: int) -> int:
+    """Return the fewest bins that leave an ordered attribute of so many cells as it is."""
+    return 1 if cells <= SHORT_ORDERED else -(-cells * 2 // 3)
 
 
 def choose_coarsening(
@@ -43,11 +55,11 @@ def choose_coarsening(
 ) -> Coarsening:
     """Return bins of about equal mass for long ordered attributes, and rare values pooled.
 
-    An ordered attribute of more than SHORT_ORDERED cells is cut into about so many runs of consecutive cells:
-    a cell heavier than a bin's share stands alone, and what lies between such cells is cut at equal masses,
-    never into bins that noise could make. In a categorical attribute of more than SHORT_CATEGORICAL values
-    those below three standard deviations are pooled where there are at least two. The cells of single numbers
-    and the ``missing`` and ``other`` cells stay alone. Inside a bin the shares are those of the counts.
+    An ordered attribute of more than ``longest_kept`` cells is cut into about so many runs of consecutive
+    cells: a cell heavier than a bin's share stands alone, and what lies between such cells is cut at equal
+    masses, never into bins that noise could make. In a categorical attribute of more than SHORT_CATEGORICAL
+    values those below three standard deviations are pooled where there are at least two. The cells of single
+    numbers and the ``missing`` and ``other`` cells stay alone. Inside a bin shares are those of the counts.
 
     Args:
         domain: the declared attributes.
@@ -119,7 +131,7 @@ def assumed_domain(
             return max(_assumed_values(attribute.base_size, told_apart), apart)
         return min(bins, max(2, math.floor(min(bins, told_apart / _CLEAR))))
 
-    return _resized(domain, size)
+    return _resized(domain, size, bins)
 
 
 def extreme_domains(
@@ -145,16 +157,20 @@ def extreme_domains(
         binned = attribute.name in deviations and not isinstance(attribute, CategoricalAttribute)
         return min(attribute.base_size, 2 * bins - 1) if binned else attribute.base_size
 
-    return _resized(domain, fewest), _resized(domain, most)
+    return _resized(domain, fewest, bins), _resized(domain, most, bins)
 
 
-def _resized(domain: Domain, size: Callable[[Attribute], int]) -> Domain:
+def is_long(attribute: Attribute, bins: int) -> bool:
+    """Tell whether an attribute has too many cells to be kept as it is, where its counts were measured."""
+    categorical = isinstance(attribute, CategoricalAttribute)
+    return attribute.base_size > (SHORT_CATEGORICAL if categorical else longest_kept(bins))
+
+
+def _resized(domain: Domain, size: Callable[[Attribute], int], bins: int) -> Domain:
     """Return a domain in which each long attribute has so many cells besides the special ones."""
     resized: list[Attribute] = []
     for attribute in domain:
-        categorical = isinstance(attribute, CategoricalAttribute)
-        short = attribute.base_size <= (SHORT_CATEGORICAL if categorical else SHORT_ORDERED)
-        cells = attribute.base_size if short else size(attribute)
+        cells = size(attribute) if is_long(attribute, bins) else attribute.base_size
         same = cells == attribute.base_size
         resized.append(attribute if same else _coarse_attribute(attribute, np.arange(cells)))
     return Domain(tuple(resized), domain.name)
@@ -171,12 +187,13 @@ def _group_cells(
     attribute: Attribute, counts: NDArray[np.float64], deviation: float, bins: int
 ) -> NDArray[np.int64] | None:
     """Return the bin of each cell, the special cells last, or None where nothing is binned."""
+    if not is_long(attribute, bins):
+        return None
     base = counts[: attribute.base_size]
     if isinstance(attribute, CategoricalAttribute):
-        rare = attribute.base_size > SHORT_CATEGORICAL
-        bin_ = _pool_rare(base, deviation, attribute.hierarchy) if rare else None
+        bin_ = _pool_rare(base, deviation, attribute.hierarchy)
     else:
-        bin_ = cut_runs(base, deviation, bins) if attribute.base_size > SHORT_ORDERED else None
+        bin_ = cut_runs(base, deviation, bins)
     if bin_ is None or bin_.max() == len(bin_) - 1:
         return None
     special = attribute.size - attribute.base_size

@@ -23,9 +23,9 @@ from pmw.planning.forecasts import (
 )
 from pmw.planning.marginals import assumed_bins, bin_deviations
 from pmw.privacy.tail_bounds import simultaneous_half_width, sum_half_width
+from pmw.public.certificate_bounds import negative_half_width
 from pmw.public.contract import Contract, Opening, Options, is_dense
 from pmw.public.intervals import Confidences
-from pmw.public.marginal_intervals import negative_half_width
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, TestPlan
 from queries.domain import Domain
 from queries.linear import UNITS
@@ -129,10 +129,10 @@ class Grids:
     widest: Domain
 
     @classmethod
-    def of(cls, contract: Contract, opening: OpeningPlan, records: float) -> Grids:
-        """Return the grids of a session over so many records."""
-        extremes = extreme_domains(contract.domain, bin_deviations(contract, opening))
-        return cls(contract.domain, assumed_bins(contract, opening, records), *extremes)
+    def of(cls, contract: Contract, opening: OpeningPlan, records: float, bins: int) -> Grids:
+        """Return the grids of a session over so many records, with so many bins of a long attribute."""
+        extremes = extreme_domains(contract.domain, bin_deviations(contract, opening), bins=bins)
+        return cls(contract.domain, assumed_bins(contract, opening, records, bins), *extremes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,19 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 
 from pmw.errors import NoiseError
-from pmw.model import assumed_domain, leaf_variances, noise_variance
+from pmw.model import (
+    DEFAULT_BINS,
+    DEFAULT_MAX_CELLS,
+    assumed_domain,
+    fewest_bins,
+    leaf_variances,
+    noise_variance,
+)
 from pmw.planning.calibration import marginal_noise, marginal_statistic, scaled_test
 from pmw.planning.error_quantiles import reserved_share
 from pmw.privacy.budget import Composition
@@ -23,10 +31,11 @@ from pmw.privacy.tail_bounds import l1_mean
 from pmw.public.contract import Contract, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan
 from pmw.sparse_vector import Sparse
-from queries.domain import Domain
+from queries.domain import CategoricalAttribute, Domain
 from queries.linear import UNITS
 
 __all__ = [
+    "affordable_bins",
     "assumed_bins",
     "bin_deviations",
     "DEFAULT_SCHEDULE",
@@ -81,9 +90,10 @@ class Schedule:
 
 
 DEFAULT_SCHEDULE = Schedule()
+_GROWTH = 16  # of a domain of bins that no tree holds: up to here errors do not grow (docs/algorithm.md)
 
 
-def assumed_bins(contract: Contract, opening: OpeningPlan, total: float) -> Domain:
+def assumed_bins(contract: Contract, opening: OpeningPlan, total: float, bins: int = DEFAULT_BINS) -> Domain:
     """Return the domain that marginals are planned to be tested on; see ``assumed_domain``.
 
     Single questions are tested on the declared cells, and what opening does not measure is not binned.
@@ -92,8 +102,35 @@ def assumed_bins(contract: Contract, opening: OpeningPlan, total: float) -> Doma
         contract: what is fixed at opening.
         opening: what is measured at opening.
         total: the number of records, as released or as stated.
+        bins: wanted for each long ordered attribute.
     """
-    return assumed_domain(contract.domain, max(total, 1.0), bin_deviations(contract, opening))
+    return assumed_domain(contract.domain, max(total, 1.0), bin_deviations(contract, opening), bins=bins)
+
+
+def affordable_bins(contract: Contract, opening: OpeningPlan, total: float, fine_cells: int) -> int:
+    """Return how many bins a long ordered attribute is put into: as many as cost nothing that is noticed.
+
+    Two long attributes of b bins have a marginal of b^2 cells. At most ``fine_cells`` are measured at a noise
+    that is not noticed beside the records, so b is the square root of that, and grows as that of
+    n epsilon. It is at least DEFAULT_BINS, and no more than leave every attribute as it is. A tree that is
+    full leaves marginals beside the model: so bins of all attributes together make at most ``max_cells``
+    cells, or 16 times as many as DEFAULT_BINS would make.
+
+    Args:
+        contract: what is fixed at opening.
+        opening: what is measured at opening.
+        total: the number of records, as released or as stated: never the true one.
+        fine_cells: of a scope that is tested and measured on declared cells.
+    """
+
+    def cells(bins: int) -> int:
+        return assumed_bins(contract, opening, total, bins).size
+
+    binned = [contract.domain[name] for name in bin_deviations(contract, opening)]
+    longest = max((one.base_size for one in binned if not isinstance(one, CategoricalAttribute)), default=1)
+    candidates = range(DEFAULT_BINS + 1, min(math.isqrt(fine_cells), fewest_bins(longest)) + 1)
+    most_cells = max(contract.options.max_cells or DEFAULT_MAX_CELLS, _GROWTH * cells(DEFAULT_BINS))
+    return DEFAULT_BINS + bisect_right(candidates, most_cells, key=cells)
 
 
 def bin_deviations(contract: Contract, opening: OpeningPlan) -> dict[str, float]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pmw.planning.marginals import DEFAULT_SCHEDULE, Schedule, assumed_bins, plan_marginal_test
+from pmw.planning.marginals import (
+    DEFAULT_SCHEDULE,
+    Schedule,
+    affordable_bins,
+    assumed_bins,
+    plan_marginal_test,
+)
 from pmw.planning.opening import choose_filter, measures_table
 from pmw.planning.questions import plan_query_test, plan_query_tier
 from pmw.privacy.filter import PrivacyFilter
@@ -43,6 +49,9 @@ def plan_test(
         return ()  # what opening measured covers every question
     coarse = assumed_bins(contract, opening, total)
     marginals = plan_marginal_test(coarse, ledger, total, options, schedule)
+    if marginals is not None:
+        bins = affordable_bins(contract, opening, total, marginals.fine_cells)
+        marginals = replace(marginals, bins=bins)
     questions = plan_query_tier(ledger, schedule.queries, schedule.query_limit, options)
     return () if marginals is None else (marginals,) if questions is None else (marginals, questions)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pmw.errors import BudgetError
+from pmw.planning.bin_forecasts import BinForecast, forecast_bins
 from pmw.planning.error_quantiles import planned_margin
 from pmw.planning.forecasts import (
     AttributeForecast,
@@ -37,7 +38,7 @@ from pmw.privacy.budget import Budget, Number
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract, Options, agreed
 from pmw.public.intervals import Confidences, total_half_width
-from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier, question_tier
+from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier, planned_bins, question_tier
 from queries.domain import Domain
 
 __all__ = [
@@ -90,7 +91,8 @@ def _choose(contract: Contract, records: int) -> _Choices:
     domain, options = contract.domain, contract.options
     opening = plan_opening(domain, choose_filter(domain, contract.budget, options), options)
     opened = plan_opened(contract, opening, float(records))
-    return _Choices(opened.ledger, opening, Grids.of(contract, opening, float(records)), opened.test)
+    grids = Grids.of(contract, opening, float(records), planned_bins(opened.test))
+    return _Choices(opened.ledger, opening, grids, opened.test)
 
 
 def _other_delta(contract: Contract, plan: SessionPlan) -> DeltaForecast | None:
@@ -156,6 +158,7 @@ def _forecast(contract: Contract, records: int) -> SessionPlan:
         vector=promises.vector,
         marginals=promises.marginals,
         coarse=choices.grids.assumed,
+        binned=promises.binned,
         sparse_vectors=vectors,
         table_measured=choices.opening.table_noise is not None,
         other_delta=None,
@@ -172,6 +175,7 @@ class _Promises:
     orders: tuple[OrderForecast, ...]
     vector: VectorForecast | None
     marginals: MarginalForecast | None
+    binned: tuple[BinForecast, ...] = ()
 
 
 def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
@@ -191,15 +195,17 @@ def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
     )
     orders = forecast_orders(domain, records, attributes, vector)
     marginals = None
+    binned: tuple[BinForecast, ...] = ()
     if options.tests_marginals:
         if tested is not None:
             total_error = _planned_total_error(contract, records, choices, confidences.total)
             certificates = Certificates(tested, choices.grids, options, confidences, total_error)
             marginals = forecast_marginals(certificates, single)
+            binned = tuple(forecast_bins(certificates, records))
             orders = forecast_marginal_orders(orders, certificates, marginals, records)
         else:
             orders = (one if one.promise == "covered" else replace(one, promise="none") for one in orders)
-    return _Promises(attributes, (everybody, *orders), vector, marginals)
+    return _Promises(attributes, (everybody, *orders), vector, marginals, binned)
 
 
 def _everybody(

@@ -12,6 +12,7 @@ from typing import Any
 
 from pmw.errors import BudgetError
 from pmw.model import DEFAULT_MAX_CELLS
+from pmw.planning.bin_forecasts import BinForecast
 from pmw.planning.forecasts import (
     AttributeForecast,
     DeltaForecast,
@@ -52,6 +53,7 @@ class SessionPlan:
             tested.
         coarse: the domain that the tests are planned for (``assumed_domain``): a session's own bins may be
             fewer or more, its tests are those of the plan. The declared one where nothing is binned.
+        binned: what the bins of each long ordered attribute cost; none where nothing is binned.
         sparse_vectors: every sound one at the price of the tests; empty where nothing is tested.
         table_measured: opening measures the whole table in place of its attributes.
         other_delta: the same without delta, or with one; None where that cannot be planned.
@@ -69,6 +71,7 @@ class SessionPlan:
     vector: VectorForecast | None
     marginals: MarginalForecast | None
     coarse: Domain
+    binned: tuple[BinForecast, ...]
     sparse_vectors: tuple[SparseVectorForecast, ...]
     table_measured: bool
     other_delta: DeltaForecast | None
@@ -133,6 +136,7 @@ class SessionPlan:
             "test": options.test.value,
             "update": options.update.value,
             "coarse_shape": list(self.coarse.shape),
+            "binned": [asdict(one) for one in self.binned],
             "model": "dense" if self.dense else "graphical",
             "model_cells": self.model_cells,
             "model_bytes": self.model_bytes,

@@ -25,7 +25,7 @@ class Source(enum.Enum):
     """Where an answer comes from, and with it what its interval promises."""
 
     SYNTHETIC = "synthetic"  # the model, tested or covered by a measurement
-    MEASURED = "measured"  # noise was drawn for this question
+    MEASURED = "measured"  # noise was drawn for this question, and is most of its interval
     EXHAUSTED = "exhausted"  # the model, after the last positive: nothing is promised
     UNVERIFIED = "unverified"  # the model, never tested here: nothing is promised
 

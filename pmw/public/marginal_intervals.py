@@ -29,29 +29,25 @@ from pmw.model import (
     OneWayMeasurement,
 )
 from pmw.privacy.tail_bounds import (
-    certificate_half_width,
     simultaneous_half_width,
     sum_half_width,
 )
 from pmw.public.answer import Answer, Basis, Source, Spent
+from pmw.public.certificate_bounds import certificate_bound
 from pmw.public.evidence import Known, is_fine, known_of, marginals_over, opened_over, weighed
 from pmw.public.intervals import (
     Confidences,
     answer_within,
-    negative_margin,
     total_error_bound,
     untested_answer,
     with_typical,
 )
-from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState
 from queries.linear import UNITS, LinearQuery
 
 __all__ = [
     "answers_untested",
-    "certificate_bound",
     "MarginalBars",
-    "negative_half_width",
 ]
 
 
@@ -158,7 +154,13 @@ class MarginalBars:
         self._held: dict[tuple[_Known, tuple[str, ...], bool], _Evidence] = {}
 
     def answer(self, query: LinearQuery, *, measured: bool = False) -> Answer:
-        """Return the model's answer to a question; ``measured``: a marginal was measured for it."""
+        """Return the model's answer to a question.
+
+        Args:
+            query: the question.
+            measured: a marginal was measured for it. The answer is called measured where the noise makes
+                most of its interval: not where that comes from the bins that the question cuts.
+        """
         state = self._state
         if not query.scope and query.readings is None:
             count, width, _ = self._everybody(query)
@@ -170,7 +172,8 @@ class MarginalBars:
             spendable = not state.closed and state.positives_used < state.positives_limit
             source = Source.UNVERIFIED if spendable else Source.EXHAUSTED
             return answer_within(state, query, count, None, source, self._spent)
-        source = Source.MEASURED if measured else Source.SYNTHETIC
+        is_measured = measured and not self._is_mostly_cut(query)
+        source = Source.MEASURED if is_measured else Source.SYNTHETIC
         interval = min(low, count), max(high, count)  # the answer lies within it
         answer = answer_within(state, query, count, interval, source, self._spent)
         return with_typical(state, query, answer, basis)
@@ -207,7 +210,7 @@ class MarginalBars:
             below, above = self._pieces(query, query.scope)
         else:
             below, above = (self._pieces(one, query.scope)[end] for end, one in enumerate(query.readings))
-        low, high, basis = self._around(below) if below is above else self._between(below, above)
+        low, high, basis = self._around(below) if below is above else _outer_ends(self._between(below, above))
         if query.readings is not None and not query.factors:
             # No test says more of a question whose weights are the same for everybody; some ends are known.
             count, width, _ = self._everybody(LinearQuery.everything(query.domain))
@@ -244,8 +247,20 @@ class MarginalBars:
             return _Ends(None, None, Basis.RELEASED)
         return _Ends(found.value - found.half_width, found.value + found.half_width, found.basis)
 
-    def _between(self, below: _Pieces, above: _Pieces) -> _Ends:
-        """Return the low end of what is known below and the high end of what is known above.
+    def _is_mostly_cut(self, query: LinearQuery) -> bool:
+        """Tell whether most of an interval comes from the bins that a question cuts, not from noise."""
+        if query.readings is not None:
+            return False
+        below, above = self._pieces(query, query.scope)
+        low, high = (None, None) if below is above else self._between(below, above)
+        return (
+            low is not None
+            and high is not None
+            and (high.value - low.value > low.half_width + high.half_width)
+        )
+
+    def _between(self, below: _Pieces, above: _Pieces) -> tuple[_Bound | None, _Bound | None]:
+        """Return what bounds the low end, of what is known below, and the high end, of what is known above.
 
         Of the two ways in which both hold as stated, the one whose widths have the smaller sum is taken: it
         depends on scales and thresholds, not on the noise that the ends rest on.
@@ -254,12 +269,7 @@ class MarginalBars:
         certified = self._bound(below, _Share.CERTIFIED), self._bound(above, _Share.CERTIFIED)
         if _width(certified) < _width(ends):
             ends = certified
-        low, high = ends
-        return _Ends(
-            None if low is None else low.value - low.half_width,
-            None if high is None else high.value + high.half_width,
-            Basis.BINS,
-        )
+        return ends
 
     def _bound(self, known: _Pieces, share: _Share) -> _Bound | None:
         """Return the evidence with the smallest half-width; it does not depend on noise.
@@ -305,6 +315,16 @@ class MarginalBars:
         return self._held[known, scope, one_end]
 
 
+def _outer_ends(ends: tuple[_Bound | None, _Bound | None]) -> _Ends:
+    """Return the ends of an interval that reaches from one bound to the other."""
+    low, high = ends
+    return _Ends(
+        None if low is None else low.value - low.half_width,
+        None if high is None else high.value + high.half_width,
+        Basis.BINS,
+    )
+
+
 def _width(ends: tuple[_Bound | None, _Bound | None]) -> float:
     """Return the sum of the half-widths of two ends; infinite where one of them is not known."""
     return sum(math.inf if end is None else end.half_width for end in ends)
@@ -347,41 +367,6 @@ def _of_certificate(
     bound = certificate_bound(state, certificate, one_end=one_end)
     axes = _others(certificate.scope, scope)
     return _Evidence((certificate.units / UNITS).sum(axis=axes), lambda _: bound)
-
-
-def certificate_bound(state: PublicState, certificate: Certificate, *, one_end: bool = False) -> float:
-    """Return how far any question on the tested cells may be from the tested marginal, in records.
-
-    Args:
-        state: the state.
-        certificate: of the marginal.
-        one_end: another noise may give the other end of an interval, so this one has half of what may fail.
-            Where intervals hold for all questions at once, every noise has its own part already.
-    """
-    plan = marginal_tier(state.plan)
-    if plan is None:
-        return math.inf
-    confidences = Confidences.in_state(state)
-    if one_end and not state.contract.options.simultaneous:
-        confidences = confidences.of_one_end()
-    total_error = total_error_bound(state, confidences.total)
-    return negative_half_width(plan, certificate.threshold, certificate.units.size, confidences, total_error)
-
-
-def negative_half_width(
-    plan: MarginalTestPlan, threshold: int, cells: int, confidences: Confidences, total_error: float
-) -> float:
-    """Return how far any question may be from a marginal whose test was negative, in records.
-
-    Args:
-        plan: the test.
-        threshold: T of the test, in units.
-        cells: of the marginal.
-        confidences: of the threshold noise, and of the number of records.
-        total_error: how far the model's total may be from the number of records, in records.
-    """
-    margin = negative_margin(plan, confidences.certificate)
-    return certificate_half_width((threshold + margin) / UNITS, total_error, cells)
 
 
 def _others(scope: tuple[str, ...], kept: tuple[str, ...]) -> tuple[int, ...]:

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from pmw.model import HierarchicalHistogram, MarginalMeasurement, NoiseDistribution, QueryMeasurement
+from pmw.model import (
+    DEFAULT_BINS,
+    HierarchicalHistogram,
+    MarginalMeasurement,
+    NoiseDistribution,
+    QueryMeasurement,
+)
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.sparse_vector import NumericSparse, Sparse
 from queries.domain import Domain
@@ -17,6 +23,7 @@ __all__ = [
     "marginal_tier",
     "MarginalTestPlan",
     "OpeningPlan",
+    "planned_bins",
     "QueryTestPlan",
     "question_tier",
     "TestPlan",
@@ -97,6 +104,7 @@ class MarginalTestPlan:
         free_cells: a scope is measured with further attributes while it has at most so many cells.
         fine_cells: a scope is tested and measured on the declared cells where it has at most so many of them;
             elsewhere on bins.
+        bins: about how many a long ordered attribute is put into.
     """
 
     sparse: Sparse
@@ -107,6 +115,7 @@ class MarginalTestPlan:
     most_cells: int
     free_cells: int
     fine_cells: int
+    bins: int = DEFAULT_BINS
     tested: ClassVar[str] = "marginals"
     measures: ClassVar[type[MarginalMeasurement]] = MarginalMeasurement
 
@@ -141,6 +150,12 @@ TestPlan: TypeAlias = tuple[TierPlan, ...]  # in the order in which a question m
 def marginal_tier(plan: TestPlan) -> MarginalTestPlan | None:
     """Return the tier of whole marginals, where there is one."""
     return next((tier for tier in plan if isinstance(tier, MarginalTestPlan)), None)
+
+
+def planned_bins(plan: TestPlan) -> int:
+    """Return about how many bins a long ordered attribute is put into."""
+    tier = marginal_tier(plan)
+    return DEFAULT_BINS if tier is None else tier.bins
 
 
 def question_tier(plan: TestPlan) -> QueryTestPlan | None:

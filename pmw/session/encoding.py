@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from pmw.model import (
+    DEFAULT_BINS,
     HierarchicalHistogram,
     noise_form,
     read_noise,
@@ -165,7 +166,7 @@ def _tier_form(tier: TierPlan) -> dict[str, Any]:
     form = {"tested": tier.tested, **_sparse_form(tier.sparse), "measured_noise": noise_form(tier.noise)}
     if isinstance(tier, QueryTestPlan):
         return {**form, "threshold": tier.threshold, "learning_rate": tier.learning_rate}
-    names = ("noise_factor", "margin", "decay", *_CELLS)
+    names = ("noise_factor", "margin", "decay", *_CELLS, "bins")
     return {**form, **{name: getattr(tier, name) for name in names}}
 
 
@@ -194,8 +195,9 @@ def _read_tier(form: dict[str, Any]) -> TierPlan:
     if form["tested"] == QueryTestPlan.tested:
         return QueryTestPlan(NumericSparse(sparse, noise), form["threshold"], form["learning_rate"])
     height, length = form["decay"]
-    cells = (form[name] for name in _CELLS)
-    return MarginalTestPlan(sparse, noise, form["noise_factor"], form["margin"], (height, length), *cells)
+    # Files that say nothing of bins are older than bins that grow with the table.
+    sizes = (*(form[name] for name in _CELLS), form.get("bins", DEFAULT_BINS))
+    return MarginalTestPlan(sparse, noise, form["noise_factor"], form["margin"], (height, length), *sizes)
 
 
 def _read_sparse(form: dict[str, Any]) -> Sparse:

@@ -106,6 +106,7 @@ _TIER: Mapping[str, Shape] = {
     "most_cells?": whole,
     "free_cells?": whole,
     "fine_cells?": whole,
+    "bins?": whole,
 }
 
 

@@ -82,7 +82,7 @@ def released_of(rows: PublicRows) -> Released:
         ValueError: they cannot be read; KeyError and TypeError too.
     """
     draws = measurement_rows.read_opening(rows.contract, rows.measurements)
-    coarsening = choose_bins(rows.contract, rows.opening, draws)
+    coarsening = choose_bins(rows.contract, rows.opening, draws, rows.test)
     later = [row for row in rows.measurements if row.kind in LATER]
     return Released(
         draws,

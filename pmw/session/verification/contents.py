@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pmw.loop import choose_bins
+from pmw.loop import OpeningDraws, choose_bins
 from pmw.model import Coarsening, MarginalMeasurement
 from pmw.planning.opening import choose_filter
 from pmw.privacy.filter import PrivacyFilter
@@ -81,7 +81,12 @@ class Contents:
     @property
     def coarsening(self) -> Coarsening:
         """The bins that marginals are tested and measured on, from what opening released."""
-        return choose_bins(self.contract, self.opening, read_opening(self.contract, self.rows))
+        return choose_bins(self.contract, self.opening, self.draws, self.test)
+
+    @property
+    def draws(self) -> OpeningDraws:
+        """What opening released."""
+        return read_opening(self.contract, self.rows)
 
     @property
     def untested(self) -> dict[int, list[LedgerEntry]]:

@@ -7,9 +7,10 @@ import json
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.loop import correct, marginal_units, settle_opening
+from pmw.loop import correct, marginal_units, released_total, settle_opening
 from pmw.markup import counted
-from pmw.model import NoiseDistribution, QueryMeasurement, read_noise
+from pmw.model import DEFAULT_BINS, NoiseDistribution, QueryMeasurement, read_noise
+from pmw.planning.marginals import affordable_bins
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
@@ -38,7 +39,7 @@ def measurements_fit(contents: Contents) -> str:
     Raises:
         SessionCorruptError: one is not as planned.
     """
-    draws, plan = read_opening(contents.contract, contents.rows), contents.opening
+    draws, plan = contents.draws, contents.opening
     wanted = {"[]": plan.total_noise}
     for name, noise in plan.marginal_noise.items():
         wanted[tree_text(name, plan.trees[name]) if name in plan.trees else dumps([name])] = noise
@@ -59,6 +60,7 @@ def measurements_fit(contents: Contents) -> str:
             continue
         tier = marginal_tier(contents.test) if row.kind == "measured" else question_tier(contents.test)
         same(f"noise of measurement {number}", None if tier is None else _noise_text(tier.noise), row.noise)
+    _bins(contents)
     _scopes(contents)
     return f"the number of records and {counted(len(scopes), 'marginal')} at opening, {len(later)} since"
 
@@ -70,6 +72,22 @@ def _kind(contents: Contents) -> type[NoiseDistribution]:
 
 def _noise_text(noise: NoiseDistribution | None) -> str:
     return dumps(None if noise is None else noise_form(noise))
+
+
+def _bins(contents: Contents) -> None:
+    """Check that the bins are as many as follow from the released number of records.
+
+    Sessions opened before bins grew with the table have the fewest, whatever the table.
+    """
+    tier = marginal_tier(contents.test)
+    if tier is None or tier.bins == DEFAULT_BINS:
+        return
+    total = released_total(contents.opening, contents.draws).value
+    same(
+        "bins of a long attribute",
+        affordable_bins(contents.contract, contents.opening, total, tier.fine_cells),
+        tier.bins,
+    )
 
 
 def _scopes(contents: Contents) -> None:

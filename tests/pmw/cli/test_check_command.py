@@ -76,6 +76,20 @@ def test_a_check_tells_that_a_malformed_line_is_kept_where_every_attribute_takes
     assert "Malformed lines, each dropped: 1 (line 7).\n" in run(*CHECK).stdout
 
 
+def test_the_custodian_is_told_what_bins_of_long_attributes_cost(table: Path, run: Run) -> None:
+    names = [f"a{place}" for place in range(4)]
+    parts = [f'[[attributes]]\nname = "{name}"\nkind = "integer"\nmin = 0\nmax = 99\n' for name in names]
+    (table / "t.toml").write_text("".join(parts))
+    rows = "".join(f"{place % 100},{place % 7},{place % 100},{place % 50}\n" for place in range(3000))
+    (table / "t.csv").write_text(",".join(names) + "\n" + rows)
+    output, form = run(*CHECK).stdout, json.loads(run(*CHECK, "--json").stdout)
+    assert "In a session with epsilon = 1, delta = 1e-09:" in output
+    assert [one["name"] for one in form["binned"]] == names
+    bins = form["binned"][0]["bins"]
+    assert f"a0, 100 cells in about {bins} bins: ± {3000 / (2 * bins):,.0f}" in output
+    assert "in at most 24 cells (width = 5) none is cut" in output
+
+
 def test_a_dialect_changes_the_facts_as_it_changes_a_session(table: Path, run: Run) -> None:
     form = json.loads(run(*CHECK, "--missing-text", "?", "--json").stdout)
     assert (form["kept"], form["attributes"][1]["empty"]) == (3, 3)

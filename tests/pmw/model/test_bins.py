@@ -18,6 +18,8 @@ from pmw.model import (
     choose_coarsening,
     coarsening_of,
     extreme_domains,
+    fewest_bins,
+    longest_kept,
 )
 from pmw.model.bins import cut_runs
 from pmw.privacy.noise import DiscreteGaussian
@@ -68,6 +70,22 @@ def test_short_attributes_and_those_without_counts_are_kept() -> None:
     domain = Domain((IntegerAttribute("x", 0, 99), CategoricalAttribute("c", tuple(range(8)))))
     assert choose_coarsening(domain, {}, {}).is_identity
     assert choose_coarsening(domain, {"c": np.zeros(8)}, {"c": 5.0}).is_identity
+
+
+def test_an_attribute_of_hardly_more_cells_than_bins_is_kept_as_it_is() -> None:
+    domain = Domain((IntegerAttribute("x", 0, 59), IntegerAttribute("y", 0, 60)))
+    counts = {name: np.full(domain[name].size, 500.0) for name in domain.names}
+    noise = {"x": 3.0, "y": 3.0}
+    for coarse in (
+        choose_coarsening(domain, counts, noise, bins=40).coarse,
+        assumed_domain(domain, 30_000, noise, bins=40),
+    ):
+        assert coarse.shape[0] == 60
+        assert 40 <= coarse.shape[1] < 61
+    assert [one.shape for one in extreme_domains(domain, noise, bins=40)] == [(60, 1), (60, 61)]
+    assert [one.shape for one in extreme_domains(domain, noise, bins=25)] == [(1, 1), (49, 49)]
+    assert [fewest_bins(cells) for cells in (24, 25, 90, 91)] == [1, 17, 60, 61]
+    assert [longest_kept(bins) for bins in (1, 16, 17, 60, 61)] == [24, 24, 25, 90, 91]
 
 
 def test_special_cells_stay_alone() -> None:

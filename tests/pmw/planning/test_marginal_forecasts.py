@@ -13,7 +13,8 @@ import pytest
 import pmw
 from pmw.model import DEFAULT_MAX_CELLS
 from pmw.planning.accuracy import plan_accuracy
-from pmw.planning.marginal_forecasts import forecast_table, measured_width
+from pmw.planning.marginal_forecasts import Grids, forecast_table, measured_width
+from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
@@ -118,7 +119,28 @@ def test_without_an_opening_attributes_are_tested_too_and_none_is_grouped() -> N
         (IntegerAttribute("income", 0, 999), IntegerAttribute("age", 0, 99), IntegerAttribute("kids", 0, 5))
     )
     binned = pmw.plan_session(domain, records=10**6, epsilon=1, delta=1e-9)
-    assert binned.coarse.shape == (16, 16, 6)
+    # A pair of long attributes has as many bins as noise of 1 % of the records leaves.
+    assert binned.marginals is not None
+    bins = math.isqrt(binned.marginals.fine_cells)
+    assert binned.coarse.shape == (bins, bins, 6)
+    assert bins > 16
+    # Bounds are those of the most bins that any counts lead to.
+    contract = binned.contract
+    opening = plan_opening(domain, choose_filter(domain, contract.budget, contract.options), contract.options)
+    assert Grids.of(contract, opening, 1e6, bins).widest.shape == (2 * bins - 1, 2 * bins - 1, 6)
+    income, age = binned.binned
+    assert (income.name, income.cells, income.bins, income.coarser_cells) == (
+        "income",
+        1000,
+        bins,
+        bins * 3 // 2,
+    )
+    assert income.cut_width == age.cut_width == 10**6 / (2 * bins)
+    pairs = binned.marginals.certificates[0]
+    assert income.coarser_bound is not None
+    assert pairs.typical_bound is not None
+    assert pairs.largest_bound is not None
+    assert pairs.typical_bound < income.coarser_bound < pairs.largest_bound
     assert binned.contract.domain.shape == (1000, 100, 6)
     plain = pmw.plan_session(
         domain, records=10**6, epsilon=1, delta=1e-9, options=pmw.Options(opening=pmw.Opening.NONE)

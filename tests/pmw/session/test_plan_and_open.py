@@ -156,17 +156,21 @@ BETWEEN_TWO = Case(
 )
 LONG_LISTS = Case(LISTS, 40_000, 1, 1e-9, pmw.Options(seed=1, expected_queries=1), skew=12)
 MANY_RECORDS = Case(PEOPLE, 400_000, 20, 1e-9, pmw.Options(seed=1, expected_queries=1))
+SOME_BINS = replace(MANY_RECORDS, epsilon=2)
 
 
 def planned_for(case: Case, state: PublicState) -> SessionPlan:
     """Return the plan for as many records as were released, as precisely as a plan can be told.
 
-    A plan is for whole records. A limit may step between the two whole numbers around the released one: then
-    the session's own limit says which of them its tests are those of.
+    A plan is for whole records. A limit, or the number of bins, may step between the two whole numbers around
+    the released one: then the session's own says which of them its tests are those of.
     """
     below = case.plan(max(1, math.floor(state.total.value)))
     above = case.plan(max(1, math.ceil(state.total.value)))
-    return below if limits(below) == [tier.update_limit for tier in state.plan] else above
+    tests = marginal_tier(state.plan)
+    fewer = tests is None or below.marginals is None or below.marginals.fine_cells == tests.fine_cells
+    same = limits(below) == [tier.update_limit for tier in state.plan]
+    return below if same and fewer else above
 
 
 def limits(plan: SessionPlan) -> list[int]:
@@ -297,6 +301,7 @@ def check_bounds(case: Case) -> None:
 @settings(max_examples=40, deadline=None)
 @example(LONG_LISTS)
 @example(MANY_RECORDS)
+@example(SOME_BINS)
 def test_where_marginals_are_tested_no_bar_is_wider_than_planned(case: Case) -> None:
     check_bounds(case)
 
@@ -308,6 +313,38 @@ def test_where_questions_are_tested_no_bar_is_wider_than_planned(case: Case) -> 
     check_bounds(case)
 
 
+def random_case(seed: int) -> Case:
+    """Return a random schema with long attributes, and a budget under which their bins may grow."""
+    generator = np.random.default_rng(seed)
+    parts: list[Attribute] = []
+    for place in range(int(generator.integers(2, 7))):
+        size = int(generator.choice([2, 5, 16, 30, 51, 74, 120, 300]))
+        if generator.random() < 0.3:
+            parts.append(CategoricalAttribute(f"a{place}", tuple(range(min(size, 40)))))
+        else:
+            parts.append(IntegerAttribute(f"a{place}", 0, size - 1, missing=bool(generator.random() < 0.2)))
+    options = pmw.Options(
+        seed=seed,
+        expected_queries=int(generator.choice([1, 10_000])),
+        confidence=float(generator.choice([0.8, 0.95])),
+        max_cells=[None, 20_000][int(generator.integers(0, 2))],
+        simultaneous=bool(generator.random() < 0.3),
+    )
+    epsilon, delta = float(generator.choice([3, 20, 100])), float(generator.choice([0, 1e-9]))
+    return Case(Domain(tuple(parts)), 20_000, epsilon, delta, options, seed, int(generator.choice([1, 3])))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_bar_is_wider_than_planned_where_bins_grow(seed: int) -> None:
+    check_bounds(random_case(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6, 56))
+def test_no_bar_is_wider_than_planned_where_bins_grow_over_fifty_schemas(seed: int) -> None:
+    check_bounds(random_case(seed))
+
+
 def test_a_long_list_is_planned_as_it_is_opened() -> None:
     with LONG_LISTS.open() as session:
         limit = session.state.positives_limit
@@ -317,11 +354,11 @@ def test_a_long_list_is_planned_as_it_is_opened() -> None:
 
 
 def test_of_many_records_the_bound_of_a_question_that_cuts_groups_is_told() -> None:
-    plan = MANY_RECORDS.plan(MANY_RECORDS.records)
+    plan = SOME_BINS.plan(SOME_BINS.records)
     cutting = of_cells(
         PEOPLE, {name: np.arange(PEOPLE[name].size) % 2 > 0 for name in ("age", "state", "edu")}
     )
-    with MANY_RECORDS.open() as session:
+    with SOME_BINS.open() as session:
         session.ask("")
         answer = session.ask(cutting)
         assert not session.state.coarsening.is_aligned(cutting)
