@@ -149,7 +149,7 @@ def _ask_one(
     session: Session, where: str | None, sql: str | None, options: StreamOptions, *, as_json: bool
 ) -> int:
     """Print the answer to one question; return the exit code."""
-    from pmw.cli.streaming import strict_code, table_code
+    from pmw.cli.streaming import answer_code, table_code
     from pmw.cli.texts import answer_text, answers_text, json_line, say, table_text
     from queries.grouping import GroupedQuery
     from queries.parsing import parse_statement, require_aligned
@@ -166,17 +166,17 @@ def _ask_one(
         answers = session.ask_groups(query, fresh=options.fresh)
         if answers.columns:
             say(json_line(answers.to_dict()) if as_json else answers_text(answers))
-            return max(map(strict_code, answers)) if options.strict else 0
+            return max(answer_code(one, strict=options.strict) for one in answers)
         answer = answers[0]
     else:
         answer = session.ask(query, fresh=options.fresh)
     say(json_line(answer.to_dict()) if as_json else answer_text(answer))
-    return strict_code(answer) if options.strict else 0
+    return answer_code(answer, strict=options.strict)
 
 
 def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
-    from pmw.cli.streaming import strict_code
+    from pmw.cli.streaming import answer_code
     from pmw.cli.texts import answer_text, json_line, say
     from queries.parsing import require_aligned
 
@@ -195,7 +195,7 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
         return 4
     answer = session.ask_within(query, within)
     say(json_line(answer.to_dict()) if as_json else answer_text(answer))
-    return strict_code(answer) if options.strict else 0
+    return answer_code(answer, strict=options.strict)
 
 
 def _agrees(price: str) -> bool:

@@ -28,6 +28,7 @@ from queries.linear import UNITS
 __all__ = [
     "assumed_bins",
     "bin_deviations",
+    "CONTRACT_SCHEDULE",
     "DEFAULT_SCHEDULE",
     "expected_tests",
     "plan_marginal_test",
@@ -80,6 +81,7 @@ class Schedule:
 
 
 DEFAULT_SCHEDULE = Schedule()
+CONTRACT_SCHEDULE = Schedule(queries=Fraction(1, 2))  # under an accuracy contract, whose bars most tests give
 
 
 def assumed_bins(contract: Contract, opening: OpeningPlan, total: float) -> Domain:
@@ -182,7 +184,7 @@ def _choose_limit(
         most, target = min(most, math.ceil(schedule.few * len(sizes))), schedule.few_target
     best = least = max(1, min(most, math.floor(schedule.least * len(coarse))))
     for limit in range(least + 1, most + 1):
-        price = ledger.remaining * Fraction(95, 100) / limit
+        price = ledger.remaining * min(Fraction(95, 100), 1 - schedule.tests - schedule.queries) / limit
         noise = marginal_noise(ledger.composition, price, options)
         if cells * l1_mean(noise) > target * records:
             break

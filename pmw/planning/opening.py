@@ -9,15 +9,25 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from functools import cache
 
 from pmw.errors import BudgetError, NoiseError
-from pmw.model import HierarchicalHistogram, NoiseDistribution, check_dense_size, mean_range_variance
+from pmw.model import (
+    HierarchicalHistogram,
+    NoiseDistribution,
+    check_dense_size,
+    mean_range_variance,
+    noise_variance,
+)
 from pmw.planning.calibration import calibrated_noise
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
+from pmw.privacy.tail_bounds import simultaneous_half_width
 from pmw.public.contract import ModelKind, Opening, Options
+from pmw.public.intervals import Confidences, total_half_width
 from pmw.public.plans import OpeningPlan
 from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
+from pmw.public.table_noise import TableNoise
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 
 __all__ = [
@@ -25,9 +35,11 @@ __all__ = [
     "check_neighbors",
     "choose_filter",
     "choose_tree",
+    "combined_deviation",
     "measures_table",
     "opening_share",
     "plan_opening",
+    "widest_bar",
 ]
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
@@ -123,6 +135,10 @@ def plan_opening(
     table = marginal and options.opening is not Opening.NONE and measures_table(domain)
     little = table or len(domain) == 1
     total_share = MARGINAL_TOTAL_SHARE if marginal and not little else TOTAL_SHARE
+    alone = len(domain) == 1 and choose_tree(domain.attributes[0], budget_filter.composition) is None
+    if options.bar_limit is not None and (table or alone):
+        total_share = _balanced_share(domain.size, budget_filter, options) if private_total else Fraction(0)
+        share = 1 - total_share
     total_noise = _noise(budget_filter, total_share, options, one=True) if private_total else None
     if table:  # nothing else is ever measured
         return OpeningPlan(total_noise, {}, {}, _noise(budget_filter, 1 - total_share, options))
@@ -142,6 +158,50 @@ def plan_opening(
         for name, weight in weights.items()
     }
     return OpeningPlan(total_noise, noises, trees)
+
+
+def _balanced_share(cells: int, budget_filter: PrivacyFilter, options: Options) -> Fraction:
+    """Return the share of the number of records under which the widest bar about a whole table is narrowest.
+
+    With a larger share the bar of everybody is narrower, and those of questions about half of the cells are
+    wider. The share is at most one half; it is searched by steps of 1/32, then by finer ones around the best.
+    """
+    confidence = Confidences.of(options, 1, (), private_total=True).alone
+
+    @cache
+    def widest(share: Fraction) -> float:
+        total = _noise(budget_filter, share, options, one=True)
+        cell = _noise(budget_filter, 1 - share, options)
+        deviation = combined_deviation(noise_variance(total), cells * noise_variance(cell))
+        everybody = total_half_width(budget_filter.composition, deviation, confidence, (cell,))
+        return max(everybody, widest_bar(cell, cells, deviation, options, confidence))
+
+    best = min((Fraction(part, 32) for part in range(1, 17)), key=widest)
+    for step in (128, 1024):
+        best = min((best + Fraction(part, step) for part in range(-3, 4)), key=widest)
+    return best
+
+
+def widest_bar(
+    noise: NoiseDistribution, cells: int, deviation: float, options: Options, confidence: float
+) -> float:
+    """Return what no bar exceeds of a question about a table that is measured whole, in records.
+
+    Args:
+        noise: on each cell, in units.
+        cells: how many are measured.
+        deviation: of the number of records that takes in the cells, in records.
+        options: whether intervals hold for all questions at once.
+        confidence: of one noise that an interval rests on alone.
+    """
+    if options.simultaneous:
+        return simultaneous_half_width(noise, cells, confidence)
+    return TableNoise.of(noise, cells, deviation).widest(confidence)
+
+
+def combined_deviation(*variances: float) -> float:
+    """Return the standard deviation of the mean of independent numbers, weighted by inverse variance."""
+    return math.sqrt(1 / sum(1 / variance for variance in variances))
 
 
 def measures_table(domain: Domain) -> bool:

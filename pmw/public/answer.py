@@ -10,6 +10,7 @@ from pmw.markup import counted, html_paragraph
 
 __all__ = [
     "Answer",
+    "REFUSAL",
     "SEEDED_WARNING",
     "Source",
     "Spent",
@@ -17,6 +18,7 @@ __all__ = [
 
 
 SEEDED_WARNING = "SEEDED NOISE: this session gives no privacy."
+REFUSAL = "refused: the error bar would be wider than the accuracy that the session promises"
 
 
 class Source(enum.Enum):
@@ -26,6 +28,7 @@ class Source(enum.Enum):
     MEASURED = "measured"  # noise was drawn for this question
     EXHAUSTED = "exhausted"  # the model, after the last positive: nothing is promised
     UNVERIFIED = "unverified"  # the model, never tested here: nothing is promised
+    REFUSED = "refused"  # no answer: its error bar would be wider than the accuracy contract allows
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,8 @@ class Answer:
     """The answer to one counting query.
 
     Args:
-        count: records.
-        fraction: count divided by the session's total.
+        count: records; NaN where the question is refused.
+        fraction: count divided by the session's total; NaN likewise.
         interval: in records, holding the true count with at least ``confidence``; None where nothing is
             promised.
         confidence: of the interval, in (0, 1).
@@ -71,11 +74,16 @@ class Answer:
     spent: Spent
     seeded: bool = False
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the session's accuracy contract leaves the question without an answer."""
+        return self.source is Source.REFUSED
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer format, ready for JSON."""
         form: dict[str, Any] = {
-            "count": round(self.count, 3),
-            "fraction": float(f"{self.fraction:.6g}"),
+            "count": None if self.is_refused else round(self.count, 3),
+            "fraction": None if self.is_refused else float(f"{self.fraction:.6g}"),
             "interval": None if self.interval is None else [round(end, 3) for end in self.interval],
             "confidence": self.confidence,
             "source": self.source.value,
@@ -87,12 +95,16 @@ class Answer:
                 "delta": self.spent.delta,
             },
         }
+        if self.is_refused:
+            form["error"] = {"code": "inaccurate", "message": REFUSAL}
         if self.seeded:
             form["seeded"] = True
         return form
 
     def sentence(self) -> str:
         """Return the answer in words, with its error bar."""
+        if self.is_refused:
+            return REFUSAL
         text = f"about {counted(self.count, 'record')} ({self.fraction:.2%})"
         if self.interval is None:
             text += ", without an error bar"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from pmw.model import MarginalMeasurement, MarginalValues, OneWayMeasurement, combined
 from pmw.public.state import Certificate, PublicState
@@ -11,6 +11,7 @@ from queries.linear import LinearQuery
 __all__ = [
     "is_fine",
     "is_held",
+    "is_whole_table",
     "Known",
     "known_of",
     "marginals_over",
@@ -28,6 +29,12 @@ def is_held(state: PublicState, query: LinearQuery) -> bool:
     wanted = set(query.scope)
     held = [one.scope for one in state.marginals]
     return any(wanted <= set(scope) for scope in (*held, *state.certificates))
+
+
+def is_whole_table(known: object, state: PublicState) -> TypeGuard[MarginalMeasurement]:
+    """Tell whether something is all that opening measured: the whole table, cell by cell."""
+    one_event = state.contract.options.simultaneous
+    return isinstance(known, MarginalMeasurement) and state.opening == (known,) and not one_event
 
 
 def known_of(

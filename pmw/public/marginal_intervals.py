@@ -34,7 +34,7 @@ from pmw.privacy.tail_bounds import (
     sum_half_width,
 )
 from pmw.public.answer import Answer, Source, Spent
-from pmw.public.evidence import Known, is_fine, known_of, marginals_over, opened_over
+from pmw.public.evidence import Known, is_fine, is_whole_table, known_of, marginals_over, opened_over
 from pmw.public.intervals import (
     Confidences,
     answer_within,
@@ -44,6 +44,7 @@ from pmw.public.intervals import (
 )
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState
+from pmw.public.table_noise import TableNoise, moved_cells
 from queries.linear import UNITS, LinearQuery
 
 __all__ = [
@@ -154,6 +155,8 @@ class MarginalBars:
         if found is None:
             spendable = not state.closed and state.positives_used < state.positives_limit
             source = Source.UNVERIFIED if spendable else Source.EXHAUSTED
+        elif state.contract.options.bar_limit is not None:
+            count = min(max(count, found[0]), found[1])  # what is promised is the width of the interval
         else:  # the answer lies within its interval
             found = (min(found[0], count), max(found[1], count))
         return answer_within(state, query, count, found, source, self._spent)
@@ -274,6 +277,8 @@ class MarginalBars:
         if (known, scope, one_end) not in self._held:
             if isinstance(known, Certificate):
                 found = _of_certificate(self._state, known, scope, one_end=one_end)
+            elif is_whole_table(known, self._state):
+                found = _of_table(self._state, known, scope, self._confidence)
             else:
                 simultaneous = self._state.contract.options.simultaneous
                 found = _of_noise(known, scope, self._confidence, simultaneous=simultaneous)
@@ -330,6 +335,15 @@ def _of_noise(
     return _Evidence(
         values.sum(axis=axes), lambda query: sum_half_width(noise, squares(query), confidence, peak=peak)
     )
+
+
+def _of_table(
+    state: PublicState, table: MarginalMeasurement, scope: tuple[str, ...], confidence: float
+) -> _Evidence:
+    """Return what a table that opening measured whole says of a scope, with the number of records."""
+    noise = TableNoise.of(table.noise, table.units.size, state.total.deviation)
+    values = moved_cells(table, state.total.estimate).sum(axis=_others(table.scope, scope))
+    return _Evidence(values, lambda query: noise.question_half_width(query, confidence))
 
 
 def _of_certificate(

@@ -68,6 +68,8 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "simultaneous": (MARGINAL, True),
     "seed": (MARGINAL, 8),
     "person_column": (MARGINAL, "id"),
+    "accuracy": (replace(MARGINAL, accuracy=0.5, records=3000), 0.45),
+    "records": (replace(MARGINAL, accuracy=0.5, records=3000), 2800),
 }
 CLASSES: dict[
     str, tuple[type[Any], dict[str, Any]]
@@ -308,6 +310,8 @@ TYPED: dict[str, tuple[str, ...]] = {
     "max_cells": ("--max-cells", "60"),
     "simultaneous": ("--simultaneous",),
     "person_column": ("--person-column", "id"),
+    "accuracy": ("--accuracy", "0.45", "--records", "9"),
+    "records": ("--accuracy", "0.45", "--records", "2800"),
 }
 CONTEXT = click.Context(main, **main.context_settings)
 REQUIRED = {
