@@ -81,7 +81,7 @@ class Schedule:
 
 
 DEFAULT_SCHEDULE = Schedule()
-CONTRACT_SCHEDULE = Schedule(queries=Fraction(1, 2))  # under an accuracy contract, whose bars most tests give
+CONTRACT_SCHEDULE = Schedule(queries=Fraction(3, 5))  # under an accuracy contract, whose bars most tests give
 
 
 def assumed_bins(contract: Contract, opening: OpeningPlan, total: float) -> Domain:

@@ -11,7 +11,7 @@ from pmw.planning.marginals import (
     assumed_bins,
     plan_marginal_test,
 )
-from pmw.planning.opening import choose_filter, measures_table
+from pmw.planning.opening import choose_filter
 from pmw.planning.questions import plan_contract_tier, plan_query_test, plan_query_tier
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, opening_entries
@@ -48,7 +48,7 @@ def plan_test(
     if not options.tests_marginals:
         alone = plan_query_test(domain, ledger, total, options)
         return () if alone is None else (alone,)
-    if options.opening is not Opening.NONE and (len(domain) == 1 or measures_table(domain)):
+    if opening.table_noise is not None or (options.opening is not Opening.NONE and len(domain) == 1):
         return ()  # what opening measured covers every question
     coarse = assumed_bins(contract, opening, total)
     marginals = plan_marginal_test(coarse, ledger, total, options, schedule)
