@@ -10,7 +10,7 @@ import pytest
 
 from pmw.model import MarginalMeasurement, noise_variance
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.privacy.random_bits import repeatable_bits
+from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.table_noise import TableNoise, moved_cells
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
@@ -78,7 +78,7 @@ def test_corrected_cells_stray_as_far_as_stated(
 ) -> None:
     kind = type(noise)
     wide = kind(Fraction(5 * factor * UNITS))
-    bits, cells, runs = repeatable_bits(5, 0), 12, 4000
+    bits, cells, runs = BitSource(repeatable_seed(5, 0)), 12, 2500
     counts = np.arange(cells, dtype=np.int64) * 50
     variance = noise_variance(noise)
     table = TableNoise(noise, cells, float(factor**2))
