@@ -129,7 +129,7 @@ def contract_budget(domain: Domain, epsilon: Number | None, delta: Number, optio
 def out_of_reach(accuracy: float) -> str:
     """Return in words that no epsilon is large enough."""
     return (
-        f"no epsilon up to {_LARGEST_EPSILON:,.0f} keeps every bound within {100 * accuracy:g}% of the "
+        f"no epsilon up to {_LARGEST_EPSILON:g} keeps every bound within {100 * accuracy:g}% of the "
         "records; allow a wider one, or choose options that leave more for tests"
     )
 

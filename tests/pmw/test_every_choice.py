@@ -49,6 +49,7 @@ STEP = replace(QUERY, update=pmw.UpdateRule.STEP)
 GRAPHICAL = replace(MARGINAL, model=pmw.ModelKind.GRAPHICAL)
 
 # For each field: choices that it may go with, and another value of it.
+CONTRACT = replace(MARGINAL, opening=pmw.Opening.NONE, accuracy=0.5, records=3000)
 CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "neighboring_relation": (MARGINAL, pmw.NeighboringRelation.REPLACE_ONE),
     "records_per_person": (MARGINAL, 2),
@@ -68,8 +69,8 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "simultaneous": (MARGINAL, True),
     "seed": (MARGINAL, 8),
     "person_column": (MARGINAL, "id"),
-    "accuracy": (replace(MARGINAL, accuracy=0.5, records=3000), 0.45),
-    "records": (replace(MARGINAL, accuracy=0.5, records=3000), 2800),
+    "accuracy": (CONTRACT, 0.45),
+    "records": (CONTRACT, 2800),
 }
 CLASSES: dict[
     str, tuple[type[Any], dict[str, Any]]

@@ -165,7 +165,8 @@ def test_the_smallest_epsilon_for_an_accuracy_is_planned(people: Path, run: Run)
     assert result.exit_code == 0
     plan = json.loads(result.stdout)
     assert (plan["accuracy"], plan["bar"], plan["confidence"]) == (0.05, 0.05 * plan["records"], 0.95)
-    assert plan["marginals"]["single"]["bound"] <= plan["bar"]
+    assert plan["opening"]["whole_table"]
+    assert plan["bound"] <= plan["bar"]
     looser = json.loads(run(*PLAN, "--accuracy", "0.05", "--beta", "0.2", "--json").stdout)
     assert looser["confidence"] == 0.8
     assert looser["epsilon"] < plan["epsilon"]
@@ -230,7 +231,11 @@ REFUSED = [
     (("--accuracy", "0"), 2, "expected an accuracy strictly between 0 and 1, got accuracy=0.0"),
     (("--accuracy", "1"), 2, "expected an accuracy strictly between 0 and 1, got accuracy=1.0"),
     (("--accuracy", "nan"), 2, "expected an accuracy strictly between 0 and 1, got accuracy=nan"),
-    (("--accuracy", "0.1", "--confidence", "1"), 2, "expected a confidence strictly between 0 and 1"),
+    (
+        ("--accuracy", "0.1", "--confidence", "1"),
+        2,
+        "expected a confidence strictly between 0 and 1, got 1.0",
+    ),
     (("--accuracy", "1.5"), 2, "expected an accuracy strictly between 0 and 1, got accuracy=1.5"),
     (("--epsilon", "1", "--beta", "0.1"), 2, "--beta goes with --accuracy; use --confidence otherwise"),
     (("--accuracy", "0.1", "--beta", "2"), 2, "expected a beta strictly between 0 and 1, got 2.0"),

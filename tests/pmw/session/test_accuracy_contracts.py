@@ -208,5 +208,5 @@ def test_half_a_contract_or_one_that_does_nothing_is_refused() -> None:
         pmw.Options(accuracy=0.1, records=10, test=pmw.TestKind.QUERY)
     with pytest.raises(pmw.BudgetError, match="expected epsilon, or an accuracy in its place; got neither"):
         pmw.open_session(records(SMALL, 50), SMALL)
-    with pytest.raises(pmw.BudgetError, match="no epsilon up to 1,000 keeps every bound within 1e-07%"):
+    with pytest.raises(pmw.BudgetError, match="no epsilon up to 1000 keeps every bound within 1e-07%"):
         pmw.open_session(records(SMALL, 50), SMALL, options=replace(contract(), accuracy=1e-9, records=50))
