@@ -47,9 +47,9 @@ MARGINAL = pmw.Options(seed=7)
 QUERY = pmw.Options(seed=7, test=pmw.TestKind.QUERY)
 STEP = replace(QUERY, update=pmw.UpdateRule.STEP)
 GRAPHICAL = replace(MARGINAL, model=pmw.ModelKind.GRAPHICAL)
+CONTRACT = replace(MARGINAL, opening=pmw.Opening.NONE, accuracy=0.5, records=3000)
 
 # For each field: choices that it may go with, and another value of it.
-CONTRACT = replace(MARGINAL, opening=pmw.Opening.NONE, accuracy=0.5, records=3000)
 CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "neighboring_relation": (MARGINAL, pmw.NeighboringRelation.REPLACE_ONE),
     "records_per_person": (MARGINAL, 2),
