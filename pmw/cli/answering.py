@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from pmw.cli.streaming import StreamOptions, strict_code, table_code
+from pmw.cli.streaming import StreamOptions, answer_code, table_code
 from pmw.cli.texts import answer_text, answers_text, table_text
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
@@ -85,9 +85,11 @@ def csv_of(result: Result) -> str:
     return str(result.to_pandas().to_csv(index=False)).rstrip("\n")
 
 
-def exit_code_of(result: Result) -> int:
-    """Return the exit code that an answer without a promise has under --strict, else 0."""
-    return table_code(result) if isinstance(result, AnswerTable) else max(map(strict_code, result))
+def exit_code_of(result: Result, *, strict: bool) -> int:
+    """Return the exit code of an answer: a refused one's, or that of one without a promise under --strict."""
+    if isinstance(result, AnswerTable):
+        return table_code(result) if strict else 0
+    return max(answer_code(one, strict=strict) for one in result)
 
 
 def _alone(answers: Answers) -> Answer | None:

@@ -181,13 +181,13 @@ def _ask_one(
     asked = read_condition(where or "", domain) if sql is None else read_statement(sql, domain)
     result = answered(session, asked, options)
     say(json_line(form_of(result)) if as_json else text_of(result))
-    return exit_code_of(result) if options.strict else 0
+    return exit_code_of(result, strict=options.strict)
 
 
 def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
     from pmw.cli.answering import read_condition
-    from pmw.cli.streaming import strict_code
+    from pmw.cli.streaming import answer_code
     from pmw.cli.texts import answer_text, json_line, say
     from queries.parsing import require_aligned
 
@@ -206,7 +206,7 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
         return 4
     answer = session.ask_within(query, within)
     say(json_line(answer.to_dict()) if as_json else answer_text(answer))
-    return strict_code(answer) if options.strict else 0
+    return answer_code(answer, strict=options.strict)
 
 
 def _agrees(price: str) -> bool:

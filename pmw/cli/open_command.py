@@ -28,13 +28,14 @@ __all__ = [
 Examples:
   pmw open study.pmw --data people.csv --schema people.toml --epsilon 1 --delta 1e-9
   pmw open study.pmw --data people.parquet --schema people.toml --epsilon 0.5 --update-limit 40
+  pmw open study.pmw --data people.csv --schema people.toml --accuracy 0.05 --records 50000 --delta 1e-9
   pmw open textbook.pmw --data people.csv --schema people.toml --epsilon 1 --preset textbook
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
 @click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
 @click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
-@session_options()
+@session_options
 @dialect_options
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def command(
@@ -54,7 +55,8 @@ def command(
     from pmw.data import TableFile
     from pmw.session.opening import open_session
 
-    read_budget(given)
+    _refuse_missing(given)
+    read_budget(given if given["epsilon"] is not None else {**given, "epsilon": "1"})
     options, dialect = read_options(given), dialect_of(given, data)
     domain = load_domain(schema, given)
     with open_session(
@@ -69,6 +71,20 @@ def command(
         if note is not None:
             click.echo(note, err=True)
         say(status_json(opened.status()) if as_json else opening_text(opened.state, session))
+
+
+def _refuse_missing(given: dict[str, Any]) -> None:
+    """Refuse a session without a budget, and an accuracy contract that is half given, or of no use.
+
+    Raises:
+        UsageError: it is.
+    """
+    if given["epsilon"] is None and given["accuracy"] is None:
+        raise click.UsageError("give --epsilon or --accuracy, or both")
+    if (given["accuracy"] is None) != (given["records"] is None):
+        raise click.UsageError("--accuracy is a fraction of --records: give both, or neither")
+    if given["accuracy"] is not None and (given["preset"] is not None or given["test"] == "query"):
+        raise click.UsageError("--accuracy belongs to --test marginal; choose that, or leave it out")
 
 
 def _sech2_note(state: PublicState) -> str | None:

@@ -28,7 +28,7 @@ __all__ = [
 Examples:
   pmw plan --schema people.toml --records 50000 --epsilon 1 --delta 1e-9
   pmw plan --schema people.toml --records 50000 --epsilon 0.5 --queries 1000 --update-limit 40 --json
-  pmw plan --schema people.toml --records 50000 --delta 1e-9 --accuracy 0.01
+  pmw plan --schema people.toml --records 50000 --delta 1e-9 --accuracy 0.01 --confidence 0.999
   pmw plan --schema people.toml --epsilon 1 --delta 1e-9 --accuracy 0.1 --preset textbook
 \b
 The bound is the half-width of the interval that an answer will carry, at the confidence:
@@ -39,47 +39,32 @@ For tested questions only the bound is known beforehand: their errors depend on 
 """,
 )
 @click.option("--schema", required=True, type=click.Path(path_type=Path), help="The schema, a TOML file.")
-@click.option(
-    "--records",
-    type=int,
-    metavar="N",
-    help="About how many records the table has: a public number, such as a published one. Required, unless "
-    "--preset textbook is to tell how many are needed.",
-)
-@session_options(epsilon_required=False)
-@click.option(
-    "--accuracy",
-    type=float,
-    metavar="ALPHA",
-    help="In place of --epsilon: plan the smallest one whose bounds are within this fraction of the records. "
-    "With --preset textbook: alpha of the theorem.",
-)
-@click.option(
-    "--beta", type=float, metavar="B", help="With --accuracy: how often a bound may fail. [default: 0.05]"
-)
+@session_options
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def command(schema: Path, records: int | None, as_json: bool, **given: Any) -> None:
+def command(schema: Path, as_json: bool, **given: Any) -> None:
     """Tell what a session would give over a table with the schema in --schema and N records.
 
     It makes the choices that `pmw open` would make with the same options: noise, thresholds, number of
     measurements. It sees no data, so nothing is spent. Beside the session's own bounds it shows what the
     textbook's theorems promise for the same budget, and what delta gains.
 
+    With --accuracy it plans a session under that accuracy contract: without --epsilon, of the smallest one
+    that keeps it.
+
     With --preset textbook it takes two of --epsilon, --accuracy and --records, and gives the third by Theorem
     5 of the lecture notes; then it plans a session with these.
     """
+    records = given["records"]
     _refuse_wrong_count(records, given)
-    if given["beta"] is not None:
-        _take_beta(given)
     from pmw.planning.accuracy import check_accuracy
     from pmw.planning.session_plan import check_records
 
-    options = read_options(given)
     with wrong_values():
         if records is not None:
             check_records(records)
         if given["accuracy"] is not None:
             check_accuracy(given["accuracy"])
+    options = read_options(given)
     read_budget(given if given["epsilon"] is not None else {**given, "epsilon": "1"})
     domain = load_domain(schema, given)
     if given["preset"] is not None:
@@ -97,8 +82,10 @@ def _refuse_wrong_count(records: int | None, given: dict[str, Any]) -> None:
             )
     elif records is None:
         raise click.MissingParameter(param_hint="'--records'", param_type="option")
-    elif (given["epsilon"] is None) == (given["accuracy"] is None):
-        raise click.UsageError("give --epsilon or --accuracy, one of the two")
+    elif given["epsilon"] is None and given["accuracy"] is None:
+        raise click.UsageError("give --epsilon or --accuracy, or both")
+    elif None not in (given["epsilon"], given["accuracy"]) and given["test"] == "query":
+        raise click.UsageError("with --test query give --epsilon or --accuracy, one of the two")
 
 
 def _plan_session(
@@ -107,20 +94,19 @@ def _plan_session(
     """Print the plan of a session, as JSON where there is no schema to name."""
     from pmw.cli.plan_texts import plan_text
     from pmw.cli.texts import json_line, say
-    from pmw.planning.accuracy import plan_accuracy
+    from pmw.planning.accuracy import contract_budget, out_of_reach, plan_accuracy
     from pmw.planning.people import forecast_people
     from pmw.planning.plans import plan_session
 
-    if given["accuracy"] is None:
-        plan = plan_session(
-            domain, records=records, epsilon=given["epsilon"], delta=given["delta"], options=options
-        )
+    if given["accuracy"] is None or given["epsilon"] is not None:
+        epsilon = contract_budget(domain, given["epsilon"], given["delta"], options).epsilon
+        plan = plan_session(domain, records=records, epsilon=epsilon, delta=given["delta"], options=options)
     else:
         found = plan_accuracy(
             domain, records=records, accuracy=given["accuracy"], delta=given["delta"], options=options
         )
         if found is None:
-            raise click.ClickException(_out_of_reach(given["accuracy"]))
+            raise click.ClickException(out_of_reach(given["accuracy"]))
         plan = found
     people = forecast_people(plan)
     if schema is None:
@@ -155,22 +141,3 @@ def _plan_textbook(
         say(json_line({**plan.to_dict(), "theorem": theorem.to_dict()}))
     else:
         say(f"{theorem_text(theorem)}\n\n{plan_text(plan, schema)}")
-
-
-def _take_beta(given: dict[str, Any]) -> None:
-    """Take the confidence from --beta."""
-    source = click.get_current_context().get_parameter_source("confidence")
-    if given["accuracy"] is None:
-        raise click.UsageError("--beta goes with --accuracy; use --confidence otherwise")
-    if source is not click.core.ParameterSource.DEFAULT:
-        raise click.UsageError("--beta and --confidence say the same; give one of the two")
-    if not 0 < given["beta"] < 1:
-        raise click.UsageError(f"expected a beta strictly between 0 and 1, got {given['beta']!r}")
-    given["confidence"] = 1 - given["beta"]
-
-
-def _out_of_reach(accuracy: float) -> str:
-    return (
-        f"no epsilon up to 1000 keeps every bound within {100 * accuracy:g}% of the records; "
-        "allow a wider one, or choose options that leave more for tests"
-    )

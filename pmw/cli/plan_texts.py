@@ -14,6 +14,7 @@ from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecas
 from pmw.planning.people import PeopleForecast
 from pmw.planning.session_plan import SessionPlan
 from pmw.planning.textbook_plan import TextbookPlan
+from pmw.public.contract import contract_words
 
 __all__ = [
     "plan_text",
@@ -49,6 +50,9 @@ def _head(plan: SessionPlan) -> Iterator[str]:
         "No data is read, nothing is spent."
     )
     yield f"Guarantee: {plan.guarantee}."
+    promise = contract_words(plan.contract.options)
+    if promise is not None:
+        yield f"Contract: {promise}."
     parts = []
     if plan.total_deviation:
         parts.append("the number of records")

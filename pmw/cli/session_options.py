@@ -118,6 +118,23 @@ _OPTIONS = (
         "--confidence", type=float, default=0.95, show_default=True, metavar="P", help="Of error bars."
     ),
     click.option(
+        "--accuracy",
+        type=float,
+        metavar="ALPHA",
+        help="An accuracy contract: every count within this fraction of --records, at --confidence, or "
+        "refused. Without --epsilon the smallest one that keeps it is taken.",
+    ),
+    click.option(
+        "--beta", type=float, metavar="B", help="With --accuracy: how often a bar may fail, for --confidence."
+    ),
+    click.option(
+        "--records",
+        type=int,
+        metavar="N",
+        help="About how many records the table has: a public number, such as a published one, never one "
+        "counted for the purpose.",
+    ),
+    click.option(
         "--simultaneous",
         is_flag=True,
         help="Error bars that hold for all questions at once, even those chosen after seeing answers; "
@@ -136,22 +153,14 @@ _OF_QUERIES = ("threshold", "learning_rate", "sides")  # options of --test query
 _OF_MARGINALS = ("max_cells", "simultaneous")  # options of --test marginal
 
 
-def session_options(*, epsilon_required: bool = True) -> Callable[[_Command], _Command]:
-    """Return a decorator that gives a command the budget and all choices of a session, in one order.
-
-    Args:
-        epsilon_required: the command cannot do without a budget.
-    """
+def session_options(command: _Command) -> _Command:
+    """Give a command the budget and all choices of a session, in one order."""
     epsilon = click.option(
-        "--epsilon", required=epsilon_required, metavar="E", help="Privacy budget: epsilon > 0."
+        "--epsilon", metavar="E", help="Privacy budget: epsilon > 0. Required, unless --accuracy chooses it."
     )
-
-    def decorate(command: _Command) -> _Command:
-        for option in reversed((epsilon, *_OPTIONS)):
-            command = option(command)
-        return command
-
-    return decorate
+    for option in reversed((epsilon, *_OPTIONS)):
+        command = option(command)
+    return command
 
 
 def read_options(given: dict[str, Any]) -> Options:
@@ -161,6 +170,8 @@ def read_options(given: dict[str, Any]) -> Options:
         UsageError: an option belongs to another kind of test than the one chosen, is out of range or
             contradicts another.
     """
+    if given["beta"] is not None:
+        _take_beta(given)
     if given["preset"] is not None:
         _take_preset(given)
     _refuse_misplaced(given)
@@ -168,6 +179,8 @@ def read_options(given: dict[str, Any]) -> Options:
     from pmw.public.contract import ModelKind, Opening, Options, TestKind, UpdateRule
     from pmw.sparse_vector import Sides, SparseVectorKind
 
+    # With --test query a plan has an accuracy, and a session none.
+    promised = given["accuracy"] is not None and given["records"] is not None and given["test"] == "marginal"
     with wrong_values():
         return Options(
             neighboring_relation=NeighboringRelation(given["neighbors"].replace("-", "_")),
@@ -189,6 +202,8 @@ def read_options(given: dict[str, Any]) -> Options:
             max_cells=given["max_cells"],
             simultaneous=given["simultaneous"],
             person_column=given["person_column"],
+            accuracy=given["accuracy"] if promised else None,
+            records=given["records"] if promised else None,
         )
 
 
@@ -230,3 +245,14 @@ def _refuse_misplaced(given: dict[str, Any]) -> None:
         raise click.UsageError("--learning-rate is the length of a step; give --update step with it")
     if given["model"] == "dense" and given["max_cells"] is not None:
         raise click.UsageError("--max-cells is for a graphical model; leave it out with --model dense")
+
+
+def _take_beta(given: dict[str, Any]) -> None:
+    """Take the confidence from --beta."""
+    if given["accuracy"] is None:
+        raise click.UsageError("--beta goes with --accuracy; use --confidence otherwise")
+    if typed("confidence"):
+        raise click.UsageError("--beta and --confidence say the same; give one of the two")
+    if not 0 < given["beta"] < 1:
+        raise click.UsageError(f"expected a beta strictly between 0 and 1, got {given['beta']!r}")
+    given["confidence"] = 1 - given["beta"]

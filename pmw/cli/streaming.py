@@ -26,10 +26,10 @@ from queries.statements import Statement
 from queries.workloads import Workload
 
 __all__ = [
+    "answer_code",
     "answer_stream",
     "answer_workload",
     "StreamOptions",
-    "strict_code",
     "table_code",
 ]
 
@@ -95,7 +95,9 @@ def _answer_batches(
     progress.close()
     if refused:
         was = "was" if refused == 1 else "were"
-        click.echo(f"{refused:,} of {counted(asked, 'question')} {was} refused, at no cost", err=True)
+        # Under an accuracy contract a refusal may come after tests, which are charged.
+        cost = ", at no cost" if session.state.contract.options.bar_limit is None else ""
+        click.echo(f"{refused:,} of {counted(asked, 'question')} {was} refused{cost}", err=True)
     return code if options.strict or refused == asked else 0
 
 
@@ -181,11 +183,13 @@ class _Printer:
     def _take(self, answer: Answer) -> None:
         self._refuse_next()
         head, question = self._waiting[0]
-        self.code = max(self.code, strict_code(answer))
+        self.code = max(self.code, answer_code(answer, strict=True))
         self._answers.append(answer)
         if isinstance(question, QueryError):
             return
         if isinstance(question.query, LinearQuery):
+            if answer.is_refused:
+                self.refused += 1
             self._print(head, answer.to_dict())
         elif isinstance(question.query, GroupedQuery) and len(self._answers) == len(question.query):
             self._print(head, Answers(tuple(self._answers), question.query).to_dict())
@@ -252,9 +256,11 @@ def _accepted(question: Question, options: StreamOptions) -> Question:
     return question
 
 
-def strict_code(answer: Answer) -> int:
-    """Return the exit code that an answer without a promise has under --strict, else 0."""
-    return {Source.EXHAUSTED: 3, Source.UNVERIFIED: 4}.get(answer.source, 0)
+def answer_code(answer: Answer, *, strict: bool) -> int:
+    """Return the exit code of an answer: a refused one's, or that of one without a promise under --strict."""
+    if answer.is_refused:
+        return 4
+    return {Source.EXHAUSTED: 3, Source.UNVERIFIED: 4}.get(answer.source, 0) if strict else 0
 
 
 def table_code(table: AnswerTable) -> int:

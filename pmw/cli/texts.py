@@ -14,9 +14,9 @@ import click
 from pmw.cli.screen import terminal_width
 from pmw.markup import counted
 from pmw.model import NoiseDistribution, noise_variance
-from pmw.public.answer import SEEDED_WARNING, Answer, Source
+from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
 from pmw.public.answers import Answers
-from pmw.public.contract import Opening, guarantee
+from pmw.public.contract import Opening, contract_words, guarantee
 from pmw.public.plans import TestPlan, marginal_tier, question_tier
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
@@ -57,6 +57,7 @@ _SOURCES = {
     Source.MEASURED: "the model was wrong here, so counts were measured",
     Source.EXHAUSTED: "from the model; nothing is tested any more, so nothing is promised",
     Source.UNVERIFIED: "from the model; never tested, so nothing is promised",
+    Source.REFUSED: "no measurement or test that is left gives it a narrower one",
 }
 
 
@@ -95,6 +96,8 @@ def opening_text(state: PublicState, path: Path) -> str:
         f"Guarantee: {guarantee(state.contract)}.",
         f"Measured at opening: {measured} ({state.ledger.share:.1%} of the budget).",
     ]
+    promise = contract_words(state.contract.options)
+    lines += [] if promise is None else [f"Contract: {promise}."]
     lines.append(_tests_text(plan))
     lines.append(f"Next: {asking(path, state.domain)}")
     return "\n".join(lines)
@@ -147,7 +150,10 @@ def answers_text(answers: Answers) -> str:
     first, newest = min(answer.version for answer in answers), max(answer.version for answer in answers)
     versions = f"model version {newest}" if first == newest else f"model versions {first} to {newest}"
     bounds = f"low and high: {last.confidence:.0%} confidence each"
-    if all(answer.interval is None for answer in answers):
+    refused = [answer.is_refused for answer in answers]
+    if any(refused):
+        bounds += f"; {sum(refused):,} of {len(refused):,} {REFUSAL}"
+    elif all(answer.interval is None for answer in answers):
         bounds = "without error bars: nothing is tested any more, or these were never tested"
     lines = [
         answers.to_text(width=terminal_width()),

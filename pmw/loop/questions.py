@@ -43,11 +43,16 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
     def wanted(self, state: PublicState, queries: Sequence[LinearQuery]) -> list[tuple[LinearQuery, ...]]:
         """Return for each question itself, where it is to be tested.
 
-        That is what no released number covers. Behind a tier of marginals it is what no marginal holds, where
+        Under an accuracy contract that is what has no bar within it. Else it is what no released number
+        covers. Behind a tier of marginals it is what no marginal holds, where
         cells can be counted and weights are not the same for everybody; all of this is public.
         """
         if not self.may_test(state):
             return [()] * len(queries)
+        if state.contract.options.bar_limit is not None:
+            answered = answers_untested(state, Spent(0.0, 0.0, 0.0))
+            tested = [_has_one_reading(state, query) and answered(query).is_refused for query in queries]
+            return [(query,) if test else () for query, test in zip(queries, tested, strict=True)]
         if self.place == 0:
             return [() if is_covered(state, query) else (query,) for query in queries]
         alone = {
@@ -120,3 +125,9 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
     def measurement(self, request: QueryRequest, released: Released) -> QueryMeasurement:
         """Return the measurement that a positive released."""
         return QueryMeasurement(request.query, int(released), self.plan.noise, request.model_units)
+
+
+def _has_one_reading(state: PublicState, query: LinearQuery) -> bool:
+    """Tell whether a test bounds the error of a question: cells decide it, and not too many are counted."""
+    few = state.domain.scope_size(query.scope) <= _LARGEST_COUNTED
+    return bool(query.factors) and query.readings is None and few

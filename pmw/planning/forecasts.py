@@ -23,6 +23,7 @@ from pmw.model import (
     noise_variance,
     query_variance,
 )
+from pmw.planning.opening import combined_deviation
 from pmw.planning.theorems import numeric_sparse_accuracy, online_pmw_accuracy
 from pmw.privacy.budget import Budget
 from pmw.privacy.noise import DiscreteLaplace
@@ -330,7 +331,7 @@ def total_deviation(domain: Domain, plan: OpeningPlan) -> float:
         variances.append(cells * noise_variance(noise))
     if plan.table_noise is not None:
         variances.append(domain.size * noise_variance(plan.table_noise))
-    return math.sqrt(1 / sum(1 / variance for variance in variances))
+    return combined_deviation(*variances)
 
 
 def _symmetric(sizes: list[int]) -> list[int]:

@@ -27,6 +27,7 @@ from pmw.public.certificate_bounds import negative_half_width
 from pmw.public.contract import Contract, Opening, Options, is_dense
 from pmw.public.intervals import Confidences
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, TestPlan
+from pmw.public.table_noise import TableNoise
 from queries.domain import Domain
 from queries.linear import UNITS
 
@@ -40,6 +41,7 @@ __all__ = [
     "MarginalForecast",
     "measured_width",
     "planned_confidences",
+    "table_width",
 ]
 
 _TESTED_ORDERS = (1, 2, 3)  # attributes of the marginals that a question asks to be tested
@@ -334,8 +336,26 @@ def _median(sizes: Counter[int]) -> int:
     return max(sizes)
 
 
+def table_width(
+    options: Options, confidences: Confidences, noise: NoiseDistribution, cells: int, deviation: float
+) -> Width:
+    """Return the half-widths that sums of a table's cells carry where nothing else is measured.
+
+    Args:
+        options: whether intervals hold for all questions at once.
+        confidences: of the session's noises.
+        noise: on each cell, in units.
+        cells: how many are measured.
+        deviation: of the number of records that takes in the cells, in records.
+    """
+    if options.simultaneous:
+        return measured_width(options, confidences)
+    known = TableNoise.of(noise, cells, deviation)
+    return lambda _, weight, __: known.half_width(weight, weight, confidences.alone)
+
+
 def forecast_table(
-    domain: Domain, records: int, noise: NoiseDistribution, width: Width
+    domain: Domain, records: int, noise: NoiseDistribution, width: Width, widest: float
 ) -> tuple[tuple[AttributeForecast, ...], tuple[OrderForecast, ...]]:
     """Return what a table that is measured whole will give: by attribute, and by order from 1.
 
@@ -344,11 +364,13 @@ def forecast_table(
         records: number of records.
         noise: on each cell of the table, in units.
         width: of intervals.
+        widest: what no interval's half-width exceeds, in records.
     """
-    attributes = tuple(
+    found = (
         forecast_attribute(one.name, one.size, noise, width, repeated=domain.size // one.size)
         for one in domain
     )
+    attributes = tuple(replace(one, widest_bound=widest) for one in found)
     orders = []
     sizes = sorted(domain.shape)
     for order in range(1, len(sizes) + 1):

@@ -38,6 +38,7 @@ __all__ = [
     "affordable_bins",
     "assumed_bins",
     "bin_deviations",
+    "CONTRACT_SCHEDULE",
     "DEFAULT_SCHEDULE",
     "expected_tests",
     "plan_marginal_test",
@@ -91,6 +92,7 @@ class Schedule:
 
 DEFAULT_SCHEDULE = Schedule()
 _GROWTH = 16  # of a domain of bins that no tree holds: up to here errors do not grow (docs/algorithm.md)
+CONTRACT_SCHEDULE = Schedule(queries=Fraction(3, 5))  # under an accuracy contract, whose bars most tests give
 
 
 def assumed_bins(contract: Contract, opening: OpeningPlan, total: float, bins: int = DEFAULT_BINS) -> Domain:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pmw.planning.marginals import (
+    CONTRACT_SCHEDULE,
     DEFAULT_SCHEDULE,
     Schedule,
     affordable_bins,
     assumed_bins,
     plan_marginal_test,
 )
-from pmw.planning.opening import choose_filter, measures_table
-from pmw.planning.questions import plan_query_test, plan_query_tier
+from pmw.planning.opening import choose_filter
+from pmw.planning.questions import plan_contract_tier, plan_query_test, plan_query_tier
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, opening_entries
 from pmw.public.contract import Contract, Opening
-from pmw.public.plans import OpeningPlan, TestPlan
+from pmw.public.intervals import Confidences
+from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan
 
 __all__ = [
     "Opened",
@@ -30,7 +32,7 @@ def plan_test(
     opening: OpeningPlan,
     ledger: PrivacyFilter,
     total: float,
-    schedule: Schedule = DEFAULT_SCHEDULE,
+    schedule: Schedule | None = None,
 ) -> TestPlan:
     """Return the tiers of a session, in order; none where nothing is left for any.
 
@@ -39,21 +41,33 @@ def plan_test(
         opening: what is measured at opening.
         ledger: what is left after it.
         total: the number of records, as released or as stated.
-        schedule: how what is left is spent, where marginals are tested.
+        schedule: how what is left is spent, where marginals are tested; None for the usual one.
     """
     domain, options = contract.domain, contract.options
+    promised = options.bar_limit is not None
+    schedule = schedule or (CONTRACT_SCHEDULE if promised else DEFAULT_SCHEDULE)
     if not options.tests_marginals:
         alone = plan_query_test(domain, ledger, total, options)
         return () if alone is None else (alone,)
-    if options.opening is not Opening.NONE and (len(domain) == 1 or measures_table(domain)):
+    if opening.table_noise is not None or (options.opening is not Opening.NONE and len(domain) == 1):
         return ()  # what opening measured covers every question
     coarse = assumed_bins(contract, opening, total)
     marginals = plan_marginal_test(coarse, ledger, total, options, schedule)
-    if marginals is not None:
-        bins = affordable_bins(contract, opening, total, marginals.fine_cells)
-        marginals = replace(marginals, bins=bins)
-    questions = plan_query_tier(ledger, schedule.queries, schedule.query_limit, options)
-    return () if marginals is None else (marginals,) if questions is None else (marginals, questions)
+    if marginals is None:
+        return ()
+    bins = affordable_bins(contract, opening, total, marginals.fine_cells)
+    marginals = replace(marginals, bins=bins)
+    if not promised:
+        questions = plan_query_tier(ledger, schedule.queries, schedule.query_limit, options)
+    else:
+
+        def confidence(tier: QueryTestPlan) -> float:
+            private, plan = opening.total_noise is not None, (marginals, tier)
+            return Confidences.of(options, len(opening.noises), plan, private_total=private).alone
+
+        least = schedule.query_limit
+        questions = plan_contract_tier(ledger, schedule.queries, least, options, confidence)
+    return (marginals,) if questions is None else (marginals, questions)
 
 
 @dataclass(frozen=True, slots=True)

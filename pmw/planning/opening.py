@@ -9,15 +9,25 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from functools import cache, lru_cache
 
 from pmw.errors import BudgetError, NoiseError
-from pmw.model import HierarchicalHistogram, NoiseDistribution, check_dense_size, mean_range_variance
+from pmw.model import (
+    HierarchicalHistogram,
+    NoiseDistribution,
+    check_dense_size,
+    mean_range_variance,
+    noise_variance,
+)
 from pmw.planning.calibration import calibrated_noise
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
+from pmw.privacy.tail_bounds import simultaneous_half_width
 from pmw.public.contract import ModelKind, Opening, Options
+from pmw.public.intervals import Confidences, total_half_width
 from pmw.public.plans import OpeningPlan
 from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
+from pmw.public.table_noise import TableNoise
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 
 __all__ = [
@@ -25,9 +35,12 @@ __all__ = [
     "check_neighbors",
     "choose_filter",
     "choose_tree",
+    "combined_deviation",
     "measures_table",
     "opening_share",
     "plan_opening",
+    "table_keeps",
+    "widest_bar",
 ]
 
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
@@ -83,8 +96,9 @@ def choose_filter(domain: Domain, budget: Budget, options: Options) -> PrivacyFi
     """
     if options.composition is not None:
         return open_filter(budget, options.composition)
-    if budget.delta == 0:
-        return open_filter(budget, Composition.PURE)
+    pure = open_filter(budget, Composition.PURE)
+    if budget.delta == 0 or table_keeps(domain, pure, options):
+        return pure
     zcdp = open_filter(budget, Composition.ZCDP)
     measured = len(domain) if options.opening is Opening.ONE_WAY else 0
     events = 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
@@ -92,7 +106,7 @@ def choose_filter(domain: Domain, budget: Budget, options: Options) -> PrivacyFi
         events = 2  # the number of records, and the table or the one attribute
     gaussian = math.sqrt(events / (2 * float(zcdp.cap)))
     laplace = math.sqrt(2) * events / float(budget.epsilon)
-    return open_filter(budget, Composition.PURE) if laplace < gaussian else zcdp
+    return pure if laplace < gaussian and not table_keeps(domain, zcdp, options) else zcdp
 
 
 def plan_opening(
@@ -121,8 +135,13 @@ def plan_opening(
             share = 1 - TOTAL_SHARE
     private_total = not options.public_count
     table = marginal and options.opening is not Opening.NONE and measures_table(domain)
+    table = table or table_keeps(domain, budget_filter, options)
     little = table or len(domain) == 1
     total_share = MARGINAL_TOTAL_SHARE if marginal and not little else TOTAL_SHARE
+    alone = len(domain) == 1 and choose_tree(domain.attributes[0], budget_filter.composition) is None
+    if options.bar_limit is not None and (table or alone):
+        total_share = _balanced_share(domain.size, budget_filter, options) if private_total else Fraction(0)
+        share = 1 - total_share
     total_noise = _noise(budget_filter, total_share, options, one=True) if private_total else None
     if table:  # nothing else is ever measured
         return OpeningPlan(total_noise, {}, {}, _noise(budget_filter, 1 - total_share, options))
@@ -144,6 +163,56 @@ def plan_opening(
     return OpeningPlan(total_noise, noises, trees)
 
 
+@lru_cache(maxsize=64)  # a plan asks for it several times
+def _balanced_share(cells: int, budget_filter: PrivacyFilter, options: Options) -> Fraction:
+    """Return the share of the number of records under which the widest bar about a whole table is narrowest.
+
+    With a larger share the bar of everybody is narrower, and those of questions about half of the cells are
+    wider. The share is at most one half; it is searched by steps of 1/32, then by finer ones around the best.
+    """
+
+    @cache
+    def widest(share: Fraction) -> float:
+        return _table_bar(cells, share, budget_filter, options)
+
+    best = min((Fraction(part, 32) for part in range(1, 17)), key=widest)
+    for step in (128, 1024):
+        best = min((best + Fraction(part, step) for part in range(-3, 4)), key=widest)
+    return best
+
+
+def _table_bar(cells: int, share: Fraction, budget_filter: PrivacyFilter, options: Options) -> float:
+    """Return the widest bar about a whole table, where the number of records takes a share of the budget."""
+    confidence = Confidences.of(options, 1, (), private_total=True).alone
+    total = _noise(budget_filter, share, options, one=True)
+    cell = _noise(budget_filter, 1 - share, options)
+    deviation = combined_deviation(noise_variance(total), cells * noise_variance(cell))
+    everybody = total_half_width(budget_filter.composition, deviation, confidence, (cell,))
+    return max(everybody, widest_bar(cell, cells, deviation, options, confidence))
+
+
+def widest_bar(
+    noise: NoiseDistribution, cells: int, deviation: float, options: Options, confidence: float
+) -> float:
+    """Return what no bar exceeds of a question about a table that is measured whole, in records.
+
+    Args:
+        noise: on each cell, in units.
+        cells: how many are measured.
+        deviation: of the number of records that takes in the cells, in records.
+        options: whether intervals hold for all questions at once.
+        confidence: of one noise that an interval rests on alone.
+    """
+    if options.simultaneous:
+        return simultaneous_half_width(noise, cells, confidence)
+    return TableNoise.of(noise, cells, deviation).widest(confidence)
+
+
+def combined_deviation(*variances: float) -> float:
+    """Return the standard deviation of the mean of independent numbers, weighted by inverse variance."""
+    return math.sqrt(1 / sum(1 / variance for variance in variances))
+
+
 def measures_table(domain: Domain) -> bool:
     """Tell whether the whole table is measured at opening: it is hardly larger than its pairs of attributes.
 
@@ -155,6 +224,32 @@ def measures_table(domain: Domain) -> bool:
         return False
     pairs = sum(math.prod(pair) for pair in itertools.combinations(domain.shape, 2))
     return domain.size <= 2 * pairs
+
+
+def table_keeps(domain: Domain, budget_filter: PrivacyFilter, options: Options) -> bool:
+    """Tell whether the whole table, measured with all of the budget, keeps an accuracy contract.
+
+    Then it is measured at opening: every question is answered within the contract, and nothing is tested.
+
+    Args:
+        domain: the declared attributes.
+        budget_filter: with nothing spent.
+        options: the custodian's choices; without an accuracy no table is asked for.
+    """
+    limit = options.bar_limit
+    if limit is None or options.opening is Opening.NONE or len(domain) < 2 or domain.size > _LARGEST_TABLE:
+        return False
+    confidence = Confidences.of(options, 1, (), private_total=not options.public_count).alone
+    try:
+        best = _noise(budget_filter, Fraction(1), options)
+        if widest_bar(best, domain.size, 0.0, options, confidence) > limit:
+            return False  # not even if the number of records came for nothing
+        if options.public_count:
+            return True
+        share = _balanced_share(domain.size, budget_filter, options)
+        return _table_bar(domain.size, share, budget_filter, options) <= limit
+    except BudgetError:
+        return False
 
 
 def opening_share(trees: int, short: Fraction = OPENING_SHARE) -> Fraction:

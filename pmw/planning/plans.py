@@ -29,9 +29,16 @@ from pmw.planning.marginal_forecasts import (
     forecast_table,
     measured_width,
     planned_confidences,
+    table_width,
 )
 from pmw.planning.opened import plan_opened
-from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
+from pmw.planning.opening import (
+    check_model_size,
+    check_neighbors,
+    choose_filter,
+    plan_opening,
+    widest_bar,
+)
 from pmw.planning.session_plan import SessionPlan, check_records
 from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
 from pmw.privacy.budget import Budget, Number
@@ -186,13 +193,23 @@ def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
     tested, alone = marginal_tier(test), question_tier(test)
     single = None if alone is None else forecast_vector(alone, confidences.alone)
     vector = single if tested is None else None
+    deviation = total_deviation(domain, opening)
     if opening.table_noise is not None:
-        attributes, covered = forecast_table(domain, records, opening.table_noise, width)
+        noise, cells = opening.table_noise, domain.size
+        width = table_width(options, confidences, noise, cells, deviation)
+        widest = widest_bar(noise, cells, deviation, options, confidences.alone)
+        attributes, covered = forecast_table(domain, records, noise, width, widest)
         return _Promises(attributes, (everybody, *covered), vector, None)
     attributes = tuple(
         forecast_attribute(name, domain[name].size, noise, width, tree=opening.trees.get(name))
         for name, noise in opening.marginal_noise.items()
     )
+    if len(domain) == 1 and options.tests_marginals and attributes and not opening.trees:
+        (noise,), cells = opening.noises, domain.size
+        width = table_width(options, confidences, noise, cells, deviation)
+        widest = widest_bar(noise, cells, deviation, options, confidences.alone)
+        only = forecast_attribute(domain.names[0], cells, noise, width)
+        attributes = (replace(only, widest_bound=widest),)
     orders = forecast_orders(domain, records, attributes, vector)
     marginals = None
     binned: tuple[BinForecast, ...] = ()

@@ -97,6 +97,21 @@ class SessionPlan:
         return max(known) if len(known) == len(bounds) else None
 
     @property
+    def contract_bound(self) -> float | None:
+        """The widest half-width that an accuracy contract needs, in records; None where some are missing.
+
+        Where marginals are tested and opening does not cover everything, that is of everybody, and of single
+        questions that were tested or measured: what has a wider bar is tested, while positives are left, and
+        then refused. Else it is ``bound``.
+        """
+        if self.marginals is None or self.contract.options.bar_limit is None:
+            return self.bound
+        everybody, single = self.orders[0].bound, self.marginals.single
+        if single is None or everybody is None:
+            return None
+        return max(everybody, single.bound, single.value_bound)
+
+    @property
     def dense(self) -> bool:
         """The model is one array over the coarse domain, not a tree of marginals."""
         options = self.contract.options
@@ -146,6 +161,7 @@ class SessionPlan:
             "guarantee": self.guarantee,
             "composition": composition,
             "confidence": options.confidence,
+            **({} if options.bar_limit is None else {"accuracy": options.accuracy, "bar": options.bar_limit}),
             "expected_queries": options.expected_queries,
             "bound": self.bound,
             "bound_fraction": None if self.bound is None else self.bound / self.records,

@@ -12,6 +12,7 @@ __all__ = [
     "Answer",
     "Basis",
     "QuestionKind",
+    "REFUSAL",
     "SEEDED_WARNING",
     "Source",
     "Spent",
@@ -19,6 +20,7 @@ __all__ = [
 
 
 SEEDED_WARNING = "SEEDED NOISE: this session gives no privacy."
+REFUSAL = "refused: the error bar would be wider than the accuracy that the session promises"
 
 
 class Source(enum.Enum):
@@ -28,6 +30,7 @@ class Source(enum.Enum):
     MEASURED = "measured"  # noise was drawn for this question, and is most of its interval
     EXHAUSTED = "exhausted"  # the model, after the last positive: nothing is promised
     UNVERIFIED = "unverified"  # the model, never tested here: nothing is promised
+    REFUSED = "refused"  # no answer: its error bar would be wider than the accuracy contract allows
 
 
 class Basis(enum.Enum):
@@ -77,8 +80,8 @@ class Answer:
     """The answer to one counting query.
 
     Args:
-        count: records.
-        fraction: count divided by the session's total.
+        count: records; NaN where the question is refused.
+        fraction: count divided by the session's total; NaN likewise.
         interval: in records, holding the true count with at least ``confidence``; None where nothing is
             promised.
         confidence: of the interval, in (0, 1).
@@ -106,11 +109,16 @@ class Answer:
     kind: QuestionKind | None = None
     typical: tuple[float, float] | None = None
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the session's accuracy contract leaves the question without an answer."""
+        return self.source is Source.REFUSED
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer format, ready for JSON."""
         form: dict[str, Any] = {
-            "count": round(self.count, 3),
-            "fraction": float(f"{self.fraction:.6g}"),
+            "count": None if self.is_refused else round(self.count, 3),
+            "fraction": None if self.is_refused else float(f"{self.fraction:.6g}"),
             "interval": _rounded(self.interval),
             "typical": _rounded(self.typical),
             "confidence": self.confidence,
@@ -123,12 +131,16 @@ class Answer:
                 "delta": self.spent.delta,
             },
         }
+        if self.is_refused:
+            form["error"] = {"code": "inaccurate", "message": REFUSAL}
         if self.seeded:
             form["seeded"] = True
         return form
 
     def sentence(self) -> str:
         """Return the answer in words, with its error bar."""
+        if self.is_refused:
+            return REFUSAL
         text = f"about {counted(self.count, 'record')} ({self.fraction:.2%})"
         if self.interval is None:
             text += ", without an error bar"

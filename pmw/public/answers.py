@@ -118,7 +118,8 @@ class Answers(Sequence[Answer]):
             low, high = answer.interval or (None, None)
             ends = ["-" if end is None else f"{end:,.0f}" for end in (low, high)]
             words = ["(missing)" if value is None else str(value) for value in label]
-            rows.append([*words, f"{answer.count:,.0f}", *ends, answer.source.value])
+            number = "-" if answer.is_refused else f"{answer.count:,.0f}"
+            rows.append([*words, number, *ends, answer.source.value])
         return header, rows
 
     @overload

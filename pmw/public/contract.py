@@ -16,6 +16,7 @@ from queries.plain_values import shown_text
 __all__ = [
     "agreed",
     "Contract",
+    "contract_words",
     "guarantee",
     "is_dense",
     "ModelKind",
@@ -77,6 +78,10 @@ class Options:
         records_per_person: the most records of one person: so many are kept where there is a column of ids;
             declared, not enforced, where there is none.
         person_column: the column of ids; None for that of the schema's [person], where it has one.
+        accuracy: alpha of the accuracy contract: no error bar of a counting question is wider than this part
+            of ``records`` either way, or the question is refused; 1 - ``confidence`` is its beta. None for no
+            such contract. Where marginals are tested.
+        records: the stated number of records that ``accuracy`` is a part of: a public number.
         update: what a measurement does to the model.
         opening: what is measured before the first question.
         update_limit: number of positives.
@@ -117,6 +122,8 @@ class Options:
     simultaneous: bool = False
     seed: int | None = None
     person_column: str | None = None
+    accuracy: float | None = None
+    records: int | None = None
 
     @classmethod
     def textbook(
@@ -170,6 +177,7 @@ class Options:
             ("update_limit", 1, 10**6),
             ("expected_queries", 1, 10**12),
             ("max_cells", 1, 10**8),
+            ("records", 1, 10**12),
         ):
             value = getattr(self, name)
             if value is not None and not (_is_whole(value) and low <= value <= high):
@@ -184,7 +192,17 @@ class Options:
             raise BudgetError("a loop tests for errors of both signs; choose two-sided or two-thresholds")
         if self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree:
             raise BudgetError("two thresholds need add-remove neighbours; choose two-sided under replace-one")
+        self._check_accuracy()
         self._check_test()
+
+    def _check_accuracy(self) -> None:
+        accuracy = self.accuracy
+        if accuracy is not None and not 0 < accuracy < 1:
+            raise BudgetError(f"expected an accuracy strictly between 0 and 1, got accuracy={accuracy!r}")
+        if (accuracy is None) != (self.records is None):
+            raise BudgetError(
+                "an accuracy is a part of a stated number of records; give accuracy and records together"
+            )
 
     def _check_reals(self) -> None:
         for name in ("threshold", "learning_rate"):
@@ -236,6 +254,8 @@ class Options:
             raise BudgetError("max_cells bounds a graphical model's tree, which goes with test = marginal")
         if self.simultaneous:
             raise BudgetError("simultaneous intervals go with test = marginal")
+        if self.accuracy is not None:
+            raise BudgetError("an accuracy contract goes with test = marginal")
 
     @property
     def public_count(self) -> bool:
@@ -244,6 +264,13 @@ class Options:
         With a column of ids it never is: a person who is replaced may have had more records, or fewer.
         """
         return self.neighboring_relation is NeighboringRelation.REPLACE_ONE and self.person_column is None
+
+    @property
+    def bar_limit(self) -> float | None:
+        """How far an error bar may reach either way, in records; None without an accuracy contract."""
+        if self.accuracy is None or self.records is None:
+            return None
+        return self.accuracy * self.records
 
     @property
     def signs_agree(self) -> bool:
@@ -351,4 +378,14 @@ def _replacement(contract: Contract) -> str:
     return (
         f"{verb} one person{'' if adding else ' by another'}: all records with one value of "
         f"{person.column!r}{alone}, of which at most {unit} {'is' if records == 1 else 'are'} kept"
+    )
+
+
+def contract_words(options: Options) -> str | None:
+    """Return the accuracy contract of a session in words; None where there is none."""
+    if options.bar_limit is None:
+        return None
+    return (
+        f"each count within {options.bar_limit:,.0f} records ({100 * (options.accuracy or 0):g}% of "
+        f"{options.records:,}) at {100 * options.confidence:g}% confidence, or refused"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from queries.linear import UNITS, LinearQuery
 __all__ = [
     "is_fine",
     "is_held",
+    "is_whole_table",
     "Known",
     "known_of",
     "marginals_over",
@@ -32,6 +33,12 @@ def is_held(state: PublicState, query: LinearQuery) -> bool:
     wanted = set(query.scope)
     held = [one.scope for one in state.marginals]
     return any(wanted <= set(scope) for scope in (*held, *state.certificates))
+
+
+def is_whole_table(known: object, state: PublicState) -> TypeGuard[MarginalMeasurement]:
+    """Tell whether something is all that opening measured: the whole table, cell by cell."""
+    one_event = state.contract.options.simultaneous
+    return isinstance(known, MarginalMeasurement) and state.opening == (known,) and not one_event
 
 
 def known_of(

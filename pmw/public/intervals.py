@@ -25,8 +25,11 @@ from pmw.public.plans import QueryTestPlan, TestPlan, TierPlan
 from pmw.public.state import PublicState
 from queries.linear import UNITS, LinearQuery
 
+BAR_SLACK = 1e-6  # records: what rounding may add to a bar that is as wide as an accuracy contract allows
+
 __all__ = [
     "answer_within",
+    "BAR_SLACK",
     "certified_answer",
     "certified_half_width",
     "Confidences",
@@ -242,12 +245,23 @@ def answer_within(
     source: Source,
     spent: Spent,
 ) -> Answer:
-    """Return an answer of the state's model; no number of records is below zero."""
+    """Return an answer of the state's model; no number of records is below zero.
+
+    Under an accuracy contract it is moved to where its error bar reaches no farther than the contract allows
+    either way; where there is no such place, the question is refused. Both depend on public numbers alone.
+    """
     shown = max(0.0, count)
+    ends = None if interval is None else (max(0.0, interval[0]), max(0.0, interval[1]))
+    limit = state.contract.options.bar_limit
+    if limit is not None:
+        if ends is None or ends[1] - ends[0] > 2 * limit + BAR_SLACK:
+            shown, ends, source = math.nan, None, Source.REFUSED
+        elif max(ends[1] - shown, shown - ends[0]) > limit + BAR_SLACK:
+            shown = min(max(shown, ends[1] - limit), ends[0] + limit)
     return Answer(
         count=shown,
         fraction=shown / state.total.value,
-        interval=None if interval is None else (max(0.0, interval[0]), max(0.0, interval[1])),
+        interval=ends,
         confidence=state.contract.options.confidence,
         source=source,
         aligned=query.aligned,
@@ -267,7 +281,7 @@ def with_typical(state: PublicState, query: LinearQuery, answer: Answer, basis: 
         basis: what the interval rests on.
     """
     kind = kind_of(query, basis)
-    if kind is None:
+    if kind is None or answer.interval is None:  # an accuracy contract may have refused it
         return answer
     width = typical_half_width(state.quantiles, kind, answer.confidence)
     typical = None if width is None else (max(0.0, answer.count - width), answer.count + width)

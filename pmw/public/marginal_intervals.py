@@ -34,7 +34,7 @@ from pmw.privacy.tail_bounds import (
 )
 from pmw.public.answer import Answer, Basis, Source, Spent
 from pmw.public.certificate_bounds import certificate_bound
-from pmw.public.evidence import Known, is_fine, known_of, marginals_over, opened_over, weighed
+from pmw.public.evidence import Known, is_fine, is_whole_table, known_of, marginals_over, opened_over, weighed
 from pmw.public.intervals import (
     Confidences,
     answer_within,
@@ -43,6 +43,7 @@ from pmw.public.intervals import (
     with_typical,
 )
 from pmw.public.state import Certificate, PublicState
+from pmw.public.table_noise import TableNoise, moved_cells
 from queries.linear import UNITS, LinearQuery
 
 __all__ = [
@@ -174,8 +175,11 @@ class MarginalBars:
             return answer_within(state, query, count, None, source, self._spent)
         is_measured = measured and not self._is_mostly_cut(query)
         source = Source.MEASURED if is_measured else Source.SYNTHETIC
-        interval = min(low, count), max(high, count)  # the answer lies within it
-        answer = answer_within(state, query, count, interval, source, self._spent)
+        if state.contract.options.bar_limit is None:  # the answer lies within its interval
+            low, high = min(low, count), max(high, count)
+        else:  # what is promised is the width of the interval
+            count = min(max(count, low), high)
+        answer = answer_within(state, query, count, (low, high), source, self._spent)
         return with_typical(state, query, answer, basis)
 
     def half_width(self, query: LinearQuery) -> float | None:
@@ -308,6 +312,8 @@ class MarginalBars:
         if (known, scope, one_end) not in self._held:
             if isinstance(known, Certificate):
                 found = _of_certificate(self._state, known, scope, one_end=one_end)
+            elif is_whole_table(known, self._state):
+                found = _of_table(self._state, known, scope, self._confidence)
             else:
                 simultaneous = self._state.contract.options.simultaneous
                 found = _of_noise(known, scope, self._confidence, simultaneous=simultaneous)
@@ -359,6 +365,15 @@ def _of_noise(
     return _Evidence(
         values.sum(axis=axes), lambda query: sum_half_width(noise, squares(query), confidence, peak=peak)
     )
+
+
+def _of_table(
+    state: PublicState, table: MarginalMeasurement, scope: tuple[str, ...], confidence: float
+) -> _Evidence:
+    """Return what a table that opening measured whole says of a scope, with the number of records."""
+    noise = TableNoise.of(table.noise, table.units.size, state.total.deviation)
+    values = moved_cells(table, state.total.estimate).sum(axis=_others(table.scope, scope))
+    return _Evidence(values, lambda query: noise.question_half_width(query, confidence))
 
 
 def _of_certificate(

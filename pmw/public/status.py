@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.markup import counted, html_table
-from pmw.public.contract import guarantee
+from pmw.public.contract import contract_words, guarantee
 from pmw.public.error_quantiles import typical_errors
 from pmw.public.state import PublicState
 
@@ -128,11 +128,13 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
 
 def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
     """Return a status in words: what each line is about, and what it says."""
+    promise = contract_words(state.contract.options)
     size = f"{counted(len(state.domain), 'attribute')}, {counted(f'{state.domain.size:,}', 'cell')}"
     rows = [
         ("table", f"{status.table} ({size})"),
         ("records", f"about {status.total:,.0f}"),
         ("guarantee", status.guarantee),
+        *([] if promise is None else [("accuracy", promise)]),
         ("budget spent", f"{status.budget_share:.1%}"),
         ("positives", f"{status.positives_used} of {status.positives_limit}"),
         ("questions answered", f"{status.queries_answered:,}"),

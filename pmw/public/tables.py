@@ -337,7 +337,8 @@ class _Rows:
         if key not in self._known:
             answer = self._answers.get(key[:2])
             if events == 1 and isinstance(node, Linear) and node.counting and answer is not None:
-                self._known[key] = Estimate(answer.count, answer.interval)
+                count = None if answer.is_refused else answer.count
+                self._known[key] = Estimate(count, answer.interval)
             else:
                 self._known[key] = self._aggregates.estimate(node, group, events=events)
         return self._known[key]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from pmw.public.answer import Answer
+from pmw.public.answer import Answer, Source
 from pmw.public.state import PublicState
 from pmw.session.journal import answer_row, read_answer
 from pmw.session.store import Outcome, SessionStore, query_key
@@ -116,6 +116,8 @@ def _stored_answer(store: SessionStore, state: PublicState, ask: Ask) -> Answer 
         _require_same(ask, row.query)
     if row is None and not ask.fresh:
         row = store.newest_answer(query_key(ask.text))
+        if row is not None and row.source == Source.REFUSED.value:
+            return None  # what was measured since may answer it
     return None if row is None else read_answer(row, ask.query, state)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -157,7 +158,7 @@ def answer_row(answer: Answer, text: str, request_id: str | None) -> StoredAnswe
         request_id=request_id,
         query_key=query_key(text),
         query=text,
-        count=answer.count,
+        count=0.0 if answer.is_refused else answer.count,
         interval=answer.interval,
         confidence=answer.confidence,
         source=answer.source.value,
@@ -171,9 +172,10 @@ def answer_row(answer: Answer, text: str, request_id: str | None) -> StoredAnswe
 def read_answer(row: StoredAnswer, query: LinearQuery, state: PublicState) -> Answer:
     """Return the answer of a row, as it was released."""
     budget = state.contract.budget
+    count = math.nan if row.source == Source.REFUSED.value else row.count
     return Answer(
-        count=row.count,
-        fraction=row.count / state.total.value,
+        count=count,
+        fraction=count / state.total.value,
         interval=row.interval,
         confidence=row.confidence,
         source=Source(row.source),

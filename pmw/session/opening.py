@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pmw.data import Table, as_source, as_table_file, require_table
 from pmw.errors import NoiseError
+from pmw.planning.accuracy import contract_budget
 from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import fresh_seed, person_key
@@ -31,7 +32,7 @@ def open_session(
     data: Table,
     domain: Domain,
     *,
-    epsilon: Number,
+    epsilon: Number | None = None,
     delta: Number = 0,
     path: str | Path | None = None,
     options: Options | None = None,
@@ -41,13 +42,14 @@ def open_session(
     Args:
         data: a pandas table, or a CSV or Parquet file.
         domain: the declared attributes, and persons; other columns are ignored.
-        epsilon: of the guarantee; positive.
+        epsilon: of the guarantee; positive. None for the smallest that keeps the accuracy of ``options``.
         delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, gains much accuracy.
         path: the session file to make; None keeps the session in memory.
         options: further choices.
 
     Raises:
-        BudgetError: a parameter is out of range, or the domain is too large for the model.
+        BudgetError: a parameter is out of range, the domain is too large for the model, or epsilon is too
+            small for the accuracy, or missing without one.
         DataError: the table cannot be read or lacks a declared column.
         NoiseError: repeatable noise is asked for in a session file.
         SessionExistsError: the file exists.
@@ -57,10 +59,12 @@ def open_session(
         neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
-    budget = Budget.of(epsilon, delta)
     domain, chosen = agreed(domain, options or Options())
+    if epsilon is not None:
+        Budget.of(epsilon, delta)  # refused first
     check_model_size(domain, chosen)
     check_neighbors(domain, chosen)
+    budget = contract_budget(domain, epsilon, delta, chosen)
     if chosen.seed is not None and path is not None:
         raise NoiseError("a session in a file never uses repeatable noise; leave the seed out")
     ledger = choose_filter(domain, budget, chosen)

@@ -47,6 +47,7 @@ MARGINAL = pmw.Options(seed=7)
 QUERY = pmw.Options(seed=7, test=pmw.TestKind.QUERY)
 STEP = replace(QUERY, update=pmw.UpdateRule.STEP)
 GRAPHICAL = replace(MARGINAL, model=pmw.ModelKind.GRAPHICAL)
+CONTRACT = replace(MARGINAL, opening=pmw.Opening.NONE, accuracy=0.5, records=3000)
 
 # For each field: choices that it may go with, and another value of it.
 CHOICES: dict[str, tuple[pmw.Options, Any]] = {
@@ -68,6 +69,8 @@ CHOICES: dict[str, tuple[pmw.Options, Any]] = {
     "simultaneous": (MARGINAL, True),
     "seed": (MARGINAL, 8),
     "person_column": (MARGINAL, "id"),
+    "accuracy": (CONTRACT, 0.45),
+    "records": (CONTRACT, 2800),
 }
 CLASSES: dict[
     str, tuple[type[Any], dict[str, Any]]
@@ -308,6 +311,8 @@ TYPED: dict[str, tuple[str, ...]] = {
     "max_cells": ("--max-cells", "60"),
     "simultaneous": ("--simultaneous",),
     "person_column": ("--person-column", "id"),
+    "accuracy": ("--accuracy", "0.45", "--records", "9"),
+    "records": ("--accuracy", "0.45", "--records", "2800"),
 }
 CONTEXT = click.Context(main, **main.context_settings)
 REQUIRED = {

@@ -28,6 +28,7 @@ _OF_SESSIONS = {
     "sides": "",
     "expected_queries": "",
     "simultaneous": "",
+    "accuracy": ", and records with it",
 }
 
 

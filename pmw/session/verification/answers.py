@@ -10,6 +10,7 @@ from pmw.markup import counted
 from pmw.model import QueryMeasurement
 from pmw.public.answer import Source
 from pmw.public.error_quantiles import typical_half_width
+from pmw.public.intervals import BAR_SLACK
 from pmw.session.measurement_rows import read_kind
 from pmw.session.store import SessionStore, StoredAnswer, query_key
 from pmw.session.verification.contents import Contents
@@ -45,6 +46,7 @@ class _Transcript:
         self._shares = {line.running_share for line in contents.ledger.lines} | {0.0}
         self._confidence, self._domain = options.confidence, domain
         self._quantiles = [one for _, one in contents.quantiles()]
+        self._limit = math.inf if options.bar_limit is None else options.bar_limit
         self._later = [one for _, one in contents.measured()]
         self._marginal = options.tests_marginals
         self._newest = 0  # version of the newest answer marked measured
@@ -108,6 +110,8 @@ class _Transcript:
             require(
                 0 <= low <= row.count <= high < math.inf, f"the interval {low} to {high} does not hold it"
             )
+            within = max(high - row.count, row.count - low) <= self._limit + BAR_SLACK
+            require(within, f"the interval {low} to {high} is wider than the accuracy contract allows")
 
         self._typical(row)
 

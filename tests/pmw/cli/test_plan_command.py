@@ -143,10 +143,10 @@ def test_a_plan_takes_every_choice_that_opening_takes() -> None:
         return {parameter.name: parameter.to_info_dict() for parameter in command.params if parameter.name}
 
     opened, planned = options(open_command), options(plan_command)
-    own = {"schema", "records", "accuracy", "beta", "as_json"}
+    own = {"schema", "as_json"}
     dialect = {"session", "data", "delimiter", "quote", "missing_text", "trim"}
     assert planned.keys() - own == opened.keys() - dialect - {"schema", "as_json"}
-    for name in planned.keys() - own - {"epsilon"}:
+    for name in planned.keys() - own:
         assert planned[name] == opened[name], name
 
 
@@ -165,13 +165,18 @@ def test_the_smallest_epsilon_for_an_accuracy_is_planned(people: Path, run: Run)
     result = run(*PLAN, "--accuracy", "0.05", "--json")
     assert result.exit_code == 0
     plan = json.loads(result.stdout)
-    assert plan["bound_fraction"] <= 0.05
-    assert plan["confidence"] == 0.95
+    assert (plan["accuracy"], plan["bar"], plan["confidence"]) == (0.05, 0.05 * plan["records"], 0.95)
+    assert plan["opening"]["whole_table"]
+    assert plan["bound"] <= plan["bar"]
     looser = json.loads(run(*PLAN, "--accuracy", "0.05", "--beta", "0.2", "--json").stdout)
     assert looser["confidence"] == 0.8
     assert looser["epsilon"] < plan["epsilon"]
-    again = json.loads(run(*PLAN, "--epsilon", str(plan["epsilon"]), "--json").stdout)
-    assert again == plan
+    both = ("--epsilon", str(plan["epsilon"]), "--accuracy", "0.05")
+    assert json.loads(run(*PLAN, *both, "--json").stdout) == plan
+    assert "Contract: each count within" in run(*PLAN, *both).stdout
+    small = run(*PLAN, "--epsilon", str(plan["epsilon"] * 0.9), "--accuracy", "0.05")
+    assert small.exit_code == 1
+    assert f"the smallest that does is {plan['epsilon']:g}" in small.stderr
 
 
 def test_an_accuracy_out_of_reach_is_said_in_one_line(people: Path, run: Run) -> None:
@@ -218,8 +223,20 @@ REFUSED = [
     (("--epsilon", "1", "--queries", "0"), 2, "expected expected_queries from 1 to 1,000,000,000,000, got 0"),
     (("--epsilon", "1e-12"), 1, "the budget is too small to measure anything; choose a larger epsilon"),
     (("--epsilon", "1", "--composition", "zcdp"), 2, "expected delta > 0 for zCDP, got delta=0"),
-    ((), 2, "give --epsilon or --accuracy, one of the two"),
-    (("--epsilon", "1", "--accuracy", "0.1"), 2, "give --epsilon or --accuracy, one of the two"),
+    ((), 2, "give --epsilon or --accuracy, or both"),
+    (
+        ("--test", "query", "--epsilon", "1", "--accuracy", "0.1"),
+        2,
+        "with --test query give --epsilon or --accuracy, one of the two",
+    ),
+    (("--accuracy", "0"), 2, "expected an accuracy strictly between 0 and 1, got accuracy=0.0"),
+    (("--accuracy", "1"), 2, "expected an accuracy strictly between 0 and 1, got accuracy=1.0"),
+    (("--accuracy", "nan"), 2, "expected an accuracy strictly between 0 and 1, got accuracy=nan"),
+    (
+        ("--accuracy", "0.1", "--confidence", "1"),
+        2,
+        "expected a confidence strictly between 0 and 1, got 1.0",
+    ),
     (("--accuracy", "1.5"), 2, "expected an accuracy strictly between 0 and 1, got accuracy=1.5"),
     (("--epsilon", "1", "--beta", "0.1"), 2, "--beta goes with --accuracy; use --confidence otherwise"),
     (("--accuracy", "0.1", "--beta", "2"), 2, "expected a beta strictly between 0 and 1, got 2.0"),
