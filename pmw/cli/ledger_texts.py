@@ -6,6 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
+from pmw.cli.screen import terminal_width
 from pmw.markup import text_table
 from pmw.public.ledger import Ledger, ledger_cells
 from pmw.public.status import Status
@@ -33,7 +34,7 @@ def ledger_text(ledger: Ledger) -> str:
         if line.event not in known:
             known.append(line.event)
     rests = [_source(f"{', '.join(names)}: {theorem}") for theorem, names in events.items()]
-    table = text_table(header, cut, left=_LABEL + 1)
+    table = text_table(header, cut, left=_LABEL + 1, width=terminal_width())
     return "\n".join([table, "Prices rest on:", *rests, ledger.sentence()])
 
 
