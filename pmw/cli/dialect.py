@@ -21,14 +21,30 @@ __all__ = [
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_NAMES = ("delimiter", "quote", "missing_text", "trim")
+_NAMES = ("delimiter", "quote", "missing_text", "trim", "encoding", "decimal", "escape")
+_WORDS = {"tab": "\t", "\\t": "\t"}  # that a shell types more easily than the character
 _OPTIONS = (
-    click.option("--delimiter", default=",", show_default=True, metavar="CHAR", help="CSV: between fields."),
-    click.option("--quote", default='"', show_default=True, metavar="CHAR", help="CSV: around fields."),
+    click.option(
+        "--delimiter", default=",", show_default=True, metavar="CHAR", help="CSV: between fields, or 'tab'."
+    ),
+    click.option(
+        "--quote", default='"', show_default=True, metavar="CHAR", help="CSV: around fields; '' for none."
+    ),
     click.option(
         "--missing-text", multiple=True, metavar="TEXT", help="CSV: a text that means empty; repeatable."
     ),
     click.option("--trim", is_flag=True, help="CSV: drop spaces around fields."),
+    click.option(
+        "--encoding",
+        default="utf-8",
+        show_default=True,
+        metavar="NAME",
+        help="CSV: of the text, such as latin-1 or cp1252.",
+    ),
+    click.option(
+        "--decimal", default=".", show_default=True, metavar="CHAR", help="CSV: before fractions: . or ,"
+    ),
+    click.option("--escape", default="", metavar="CHAR", help="CSV: before a character taken as it is."),
 )
 
 
@@ -61,7 +77,15 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
         )
 
     with wrong_values():
-        return CsvDialect(given["delimiter"], given["quote"], tuple(given["missing_text"]), given["trim"])
+        return CsvDialect(
+            _WORDS.get(given["delimiter"], given["delimiter"]),
+            given["quote"],
+            tuple(given["missing_text"]),
+            given["trim"],
+            given["encoding"],
+            given["decimal"],
+            given["escape"],
+        )
 
 
 def dialect_given(given: dict[str, Any], table: Path) -> CsvDialect | None:

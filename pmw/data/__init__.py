@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pmw.data.csv_file import CsvDialect
+from pmw.data.csv_dialect import CsvDialect
 from pmw.data.files import read_file
 from pmw.data.memory import MemorySource
 from pmw.data.source import CountSource

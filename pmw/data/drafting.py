@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmw.data.files import column_names, is_parquet, table_parts
-from pmw.data.parquet_file import parquet_kinds
+from pmw.data.files import column_names, parquet_types, table_parts
 from pmw.data.tables import TableFile
 from pmw.errors import DataError
 from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
@@ -103,7 +102,7 @@ def draft_schema(file: TableFile, public: TableFile | None = None) -> str:
     Privacy: no value of ``file`` is read. Of ``public`` every value is, outside the guarantee.
     """
     names = column_names(file.path, file.dialect)
-    kinds = parquet_kinds(file.path) if is_parquet(file.path) else {}
+    kinds = parquet_types(file.path)
     for place, name in enumerate(names, start=1):
         if names.index(name) != place - 1:  # not quoted: without a header it is a value
             first = names.index(name) + 1

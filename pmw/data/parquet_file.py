@@ -37,6 +37,7 @@ _FLOATING = ("FLOAT", "DOUBLE")
 # NULLs turn a column of these into floating-point numbers, which are exact within an attribute's ends.
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+_UNREADABLE = "'(unreadable time)'"  # no date, and no number
 _FIRST_TIMESTAMP = "TIMESTAMP '290309-12-22 (BC)'"  # earlier ones can be stored, but not written as text
 # Other types that cannot fail. Values of those that are not listed may: they are refused.
 _TEXTUAL = ("BOOLEAN", "UBIGINT", "VARCHAR", "BLOB", "UUID", "DATE", "INTERVAL", "TIMESTAMP_NS", '"NULL"')
@@ -172,7 +173,7 @@ def _with_empty_ids(chunk: pd.DataFrame) -> pd.DataFrame:
 def _plain_column(column: str, kind: str) -> str:
     """Return the expression that reads a column: as it is where that is exact and cannot fail, else as text.
 
-    A value that has no text, or is not a number, is empty, as it is in a pandas table.
+    A number that is none is empty, as it is in a pandas table; a time that has no text is undeclared.
     """
     name = _quoted(column)
     if kind == "BOOLEAN" or kind in _FLOATING:
@@ -180,8 +181,10 @@ def _plain_column(column: str, kind: str) -> str:
     value = name
     # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
     if kind in _TIMESTAMPS:
-        value = f"CASE WHEN {name} >= {_FIRST_TIMESTAMP} OR {name} = '-infinity' THEN {name} END"
-    elif decimal := _DECIMAL.fullmatch(kind):
+        readable = f"{name} >= {_FIRST_TIMESTAMP} OR {name} = '-infinity'"
+        text = f"TRY_CAST(CASE WHEN {readable} THEN {name} END AS VARCHAR)"
+        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END) AS {name}"
+    if decimal := _DECIMAL.fullmatch(kind):
         # The bytes may hold more digits than are declared; such a number has no text.
         digits, scale = int(decimal[1]), int(decimal[2])
         most = f"'{'9' * (digits - scale)}.{'9' * scale}'::{kind}"

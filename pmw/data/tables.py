@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from pmw.data.csv_file import CsvDialect
+from pmw.data.csv_dialect import CsvDialect
 from pmw.data.files import is_parquet, read_file
 from pmw.data.memory import MemorySource
 from pmw.errors import DataError
@@ -31,10 +31,10 @@ _LONGEST_PATH, _LONGEST_NAME = 4096, 255  # characters
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A CSV or Parquet file.
+    """A CSV or Parquet file, or several Parquet files that are one table.
 
     Args:
-        path: where it is.
+        path: where it is; of Parquet files also their folder, or a pattern such as ``data/*.parquet``.
         dialect: how a CSV file is written.
 
     Raises:

@@ -63,6 +63,16 @@ CONTRADICTIONS = [
     (("check", *PARQUET, "--delimiter", ",", "--trim"), "--delimiter and --trim tell"),
     (("move", "study.pmw", *PARQUET[:2], "--delimiter", ";", "--quote", "'"), "--delimiter and --quote tell"),
     (("move", "study.pmw", *PARQUET[:2], "--trim", "--missing-text", "?"), "--missing-text and --trim tell"),
+    *(
+        ((command, *given, "--encoding", "latin-1", "--decimal", ",", "--escape", "!"), "and --escape tell")
+        for command, *given in [
+            ("check", *PARQUET),
+            ("draft", *PARQUET[:2]),
+            ("move", "study.pmw", *PARQUET[:2]),
+            ("open", "new.pmw", *PARQUET, *BUDGET),
+            OFFLINE,
+        ]
+    ),
     ((*PLAN, "--accuracy", "0.01"), "--epsilon or --accuracy"),
     ((*PLAN, "--beta", "0.1"), "--accuracy"),
     ((*PLAN[:5], "--accuracy", "0.1", "--beta", "0.1", "--confidence", "0.9"), "--beta and --confidence"),
