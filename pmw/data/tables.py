@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
+from pmw.data.arrow_stream import ArrowTable, arrow_parts, has_arrow_stream
 from pmw.data.csv_dialect import CsvDialect
 from pmw.data.files import is_parquet, read_file
+from pmw.data.intake import Intake
 from pmw.data.memory import MemorySource
 from pmw.errors import DataError
 from queries.domain import Domain
@@ -71,7 +74,7 @@ class TableFile:
         return cls(Path(form["path"]), CsvDialect(**{**dialect, "missing_texts": texts}))
 
 
-Table: TypeAlias = Union["pd.DataFrame", TableFile, Path, str, MemorySource]
+Table: TypeAlias = Union["pd.DataFrame", ArrowTable, TableFile, Path, str, MemorySource]
 
 
 def require_table(table: Table | None) -> None:
@@ -86,14 +89,13 @@ def require_table(table: Table | None) -> None:
     if issubclass(kind, str | Path):
         _require_file_name(table)
         return
-    try:
-        require_frame(table)
-    except RecordsError:
-        raise DataError(
-            f"expected a pandas table, or the name of a CSV or Parquet file, got a {type_name(table)}; turn "
-            "it into a pandas table, as table.to_pandas() and pandas.DataFrame(table) do, or write it to "
-            "a file"
-        ) from None
+    if has_arrow_stream(kind) or _is_frame(table):
+        return
+    raise DataError(
+        "expected a pandas table, one with an Arrow stream, or the name of a CSV or Parquet file, got a "
+        f"{type_name(table)}; turn it into a pandas table, as table.to_pandas() and pandas.DataFrame(table) "
+        "do, or write it to a file"
+    )
 
 
 def as_table_file(table: Table) -> TableFile | None:
@@ -138,7 +140,29 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> MemorySource:
                 "got one of another domain; read it again with this one"
             )
         return table
-    return MemorySource.from_frame(table, domain, key)  # type: ignore[arg-type]  # the only kind that is left
+    if _is_frame(table):
+        return MemorySource.from_frame(table, domain, key)  # type: ignore[arg-type]  # by its type
+    return _from_parts(arrow_parts(table, domain), domain, key)
+
+
+def _is_frame(table: object) -> bool:
+    try:
+        require_frame(table)
+    except RecordsError:
+        return False
+    return True
+
+
+def _from_parts(parts: Iterable[pd.DataFrame], domain: Domain, key: bytes | None) -> MemorySource:
+    intake = Intake(domain, key)
+    try:
+        for part in parts:
+            intake.add(part)
+        return MemorySource(*intake.finish())
+    except (RecordsError, DataError) as error:
+        refusal = DataError(str(error))
+    # Raised here, it does not keep the error that it came from: an engine's own text may quote a record.
+    raise refusal
 
 
 def _require_file_name(path: object) -> None:
