@@ -27,7 +27,12 @@ LIBRARIES = {
     "click": {"pmw.cli"},
     "sqlite3": {"pmw.session.store"},
     "fcntl": {"pmw.session.store.locking"},
-    "duckdb": {"pmw.data.arrow_stream", "pmw.data.parquet_file", "pmw.public.export.parquet"},
+    "duckdb": {
+        "pmw.data.arrow_stream",
+        "pmw.data.duckdb_file",
+        "pmw.data.parquet_file",
+        "pmw.public.export.parquet",
+    },
     "sqlglot": {
         "queries.sql_names",
         "queries.sql_tree",

@@ -15,9 +15,9 @@ from pmw.session import opening
 
 PMW = """
 Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check Composition CsvDialect
-DataError finalize_session fit_workload Ledger LedgerLine ModelKind move_session NeighboringRelation
-NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session PMWError
-Quote ReleaseError resume_session RowPlan Session SessionCorruptError SessionError SessionExistsError
+DatabaseTable DataError finalize_session fit_workload Ledger LedgerLine ModelKind move_session
+NeighboringRelation NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session
+PMWError Quote ReleaseError resume_session RowPlan Session SessionCorruptError SessionError SessionExistsError
 SessionLockedError SessionPlan Sides Source SparseVectorKind Spent Status StoreError TableFile
 TestKind UpdateRule Verification verify_session
 """

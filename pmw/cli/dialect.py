@@ -1,4 +1,4 @@
-"""How a CSV file is written: the options that commands share which read a table."""
+"""The table of a command: where it is, and how a CSV file is written."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import click
 from pmw.cli.usage import typed, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.data import CsvDialect
+    from pmw.data import CsvDialect, Place
 
 __all__ = [
     "dialect_given",
     "dialect_of",
     "dialect_options",
+    "place_given",
+    "table_options",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -46,6 +48,59 @@ _OPTIONS = (
     ),
     click.option("--escape", default="", metavar="CHAR", help="CSV: before a character taken as it is."),
 )
+
+
+class _TableName(click.Path):
+    """A file, or the address of a database, which is kept as it was typed."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        from pmw.data.database import is_address
+
+        if isinstance(value, str) and is_address(value):
+            return value
+        return super().convert(value, parameter, context)
+
+
+_TABLE_OPTIONS = (
+    click.option(
+        "--data",
+        required=True,
+        type=_TableName(path_type=Path),
+        help="The table: CSV, Parquet (a file, a folder, a pattern), or duckdb:FILE.",
+    ),
+    click.option("--table", metavar="NAME", help="Of a database: the table or view."),
+)
+
+
+def table_options(function: _Function) -> _Function:
+    """Add the options that say where a command's table is."""
+    for option in reversed(_TABLE_OPTIONS):
+        function = option(function)
+    return function
+
+
+def place_given(given: dict[str, Any], data: Path | str) -> Place:
+    """Return where the options say that the table is.
+
+    Args:
+        given: the options.
+        data: the file, or the address of a database.
+
+    Raises:
+        UsageError: the options contradict each other, or one cannot be.
+    """
+    from pmw.data import DatabaseTable, TableFile
+
+    if isinstance(data, Path):
+        if given["table"] is not None:
+            raise click.UsageError(f"--table names a table of a database, and {data} is a file; leave it out")
+        return TableFile(data, dialect_of(given, data))
+    if named := typed(*_NAMES):
+        raise click.UsageError(f"{' and '.join(named)} belong to CSV files, and --data is a database")
+    if given["table"] is None:
+        raise click.UsageError("--data is a database; name its table with --table")
+    with wrong_values():
+        return DatabaseTable(data, given["table"])
 
 
 def dialect_options(function: _Function) -> _Function:

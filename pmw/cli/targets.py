@@ -44,10 +44,9 @@ def refuse_table(target: Path, session: Path, what: str) -> None:
     Raises:
         UsageError: the file is the table, or one of its files.
     """
-    from pmw.data.files import table_files
     from pmw.session.maintenance import remembered_table
 
     table = remembered_table(session)
-    files = [] if table is None else table_files(table.path)
+    files = [] if table is None else table.files
     if os.path.realpath(target) in map(os.path.realpath, files):
         raise click.UsageError(f"{what} would overwrite the session's table; name another file")

@@ -55,9 +55,13 @@ class ArrowTable(Protocol):
         """Return the stream in a capsule."""
 
 
-def has_arrow_stream(kind: type) -> bool:
-    """Return whether things of a type have an Arrow stream, or give one when they are collected."""
-    return callable(getattr(kind, "__arrow_c_stream__", None)) or _is_lazy(kind)
+def has_arrow_stream(table: object) -> bool:
+    """Return whether a thing has an Arrow stream, or gives one when it is collected; no code of its own runs.
+
+    A pandas table has one, but so has a column of pandas: neither is meant here.
+    """
+    library = type_name(table).partition(".")[0]
+    return library != "pandas" and (_has(table, "__arrow_c_stream__") or _is_lazy(table))
 
 
 def arrow_parts(table: object, domain: Domain) -> Iterator[pd.DataFrame]:
@@ -104,10 +108,14 @@ def _guarded(what: str, read: Callable[[], Any]) -> Any:
 # --- columns ---------------------------------------------------------------------------------------------
 
 
-def _is_lazy(kind: type) -> bool:
-    return str(getattr(kind, "__module__", "")).startswith("polars.") and callable(
-        getattr(kind, "collect", None)
-    )
+def _is_lazy(table: object) -> bool:
+    return type_name(table).startswith("polars.") and _has(table, "collect")
+
+
+def _has(table: object, name: str) -> bool:
+    """Return whether the type of a thing has such a method; the type is not asked."""
+    bases = type.__dict__["__mro__"].__get__(type(table))
+    return any(name in type.__dict__["__dict__"].__get__(base) for base in bases)
 
 
 def _chosen(table: Any, domain: Domain) -> tuple[Any, frozenset[str]]:
@@ -115,18 +123,18 @@ def _chosen(table: Any, domain: Domain) -> tuple[Any, frozenset[str]]:
 
     Where its library can leave out the other columns, they are not read.
     """
-    library, kind = type_name(table).partition(".")[0].lstrip("_"), type(table)
+    library = type_name(table).partition(".")[0].lstrip("_")
     wanted = frozenset(domain.columns)
-    if library == "polars" and hasattr(kind, "select"):
+    if library == "polars" and _has(table, "select"):
         names = [name for name in table.collect_schema().names() if name in wanted]
         chosen = table.select(names)
-        return (chosen.collect() if _is_lazy(kind) else chosen), frozenset()
-    if library == "duckdb" and hasattr(kind, "project"):
+        return (chosen.collect() if _is_lazy(table) else chosen), frozenset()
+    if library == "duckdb" and _has(table, "project"):
         names = [quoted_column(name) for name in table.columns if name in wanted]
         return (table.project(", ".join(names)) if names else table), frozenset()
-    if library == "pyarrow" and hasattr(kind, "schema") and hasattr(kind, "cast"):
+    if library == "pyarrow" and _has(table, "schema") and _has(table, "cast"):
         places = [place for place, name in enumerate(table.schema.names) if name in wanted]
-        return _as_bytes(table.select(places) if hasattr(kind, "select") else table)
+        return _as_bytes(table.select(places) if _has(table, "select") else table)
     return table, frozenset()
 
 

@@ -15,17 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.data.csv_dialect import CsvDialect
 from pmw.data.csv_file import swapped_decimal
-from pmw.data.files import (
-    column_names,
-    delimiter_option,
-    is_parquet,
-    other_delimiter,
-    table_parts,
-)
+from pmw.data.files import delimiter_option, other_delimiter
 from pmw.data.intake import holds_malformed
 from pmw.data.people import OWN, Roster, kept_by_limit
-from pmw.data.tables import TableFile
+from pmw.data.tables import Place, TableFile, names_in, parts_in
 from pmw.privacy.random_bits import fresh_seed
 from queries.domain import (
     Attribute,
@@ -44,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttributeFacts",
-    "inspect_file",
+    "inspect_table",
     "PeopleFacts",
     "TableFacts",
     "WARNING",
@@ -180,28 +175,30 @@ class TableFacts:
         }
 
 
-def inspect_file(file: TableFile, domain: Domain) -> TableFacts:
-    """Return what a file holds and what a session over it would drop.
+def inspect_table(place: Place, domain: Domain) -> TableFacts:
+    """Return what a table holds and what a session over it would drop.
 
     The records are read and put into cells by the very functions that a session uses.
 
     Raises:
-        DataError: the file is absent or unreadable.
+        DataError: the table is absent or unreadable.
 
     Privacy: exact and secret, outside every guarantee: for the custodian's own terminal.
     """
-    columns = column_names(file.path, file.dialect)
+    dialect = place.dialect if isinstance(place, TableFile) else CsvDialect()
+    is_text = isinstance(place, TableFile) and not place.is_parquet
+    columns = names_in(place)
     ignored = tuple(name for name in columns if name not in domain.columns)
     absent = tuple(name for name in domain.columns if columns.count(name) != 1)
     if absent:
-        other = other_delimiter(file.path, domain, file.dialect)
+        other = other_delimiter(place.path, domain, dialect) if isinstance(place, TableFile) else None
         option = None if other is None else delimiter_option(other)
         return TableFacts(0, 0, 0, (), ignored, absent, (), option)
-    tallies = [_Tally(attribute, file.dialect.decimal) for attribute in domain]
+    tallies = [_Tally(attribute, dialect.decimal) for attribute in domain]
     people = None if domain.person is None else _PeopleTally(domain.person)
     read = kept = 0
     malformed: list[int] = []
-    for part in table_parts(file.path, domain, file.dialect):
+    for part in parts_in(place, domain):
         whole = np.ones(len(part.frame), dtype=bool)
         for tally, codes in zip(tallies, encode_columns(part.frame, domain), strict=True):
             tally.add(part.frame[tally.attribute.name], codes)
@@ -211,7 +208,7 @@ def inspect_file(file: TableFile, domain: Domain) -> TableFacts:
         if people is not None:
             people.add(part.frame, whole)
         malformed += part.malformed
-    facts = tuple(tally.facts(is_text=not is_parquet(file.path)) for tally in tallies)
+    facts = tuple(tally.facts(is_text=is_text) for tally in tallies)
     count = len(malformed)
     kept += count if holds_malformed(domain) else 0
     found = None if people is None else people.facts()

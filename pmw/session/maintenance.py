@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from pmw.data import Table, TableFile, require_table
+from pmw.data import Place, Table, require_table
 from pmw.errors import DataError, SessionError
 from pmw.planning.opening import choose_filter
 from pmw.public.ledger import Ledger
@@ -54,7 +54,7 @@ def read_history(path: str | Path) -> History:
         return load_history(store)
 
 
-def remembered_table(path: str | Path) -> TableFile | None:
+def remembered_table(path: str | Path) -> Place | None:
     """Return where a session reads its table, or None for a table in memory."""
     with closing(SessionStore.open(Path(path))) as store:
         return table_place(store)

@@ -16,7 +16,7 @@ __all__ = [
     "TABLES",
 ]
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,

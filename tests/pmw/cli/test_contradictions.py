@@ -73,6 +73,10 @@ CONTRADICTIONS = [
             OFFLINE,
         ]
     ),
+    *(
+        ((*command, "--table", "t"), "--table names a table of a database")
+        for command in (OPEN, ("check", *TABLE), ("draft", *TABLE[:2]), ("move", "study.pmw", *TABLE[:2]))
+    ),
     ((*PLAN, "--accuracy", "0.01"), "--epsilon or --accuracy"),
     ((*PLAN, "--beta", "0.1"), "--accuracy"),
     ((*PLAN[:5], "--accuracy", "0.1", "--beta", "0.1", "--confidence", "0.9"), "--beta and --confidence"),

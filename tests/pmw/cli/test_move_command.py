@@ -14,6 +14,7 @@ import pytest
 from click import Context
 from click.testing import Result
 
+import pmw
 from pmw.cli.main import main
 from pmw.session.maintenance import read_ledger, remembered_table
 from pmw.session.store.locking import SessionLock
@@ -137,13 +138,13 @@ def test_a_dialect_is_kept_unless_one_is_given(people: Path, run: Run) -> None:
     table.rename(people / "moved.csv")
     assert run("move", "study.pmw", "--data", "moved.csv").exit_code == 0
     after = remembered_table(people / "study.pmw")
-    assert before is not None
-    assert after is not None
+    assert isinstance(before, pmw.TableFile)
+    assert isinstance(after, pmw.TableFile)
     assert (after.path, after.dialect) == (people / "moved.csv", before.dialect)
     assert run("move", "study.pmw", "--data", "plain.csv").exit_code == 1
     assert run("move", "study.pmw", "--data", "plain.csv", "--delimiter", ",").exit_code == 0
     last = remembered_table(people / "study.pmw")
-    assert last is not None
+    assert isinstance(last, pmw.TableFile)
     assert (last.dialect.delimiter, last.dialect.missing_texts) == (",", ())
 
 
