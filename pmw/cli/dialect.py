@@ -66,7 +66,7 @@ _TABLE_OPTIONS = (
         "--data",
         required=True,
         type=_TableName(path_type=Path),
-        help="The table: CSV, Parquet (a file, a folder, a pattern), or duckdb:FILE.",
+        help="The table: CSV, Parquet (a file, a folder, a pattern), duckdb:FILE, or postgresql://HOST/DATABASE.",
     ),
     click.option("--table", metavar="NAME", help="Of a database: the table or view."),
 )
