@@ -238,7 +238,7 @@ def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
         SessionStore.open(path)
 
 
-@pytest.mark.parametrize("version", [5, 7])
+@pytest.mark.parametrize("version", [5, 8])
 def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int) -> None:
     path = tmp_path / "s.pmw"
     create(path).close()
