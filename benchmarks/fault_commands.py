@@ -15,6 +15,7 @@ from benchmarks.fault_hooks import Fault
 from benchmarks.fault_process import Run, run_forked, run_stream
 from benchmarks.fault_records import Contents, contents_of
 from benchmarks.fault_study import Study
+from pmw.data import TableFile
 from pmw.session.maintenance import is_closed, remembered_table
 
 __all__ = ["broken_command", "COMMANDS", "Command"]
@@ -190,7 +191,7 @@ def _is_moved(study: Study) -> bool:
     """
     found = remembered_table(study.path)
     places = [study.questions.with_name("people.csv"), _new_place(study)]
-    return bool(places.index(Path() if found is None else found.path))
+    return bool(places.index(found.path if isinstance(found, TableFile) else Path()))
 
 
 COMMANDS = {

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pmw.data import CsvDialect, TableFile
+    from pmw.data import CsvDialect, DatabaseTable, TableFile
     from pmw.errors import (
         BudgetError,
         BudgetExhaustedError,
@@ -55,6 +55,7 @@ __all__ = [
     "Check",
     "Composition",
     "CsvDialect",
+    "DatabaseTable",
     "DataError",
     "finalize_session",
     "fit_workload",
@@ -100,7 +101,7 @@ __all__ = [
 # Where each public name lives. They are imported on first use, so that the command line answers --help
 # without loading numerical libraries.
 _HOMES = {
-    "data": ("CsvDialect", "TableFile"),
+    "data": ("CsvDialect", "DatabaseTable", "TableFile"),
     "errors": (
         "BudgetError",
         "BudgetExhaustedError",

@@ -15,7 +15,8 @@ from pmw.session import opening
 
 PMW = """
 Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check Composition CsvDialect
-DataError finalize_session fit_workload Ledger LedgerLine load_model ModelFileError ModelKind move_session
+DatabaseTable DataError finalize_session fit_workload Ledger LedgerLine load_model ModelFileError
+ModelKind move_session
 NeighboringRelation NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session
 PMWError PublicModel Quote ReleaseError resume_session RowPlan Session SessionCorruptError SessionError
 SessionExistsError SessionLockedError SessionPlan Sides Source SparseVectorKind Spent Status StoreError

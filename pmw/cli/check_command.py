@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.cli.dialect import dialect_options, place_given, table_options
 from pmw.cli.people_options import load_domain, person_options
 from pmw.markup import counted
 
 if TYPE_CHECKING:
+    from pmw.data import Place
     from pmw.data.inspection import AttributeFacts, PeopleFacts, TableFacts
 
 __all__ = [
@@ -31,12 +32,12 @@ Examples:
   pmw check --data people.parquet --schema people.toml --json
 """,
 )
-@click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
+@table_options
 @click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
 @person_options
 @dialect_options
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
+def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None:
     """Show what the table in --data holds, and what a session with --schema would drop of it.
 
     It counts the records kept and dropped and, for each attribute, values that are empty, undeclared, no
@@ -55,15 +56,14 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
     """
     from pmw.cli.bin_texts import usual_bins
     from pmw.cli.texts import json_line, say
-    from pmw.data import TableFile
-    from pmw.data.inspection import WARNING, inspect_file
+    from pmw.data.inspection import WARNING, inspect_table
 
-    file = TableFile(data, dialect_of(given, data))
+    place = place_given(given, data)
     domain = load_domain(schema, given)
     click.echo(f"Warning: {WARNING}.", err=True)
-    facts = inspect_file(file, domain)
+    facts = inspect_table(place, domain)
     form, lines = usual_bins(domain, facts.kept)
-    say(json_line({**facts.to_dict(), **form}) if as_json else "\n".join((*_lines(data, facts), *lines)))
+    say(json_line({**facts.to_dict(), **form}) if as_json else "\n".join((*_lines(place, facts), *lines)))
     if not facts.kept and not facts.absent:
         what = (
             "would keep none of these records" if facts.read else "would be over no records: there are none"
@@ -73,7 +73,7 @@ def command(data: Path, schema: Path, as_json: bool, **given: Any) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _refusal(data: Path, facts: TableFacts) -> Iterator[str]:
+def _refusal(data: Place, facts: TableFacts) -> Iterator[str]:
     from queries.domain import nearest
 
     yield f"{data}: a session would refuse this table."
@@ -85,7 +85,7 @@ def _refusal(data: Path, facts: TableFacts) -> Iterator[str]:
         yield f"With another delimiter they are there: {facts.delimiter}."
 
 
-def _lines(data: Path, facts: TableFacts) -> Iterator[str]:
+def _lines(data: Place, facts: TableFacts) -> Iterator[str]:
     if facts.absent:
         yield from _refusal(data, facts)
     else:

@@ -1,4 +1,4 @@
-"""How a CSV file is written: the options that commands share which read a table."""
+"""The table of a command: where it is, and how a CSV file is written."""
 
 from __future__ import annotations
 
@@ -11,25 +11,96 @@ import click
 from pmw.cli.usage import typed, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.data import CsvDialect
+    from pmw.data import CsvDialect, Place
 
 __all__ = [
     "dialect_given",
     "dialect_of",
     "dialect_options",
+    "place_given",
+    "table_options",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_NAMES = ("delimiter", "quote", "missing_text", "trim")
+_NAMES = ("delimiter", "quote", "missing_text", "trim", "encoding", "decimal", "escape")
+_WORDS = {"tab": "\t", "\\t": "\t"}  # that a shell types more easily than the character
 _OPTIONS = (
-    click.option("--delimiter", default=",", show_default=True, metavar="CHAR", help="CSV: between fields."),
-    click.option("--quote", default='"', show_default=True, metavar="CHAR", help="CSV: around fields."),
+    click.option(
+        "--delimiter", default=",", show_default=True, metavar="CHAR", help="CSV: between fields, or 'tab'."
+    ),
+    click.option(
+        "--quote", default='"', show_default=True, metavar="CHAR", help="CSV: around fields; '' for none."
+    ),
     click.option(
         "--missing-text", multiple=True, metavar="TEXT", help="CSV: a text that means empty; repeatable."
     ),
     click.option("--trim", is_flag=True, help="CSV: drop spaces around fields."),
+    click.option(
+        "--encoding",
+        default="utf-8",
+        show_default=True,
+        metavar="NAME",
+        help="CSV: of the text, such as latin-1 or cp1252.",
+    ),
+    click.option(
+        "--decimal", default=".", show_default=True, metavar="CHAR", help="CSV: before fractions: . or ,"
+    ),
+    click.option("--escape", default="", metavar="CHAR", help="CSV: before a character taken as it is."),
 )
+
+
+class _TableName(click.Path):
+    """A file, or the address of a database, which is kept as it was typed."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        from pmw.data.database import is_address
+
+        if isinstance(value, str) and is_address(value):
+            return value
+        return super().convert(value, parameter, context)
+
+
+_TABLE_OPTIONS = (
+    click.option(
+        "--data",
+        required=True,
+        type=_TableName(path_type=Path),
+        help="The table: CSV, Parquet (a file, a folder, a pattern), duckdb:FILE, or postgresql://HOST/DATABASE.",
+    ),
+    click.option("--table", metavar="NAME", help="Of a database: the table or view."),
+)
+
+
+def table_options(function: _Function) -> _Function:
+    """Add the options that say where a command's table is."""
+    for option in reversed(_TABLE_OPTIONS):
+        function = option(function)
+    return function
+
+
+def place_given(given: dict[str, Any], data: Path | str) -> Place:
+    """Return where the options say that the table is.
+
+    Args:
+        given: the options.
+        data: the file, or the address of a database.
+
+    Raises:
+        UsageError: the options contradict each other, or one cannot be.
+    """
+    from pmw.data import DatabaseTable, TableFile
+
+    if isinstance(data, Path):
+        if given["table"] is not None:
+            raise click.UsageError(f"--table names a table of a database, and {data} is a file; leave it out")
+        return TableFile(data, dialect_of(given, data))
+    if named := typed(*_NAMES):
+        raise click.UsageError(f"{' and '.join(named)} belong to CSV files, and --data is a database")
+    if given["table"] is None:
+        raise click.UsageError("--data is a database; name its table with --table")
+    with wrong_values():
+        return DatabaseTable(data, given["table"])
 
 
 def dialect_options(function: _Function) -> _Function:
@@ -61,7 +132,15 @@ def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
         )
 
     with wrong_values():
-        return CsvDialect(given["delimiter"], given["quote"], tuple(given["missing_text"]), given["trim"])
+        return CsvDialect(
+            _WORDS.get(given["delimiter"], given["delimiter"]),
+            given["quote"],
+            tuple(given["missing_text"]),
+            given["trim"],
+            given["encoding"],
+            given["decimal"],
+            given["escape"],
+        )
 
 
 def dialect_given(given: dict[str, Any], table: Path) -> CsvDialect | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.cli.dialect import dialect_of, dialect_options, place_given, table_options
 
 __all__ = [
     "command",
@@ -24,14 +24,14 @@ Examples:
   pmw draft --data people.csv --from-public census.csv > people.toml
 """,
 )
-@click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
+@table_options
 @click.option(
     "--from-public",
     type=click.Path(path_type=Path),
     help="A table that you declare to be public; its values fill the domains of the columns that both have.",
 )
 @dialect_options
-def command(data: Path, from_public: Path | None, **given: Any) -> None:
+def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     """Print a schema for the table in --data, in which every domain is a TODO.
 
     It reads the names and the storage types of the columns, and no value: two tables with the same columns
@@ -45,6 +45,10 @@ def command(data: Path, from_public: Path | None, **given: Any) -> None:
     from pmw.data.drafting import draft_schema
     from pmw.data.files import is_parquet
 
+    if not isinstance(data, Path) or given["table"] is not None:
+        place = place_given(given, data)
+        say(draft_schema(place, None if from_public is None else TableFile(from_public)).removesuffix("\n"))
+        return
     paths = [path for path in (data, from_public) if path is not None]
     csv = [path for path in paths if not is_parquet(path)] or paths  # the dialect is that of CSV files
     file, *public = (

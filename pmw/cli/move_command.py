@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pmw.cli.dialect import dialect_given, dialect_options
+from pmw.cli.dialect import dialect_given, dialect_options, place_given, table_options
 from pmw.cli.waiting import patiently, wait_option
 
 __all__ = [
@@ -26,10 +26,10 @@ Examples:
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
-@click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
+@table_options
 @dialect_options
 @wait_option
-def command(session: Path, data: Path, wait: float, **given: Any) -> None:
+def command(session: Path, data: Path | str, wait: float, **given: Any) -> None:
     """Write into SESSION that its table is the file in --data from now on.
 
     The table is compared with the one that the session was opened on, and refused where it differs. Nothing
@@ -42,10 +42,9 @@ def command(session: Path, data: Path, wait: float, **given: Any) -> None:
     would read it with the same options.
     """
     from pmw.cli.texts import say
-    from pmw.data import TableFile
     from pmw.session.table import move_session
 
-    dialect = dialect_given(given, data)
-    file = data if dialect is None else TableFile(data, dialect)
-    patiently(lambda seconds: move_session(session, file, wait=seconds), session, wait)
-    say(f"{session} reads its table from {data} from now on; nothing was spent.")
+    as_before = isinstance(data, Path) and given["table"] is None and dialect_given(given, data) is None
+    place = data if isinstance(data, Path) and as_before else place_given(given, data)
+    patiently(lambda seconds: move_session(session, place, wait=seconds), session, wait)
+    say(f"{session} reads its table from {place} from now on; nothing was spent.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.cli.dialect import dialect_options, place_given, table_options
 from pmw.cli.people_options import load_domain
 from pmw.cli.session_options import read_options, session_options
 from pmw.cli.usage import read_budget
@@ -29,18 +29,19 @@ Examples:
   pmw open study.pmw --data people.csv --schema people.toml --epsilon 1 --delta 1e-9
   pmw open study.pmw --data people.parquet --schema people.toml --epsilon 0.5 --update-limit 40
   pmw open study.pmw --data people.csv --schema people.toml --accuracy 0.05 --records 50000 --delta 1e-9
+  pmw open study.pmw --data duckdb:people.duckdb --table people --schema people.toml --epsilon 1
   pmw open textbook.pmw --data people.csv --schema people.toml --epsilon 1 --preset textbook
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
-@click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
+@table_options
 @click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
 @session_options
 @dialect_options
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def command(
     session: Path,
-    data: Path,
+    data: Path | str,
     schema: Path,
     as_json: bool,
     **given: Any,
@@ -52,15 +53,14 @@ def command(
     file holds secrets: keep it as safe as the table. What `pmw export` writes is public.
     """
     from pmw.cli.texts import opening_text, say, status_json
-    from pmw.data import TableFile
     from pmw.session.opening import open_session
 
     _refuse_missing(given)
     read_budget(given if given["epsilon"] is not None else {**given, "epsilon": "1"})
-    options, dialect = read_options(given), dialect_of(given, data)
+    options, place = read_options(given), place_given(given, data)
     domain = load_domain(schema, given)
     with open_session(
-        TableFile(data, dialect),
+        place,
         domain,
         epsilon=given["epsilon"],
         delta=given["delta"],

@@ -42,10 +42,11 @@ def refuse_table(target: Path, session: Path, what: str) -> None:
         what: what would be written, for the message.
 
     Raises:
-        UsageError: the file is the table.
+        UsageError: the file is the table, or one of its files.
     """
     from pmw.session.maintenance import remembered_table
 
     table = remembered_table(session)
-    if table is not None and os.path.realpath(target) == os.path.realpath(table.path):
+    files = [] if table is None else table.files
+    if os.path.realpath(target) in map(os.path.realpath, files):
         raise click.UsageError(f"{what} would overwrite the session's table; name another file")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from pmw.data.csv_file import CsvDialect
+from pmw.data.csv_dialect import CsvDialect
+from pmw.data.database import DatabaseTable
 from pmw.data.files import read_file
 from pmw.data.memory import MemorySource
 from pmw.data.source import CountSource
-from pmw.data.tables import Table, TableFile, as_source, as_table_file, require_table
+from pmw.data.tables import Place, Table, TableFile, as_place, as_source, place_of, require_table
 
 __all__ = [
+    "as_place",
     "as_source",
-    "as_table_file",
     "CountSource",
     "CsvDialect",
+    "DatabaseTable",
     "MemorySource",
+    "Place",
+    "place_of",
     "read_file",
     "require_table",
     "Table",

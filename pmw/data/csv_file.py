@@ -6,9 +6,9 @@ So a person who can put line feeds into a field can make several records of it; 
 A carriage return elsewhere ends nothing.
 
 A line that cannot be read (wrong number of fields, an open quote, a carriage return outside quotes, bytes
-that are not UTF-8, a megabyte or more) is malformed, and changes no other record. An empty line is no
-exception: it is one empty field, hence a record of a file with one column and malformed in others. What
-follows the last line feed is a line unless it is empty.
+that are no text in the file's encoding, a megabyte or more) is malformed, and changes no other record. An
+empty line is no exception: it is one empty field, hence a record of a file with one column and malformed in
+others. What follows the last line feed is a line unless it is empty.
 
 The standard library splits lines, since engines that read files in blocks drop lines that they cannot read
 without a count, and decide on some of them by their neighbours.
@@ -19,12 +19,13 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from pmw.data.csv_dialect import CsvDialect
 from pmw.errors import DataError
 
 if TYPE_CHECKING:
@@ -33,41 +34,14 @@ if TYPE_CHECKING:
 __all__ = [
     "csv_header",
     "csv_parts",
-    "CsvDialect",
+    "swapped_decimal",
     "TablePart",
 ]
 
 _LONGEST_LINE = 2**20  # bytes; a line of as many, or more, is malformed
 _BLOCK = 2**22  # bytes read at a time
+_SWAPPED = str.maketrans(",.", ".,")
 _LINES = 2**12  # split at a time, so that the garbage collector goes through few of them
-
-
-@dataclass(frozen=True, slots=True)
-class CsvDialect:
-    """How a CSV file is written. The text is UTF-8, the first line names the columns.
-
-    Args:
-        delimiter: one character between fields.
-        quote: one character around fields that hold a delimiter; doubled inside such a field.
-        missing_texts: texts that count as empty, besides the empty text.
-        trim: drop spaces and tabs around each field.
-
-    Raises:
-        DataError: delimiter or quote is not one character, or both are the same.
-    """
-
-    delimiter: str = ","
-    quote: str = '"'
-    missing_texts: tuple[str, ...] = ()
-    trim: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("delimiter", "quote"):
-            value = getattr(self, name)
-            if len(value) != 1 or value in "\r\n\x00\x1e\x1f" or not value.isascii():
-                raise DataError(f"expected one ASCII character for {name}, got {value!r}")
-        if self.delimiter == self.quote:
-            raise DataError(f"expected different delimiter and quote, got {self.quote!r} twice")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -94,17 +68,29 @@ def csv_header(file: Path, dialect: CsvDialect) -> list[str]:
             first = stream.readline(_LONGEST_LINE)
         if len(first) == _LONGEST_LINE and not first.endswith(b"\n"):
             raise DataError(f"{file}: expected a first line shorter than a megabyte, got a longer one")
-        line = first.decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
+        encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+        line = first.decode(encoding).removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        raise DataError(f"{file}: expected UTF-8 text in the first line, got other bytes") from None
+        raise DataError(
+            f"{file}: expected {dialect.encoding.upper()} text in the first line, got other bytes; name the "
+            "file's encoding, as --encoding cp1252 does"
+        ) from None
     fields = _split(line, dialect)
     if not fields or line == "":
         raise DataError(f"{file}: expected column names in the first line, got none")
     return [field.strip(" \t") for field in fields] if dialect.trim else fields
 
 
-def csv_parts(file: Path, names: Sequence[str], dialect: CsvDialect) -> Iterator[TablePart]:
+def csv_parts(
+    file: Path, names: Sequence[str], dialect: CsvDialect, numbers: Collection[str] = ()
+) -> Iterator[TablePart]:
     """Yield the records of a file part by part, the named columns only.
+
+    Args:
+        file: the file.
+        names: the columns to read.
+        dialect: how it is written.
+        numbers: those of the columns that hold numbers, whose texts get a decimal point.
 
     Raises:
         DataError: the file cannot be read.
@@ -116,14 +102,16 @@ def csv_parts(file: Path, names: Sequence[str], dialect: CsvDialect) -> Iterator
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))  # our own limit decides alone
     header = csv_header(file, dialect)
     places = [header.index(name) for name in names]
+    swapped = [dialect.decimal == "," and name in numbers for name in names]
     number = 2  # of the next line
     for lines in _blocks(file):
         columns: list[list[str]] = [[] for _ in places]
         malformed: list[int] = []
         for start in range(0, len(lines), _LINES):
             rows, unread = _rows(lines[start : start + _LINES], dialect, len(header))
-            for column, place in zip(columns, places, strict=True):
-                column.extend(_cleaned([row[place] for row in rows], dialect))
+            for column, place, swap in zip(columns, places, swapped, strict=True):
+                texts = _cleaned([row[place] for row in rows], dialect)
+                column.extend(map(swapped_decimal, texts) if swap else texts)
             malformed += [number + start + line for line in unread]
         series = {name: pd.Series(column, dtype=object) for name, column in zip(names, columns, strict=True)}
         frame = pd.DataFrame(series, copy=False)
@@ -131,13 +119,19 @@ def csv_parts(file: Path, names: Sequence[str], dialect: CsvDialect) -> Iterator
         number += len(lines)
 
 
+def swapped_decimal(text: str) -> str:
+    """Return a text with commas for points and points for commas: 1,5 is a number then, and 1.5 is none."""
+    return text.translate(_SWAPPED)
+
+
 def _rows(lines: list[bytes], dialect: CsvDialect, width: int) -> tuple[list[list[str]], list[int]]:
     """Return the fields of the lines that can be read, and the places of those that cannot."""
     rows, malformed = [], []
-    delimiter, quote = dialect.delimiter, dialect.quote
-    for place, line in enumerate(_texts(lines)):
+    delimiter = dialect.delimiter
+    quote, escape = dialect.quote or "\n", dialect.escape or "\n"  # no line holds a line feed
+    for place, line in enumerate(_texts(lines, dialect.encoding)):
         row: list[str] | None = None
-        if line is not None and quote in line:
+        if line is not None and (quote in line or escape in line):
             row = _split(line, dialect)
         elif line is not None and "\r" not in line:
             row = line.split(delimiter)
@@ -148,35 +142,37 @@ def _rows(lines: list[bytes], dialect: CsvDialect, width: int) -> tuple[list[lis
     return rows, malformed
 
 
-def _texts(lines: list[bytes]) -> list[str | None]:
-    """Return each line as text without its carriage return; None where it is too long or no UTF-8."""
+def _texts(lines: list[bytes], encoding: str) -> list[str | None]:
+    """Return each line as text without its carriage return; None where it is too long or no text."""
     if all(len(line) < _LONGEST_LINE for line in lines):
         try:
-            text = b"\n".join(lines).decode("utf-8")
+            text = b"\n".join(lines).decode(encoding)
             return [line.removesuffix("\r") for line in text.split("\n")]
         except UnicodeDecodeError:
             pass
-    return [_text(line) for line in lines]
+    return [_text(line, encoding) for line in lines]
 
 
-def _text(line: bytes) -> str | None:
+def _text(line: bytes, encoding: str) -> str | None:
     line = line.removesuffix(b"\r")
     if len(line) >= _LONGEST_LINE:
         return None
     try:
-        return line.decode("utf-8")
+        return line.decode(encoding)
     except UnicodeDecodeError:
         return None
 
 
 def _split(line: str, dialect: CsvDialect) -> list[str] | None:
-    """Return the fields of one line that may hold quotes, or None where it cannot be read."""
+    """Return the fields of one line that may hold quotes or escapes, or None where it cannot be read."""
     try:
         rows = list(
             csv.reader(
                 [line],
                 delimiter=dialect.delimiter,
-                quotechar=dialect.quote,
+                quotechar=dialect.quote or None,
+                quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
+                escapechar=dialect.escape or None,
                 doublequote=True,
                 strict=True,
                 skipinitialspace=dialect.trim,

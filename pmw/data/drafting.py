@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmw.data.files import column_names, is_parquet, table_parts
-from pmw.data.parquet_file import parquet_kinds
-from pmw.data.tables import TableFile
+from pmw.data.files import column_names, table_parts
+from pmw.data.tables import Place, TableFile, names_in, types_in
 from pmw.errors import DataError
 from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 from queries.errors import DomainError
@@ -86,11 +85,11 @@ kind = "TODO"    # such as: kind = "integer", then min = 0 and max = 99
 """
 
 
-def draft_schema(file: TableFile, public: TableFile | None = None) -> str:
+def draft_schema(table: Place, public: TableFile | None = None) -> str:
     """Return a schema to fill in: one attribute per column, its domain a TODO.
 
     Args:
-        file: the table; of a CSV file the first line is read, of a Parquet file the names and types.
+        table: where it is; of a CSV file the first line is read, of others the names and types.
         public: a table that the custodian declares to be public; its values fill the domains of the columns
             that both have. It is named in the draft.
 
@@ -98,16 +97,15 @@ def draft_schema(file: TableFile, public: TableFile | None = None) -> str:
         TOML text, the same for all tables of the same columns and types.
 
     Raises:
-        DataError: a file is absent or unreadable, or a column's name stands in it twice.
+        DataError: a table is absent or unreadable, or a column's name stands in it twice.
 
-    Privacy: no value of ``file`` is read. Of ``public`` every value is, outside the guarantee.
+    Privacy: no value of ``table`` is read. Of ``public`` every value is, outside the guarantee.
     """
-    names = column_names(file.path, file.dialect)
-    kinds = parquet_kinds(file.path) if is_parquet(file.path) else {}
+    names, kinds = names_in(table), types_in(table)
     for place, name in enumerate(names, start=1):
         if names.index(name) != place - 1:  # not quoted: without a header it is a value
             first = names.index(name) + 1
-            raise DataError(f"{file.path}: columns {first} and {place} have the same name; rename one")
+            raise DataError(f"{table}: columns {first} and {place} have the same name; rename one")
     filled = {} if public is None else dict(_public_attributes(public, names))
     parts = [_HEAD if public is None else _HEAD + _declared(public), 'name = "records"\n']
     for place, name in enumerate(names, start=1):

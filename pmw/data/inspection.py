@@ -6,6 +6,7 @@ the table, before a session is opened, and no session can reach it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -14,18 +15,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.files import (
-    column_names,
-    delimiter_option,
-    is_parquet,
-    other_delimiter,
-    table_parts,
-)
+from pmw.data.csv_dialect import CsvDialect
+from pmw.data.csv_file import swapped_decimal
+from pmw.data.files import delimiter_option, other_delimiter
 from pmw.data.intake import holds_malformed
 from pmw.data.people import OWN, Roster, kept_by_limit
-from pmw.data.tables import TableFile
+from pmw.data.tables import Place, TableFile, names_in, parts_in
 from pmw.privacy.random_bits import fresh_seed
-from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, canonical_text
+from queries.domain import (
+    Attribute,
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    canonical_text,
+)
 from queries.person import Person
 from queries.records import encode_columns, named_column
 from queries.values import DROPPED, Reading, reading_of
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttributeFacts",
-    "inspect_file",
+    "inspect_table",
     "PeopleFacts",
     "TableFacts",
     "WARNING",
@@ -48,6 +52,7 @@ _MOST_EXAMPLES = 5
 _MOST_LINES = 10  # line numbers that are listed
 _LONGEST_EXAMPLE = 80  # characters
 _MARKERS = frozenset(("?", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", ".", "*"))
+_COMMA = re.compile(r"[ \t]*[+-]?[0-9]+,[0-9]+[ \t]*")
 _OUTSIDE = (Reading.FRACTION, Reading.NO_NUMBER, Reading.NO_DATE, Reading.UNDECLARED)
 
 
@@ -170,28 +175,30 @@ class TableFacts:
         }
 
 
-def inspect_file(file: TableFile, domain: Domain) -> TableFacts:
-    """Return what a file holds and what a session over it would drop.
+def inspect_table(place: Place, domain: Domain) -> TableFacts:
+    """Return what a table holds and what a session over it would drop.
 
     The records are read and put into cells by the very functions that a session uses.
 
     Raises:
-        DataError: the file is absent or unreadable.
+        DataError: the table is absent or unreadable.
 
     Privacy: exact and secret, outside every guarantee: for the custodian's own terminal.
     """
-    columns = column_names(file.path, file.dialect)
+    dialect = place.dialect if isinstance(place, TableFile) else CsvDialect()
+    is_text = isinstance(place, TableFile) and not place.is_parquet
+    columns = names_in(place)
     ignored = tuple(name for name in columns if name not in domain.columns)
     absent = tuple(name for name in domain.columns if columns.count(name) != 1)
     if absent:
-        other = other_delimiter(file.path, domain, file.dialect)
+        other = other_delimiter(place.path, domain, dialect) if isinstance(place, TableFile) else None
         option = None if other is None else delimiter_option(other)
         return TableFacts(0, 0, 0, (), ignored, absent, (), option)
-    tallies = [_Tally(attribute) for attribute in domain]
+    tallies = [_Tally(attribute, dialect.decimal) for attribute in domain]
     people = None if domain.person is None else _PeopleTally(domain.person)
     read = kept = 0
     malformed: list[int] = []
-    for part in table_parts(file.path, domain, file.dialect):
+    for part in parts_in(place, domain):
         whole = np.ones(len(part.frame), dtype=bool)
         for tally, codes in zip(tallies, encode_columns(part.frame, domain), strict=True):
             tally.add(part.frame[tally.attribute.name], codes)
@@ -201,7 +208,7 @@ def inspect_file(file: TableFile, domain: Domain) -> TableFacts:
         if people is not None:
             people.add(part.frame, whole)
         malformed += part.malformed
-    facts = tuple(tally.facts(is_text=not is_parquet(file.path)) for tally in tallies)
+    facts = tuple(tally.facts(is_text=is_text) for tally in tallies)
     count = len(malformed)
     kept += count if holds_malformed(domain) else 0
     found = None if people is None else people.facts()
@@ -248,10 +255,13 @@ class _Tally:
 
     Args:
         attribute: what is declared of the column.
+        decimal: the character before the fraction of a number, as the file writes it.
     """
 
-    def __init__(self, attribute: Attribute) -> None:
+    def __init__(self, attribute: Attribute, decimal: str) -> None:
         self.attribute = attribute
+        is_number = isinstance(attribute, IntegerAttribute | NumericAttribute)
+        self._as_written = swapped_decimal if is_number and decimal == "," else str
         self._readings: Counter[Reading] = Counter()
         self._outside: Counter[str] = Counter()
 
@@ -267,7 +277,7 @@ class _Tally:
             reading = reading_of(attribute, value)
             self._readings[reading] += count
             if reading in _OUTSIDE:
-                self._outside[_shortened(str(value))] += count
+                self._outside[_shortened(self._as_written(str(value)))] += count
 
     def facts(self, *, is_text: bool) -> AttributeFacts:
         """Return what was counted; ``is_text`` for a CSV file, where suggestions may name the dialect."""
@@ -330,10 +340,17 @@ def _suggestions(
     if not isinstance(attribute, CategoricalAttribute):
         if readings[Reading.NO_DATE] and rest:
             yield "if these are dates, declare how they are written, such as format = '%d.%m.%Y'"
-        if readings[Reading.NO_NUMBER] and rest and not attribute.other:
-            yield "declare other = true to keep values that are no number"
+        if readings[Reading.NO_NUMBER]:
+            yield from _suggestions_for_numbers(attribute, rest, is_text)
         return
     yield from _suggestions_for_values(attribute, rest, is_text)
+
+
+def _suggestions_for_numbers(attribute: Attribute, rest: list[str], is_text: bool) -> Iterator[str]:
+    if is_text and any(map(_COMMA.fullmatch, rest)):
+        yield "give --decimal , if that is how the table writes fractions"
+    if rest and not attribute.other:
+        yield "declare other = true to keep values that are no number"
 
 
 def _suggestions_for_values(attribute: CategoricalAttribute, rest: list[str], is_text: bool) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data.intake import Intake
-from pmw.data.people import Bound
+from pmw.data.people import Bound, cell_words, multiset_digest
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.errors import RecordsError
@@ -134,16 +134,12 @@ class MemorySource:
     def fingerprint(self, key: bytes) -> bytes:
         """Return 32 bytes that tell this table from others to whoever knows the key (secret).
 
-        HMAC-SHA-256 of the declared domain and the cells of each record, in order; where persons are
+        HMAC-SHA-256 of the declared domain and the cells of the records, in any order; where persons are
         declared, of all records before any was left out, and of their ids.
         """
         digest = hmac.new(key, format_schema(self.domain).encode(), hashlib.sha256)
-        if self._bound is not None:
-            digest.update(self._bound.identity)
-            return digest.digest()
-        for column in self._records.columns:
-            digest.update(len(column).to_bytes(8, "little"))
-            digest.update(np.ascontiguousarray(column).view(np.uint8).data)
+        own = None if self._bound is None else self._bound.identity
+        digest.update(multiset_digest(cell_words(self._records)) if own is None else own)
         return digest.digest()
 
     def _count(self, scope: tuple[str, ...]) -> Marginal:

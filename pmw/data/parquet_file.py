@@ -11,15 +11,15 @@ a declared column of such a type is refused, whatever it holds, and so is one of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmw.data.engine_columns import DECIMAL, TIMESTAMPS, is_readable, read_frames
 from pmw.errors import DataError
-from queries.domain import Attribute, Domain, IntegerAttribute, NumericAttribute
+from queries.domain import Domain
 
 if TYPE_CHECKING:
     import duckdb
@@ -30,17 +30,8 @@ __all__ = [
     "parquet_parts",
 ]
 
-_CHUNK = 50  # vectors of 2,048 rows at a time
 # The columns are those of the file alone, whatever its folders are called.
 _FILE = "read_parquet($path, utf8_validation = 'replace', hive_partitioning = false)"
-_FLOATING = ("FLOAT", "DOUBLE")
-# NULLs turn a column of these into floating-point numbers, which are exact within an attribute's ends.
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
-_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
-_FIRST_TIMESTAMP = "TIMESTAMP '290309-12-22 (BC)'"  # earlier ones can be stored, but not written as text
-# Other types that cannot fail. Values of those that are not listed may: they are refused.
-_TEXTUAL = ("BOOLEAN", "UBIGINT", "VARCHAR", "BLOB", "UUID", "DATE", "INTERVAL", "TIMESTAMP_NS", '"NULL"')
-_DECIMAL = re.compile(r"DECIMAL\(([0-9]+),([0-9]+)\)")  # digits in all, and after the point
 _DECIMAL_BYTES = ((4, 2), (9, 4), (18, 8), (38, 16))  # the engine's numbers: up to so many digits, in bytes
 
 
@@ -68,17 +59,7 @@ def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
         stored = dict(zip(kinds, _stored(file, connection), strict=True))
         for name in domain.columns:
             _require_readable(file, name, kinds[name], stored[name])
-        columns = [_column(attribute, kinds[attribute.name]) for attribute in domain]
-        ids = None if domain.person is None else domain.person.column
-        whole = ids is not None and kinds[ids] in _WHOLE
-        if ids is not None:
-            columns += _whole_ids(ids) if whole else [_plain_column(ids, kinds[ids])]
-        connection.execute(
-            f"SELECT {', '.join(columns)} FROM {_FILE}",  # noqa: S608 - names are quoted below
-            {"path": str(file)},
-        )
-        while len(chunk := connection.fetch_df_chunk(_CHUNK)):
-            yield _with_empty_ids(chunk) if whole else chunk
+        yield from read_frames(connection, domain, kinds, _FILE, {"path": str(file)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +99,9 @@ def _stored(file: Path, connection: duckdb.DuckDBPyConnection) -> list[_Stored |
 
 
 def _require_readable(file: Path, name: str, kind: str, stored: _Stored | None) -> None:
-    plain = kind in (*_WHOLE, *_FLOATING, *_TIMESTAMPS, *_TEXTUAL) or _DECIMAL.fullmatch(kind)
-    if stored is None or not plain:
+    if stored is None or not is_readable(kind):
         got, cure = kind.partition("(")[0], "text or numbers"
-    elif kind in _TIMESTAMPS and stored.kind != "INT96" and not _in_microseconds(stored.meaning):
+    elif kind in TIMESTAMPS and stored.kind != "INT96" and not _in_microseconds(stored.meaning):
         got, cure = f"{kind} in milliseconds", "times in microseconds, or as text"
     elif not _is_as_wide(kind, stored):
         width = f" of {stored.width} bytes" if stored.width else ""
@@ -139,58 +119,13 @@ def _in_microseconds(meaning: str) -> bool:
 
 def _is_as_wide(kind: str, stored: _Stored) -> bool:
     """Return whether no stored value is wider than the engine's number; only decimals may be."""
-    decimal = _DECIMAL.fullmatch(kind)
+    decimal = DECIMAL.fullmatch(kind)
     if stored.kind in ("INT32", "INT64"):
         return kind != "DOUBLE"  # decimals of too many digits for such numbers
     if decimal is None:
         return True
     width = next(width for most, width in _DECIMAL_BYTES if int(decimal[1]) <= most)
     return stored.kind == "FIXED_LEN_BYTE_ARRAY" and 0 < stored.width <= width
-
-
-def _column(attribute: Attribute, kind: str) -> str:
-    """Return the expression that reads an attribute: as numbers where it is one, else as any other column."""
-    if kind in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute):
-        return _quoted(attribute.name)
-    return _plain_column(attribute.name, kind)
-
-
-def _whole_ids(column: str) -> list[str]:
-    """Return the expressions that read whole numbers exactly, some of them NULL: 0 there, and which are."""
-    name = _quoted(column)
-    return [f"coalesce({name}, 0) AS {name}", f"{name} IS NULL"]
-
-
-def _with_empty_ids(chunk: pd.DataFrame) -> pd.DataFrame:
-    empty, rest = chunk.iloc[:, -1], chunk.iloc[:, :-1].copy(deep=False)
-    if empty.any():
-        ids = rest.columns[-1]
-        rest[ids] = rest[ids].astype("Int64").mask(empty)
-    return rest
-
-
-def _plain_column(column: str, kind: str) -> str:
-    """Return the expression that reads a column: as it is where that is exact and cannot fail, else as text.
-
-    A value that has no text, or is not a number, is empty, as it is in a pandas table.
-    """
-    name = _quoted(column)
-    if kind == "BOOLEAN" or kind in _FLOATING:
-        return name
-    value = name
-    # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
-    if kind in _TIMESTAMPS:
-        value = f"CASE WHEN {name} >= {_FIRST_TIMESTAMP} OR {name} = '-infinity' THEN {name} END"
-    elif decimal := _DECIMAL.fullmatch(kind):
-        # The bytes may hold more digits than are declared; such a number has no text.
-        digits, scale = int(decimal[1]), int(decimal[2])
-        most = f"'{'9' * (digits - scale)}.{'9' * scale}'::{kind}"
-        value = f"CASE WHEN {name} BETWEEN -{most} AND {most} THEN {name} END"
-    return f"TRY_CAST({value} AS VARCHAR) AS {name}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bound",
+    "cell_words",
     "keep_bounded",
     "kept_by_limit",
+    "multiset_digest",
     "OWN",
     "PeopleRecords",
     "Roster",
@@ -86,11 +88,22 @@ class PeopleRecords:
     keys: Words
 
     def identity(self) -> bytes:
-        """Return 32 bytes of all records in order, before any is left out, and of their ids (secret)."""
-        digest = hashlib.sha256(len(self.records).to_bytes(8, "little"))
-        for column in (*self.records.columns, self.persons, *self.keys):
-            digest.update(np.ascontiguousarray(column).view(np.uint8).data)
-        return digest.digest()
+        """Return 32 bytes of all records, before any is left out, and of their ids, in any order (secret)."""
+        keys = np.concatenate([self.keys, np.zeros((2, 1), dtype=np.uint64)], axis=1)[:, self.persons]
+        return multiset_digest([*keys, *cell_words(self.records)])
+
+
+def multiset_digest(words: Sequence[Words]) -> bytes:
+    """Return 32 bytes that tell sets of records from others, whatever the order of the records.
+
+    Args:
+        words: of each record, some numbers: uint64, shape (records,) each.
+    """
+    digest = hashlib.sha256(len(words[0]).to_bytes(8, "little"))
+    order = None if len(words) == 1 else np.lexsort(words)
+    for word in words:
+        digest.update((np.sort(word) if order is None else word[order]).view(np.uint8).data)
+    return digest.digest()
 
 
 # --- ids -------------------------------------------------------------------------------------------------
@@ -266,7 +279,7 @@ def _chosen(found: PeopleRecords, limit: int) -> NDArray[np.bool_]:
     if not len(places):
         return chosen
     groups = (np.cumsum(crowded, dtype=persons.dtype) - 1)[persons[places]]
-    words = _cell_words(found.records, places)
+    words = cell_words(found.records, places)
     order = _ranked(groups, _permuted(words, found.keys[0, crowded[:-1]][groups]), words)
     starts = np.concatenate([[0], np.cumsum(counts[crowded[:-1]])])
     ranks = np.arange(len(places)) - np.repeat(starts[:-1], np.diff(starts))
@@ -274,14 +287,15 @@ def _chosen(found: PeopleRecords, limit: int) -> NDArray[np.bool_]:
     return chosen
 
 
-def _cell_words(records: CodedRecords, places: Numbers) -> list[Words]:
-    """Return the cells of some records as numbers of 64 bits, all of them equal where all cells are."""
-    words = [np.zeros(len(places), dtype=np.uint64)]
+def cell_words(records: CodedRecords, places: Numbers | slice = slice(None)) -> list[Words]:
+    """Return the cells of records as numbers of 64 bits, all of them equal where all cells are."""
+    count = len(records.columns[0][places])
+    words = [np.zeros(count, dtype=np.uint64)]
     filled = 1
     for size, column in zip(records.domain.shape, records.columns, strict=True):
         filled *= size
         if filled > 2**64:
-            words.append(np.zeros(len(places), dtype=np.uint64))
+            words.append(np.zeros(count, dtype=np.uint64))
             filled = size
         words[-1] *= np.uint64(size)
         words[-1] += column[places]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from pmw.data.csv_file import CsvDialect
-from pmw.data.files import is_parquet, read_file
+from pmw.data.arrow_stream import ArrowTable, arrow_parts, has_arrow_stream
+from pmw.data.csv_dialect import CsvDialect
+from pmw.data.csv_file import TablePart
+from pmw.data.database import DatabaseTable
+from pmw.data.files import column_names, is_parquet, parquet_types, read_file, table_files, table_parts
+from pmw.data.intake import Intake
 from pmw.data.memory import MemorySource
 from pmw.errors import DataError
 from queries.domain import Domain
@@ -19,11 +24,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "as_place",
     "as_source",
-    "as_table_file",
+    "names_in",
+    "parts_in",
+    "Place",
+    "place_of",
     "require_table",
     "Table",
     "TableFile",
+    "types_in",
 ]
 
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255  # characters
@@ -31,10 +41,10 @@ _LONGEST_PATH, _LONGEST_NAME = 4096, 255  # characters
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A CSV or Parquet file.
+    """A CSV or Parquet file, or several Parquet files that are one table.
 
     Args:
-        path: where it is.
+        path: where it is; of Parquet files also their folder, or a pattern such as ``data/*.parquet``.
         dialect: how a CSV file is written.
 
     Raises:
@@ -54,6 +64,14 @@ class TableFile:
                 if getattr(self.dialect, name) != usual:
                     raise DataError(f"{name} is for CSV files; leave it out, for {self.path} is Parquet")
 
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that it is read from, as far as they are there."""
+        return table_files(self.path)
+
     @property
     def is_parquet(self) -> bool:
         """Its name says that it is a Parquet file."""
@@ -71,7 +89,46 @@ class TableFile:
         return cls(Path(form["path"]), CsvDialect(**{**dialect, "missing_texts": texts}))
 
 
-Table: TypeAlias = Union["pd.DataFrame", TableFile, Path, str, MemorySource]
+Place: TypeAlias = TableFile | DatabaseTable  # of a table that is not in memory
+Table: TypeAlias = Union["pd.DataFrame", ArrowTable, Place, Path, str, MemorySource]
+
+
+def names_in(place: Place) -> list[str]:
+    """Return the names of a table's columns, in its order.
+
+    Raises:
+        DataError: the table is absent or unreadable.
+    """
+    return (
+        list(place.kinds()) if isinstance(place, DatabaseTable) else column_names(place.path, place.dialect)
+    )
+
+
+def types_in(place: Place) -> dict[str, str]:
+    """Return the type of each column by its name, in the words of what holds it; none for a CSV file.
+
+    Raises:
+        DataError: the table is absent or unreadable.
+    """
+    return place.kinds() if isinstance(place, DatabaseTable) else parquet_types(place.path)
+
+
+def parts_in(place: Place, domain: Domain) -> Iterator[TablePart]:
+    """Yield the records of a table part by part, declared columns only.
+
+    Raises:
+        DataError: the table is absent or unreadable, or lacks a declared column.
+
+    Privacy: true records; they stay in this room.
+    """
+    if isinstance(place, DatabaseTable):
+        return (TablePart(frame) for frame in place.frames(domain))
+    return table_parts(place.path, domain, place.dialect)
+
+
+def place_of(form: dict[str, Any]) -> Place:
+    """Return the place of a form that it gave."""
+    return DatabaseTable.from_dict(form) if "database" in form else TableFile.from_dict(form)
 
 
 def require_table(table: Table | None) -> None:
@@ -81,29 +138,28 @@ def require_table(table: Table | None) -> None:
         DataError: it is of none; the message names its type and shows nothing of it.
     """
     kind = type(table)  # not what the thing says of itself
-    if issubclass(kind, MemorySource | TableFile | None):
+    if issubclass(kind, MemorySource | TableFile | DatabaseTable | None):
         return
     if issubclass(kind, str | Path):
         _require_file_name(table)
         return
-    try:
-        require_frame(table)
-    except RecordsError:
-        raise DataError(
-            f"expected a pandas table, or the name of a CSV or Parquet file, got a {type_name(table)}; turn "
-            "it into a pandas table, as table.to_pandas() and pandas.DataFrame(table) do, or write it to "
-            "a file"
-        ) from None
+    if has_arrow_stream(table) or _is_frame(table):
+        return
+    raise DataError(
+        "expected a pandas table, one with an Arrow stream, or the name of a CSV or Parquet file, got a "
+        f"{type_name(table)}; turn it into a pandas table, as table.to_pandas() and pandas.DataFrame(table) "
+        "do, or write it to a file"
+    )
 
 
-def as_table_file(table: Table) -> TableFile | None:
-    """Return the file that a table comes from, or None for a table in memory.
+def as_place(table: Table) -> Place | None:
+    """Return where a table is read from, or None for a table in memory.
 
     Raises:
         DataError: it is of no kind of table.
     """
     require_table(table)
-    if isinstance(table, TableFile):
+    if isinstance(table, TableFile | DatabaseTable):
         return table
     if isinstance(table, str | Path):
         return TableFile(Path(table))
@@ -114,7 +170,7 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> MemorySource:
     """Return the count source of a table.
 
     Args:
-        table: in memory, or a file.
+        table: in memory, or where it is.
         domain: the declared attributes, and persons.
         key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
             declared.
@@ -123,9 +179,11 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> MemorySource:
         DataError: the table is of no known kind, cannot be read, lacks a declared column, or was read for
             another domain.
     """
-    file = as_table_file(table)
-    if file is not None:
-        return read_file(file.path, domain, file.dialect, key)
+    place = as_place(table)
+    if isinstance(place, TableFile):
+        return read_file(place.path, domain, place.dialect, key)
+    if place is not None:
+        return _from_parts(place.frames(domain), domain, key)
     if isinstance(table, MemorySource):
         if not table.is_bounded(domain.person, key):
             raise DataError(
@@ -138,7 +196,29 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> MemorySource:
                 "got one of another domain; read it again with this one"
             )
         return table
-    return MemorySource.from_frame(table, domain, key)  # type: ignore[arg-type]  # the only kind that is left
+    if _is_frame(table):
+        return MemorySource.from_frame(table, domain, key)  # type: ignore[arg-type]  # by its type
+    return _from_parts(arrow_parts(table, domain), domain, key)
+
+
+def _is_frame(table: object) -> bool:
+    try:
+        require_frame(table)
+    except RecordsError:
+        return False
+    return True
+
+
+def _from_parts(parts: Iterable[pd.DataFrame], domain: Domain, key: bytes | None) -> MemorySource:
+    intake = Intake(domain, key)
+    try:
+        for part in parts:
+            intake.add(part)
+        return MemorySource(*intake.finish())
+    except (RecordsError, DataError) as error:
+        refusal = DataError(str(error))
+    # Raised here, it does not keep the error that it came from: an engine's own text may quote a record.
+    raise refusal
 
 
 def _require_file_name(path: object) -> None:

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from pmw.data import Table, TableFile, require_table
+from pmw.data import Place, Table, require_table
 from pmw.errors import DataError, SessionError
 from pmw.planning.opening import choose_filter
 from pmw.public.ledger import Ledger
@@ -81,7 +81,7 @@ def save_model(path: str | Path, output: str | Path, *, force: bool = False) -> 
     return export_model(rows, Path(output), force=force)
 
 
-def remembered_table(path: str | Path) -> TableFile | None:
+def remembered_table(path: str | Path) -> Place | None:
     """Return where a session reads its table, or None for a table in memory."""
     with closing(SessionStore.open(Path(path))) as store:
         return table_place(store)

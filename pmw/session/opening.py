@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
-from pmw.data import Table, as_source, as_table_file, require_table
+from pmw.data import Table, as_place, as_source, require_table
 from pmw.errors import NoiseError
 from pmw.planning.accuracy import contract_budget
 from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
@@ -40,7 +40,7 @@ def open_session(
     """Open a session over a sensitive table and measure its opening measurements.
 
     Args:
-        data: a pandas table, or a CSV or Parquet file.
+        data: a pandas table, or another with an Arrow stream; a CSV or Parquet file; a table of a database.
         domain: the declared attributes, and persons; other columns are ignored.
         epsilon: of the guarantee; positive. None for the smallest that keeps the accuracy of ``options``.
         delta: of the guarantee; 0 <= delta < 1. A small positive one, such as 1e-9, gains much accuracy.
@@ -78,9 +78,9 @@ def open_session(
         secrets = {"fingerprint_key": fresh_seed()}
         if domain.person is not None:
             secrets[PERSON_KEY] = person_key(chosen.seed)
-        source, file = as_source(data, domain, secrets.get(PERSON_KEY)), as_table_file(data)
+        source, place = as_source(data, domain, secrets.get(PERSON_KEY)), as_place(data)
         secrets["fingerprint"] = source.fingerprint(secrets["fingerprint_key"])
-        facts = first_facts(contract, plan, secrets, None if file is None else file.to_dict())
+        facts = first_facts(contract, plan, secrets, None if place is None else place.to_dict())
         created = SessionStore.create(target, "opening", "{}", next_seed(chosen, 0), facts)
         store = undone.enter_context(closing(created))
         return Session(store, source, undone)

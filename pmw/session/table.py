@@ -11,7 +11,7 @@ import hmac
 import json
 from pathlib import Path
 
-from pmw.data import MemorySource, Table, TableFile, as_source
+from pmw.data import DatabaseTable, MemorySource, Place, Table, TableFile, as_source, place_of
 from pmw.errors import DataError, SessionError
 from pmw.session.encoding import dumps
 from pmw.session.journal import PERSON_KEY
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-def move_session(path: str | Path, data: TableFile | Path | str, *, wait: float = 0) -> None:
+def move_session(path: str | Path, data: Place | Path | str, *, wait: float = 0) -> None:
     """Tell a session where its table is now, in one durable commit.
 
     Nothing is drawn, charged or released. A batch that waits goes on waiting: the next question finishes it,
@@ -49,14 +49,16 @@ def move_session(path: str | Path, data: TableFile | Path | str, *, wait: float 
 
     Privacy: for the custodian alone: whether a table is the session's is reported without noise.
     """
-    if not issubclass(type(data), TableFile | Path | str):  # not what the thing says of itself
+    if not issubclass(
+        type(data), TableFile | DatabaseTable | Path | str
+    ):  # not what the thing says of itself
         raise DataError(f"expected the name of a CSV or Parquet file, got a {type_name(data)}")
     target = Path(path)
     with writing(target, wait, lambda store: _require_open(store, target)) as store:
-        file = _with_dialect(store, data)
-        session_table(store, file, load_contract(store)[0].domain)  # refused before anything is written
+        place = _with_dialect(store, data)
+        session_table(store, place, load_contract(store)[0].domain)  # refused before anything is written
         store.take_over()
-        store.finish(None, Outcome(meta={"data": dumps(file.to_dict())}))
+        store.finish(None, Outcome(meta={"data": dumps(place.to_dict())}))
 
 
 def _require_open(store: SessionStore, path: Path) -> None:
@@ -68,17 +70,19 @@ def _require_open(store: SessionStore, path: Path) -> None:
     store.require_companion()
 
 
-def _with_dialect(store: SessionStore, data: TableFile | Path | str) -> TableFile:
-    if isinstance(data, TableFile):
+def _with_dialect(store: SessionStore, data: Place | Path | str) -> Place:
+    if isinstance(data, TableFile | DatabaseTable):
         return data
     before, plain = table_place(store), TableFile(Path(data))
-    return plain if before is None or plain.is_parquet else TableFile(Path(data), before.dialect)
+    if isinstance(before, TableFile) and not plain.is_parquet:
+        return TableFile(Path(data), before.dialect)
+    return plain
 
 
-def table_place(store: SessionStore) -> TableFile | None:
+def table_place(store: SessionStore) -> Place | None:
     """Return where a session reads its table, or None for a table in memory."""
     form = json.loads(store.meta("data") or "null")
-    return None if form is None else TableFile.from_dict(form)
+    return None if form is None else place_of(form)
 
 
 def refuse_given_table(store: SessionStore, data: Table | None) -> None:
@@ -110,14 +114,14 @@ def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Me
     key = store.secret(PERSON_KEY)
     if data is not None:
         return _same(store, as_source(data, domain, key))
-    file = table_place(store)
-    if file is None:
+    place = table_place(store)
+    if place is None:
         raise DataError(
             "the session was opened on a table in memory; give that table to resume it, or write it to a "
             "file and name that with pmw move"
         )
     try:
-        return _same(store, as_source(file, domain, key))
+        return _same(store, as_source(place, domain, key))
     except DataError as error:
         raise DataError(f"{error}; where the table was moved, name its new place with pmw move") from None
 

@@ -25,7 +25,14 @@ from pmw.research.audit.catalogue import chosen
 from pmw.research.audit.entries import Depth, Entry, pairs_of
 from pmw.research.audit.report import AuditOptions, audit
 from pmw.research.offline import Targets
-from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, all_marginals
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    NumericAttribute,
+    all_marginals,
+)
 
 DOMAIN = Domain(
     (
@@ -86,7 +93,18 @@ CLASSES: dict[
         },
     ),
     "rows": (pmw.RowPlan, {"rows": 50, "independent": True, "seed": 8}),
-    "dialect": (pmw.CsvDialect, {"delimiter": ";", "quote": "'", "missing_texts": ("?",), "trim": True}),
+    "dialect": (
+        pmw.CsvDialect,
+        {
+            "delimiter": ";",
+            "quote": "'",
+            "missing_texts": ("?",),
+            "trim": True,
+            "encoding": "latin-1",
+            "decimal": ",",
+            "escape": "?",
+        },
+    ),
     "audit": (
         AuditOptions,
         {"exact": False, "runs": None, "false_alarm": 0.1, "depth": Depth.LONG, "seed": 8},
@@ -232,19 +250,19 @@ def test_rows_are_drawn_by_every_choice_or_it_is_refused(
 def test_a_table_is_read_by_every_choice_of_its_dialect_or_refuses_it_by_name(
     name: str, tmp_path: Path
 ) -> None:
-    domain = Domain((CategoricalAttribute("word", ("a", "b", "?", "'a'", "a;b"), missing=True),))
-    text = "word,more\n a,1\n?,2\n'a',3\na,4\n"
+    words = CategoricalAttribute("word", ("a", "b", "?", "'a'", "a;b", "é"), missing=True)
+    domain = Domain((words, NumericAttribute("more", (0, 5, 6), other=True)))
+    text = "word,more\n a,1\n?,2\n'a',3\na,4\né,\"5,5\"\n"
     if name == "delimiter":
         text = "word;more\na;1\n"
     file = tmp_path / "table.csv"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     dialect = pmw.CsvDialect(**{name: CLASSES["dialect"][1][name]})
 
     def seen(table: pmw.TableFile) -> Any:
         with pmw.open_session(table, domain, epsilon=1000, options=pmw.Options(seed=7)) as session:
-            return [
-                round(session.ask(f"word = '{value}'").count) for value in ("a", "b", "?", "''a''", "a;b")
-            ]
+            asked = [f"word = '{value}'" for value in ("a", "b", "?", "''a''", "a;b", "é")]
+            return [round(session.ask(where).count) for where in (*asked, "more >= 5")]
 
     usual: Any = None
     with suppress(pmw.DataError):  # the usual dialect finds no such column

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pmw.cli.demo.picture import draw_errors, draw_promises
 from pmw.cli.demo.scores import Baseline, Scores, noise_per_query, score
 from pmw.cli.demo.table import fertility_domain, fertility_table
-from pmw.data import MemorySource, Table, as_source, as_table_file
+from pmw.data import MemorySource, Table, TableFile, as_place, as_source
 from pmw.data.files import check_columns
 from pmw.errors import ReleaseError
 from pmw.public.answer import Answer
@@ -100,8 +100,8 @@ def run_demo(
         table, domain = _packaged_file(frame, plan.folder)
     else:
         table, domain = own
-        file = as_table_file(table)
-        if file is not None:  # a mistyped name removes no earlier demonstration
+        file = as_place(table)
+        if isinstance(file, TableFile):  # a mistyped name removes no earlier demonstration
             check_columns(file.path, domain, file.dialect)
         _prepare(plan)
     session = open_session(

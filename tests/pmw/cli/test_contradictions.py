@@ -72,6 +72,20 @@ CONTRADICTIONS = [
         "--accuracy belongs to --test marginal",
     ),
     ((*OPEN, "--beta", "0.1"), "--beta goes with --accuracy"),
+    *(
+        ((command, *given, "--encoding", "latin-1", "--decimal", ",", "--escape", "!"), "and --escape tell")
+        for command, *given in [
+            ("check", *PARQUET),
+            ("draft", *PARQUET[:2]),
+            ("move", "study.pmw", *PARQUET[:2]),
+            ("open", "new.pmw", *PARQUET, *BUDGET),
+            OFFLINE,
+        ]
+    ),
+    *(
+        ((*command, "--table", "t"), "--table names a table of a database")
+        for command in (OPEN, ("check", *TABLE), ("draft", *TABLE[:2]), ("move", "study.pmw", *TABLE[:2]))
+    ),
     ((*PLAN, "--beta", "0.1"), "--accuracy"),
     ((*PLAN[:5], "--accuracy", "0.1", "--beta", "0.1", "--confidence", "0.9"), "--beta and --confidence"),
     (("ask", "study.pmw"), "one of the four"),

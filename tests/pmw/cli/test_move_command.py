@@ -8,10 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
+import pandas as pd
 import pytest
 from click import Context
 from click.testing import Result
 
+import pmw
 from pmw.cli.main import main
 from pmw.session.maintenance import read_ledger, remembered_table
 from pmw.session.store.locking import SessionLock
@@ -84,7 +87,7 @@ def test_a_process_refuses_another_table_in_one_word(textbook_study: Path) -> No
         (("study.pmw", "--data", "people.csv", "--delimiter", ";"), 1, "expected one column 'age'"),
         (("study.pmw", "--data", "people.csv", "--wait", "nan"), 2, "expected a finite number"),
         (("study.pmw", "--data", "absent.csv"), 1, "expected a readable file, got absent.csv: no such file"),
-        (("study.pmw", "--data", "."), 1, "expected a "),
+        (("study.pmw", "--data", "none"), 1, "expected a folder of Parquet files, got none: none is in it"),
         (("study.pmw", "--data", "empty.csv"), 1, "expected column names in the first line, got none"),
         (("study.pmw", "--data", "bad.parquet"), 1, "the file could not be read as Parquet"),
         (("people.csv", "--data", "people.csv"), 5, "the file is no session file, or it is damaged"),
@@ -95,6 +98,7 @@ def test_what_cannot_be_moved_is_told_and_changes_nothing(
     textbook_study: Path, run: Run, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     (textbook_study.parent / "empty.csv").write_text("")
+    (textbook_study.parent / "none").mkdir()
     (textbook_study.parent / "bad.parquet").write_text("no parquet")
     before = textbook_study.read_bytes()
     result = run("move", *arguments)
@@ -134,13 +138,13 @@ def test_a_dialect_is_kept_unless_one_is_given(people: Path, run: Run) -> None:
     table.rename(people / "moved.csv")
     assert run("move", "study.pmw", "--data", "moved.csv").exit_code == 0
     after = remembered_table(people / "study.pmw")
-    assert before is not None
-    assert after is not None
+    assert isinstance(before, pmw.TableFile)
+    assert isinstance(after, pmw.TableFile)
     assert (after.path, after.dialect) == (people / "moved.csv", before.dialect)
     assert run("move", "study.pmw", "--data", "plain.csv").exit_code == 1
     assert run("move", "study.pmw", "--data", "plain.csv", "--delimiter", ",").exit_code == 0
     last = remembered_table(people / "study.pmw")
-    assert last is not None
+    assert isinstance(last, pmw.TableFile)
     assert (last.dialect.delimiter, last.dialect.missing_texts) == (",", ())
 
 
@@ -181,3 +185,27 @@ def test_move_has_help_with_examples(run: Run) -> None:
     result = run("move", "--help")
     assert result.exit_code == 0
     assert "  pmw move study.pmw --data /new/place/people.csv" in result.stdout
+
+
+def test_a_folder_and_a_dialect_are_remembered(people: Path, run: Run, frame: pd.DataFrame) -> None:
+    frame.iloc[:200].to_csv(people / "some.csv", index=False, sep="\t", encoding="latin-1")
+    for part, rows in (("a", slice(0, 90)), ("b", slice(90, 200))):
+        (people / "parts" / part).mkdir(parents=True)
+        frame.iloc[rows].to_csv(people / "part.csv", index=False)
+        source, target = people / "part.csv", people / "parts" / part / "0.parquet"
+        duckdb.execute(f"COPY (FROM '{source}') TO '{target}' (FORMAT parquet)")
+    rest = ("--schema", "people.toml", "--epsilon", "1")
+    written = ("--delimiter", "\\t", "--encoding", "latin-1", "--quote", "")
+    assert run("open", "text.pmw", "--data", "some.csv", *rest, *written).exit_code == 0
+    assert run("open", "parts.pmw", "--data", "parts", *rest).exit_code == 0
+    for name in ("text.pmw", "parts.pmw"):
+        asked = process(people, "ask", name, QUESTION, "--fresh")
+        assert (asked.returncode, asked.stderr) == (0, "")
+    (people / "parts").rename(people / "moved")
+    assert run("move", "parts.pmw", "--data", "moved/*/*.parquet").exit_code == 0
+    told = run("export", "parts.pmw", "--output", "moved/a/0.parquet", "--force")
+    assert told.exit_code == 2
+    assert "would overwrite the session's table" in told.stderr
+    (people / "moved" / "c").mkdir()
+    shutil.copy(people / "moved" / "a" / "0.parquet", people / "moved" / "c")
+    assert "differs" in run("move", "parts.pmw", "--data", "moved").stderr

@@ -144,8 +144,8 @@ def test_a_plan_takes_every_choice_that_opening_takes() -> None:
 
     opened, planned = options(open_command), options(plan_command)
     own = {"schema", "as_json"}
-    dialect = {"session", "data", "delimiter", "quote", "missing_text", "trim"}
-    assert planned.keys() - own == opened.keys() - dialect - {"schema", "as_json"}
+    table = {"session", "data", "table", "delimiter", "quote", "missing_text", "trim", "encoding", "decimal"}
+    assert planned.keys() - own == opened.keys() - table - {"escape"} - {"schema", "as_json"}
     for name in planned.keys() - own:
         assert planned[name] == opened[name], name
 

@@ -108,7 +108,7 @@ def test_a_check_that_would_keep_nothing_warns_and_fails(people: Path, run: Run,
     assert "Warning: a session would " in result.stderr.splitlines()[-1]
 
 
-def test_a_folder_given_as_a_table_is_called_a_folder(people: Path, run: Run) -> None:
+def test_a_folder_without_parquet_files_is_told(people: Path, run: Run) -> None:
     (people / "tables").mkdir()
     schema = ("--schema", "people.toml")
     for command in (
@@ -118,12 +118,12 @@ def test_a_folder_given_as_a_table_is_called_a_folder(people: Path, run: Run) ->
     ):
         result = run(*command)
         assert result.exit_code == 1, command
-        assert "expected a file, got the folder tables" in result.stderr
+        assert "expected a folder of Parquet files, got tables: none is in it" in result.stderr
     assert not list(people.glob("new.pmw*"))
     assert not (people / "shown").exists()
 
 
-@pytest.mark.parametrize(("delimiter", "typed"), [(";", "';'"), ("\t", "$'\\t'"), ("|", "'|'")])
+@pytest.mark.parametrize(("delimiter", "typed"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
 def test_a_header_with_another_delimiter_is_told(
     people: Path, run: Run, frame: pd.DataFrame, delimiter: str, typed: str
 ) -> None:

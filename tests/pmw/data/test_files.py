@@ -333,7 +333,7 @@ def test_a_file_that_is_no_such_table_is_refused_without_quoting_it(
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         read_file(tmp_path / "absent.csv", DOMAIN)
-    with pytest.raises(DataError, match="got the folder"):
+    with pytest.raises(DataError, match="none is in it"):
         read_file(tmp_path, DOMAIN)
     odd = write(tmp_path, b"age,sex,income\n", "a[1].csv")
     with pytest.raises(DataError, match=r"without \*, \? and \["):
@@ -341,8 +341,172 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "dialect", [{"delimiter": ""}, {"delimiter": ",,"}, {"quote": "\n"}, {"delimiter": '"'}]
+    "dialect",
+    [
+        {"delimiter": ""},
+        {"delimiter": ",,"},
+        {"quote": "\n"},
+        {"delimiter": '"'},
+        {"escape": ","},
+        {"escape": '"'},
+        {"escape": "é"},
+        {"decimal": ";"},
+        {"encoding": "utf-16"},  # bytes of one character are those of others
+        {"encoding": "shift_jis"},
+        {"encoding": "cp037"},  # a line feed is another byte
+        {"encoding": "rot13"},
+        {"encoding": "no such"},
+        {"encoding": "idna"},
+    ],
 )
 def test_an_impossible_dialect_is_refused(dialect: dict[str, str]) -> None:
     with pytest.raises(DataError, match="expected"):
         CsvDialect(**dialect)  # type: ignore[arg-type]  # only texts are given
+
+
+WORDS = Domain((CategoricalAttribute("word", ("é", "a|b", 'a"b', "Ã©", "€")),))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "cells"),
+    [("utf-8", [1, 0, 0, 0, 0]), ("latin-1", [1, 0, 0, 1, 0]), ("cp1252", [1, 0, 0, 1, 1])],
+)
+def test_bytes_that_are_no_text_in_the_encoding_drop_their_own_line(
+    tmp_path: Path, encoding: str, cells: list[int]
+) -> None:
+    # The same letter in UTF-8 and in Latin-1, then one of cp1252 alone, and one of none of them.
+    path = write(tmp_path, b"word\n\xc3\xa9\n\xe9\n\x80\n\x81\n")
+    read = read_file(path, WORDS, CsvDialect(encoding=encoding)).counts(("word",)).counts.tolist()
+    assert read == cells
+
+
+def test_a_first_line_in_another_encoding_names_the_option(tmp_path: Path) -> None:
+    path = write(tmp_path, "âge,sex,income\n30,f,5\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"expected UTF-8 text in the first line.*--encoding cp1252"):
+        read_file(path, DOMAIN)
+    path = write(tmp_path, "word\u00e9\né\n".encode("latin-1"))
+    domain = Domain((CategoricalAttribute("wordé", ("é",)),))
+    assert read_file(path, domain, CsvDialect(encoding="iso-8859-15")).counts(()).total == 1
+
+
+def test_encodings_have_one_name() -> None:
+    assert CsvDialect(encoding="UTF8") == CsvDialect() == CsvDialect(encoding="utf-8-sig")
+    assert CsvDialect(encoding="Latin1") == CsvDialect(encoding="ISO-8859-1")
+
+
+def test_a_decimal_comma_is_read_in_columns_of_numbers_alone(tmp_path: Path) -> None:
+    domain = Domain(
+        (
+            NumericAttribute("income", (0, 1.4, 1.6, 100), missing=True, other=True),
+            IntegerAttribute("age", 0, 2, other=True),
+            CategoricalAttribute("word", ("1,5", "1.5")),
+        )
+    )
+    lines = ["1,5;1;1,5", "1.5;1;1.5", "1,5e1;1,0;1,5", ";1;1,5", "1.000,5;1.0;1,5", "NA;2;1,5", "-,5;2;1,5"]
+    path = write(tmp_path, "income;age;word\n" + "\n".join(lines) + "\n")
+    source = read_file(path, domain, CsvDialect(";", decimal=",", missing_texts=("NA",)))
+    # 1,5 and 15 and -0.5; two that are no numbers; two that are empty
+    assert source.counts(("income",)).counts.tolist() == [1, 1, 1, 2, 2]
+    assert source.counts(("age",)).counts.tolist() == [0, 4, 2, 1]
+    assert source.counts(("word",)).counts.tolist() == [6, 1]
+
+
+def test_quoting_can_be_by_an_escape_or_not_at_all(tmp_path: Path) -> None:
+    path = write(tmp_path, 'word,n\na\\"b,1\n"a|b",2\n"a\\"b",3\na\\|b,4\na|b\\,5\né,6\\\né,\\,\n')
+    escaped = read_file(path, WORDS, CsvDialect(escape="\\"))
+    # The fifth escapes its comma, and so has one field; the sixth escapes the line's end.
+    assert escaped.counts(("word",)).counts.tolist() == [1, 2, 2, 0, 0]
+    path = write(tmp_path, 'word|n\na"b|1\n"a"b"|2\né|"3\n')
+    assert read_file(path, WORDS, CsvDialect("|", quote="")).counts(("word",)).counts.tolist() == [
+        1,
+        0,
+        1,
+        0,
+        0,
+    ]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=st.lists(
+        st.text(st.sampled_from('a",|\\\r é1;'), max_size=7).filter(lambda line: line != ""), max_size=6
+    ),
+    quote=st.sampled_from(['"', ""]),
+    escape=st.sampled_from(["", "\\"]),
+    encoding=st.sampled_from(["utf-8", "latin-1"]),
+)
+def test_in_every_dialect_each_line_is_read_by_itself(
+    tmp_path: Path, lines: list[str], quote: str, escape: str, encoding: str
+) -> None:
+    dialect = CsvDialect(quote=quote, escape=escape, encoding=encoding)
+    domain = Domain((CategoricalAttribute("a", ("a", 'a"', "é", "1"), other=True),))
+
+    def cells(some: list[str]) -> np.ndarray:
+        text = "".join(f"{line}\n" for line in ["a,b", *some])
+        return read_file(write(tmp_path, text.encode(encoding)), domain, dialect).counts(("a",)).counts
+
+    alone = sum((cells([line]) for line in lines), np.zeros(5, dtype=np.int64))
+    assert cells(lines).tolist() == alone.tolist()
+
+
+# --- folders and patterns of Parquet files ----------------------------------------------------------------
+
+
+def write_parts(folder: Path, parts: dict[str, str]) -> None:
+    for name, select in parts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        duckdb.execute(f"COPY ({select}) TO '{folder / name}' (FORMAT parquet)")
+
+
+PARTS = {
+    "year=2023/part-0.parquet": "SELECT 30 AS age, 'f' AS sex, 5.0::DOUBLE AS income",
+    "year=2024/part-0.pq": "SELECT 41 AS age, 'm' AS sex, 15.0::DOUBLE AS income, 'new' AS more",
+    "part-1.parquet": "SELECT 5.0::DOUBLE AS income, 95 AS age, NULL::VARCHAR AS sex",
+}
+
+
+def test_a_folder_or_a_pattern_is_the_table_of_its_files(tmp_path: Path) -> None:
+    write_parts(tmp_path / "t", PARTS)
+    hidden = {"_temporary/part-9.parquet": "SELECT 1 AS x", ".part.parquet": "SELECT 1 AS x"}
+    write_parts(tmp_path / "t", hidden)
+    (tmp_path / "t" / "_SUCCESS").write_text("")
+    whole = read_file(tmp_path / "t", DOMAIN)
+    assert whole.counts(()).total == 3
+    assert whole.counts(("sex",)).counts.tolist() == [1, 1, 1]
+    assert read_file(tmp_path / "t" / "**" / "part-[01].parquet", DOMAIN).counts(()).total == 2
+    assert read_file(str(tmp_path / "t" / "year=*" / "*.pq"), DOMAIN).counts(()).total == 1
+    (tmp_path / "t.parquet").mkdir()  # as some engines call such a folder
+    write_parts(tmp_path / "t.parquet", PARTS)
+    assert np.array_equal(histogram(read_file(tmp_path / "t.parquet", DOMAIN)), histogram(whole))
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("SELECT 30 AS age, 'f' AS sex", r"z\.parquet: expected a column 'income'.*no such column"),
+        (
+            "SELECT '30' AS age, 'f' AS sex, 5.0::DOUBLE AS income",
+            r"'age' of type INTEGER.*got one of type VARCHAR",
+        ),
+        ("SELECT [30] AS age, 'f' AS sex, 5.0::DOUBLE AS income", r"got one of type INTEGER\[\]"),
+    ],
+)
+def test_a_folder_of_differing_files_is_refused_by_file_and_column(
+    tmp_path: Path, part: str, message: str
+) -> None:
+    write_parts(tmp_path, {**PARTS, "z.parquet": part})
+    with pytest.raises(DataError, match=message):
+        read_file(tmp_path, DOMAIN)
+
+
+def test_a_folder_that_is_no_table_of_files_alone_is_refused(tmp_path: Path) -> None:
+    write_parts(tmp_path, PARTS)
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(DataError, match="whose _delta_log says which"):
+        read_file(tmp_path, DOMAIN)
+    with pytest.raises(DataError, match="names no file"):
+        read_file(tmp_path / "*.pq", DOMAIN)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 Alice PAR1")
+    with pytest.raises(DataError, match=r"bad\.parquet: the file could not be read as Parquet") as caught:
+        read_file(tmp_path / "*.parquet", DOMAIN)
+    assert "Alice" not in str(caught.value)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pmw.data import CsvDialect, TableFile, read_file
 from pmw.data.files import table_parts
-from pmw.data.inspection import AttributeFacts, TableFacts, inspect_file
+from pmw.data.inspection import AttributeFacts, TableFacts, inspect_table
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 from queries.values import DROPPED, Reading, encode_value, reading_of
@@ -38,7 +38,7 @@ def inspect(
 ) -> TableFacts:
     path = folder / "table.csv"
     path.write_bytes(raw)
-    return inspect_file(TableFile(path, dialect or CsvDialect()), domain)
+    return inspect_table(TableFile(path, dialect or CsvDialect()), domain)
 
 
 def of(facts: TableFacts, name: str) -> AttributeFacts:
@@ -207,7 +207,7 @@ def test_a_compressed_file_has_the_same_facts(tmp_path: Path) -> None:
     raw = HEADER + b"1,f,1\n2,x,1\n3,f\n"
     plain = inspect(tmp_path, raw)
     (tmp_path / "table.csv.gz").write_bytes(gzip.compress(raw))
-    assert inspect_file(TableFile(tmp_path / "table.csv.gz"), DOMAIN) == plain
+    assert inspect_table(TableFile(tmp_path / "table.csv.gz"), DOMAIN) == plain
 
 
 def test_a_damaged_compressed_file_is_told(tmp_path: Path) -> None:
@@ -216,10 +216,10 @@ def test_a_damaged_compressed_file_is_told(tmp_path: Path) -> None:
     for raw in (whole[:-8] + b"\0" * 8, whole[:12] + b"\xff" * 20 + whole[32:], b"age,sex,income\n"):
         path.write_bytes(raw)
         with pytest.raises(DataError, match="could not be read: its compression is damaged"):
-            inspect_file(TableFile(path), DOMAIN)
+            inspect_table(TableFile(path), DOMAIN)
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match="could not be read"):
-        inspect_file(TableFile(path), DOMAIN)
+        inspect_table(TableFile(path), DOMAIN)
 
 
 def test_a_parquet_file_has_facts_by_value(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_parquet_file_has_facts_by_value(tmp_path: Path) -> None:
             ) AS t(age, sex, income, day)) TO '{path}' (FORMAT parquet)"""
         )
     domain = Domain((*DOMAIN, IntegerAttribute("day", 0, 3)))
-    facts = inspect_file(TableFile(path), domain)
+    facts = inspect_table(TableFile(path), domain)
     assert (facts.read, facts.kept, facts.malformed) == (5, 0, 0)
     age, sex, income, day = facts.attributes
     assert (age.empty, age.clipped_low, age.clipped_high, age.undeclared) == (1, 1, 1, 0)
@@ -240,7 +240,7 @@ def test_a_parquet_file_has_facts_by_value(tmp_path: Path) -> None:
     assert sex.suggestions == ("if '?' means empty, write NULL in the table instead",)
     assert (income.empty, income.clipped_low, income.clipped_high) == (2, 1, 1)
     assert (day.empty, day.no_number) == (4, 1)
-    kept = inspect_file(
+    kept = inspect_table(
         TableFile(path), Domain(tuple(replace(one, missing=True, other=True) for one in domain))
     )
     assert kept.kept == kept.read == 5
@@ -256,7 +256,7 @@ def test_numbers_of_every_parquet_type_are_classed_like_their_cells(tmp_path: Pa
                 f"COPY (SELECT a FROM (VALUES {numbers}, (NULL)) AS t(a)) TO '{path}' (FORMAT parquet)"
             )
         for attribute in (IntegerAttribute("a", 1, 9), NumericAttribute("a", (1.0, 9.0))):
-            facts = of(inspect_file(TableFile(path), Domain((attribute,))), "a")
+            facts = of(inspect_table(TableFile(path), Domain((attribute,))), "a")
             assert (facts.empty, facts.clipped_low, facts.clipped_high, facts.undeclared) == (1, 1, 1, 0)
 
 
@@ -330,10 +330,10 @@ def test_absent_columns_are_told_and_nothing_is_counted(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_refused_as_a_session_refuses_it(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
-        inspect_file(TableFile(tmp_path / "absent.csv"), DOMAIN)
+        inspect_table(TableFile(tmp_path / "absent.csv"), DOMAIN)
     (tmp_path / "t.parquet").write_bytes(b"PAR1 secret")
     with pytest.raises(DataError, match="could not be read as Parquet"):
-        inspect_file(TableFile(tmp_path / "t.parquet"), DOMAIN)
+        inspect_table(TableFile(tmp_path / "t.parquet"), DOMAIN)
 
 
 def test_the_form_is_json_and_carries_the_warning(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.data import MemorySource, TableFile, as_source, as_table_file
+from pmw.data import MemorySource, TableFile, as_place, as_source
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
@@ -106,8 +106,8 @@ def test_a_marginal_that_does_not_fit_in_memory_is_refused() -> None:
 def test_a_table_is_a_frame_a_file_or_a_source(domain: Domain, frame: pd.DataFrame) -> None:
     source = as_source(frame, domain, None)
     assert as_source(source, domain, None) is source
-    assert as_table_file(frame) is None
-    assert as_table_file("people.csv") == TableFile(as_table_file("people.csv").path)  # type: ignore[union-attr]
+    assert as_place(frame) is None
+    assert as_place("people.csv") == TableFile(as_place("people.csv").path)  # type: ignore[union-attr]
     with pytest.raises(DataError, match="or the name of a CSV or Parquet file, got a list; "):
         as_source([1, 2], domain, None)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="expected one column 'age' in the table"):

@@ -126,7 +126,7 @@ def test_a_time_that_cannot_be_written_is_a_value_like_others(
     select = f"SELECT {make}({numbers})::{kind} AS x FROM range({records}) AS t(i)"
     before, after = MARK.to_bytes(8, "little"), stored.to_bytes(8, "little", signed=True)
     path = patched(tmp_path / "t.parquet", select, before, after)
-    assert read_file(path, domain).counts(()).total == records
+    assert read_file(path, domain).counts(("x",)).counts[-1] == records  # none of them is empty
 
 
 @pytest.mark.parametrize("domain", [X_NUMBER, X_TEXT])

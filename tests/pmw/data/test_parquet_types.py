@@ -261,3 +261,12 @@ def test_a_type_that_is_read_is_read_with_any_bytes(tmp_path: Path, name: str, d
     values = data.draw(st.lists(one, max_size=8))
     source = read_file(column.write(tmp_path / "t.parquet", values), Domain((ATTRIBUTES[2],)))
     assert source.counts(()).total == len(values)
+
+
+@pytest.mark.parametrize("name", ["times in microseconds", "times in microseconds with a zone"])
+def test_a_time_before_all_that_have_a_text_is_undeclared_and_not_empty(tmp_path: Path, name: str) -> None:
+    earliest = ints(8, -(2**63), 2 - 2**63, -(2**62) * 3 // 2)
+    path = READ[name].write(tmp_path / "t.parquet", earliest)
+    for attribute in ATTRIBUTES:
+        counts = read_file(path, Domain((attribute,))).counts(("x",)).counts
+        assert counts[attribute.other_code] == len(earliest), attribute

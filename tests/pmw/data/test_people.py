@@ -269,7 +269,7 @@ def test_cells_of_any_domain_are_put_into_words_exactly(
         np.array([(value * (n + 1)) % size for _, value in rows], dtype=np.uint64)
         for n, size in enumerate(sizes)
     )
-    words = people._cell_words(CodedRecords(domain, columns), np.arange(len(rows)))
+    words = people.cell_words(CodedRecords(domain, columns), np.arange(len(rows)))
     cells = list(zip(*(column.tolist() for column in columns), strict=True))
     packed = list(zip(*(word.tolist() for word in words), strict=True))
     assert len(words) == 1 or domain.size > 2**64
@@ -280,7 +280,7 @@ def test_the_last_cell_of_the_largest_word_is_not_the_first_of_the_next() -> Non
     domain = Domain(tuple(IntegerAttribute(f"a{n}", 0, 2**16 - 1) for n in range(4)))
     assert domain.size == 2**64
     columns = tuple(np.array([2**16 - 1, 0], dtype=np.uint16) for _ in range(4))
-    (word,) = people._cell_words(CodedRecords(domain, columns), np.arange(2))
+    (word,) = people.cell_words(CodedRecords(domain, columns), np.arange(2))
     assert word.tolist() == [2**64 - 1, 0]
 
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pmw
-from pmw.data import MemorySource, read_file
+from pmw.data import MemorySource, as_source, read_file
 from queries import (
     Attribute,
     CategoricalAttribute,
@@ -98,9 +98,10 @@ def test_the_same_values_have_the_same_cells(
             read_file(tmp_path / "t.csv", domain),
             read_file(tmp_path / "t.parquet", domain),
             MemorySource.from_frame(pd.DataFrame({"x": column}), domain),
+            as_source(engine.table("t"), domain, None),
         )
     ]
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1] == found[2] == found[3]
     assert sum(found[0]) == len(values)
 
 

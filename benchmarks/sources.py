@@ -1,0 +1,125 @@
+"""One table in every source: are marginals, answers and fingerprints the same, and how long is each read?
+
+    python -m benchmarks.sources --data-dir FOLDER
+
+Each table is written as CSV, compressed CSV, a Parquet folder and a DuckDB database, and held in pandas and,
+where these are installed, in pyarrow and Polars; once without persons, once with made-up ids, at most two
+records of each. Sessions are seeded, so that their answers can be compared digit by digit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+import pmw
+from pmw.data import DatabaseTable, TableFile, as_source
+from queries import CategoricalAttribute, Domain, IntegerAttribute, Person, random_conjunctions
+
+_ATTRIBUTES = 12  # of each table, the first ones
+_PARTS = 8  # files of a folder
+_QUESTIONS = 200
+_KEY = bytes(range(32))
+
+
+def tables(folder: Path) -> Iterator[tuple[str, pd.DataFrame, Domain]]:
+    """Yield the tables that are there: name, records, domain."""
+    adult = pd.read_csv(folder / "adult.csv").iloc[:, :_ATTRIBUTES]
+    yield (
+        "adult",
+        adult,
+        Domain(tuple(IntegerAttribute(str(name), 0, int(adult[name].max())) for name in adult)),
+    )
+    census = json.loads((folder / "census_income_kdd.domain.json").read_text())
+    listed = census["attributes"][:_ATTRIBUTES]
+    names = [one["name"] for one in listed]
+    coded = pd.read_csv(folder / "census_income_kdd.csv.gz", usecols=names)
+    texts = pd.DataFrame(
+        {one["name"]: pd.Series(one["values"])[coded[one["name"]]].to_numpy() for one in listed}
+    )
+    yield (
+        "census_income_kdd",
+        texts,
+        Domain(tuple(CategoricalAttribute(one["name"], one["values"]) for one in listed)),
+    )
+
+
+def sources(frame: pd.DataFrame, folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the same records in every source that is here."""
+    yield "pandas", frame
+    for name in ("t.csv", "t.csv.gz"):
+        frame.to_csv(folder / name, index=False)
+        yield name.removeprefix("t."), TableFile(folder / name)
+    with duckdb.connect(str(folder / "t.duckdb")) as connection:
+        connection.register("frame", frame)
+        connection.execute("CREATE TABLE t AS FROM frame")
+        (folder / "parts").mkdir()
+        for part in range(_PARTS):
+            file, rows = folder / "parts" / f"{part}.parquet", -(-len(frame) // _PARTS)
+            connection.execute(
+                f"COPY (FROM t LIMIT {rows} OFFSET {part * rows}) TO '{file}' (FORMAT parquet)"
+            )
+    yield "Parquet folder", TableFile(folder / "parts")
+    yield "DuckDB database", DatabaseTable(f"duckdb:{folder / 't.duckdb'}", "t")
+    yield "DuckDB relation", duckdb.from_df(frame)
+    for library in ("pyarrow", "polars"):
+        try:
+            module = importlib.import_module(library)
+        except ImportError:
+            continue
+        if library == "pyarrow":
+            yield "pyarrow", module.table(frame)
+        else:
+            held = module.DataFrame({str(name): frame[name].tolist() for name in frame})
+            yield "Polars", held
+            yield "Polars, lazy", held.lazy()
+
+
+def seen(table: Any, domain: Domain) -> tuple[str, float]:
+    """Return a hash of all that can be seen of a table, and the seconds that reading it took."""
+    start = time.perf_counter()
+    source = as_source(table, domain, None if domain.person is None else _KEY)
+    seconds = time.perf_counter() - start
+    digest = hashlib.sha256(source.fingerprint(b"key"))
+    for scope in [(name,) for name in domain.names] + list(combinations(domain.names, 2)):
+        digest.update(source.counts(scope).counts.tobytes())
+    with pmw.open_session(
+        source if domain.person is None else table, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=7)
+    ) as session:
+        for query in random_conjunctions(domain, _QUESTIONS, seed=3):
+            digest.update(json.dumps(session.ask(query).to_dict()).encode())
+    return digest.hexdigest()[:12], seconds
+
+
+def main() -> None:
+    """Print a line for each table and source."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data-dir", type=Path, default=os.environ.get("PMW_DATA_DIR"))
+    for name, frame, domain in tables(parser.parse_args().data_dir):
+        held = frame.assign(person=[place // 3 for place in range(len(frame))])
+        for person in (None, Person("person", 2, ids="integer")):
+            bounded = Domain(domain.attributes, domain.name, person)
+            with tempfile.TemporaryDirectory() as folder:
+                first = None
+                for source, table in sources(held, Path(folder)):
+                    digest, seconds = seen(table, bounded)
+                    first = first or digest
+                    words = "the same" if digest == first else "ANOTHER TABLE"
+                    what = f"{name}, {'with' if person else 'no'} ids, {len(frame):,} records, {source}"
+                    print(f"{what}: {words} ({digest}), {seconds:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

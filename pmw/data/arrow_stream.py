@@ -1,0 +1,237 @@
+"""Tables in memory that have an Arrow stream, read by DuckDB: pyarrow, Polars, DuckDB's own relations.
+
+What is done with a column depends on its type as Arrow writes it, never on a value. The engine looks at each
+value of some types and fails at a bad one. A declared column of such a type is refused, whatever it holds:
+
+* times with a zone in another unit than microseconds, into which some do not fit;
+* times of day, durations in seconds or milliseconds, decimals of 256 bits, half-precision numbers;
+* nested values, and types that are no part of the format.
+
+Texts of pyarrow, which nothing checks, are read as bytes; what is no UTF-8 is undeclared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pmw.data.engine_columns import is_readable, quoted_column, read_frames
+from pmw.errors import DataError
+from queries.domain import Domain
+from queries.plain_values import type_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "arrow_parts",
+    "ArrowTable",
+    "has_arrow_stream",
+]
+
+# The formats that are read, as the C data interface writes them: bool, whole and floating-point numbers,
+# texts, bytes, days, times, durations, decimals.
+_READ = re.compile(
+    r"[nbcCsSiIlLfguUzZ]|v[uz]|w:[0-9]+|td[Dm]|tsu:.*|ts[smn]:|tD[un]|d:[0-9]+,-?[0-9]+(,32|,64|,128)?"
+)
+_NAMES = {
+    "ts": "times with a zone in another unit than microseconds",
+    "tt": "times of day",
+    "tD": "durations in seconds or milliseconds",
+    "ti": "intervals",
+    "d:": "decimals of 256 bits",
+    "+": "nested values",
+    "e": "half-precision numbers",
+}
+
+
+class ArrowTable(Protocol):
+    """What has an Arrow stream: a pyarrow Table, a Polars DataFrame, a DuckDB relation, and so on."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the stream in a capsule."""
+
+
+def has_arrow_stream(table: object) -> bool:
+    """Return whether a thing has an Arrow stream, or gives one when it is collected; no code of its own runs.
+
+    A pandas table has one, but so has a column of pandas: neither is meant here.
+    """
+    library = type_name(table).partition(".")[0]
+    return library != "pandas" and (_has(table, "__arrow_c_stream__") or _is_lazy(table))
+
+
+def arrow_parts(table: object, domain: Domain) -> Iterator[pd.DataFrame]:
+    """Yield the records of a table part by part, declared columns only.
+
+    Raises:
+        DataError: the table cannot be read, lacks a declared column, or one is of a type that is refused.
+
+    Privacy: true records; they stay in this room.
+    """
+    import duckdb  # late: only needed where tables are read
+
+    what = f"the table of type {type_name(table)}"
+    chosen, texts = _guarded(what, lambda: _chosen(table, domain))
+    fields = _guarded(what, lambda: _fields(chosen))
+    for name in domain.columns:
+        _require_readable(what, name, fields)
+    try:
+        with duckdb.connect(":memory:") as connection:
+            connection.execute("SET TimeZone = 'UTC'")  # else texts would depend on the machine
+            connection.register("records", _Registered(chosen))
+            names = ", ".join(_decoded(name, texts) for name in domain.columns)
+            source = f"(SELECT {names} FROM records)"  # noqa: S608 - quoted
+            described = connection.execute(f"DESCRIBE {source[1:-1]}").fetchall()
+            kinds = {str(row[0]): str(row[1]) for row in described}
+            for name, kind in kinds.items():
+                if not is_readable(kind):
+                    raise _refusal(what, name, kind)
+            yield from read_frames(connection, domain, kinds, source)
+    except (duckdb.Error, UnicodeDecodeError):
+        # The engine's own text may quote a record.
+        raise DataError(f"{what} could not be read") from None
+
+
+def _guarded(what: str, read: Callable[[], Any]) -> Any:
+    """Return what another library gives; its own errors, of whatever kind, may quote a record."""
+    try:
+        return read()
+    except Exception:  # noqa: BLE001 - another library raises what it likes
+        failed = DataError(f"{what} could not be read")
+    raise failed
+
+
+# --- columns ---------------------------------------------------------------------------------------------
+
+
+def _is_lazy(table: object) -> bool:
+    return type_name(table).startswith("polars.") and _has(table, "collect")
+
+
+def _has(table: object, name: str) -> bool:
+    """Return whether the type of a thing has such a method; the type is not asked."""
+    bases = type.__dict__["__mro__"].__get__(type(table))
+    return any(name in type.__dict__["__dict__"].__get__(base) for base in bases)
+
+
+def _chosen(table: Any, domain: Domain) -> tuple[Any, frozenset[str]]:
+    """Return the declared columns of a table, and which of them are texts that became bytes.
+
+    Where its library can leave out the other columns, they are not read.
+    """
+    library = type_name(table).partition(".")[0].lstrip("_")
+    wanted = frozenset(domain.columns)
+    if library == "polars" and _has(table, "select"):
+        names = [name for name in table.collect_schema().names() if name in wanted]
+        chosen = table.select(names)
+        return (chosen.collect() if _is_lazy(table) else chosen), frozenset()
+    if library == "duckdb" and _has(table, "project"):
+        names = [quoted_column(name) for name in table.columns if name in wanted]
+        return (table.project(", ".join(names)) if names else table), frozenset()
+    if library == "pyarrow" and _has(table, "schema") and _has(table, "cast"):
+        places = [place for place, name in enumerate(table.schema.names) if name in wanted]
+        return _as_bytes(table.select(places) if _has(table, "select") else table)
+    return table, frozenset()
+
+
+def _as_bytes(table: Any) -> tuple[Any, frozenset[str]]:
+    """Return a table of pyarrow with bytes for texts, which nothing has checked, and their columns."""
+    arrow, schema, names = sys.modules["pyarrow"], table.schema, set()
+    texts = {
+        arrow.string(): arrow.binary(),
+        arrow.large_string(): arrow.large_binary(),
+        arrow.string_view(): arrow.binary_view(),
+    }
+    for place, field in enumerate(schema):
+        values = field.type.value_type if arrow.types.is_dictionary(field.type) else field.type
+        if values in texts:
+            schema = schema.set(place, field.with_type(texts[values]))
+            names.add(field.name)
+    return table.cast(schema), frozenset(names)
+
+
+def _decoded(name: str, texts: frozenset[str]) -> str:
+    column = quoted_column(name)
+    if name not in texts:
+        return column
+    return f"coalesce(TRY(decode({column})), CASE WHEN {column} IS NOT NULL THEN '\ufffd' END) AS {column}"
+
+
+def _require_readable(what: str, name: str, fields: list[tuple[str, str]]) -> None:
+    formats = [form for other, form in fields if other == name]
+    if len(formats) != 1:
+        came = "it twice" if formats else "no such column"
+        raise DataError(f"{what}: expected one column {name!r}, got {came}")
+    if not _READ.fullmatch(formats[0]):
+        named = (words for start, words in _NAMES.items() if formats[0].startswith(start))
+        raise _refusal(what, name, next(named, "another kind"))
+
+
+def _refusal(what: str, name: str, came: str) -> DataError:
+    return DataError(
+        f"{what}: expected plain values in column {name!r}, got {came}; turn them into text, numbers, or "
+        "times in microseconds"
+    )
+
+
+# --- the stream ------------------------------------------------------------------------------------------
+
+
+class _Registered:
+    """Shows the engine nothing of a table but its stream: it asks its own way for what it knows."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class _Schema(ctypes.Structure):
+    """``ArrowSchema`` of the C data interface."""
+
+
+_Schema._fields_ = [
+    ("format", ctypes.c_char_p),
+    ("name", ctypes.c_char_p),
+    ("metadata", ctypes.c_void_p),
+    ("flags", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("children", ctypes.POINTER(ctypes.POINTER(_Schema))),
+    ("dictionary", ctypes.POINTER(_Schema)),
+    ("release", ctypes.CFUNCTYPE(None, ctypes.POINTER(_Schema))),
+    ("private_data", ctypes.c_void_p),
+]
+
+
+class _Stream(ctypes.Structure):
+    """The beginning of ``ArrowArrayStream`` of the C stream interface."""
+
+    _fields_ = (("get_schema", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Schema))),)
+
+
+def _fields(table: Any) -> list[tuple[str, str]]:
+    """Return the columns of a table: name, and format of the values, of a dictionary's where it has one.
+
+    Source: the Arrow C data and C stream interfaces.
+    """
+    capsule = table.__arrow_c_stream__()
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    address = pointer_of(capsule, b"arrow_array_stream")
+    schema = _Schema()
+    if _Stream.from_address(address).get_schema(address, ctypes.byref(schema)):
+        raise ValueError("the stream has no schema")
+    try:
+        return [_field(schema.children[place].contents) for place in range(schema.n_children)]
+    finally:
+        schema.release(ctypes.byref(schema))
+
+
+def _field(column: _Schema) -> tuple[str, str]:
+    values = column.dictionary.contents if column.dictionary else column
+    return column.name.decode(), values.format.decode()

@@ -1,0 +1,128 @@
+"""Columns of the engine: what is read of one depends on its type, never on a value.
+
+DuckDB reads Parquet files, Arrow streams and its own databases for us. A column is read as numbers or as
+text, whichever cannot fail. A declared column of any other type is refused, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from queries.domain import Attribute, Domain, IntegerAttribute, NumericAttribute
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+__all__ = [
+    "DECIMAL",
+    "is_readable",
+    "quoted_column",
+    "read_frames",
+    "TIMESTAMPS",
+]
+
+DECIMAL = re.compile(r"DECIMAL\(([0-9]+),([0-9]+)\)")  # digits in all, and after the point
+TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+
+_CHUNK = 50  # vectors of 2,048 rows at a time
+_FLOATING = ("FLOAT", "DOUBLE")
+# NULLs turn a column of these into floating-point numbers, which are exact within an attribute's ends.
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
+_UNREADABLE = "'(unreadable time)'"  # no date, and no number
+_FIRST_TIMESTAMP = "TIMESTAMP '290309-12-22 (BC)'"  # earlier ones can be stored, but not written as text
+_COARSE = ("TIMESTAMP_S", "TIMESTAMP_MS")  # the engine turns them into microseconds, of which some have none
+_DATES = ("0001-01-01", "9999-12-31")  # what lies outside is no date to us
+# Other types that cannot fail. Values of those that are not listed may: they are refused.
+_TEXTUAL = (
+    "BOOLEAN", "UBIGINT", "HUGEINT", "UHUGEINT", "VARCHAR", "BLOB", "UUID", "DATE", "INTERVAL",
+    "TIMESTAMP_NS", '"NULL"',
+)  # fmt: skip
+
+
+def is_readable(kind: str) -> bool:
+    """Return whether no value of a type can make reading fail."""
+    plain = (*_WHOLE, *_FLOATING, *TIMESTAMPS, *_COARSE, *_TEXTUAL)
+    return kind in plain or DECIMAL.fullmatch(kind) is not None or kind.startswith("ENUM(")
+
+
+def read_frames(
+    connection: duckdb.DuckDBPyConnection,
+    domain: Domain,
+    kinds: Mapping[str, str],
+    source: str,
+    parameters: dict[str, str] | None = None,
+) -> Iterator[pd.DataFrame]:
+    """Yield the records of a source part by part, declared columns only.
+
+    Args:
+        connection: to the engine; times with a zone are written in that of its settings.
+        domain: the declared attributes, and persons.
+        kinds: the type of each declared column, in the engine's words; all are readable.
+        source: what stands behind FROM.
+        parameters: the values that it names.
+
+    Privacy: true records; they stay in this room.
+    """
+    columns = [_column(attribute, kinds[attribute.name]) for attribute in domain]
+    ids = None if domain.person is None else domain.person.column
+    whole = ids is not None and kinds[ids] in _WHOLE
+    if ids is not None:
+        columns += _whole_ids(ids) if whole else [_plain_column(ids, kinds[ids])]
+    connection.execute(f"SELECT {', '.join(columns)} FROM {source}", parameters or {})  # noqa: S608 - quoted
+    while len(chunk := connection.fetch_df_chunk(_CHUNK)):
+        yield _with_empty_ids(chunk) if whole else chunk
+
+
+def quoted_column(name: str) -> str:
+    """Return a name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _column(attribute: Attribute, kind: str) -> str:
+    """Return the expression that reads an attribute: as numbers where it is one, else as any other column."""
+    if kind in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute):
+        return quoted_column(attribute.name)
+    return _plain_column(attribute.name, kind)
+
+
+def _whole_ids(column: str) -> list[str]:
+    """Return the expressions that read whole numbers exactly, some of them NULL: 0 there, and which are."""
+    name = quoted_column(column)
+    return [f"coalesce({name}, 0) AS {name}", f"{name} IS NULL"]
+
+
+def _with_empty_ids(chunk: pd.DataFrame) -> pd.DataFrame:
+    empty, rest = chunk.iloc[:, -1], chunk.iloc[:, :-1].copy(deep=False)
+    if empty.any():
+        ids = rest.columns[-1]
+        rest[ids] = rest[ids].astype("Int64").mask(empty)
+    return rest
+
+
+def _plain_column(column: str, kind: str) -> str:
+    """Return the expression that reads a column: as it is where that is exact and cannot fail, else as text.
+
+    A number that is none is empty, as it is in a pandas table; a time that has no text is undeclared.
+    """
+    name = quoted_column(column)
+    if kind == "BOOLEAN" or kind in _FLOATING:
+        return name
+    value = name
+    # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
+    if kind in TIMESTAMPS:
+        readable = f"{name} >= {_FIRST_TIMESTAMP} OR {name} = '-infinity'"
+        text = f"TRY_CAST(CASE WHEN {readable} THEN {name} END AS VARCHAR)"
+        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END) AS {name}"
+    if kind in _COARSE:
+        readable = f"{name} BETWEEN {kind} '{_DATES[0]}' AND {kind} '{_DATES[1]}'"
+        text = f"TRY_CAST(CASE WHEN {readable} THEN {name} END AS VARCHAR)"
+        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END) AS {name}"
+    if decimal := DECIMAL.fullmatch(kind):
+        # The bytes may hold more digits than are declared; such a number has no text.
+        digits, scale = int(decimal[1]), int(decimal[2])
+        most = f"'{'9' * (digits - scale)}.{'9' * scale}'::{kind}"
+        value = f"CASE WHEN {name} BETWEEN -{most} AND {most} THEN {name} END"
+    return f"TRY_CAST({value} AS VARCHAR) AS {name}"

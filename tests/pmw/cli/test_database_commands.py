@@ -1,0 +1,89 @@
+"""Commands over a table of a database."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pytest
+from click.testing import Result
+
+from pmw.data import DatabaseTable
+from pmw.session.maintenance import remembered_table
+
+Run = Callable[..., Result]
+FRAME = pd.DataFrame(
+    {"id": ["a", "b", None, "a", "a"] * 40, "x": range(200), "sex": ["f", "m", "?", None, "f"] * 40}
+)
+SCHEMA = """
+name = "people"
+[[attributes]]
+name = "x"
+kind = "integer"
+min = 0
+max = 150
+[[attributes]]
+name = "sex"
+kind = "categorical"
+values = ["f", "m"]
+missing = true
+"""
+
+
+def test_commands_find_the_table_again_and_refuse_it_where_it_changed(tmp_path: Path, run: Run) -> None:
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as connection:
+        connection.register("frame", FRAME)
+        connection.execute("CREATE SCHEMA study")
+        connection.execute("CREATE TABLE study.people AS FROM frame ORDER BY hash(x)")
+        connection.execute("CREATE VIEW seen AS SELECT DISTINCT * FROM study.people")
+    (tmp_path / "people.toml").write_text(SCHEMA)
+    table = ("--data", "duckdb:people.duckdb", "--table", "study.people")
+    rest = ("--schema", "people.toml", "--person-column", "id", "--records-per-person", "3")
+    assert "stored as BIGINT" in run("draft", *table).stdout
+    checked = run("check", *table, *rest)
+    assert checked.exit_code == 0, checked.stderr
+    assert checked.stdout.startswith("study.people in duckdb:people.duckdb: 200 records;")
+    assert "if '?' means empty, write NULL in the table instead" in checked.stdout
+    opened = run("open", "study.pmw", *table, *rest, "--epsilon", "1")
+    assert opened.exit_code == 0, opened.stderr
+    assert remembered_table(tmp_path / "study.pmw") == DatabaseTable(
+        f"duckdb:{tmp_path / 'people.duckdb'}", "study.people"
+    )
+    elsewhere = subprocess.run(
+        [sys.executable, "-m", "pmw", "ask", str(tmp_path / "study.pmw"), "x >= 70", "--fresh"],
+        cwd="/", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (elsewhere.returncode, elsewhere.stderr) == (0, "")
+    FRAME.to_csv(tmp_path / "people.csv", index=False)
+    assert run("move", "study.pmw", "--data", "people.csv").exit_code == 0
+    moved = run("move", "study.pmw", "--data", "duckdb:people.duckdb", "--table", "seen")
+    assert moved.stdout.startswith("study.pmw reads its table from seen in duckdb:people.duckdb from now on")
+    assert (
+        run("export", "study.pmw", "--output", "people.duckdb", "--format", "csv", "--force").exit_code == 2
+    )
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as connection:
+        connection.execute("UPDATE study.people SET sex = 'm' WHERE x = 0")
+    refused = run("move", "study.pmw", "--data", "duckdb:people.duckdb", "--table", "study.people")
+    assert refused.stderr == "Error: the table differs from the one that the session was opened on\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--data", "duckdb:people.duckdb"), "name its table with --table"),
+        (("--data", "people.csv", "--table", "t"), "--table names a table of a database"),
+        (("--data", "duckdb:p.duckdb", "--table", "t", "--trim"), "--trim belong to CSV files"),
+        (("--data", "duckdb:p.duckdb", "--table", "a."), "expected the name of a table"),
+    ],
+)
+def test_options_that_contradict_each_other_are_wrong_usage(
+    run: Run, given: tuple[str, ...], told: str
+) -> None:
+    for command in (("check", "--schema", "s.toml"), ("move", "s.pmw"), ("draft",)):
+        result = run(*command, *given)
+        assert result.exit_code == 2
+        assert told in result.stderr

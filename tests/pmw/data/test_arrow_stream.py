@@ -1,0 +1,225 @@
+"""Tables with an Arrow stream: each type is read whatever it holds, or refused whatever it holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import MemorySource, as_source
+from pmw.errors import DataError
+from queries import (
+    CategoricalAttribute,
+    DatetimeAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    Person,
+)
+
+WHY = "reads its tables; pip install it to run this test"
+LEAST, MOST = -(2**63), 2**63 - 1
+WHOLE = [LEAST, LEAST + 1, -1, 0, 3, 10**16, MOST - 1, MOST]
+ATTRIBUTES = [
+    IntegerAttribute("x", 0, 9, missing=True, other=True),
+    NumericAttribute("x", (0, 5, 10), missing=True, other=True),
+    CategoricalAttribute("x", ("f", 3, True, "é"), missing=True, other=True),
+    DatetimeAttribute(
+        "x", datetime(1970, 1, 1), datetime(2020, 12, 31), "year", "Europe/Berlin", missing=True, other=True
+    ),
+]
+MIXED = Domain(
+    (
+        IntegerAttribute("age", 0, 99, 10, missing=True),
+        CategoricalAttribute("sex", ("f", "m"), other=True),
+        NumericAttribute("income", (0.0, 10.0, 20.5), missing=True),
+    )
+)
+FRAME = pd.DataFrame(
+    {
+        "age": [30.0, None, 41.0],
+        "sex": ["f", "m", "x"],
+        "income": [5.0, np.nan, 15.0],
+        "more": [b"1", None, b""],
+    }
+)
+
+
+def counts(table: Any, attribute: Any) -> list[int]:
+    cells: list[int] = as_source(table, Domain((attribute,)), None).counts(("x",)).counts.tolist()
+    return cells
+
+
+def arrow_column(kind: Any, values: list[Any], width: int = 64) -> Any:
+    """Return an Arrow table of a column whose bits are those of whole numbers, some of them empty."""
+    pa = pytest.importorskip("pyarrow", reason=WHY)
+    bits = pa.array(values, getattr(pa, f"int{width}")())
+    return pa.table({"x": pa.Array.from_buffers(kind, len(values), bits.buffers())})
+
+
+TIMES = ["timestamp us", "timestamp us UTC", "timestamp s", "timestamp ms", "timestamp ns", "date64"]
+OTHERS = ["duration us", "duration ns", "int64", "uint64", "float64"]
+
+
+def arrow_type(words: str) -> Any:
+    pa = pytest.importorskip("pyarrow", reason=WHY)
+    name, *arguments = words.split()
+    return getattr(pa, name)(*arguments)
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=lambda attribute: type(attribute).__name__)
+@pytest.mark.parametrize("kind", [*TIMES, *OTHERS])
+def test_a_type_that_is_read_is_read_whatever_it_holds(kind: str, attribute: Any) -> None:
+    values = [*WHOLE, None]
+    one_by_one = [counts(arrow_column(arrow_type(kind), [value]), attribute) for value in values]
+    together = counts(arrow_column(arrow_type(kind), values), attribute)
+    assert together == [sum(cells) for cells in zip(*one_by_one, strict=True)]
+    assert counts(arrow_column(arrow_type(kind), []), attribute) == [0] * attribute.size
+    assert sum(together) == len(values)
+    if kind in TIMES:
+        assert together[attribute.missing_code] == 1  # however early or late a time is
+
+
+@pytest.mark.parametrize(
+    ("kind", "width", "told"),
+    [
+        ("timestamp s UTC", 64, "times with a zone in another unit than microseconds"),
+        ("timestamp ms Europe/Berlin", 64, "times with a zone in another unit than microseconds"),
+        ("timestamp ns UTC", 64, "times with a zone in another unit than microseconds"),
+        ("time64 us", 64, "times of day"),
+        ("time32 s", 32, "times of day"),
+        ("duration s", 64, "durations in seconds or milliseconds"),
+        ("float16", 16, "half-precision numbers"),
+    ],
+)
+def test_a_type_that_is_refused_is_refused_whatever_it_holds(kind: str, width: int, told: str) -> None:
+    for values in ([], [None], [0], [2 ** (width - 1) - 1]):
+        with pytest.raises(DataError, match=rf"pyarrow\.lib\.Table: .* in column 'x', got {told}; turn them"):
+            counts(arrow_column(arrow_type(kind), values, width), ATTRIBUTES[0])
+
+
+def test_nested_values_and_wide_decimals_are_refused() -> None:
+    pa = pytest.importorskip("pyarrow", reason=WHY)
+    for column, told in (
+        (pa.array([[1]]), "nested values"),
+        (pa.array([{"a": 1}]), "nested values"),
+        (pa.array([Decimal(1)], pa.decimal256(40, 2)), "decimals of 256 bits"),
+    ):
+        with pytest.raises(DataError, match=f"in column 'x', got {told}"):
+            counts(pa.table({"x": column}), ATTRIBUTES[0])
+
+
+@pytest.mark.parametrize("text", ["string", "large_string", "dictionary"])
+def test_texts_that_are_no_utf8_are_undeclared(text: str) -> None:
+    pa = pytest.importorskip("pyarrow", reason=WHY)
+    offsets = pa.array([0, 2, 3, 5], pa.int64() if text == "large_string" else pa.int32()).buffers()[1]
+    kind = pa.large_string() if text == "large_string" else pa.string()
+    bad = pa.Array.from_buffers(kind, 3, [None, offsets, pa.py_buffer(b"\xff\xfef\xc3\xa9")])
+    if text == "dictionary":
+        bad = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), bad)
+    assert counts(pa.table({"x": bad}), ATTRIBUTES[2]) == [1, 0, 0, 1, 0, 1]
+    assert counts(pa.table({"x": pa.array(["f", None]).cast(pa.string_view())}), ATTRIBUTES[2])[0] == 1
+
+
+def tables() -> dict[str, Any]:
+    """Return the same records in every library that is here; their other column is of an odd type."""
+    found: dict[str, Any] = {"duckdb": duckdb.from_df(FRAME)}
+    try:
+        import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+        table = pa.table(FRAME).append_column("odd", pa.array([[1], [], None]))
+        found |= {"table": table, "batch": table.to_batches()[0], "reader": table.to_reader()}
+    except ImportError:
+        pass
+    try:
+        import polars as pl
+
+        columns = {name: pl.Series(FRAME[name].tolist()) for name in MIXED.names}
+        frame = pl.DataFrame({**columns, "more": pl.Series([object(), None, 3], dtype=pl.Object)})
+        frame = frame.with_columns(pl.col("sex").cast(pl.Categorical), pl.col("income").fill_nan(None))
+        found |= {"polars": frame, "lazy": frame.lazy().filter(pl.col("age").is_null() | (pl.col("age") > 1))}
+    except ImportError:
+        pass
+    return found
+
+
+@pytest.mark.parametrize("name", ["duckdb", "table", "batch", "reader", "polars", "lazy"])
+def test_every_library_gives_the_cells_that_pandas_gives_and_no_other_column_is_read(name: str) -> None:
+    given = tables()
+    if name not in given:
+        pytest.skip(f"the library of {name!r} {WHY}")
+    expected = MemorySource.from_frame(FRAME, MIXED)
+    found = as_source(given[name], MIXED, None)
+    assert found.counts(MIXED.names).counts.tolist() == expected.counts(MIXED.names).counts.tolist()
+    assert found.fingerprint(b"k") == expected.fingerprint(b"k")
+    options = pmw.Options(seed=5)
+    with (
+        pmw.open_session(FRAME, MIXED, epsilon=1, options=options) as before,
+        pmw.open_session(tables()[name], MIXED, epsilon=1, options=options) as after,
+    ):
+        where = "age >= 30 AND sex = 'f'"
+        assert after.ask(where).to_dict() == before.ask(where).to_dict()
+
+
+@pytest.mark.parametrize("name", ["duckdb", "table", "polars", "lazy"])
+def test_a_column_that_is_not_there_is_told(name: str) -> None:
+    given = tables()
+    if name not in given:
+        pytest.skip(f"the library of {name!r} {WHY}")
+    domain = Domain((*MIXED.attributes, IntegerAttribute("absent", 0, 1)))
+    with pytest.raises(DataError, match="expected one column 'absent', got no such column"):
+        as_source(given[name], domain, None)
+
+
+def test_persons_are_bounded_alike() -> None:
+    ids = pd.Series([2**60, 2**60 + 1, None, 2**60], dtype="Int64")
+    frame = pd.DataFrame({"x": [1, 2, 3, 4], "id": ids})
+    domain = Domain((IntegerAttribute("x", 0, 9),), person=Person("id", 1))
+    key = bytes(range(32))
+    expected = as_source(frame, domain, key)
+    relation = duckdb.sql("SELECT x, id::BIGINT AS id FROM frame")
+    assert relation is not None
+    found = [as_source(relation, domain, key)]
+    try:
+        import polars as pl
+
+        found.append(
+            as_source(pl.DataFrame({"x": [1, 2, 3, 4], "id": [2**60, 2**60 + 1, None, 2**60]}), domain, key)
+        )
+    except ImportError:
+        pass
+    for source in found:
+        assert source.fingerprint(b"k") == expected.fingerprint(b"k")
+        assert source.counts(("x",)).counts.tolist() == expected.counts(("x",)).counts.tolist()
+
+
+def test_a_query_that_fails_on_a_value_is_told_without_it() -> None:
+    relation = duckdb.sql("SELECT CAST(w AS INTEGER) AS x FROM (VALUES ('1'), ('Alice')) AS t(w)")
+    with pytest.raises(DataError, match="could not be read") as caught:
+        counts(relation, ATTRIBUTES[0])
+    assert "Alice" not in str(caught.value)
+    assert caught.value.__context__ is None
+    pl = pytest.importorskip("polars", reason=WHY)
+    lazy = pl.LazyFrame({"x": ["1", "Alice"]}).with_columns(pl.col("x").cast(pl.Int64, strict=True))
+    with pytest.raises(DataError, match=r"polars.*LazyFrame could not be read") as caught:
+        counts(lazy, ATTRIBUTES[0])
+    assert "Alice" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_polars_own_types_are_read() -> None:
+    pl = pytest.importorskip("polars", reason=WHY)
+    moment = datetime(2019, 12, 31, 23, 30, tzinfo=UTC)  # in Berlin it is 2020
+    assert counts(pl.DataFrame({"x": [moment, None]}), ATTRIBUTES[3])[-3:] == [1, 1, 0]
+    words = pl.DataFrame({"x": pl.Series(["f", "é", "g"], dtype=pl.Categorical)})
+    assert counts(words, ATTRIBUTES[2]) == [1, 0, 0, 1, 0, 1]
+    assert counts(pl.DataFrame({"x": [timedelta(1)]}), ATTRIBUTES[0])[-1] == 1
+    assert sum(counts(pl.DataFrame({"x": [date(2020, 1, 1)]}), ATTRIBUTES[0])) == 1
+    with pytest.raises(DataError, match="got another kind"):
+        counts(pl.DataFrame({"x": pl.Series([1], dtype=pl.Int128)}), ATTRIBUTES[0])

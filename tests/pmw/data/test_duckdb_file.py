@@ -1,0 +1,192 @@
+"""DuckDB databases: read in place, by types, whatever their values are; nothing is written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import DatabaseTable, MemorySource, as_source
+from pmw.errors import DataError
+from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, NumericAttribute, Person
+
+ATTRIBUTES = [
+    IntegerAttribute("x", 0, 9, missing=True, other=True),
+    NumericAttribute("x", (0, 5, 10), missing=True, other=True),
+    CategoricalAttribute("x", ("f", 3, True), missing=True, other=True),
+    DateAttribute("x", date(2020, 1, 1), date(2020, 12, 31), "month", missing=True, other=True),
+]
+HOSTILE = {
+    "TINYINT": ["-128", "3", "127"],
+    "BIGINT": [str(-(2**63)), "3", str(2**63 - 1)],
+    "HUGEINT": ["-170141183460469231731687303715884105728", "3", "170141183460469231731687303715884105727"],
+    "UHUGEINT": ["0", "340282366920938463463374607431768211455"],
+    "DOUBLE": ["'nan'", "'inf'", "'-inf'", "-0.0", "1e308", "5e-324", "3.0"],
+    "FLOAT": ["'nan'", "'inf'", "'-inf'", "-0.0", "3e38"],
+    "DECIMAL(38, 10)": ["'9999999999999999999999999999.9999999999'", "3"],
+    "VARCHAR": [
+        "'f'",
+        "''",
+        "' f'",
+        "'F'",
+        "'nan'",
+        "'1e999'",
+        "'2020-02-30'",
+        "'2020-02-29'",
+        "repeat('9', 9999)",
+    ],
+    "BLOB": ["'\\xFF\\x00'::BLOB", "'f'::BLOB"],
+    "BOOLEAN": ["true", "false"],
+    "DATE": ["'infinity'", "'-infinity'", "'2020-02-29'", "'5877642-06-25 (BC)'", "'5881580-07-10'"],
+    "TIMESTAMP": [
+        "'infinity'",
+        "'-infinity'",
+        "'290309-12-22 (BC) 00:00:00'",
+        "'294247-01-10 04:00:54.775806'",
+    ],
+    "TIMESTAMPTZ": [
+        "'infinity'",
+        "'-infinity'",
+        "'2020-01-31 23:59:59-05'",
+        "'290309-12-22 (BC) 00:00:00+00'",
+    ],
+    "TIMESTAMP_S": ["'infinity'", "'-infinity'", "'2020-02-29'", "'290309-12-22 (BC) 00:00:00'"],
+    "TIMESTAMP_MS": ["'infinity'", "'-infinity'", "'2020-02-29'", "'294247-01-10 04:00:54.775'"],
+    "TIMESTAMP_NS": ["'infinity'", "'-infinity'", "'1677-09-22'", "'2262-04-11'"],
+    "UUID": ["'00000000-0000-0000-0000-000000000000'"],
+    "INTERVAL": ["'178956970 years'", "'-178956970 years'", "'1 day'"],
+    "ENUM('f', 'm')": ["'f'", "'m'"],
+}  # fmt: skip
+REFUSED = ["TIME", "TIMETZ", "BIT", "INTEGER[]", "STRUCT(a INTEGER)", "MAP(VARCHAR, INTEGER)", "JSON"]
+
+
+def made(folder: Path, *statements: str) -> Path:
+    path = folder / "t.duckdb"
+    path.unlink(missing_ok=True)
+    with duckdb.connect(str(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    return path
+
+
+def counts(path: Path, attribute: Any, table: str = "t") -> list[int]:
+    source = as_source(DatabaseTable(f"duckdb:{path}", table), Domain((attribute,)), None)
+    cells: list[int] = source.counts(("x",)).counts.tolist()
+    return cells
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_type_that_is_read_is_read_whatever_it_holds(tmp_path: Path, kind: str) -> None:
+    values = [*HOSTILE[kind], "NULL"]
+    rows = ", ".join(f"({place}, {value})" for place, value in enumerate(values))
+    alone = [f"CREATE VIEW v{place} AS SELECT x FROM t WHERE i = {place}" for place in range(len(values))]
+    path = made(tmp_path, f"CREATE TABLE t (i INTEGER, x {kind})", f"INSERT INTO t VALUES {rows}", *alone)
+    before = path.read_bytes()
+    for attribute in ATTRIBUTES:
+        together = counts(path, attribute)
+        one_by_one = [counts(path, attribute, f"v{place}") for place in range(len(values))]
+        assert together == [sum(cells) for cells in zip(*one_by_one, strict=True)]
+        assert sum(together) == len(values)
+        empty = values.count("NULL") + values.count("''") + (kind in ("DOUBLE", "FLOAT"))
+        assert together[attribute.missing_code or 0] == empty
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["t.duckdb"]
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_type_that_is_refused_is_refused_whatever_it_holds(tmp_path: Path, kind: str) -> None:
+    for rows in ("SELECT NULL", "SELECT NULL WHERE false"):
+        path = made(tmp_path, f"CREATE TABLE t (x {kind})", f"INSERT INTO t {rows}")
+        with pytest.raises(DataError, match=r"^t in .*t\.duckdb: expected plain values in column 'x', got"):
+            counts(path, ATTRIBUTES[0])
+
+
+FRAME = pd.DataFrame(
+    {"id": ["a", "b", None, "a", "a"] * 40, "x": range(200), "sex": ["f", "m", "?", None, "f"] * 40}
+)
+DOMAIN = Domain(
+    (IntegerAttribute("x", 0, 150, 10), CategoricalAttribute("sex", ("f", "m"), missing=True)),
+    person=Person("id", 3),
+)
+KEY = bytes(range(32))
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    path = tmp_path / "people.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.register("frame", FRAME)
+        connection.execute("CREATE SCHEMA study")
+        connection.execute("CREATE TABLE study.people AS FROM frame ORDER BY hash(x)")
+        connection.execute("CREATE VIEW seen AS SELECT DISTINCT * FROM study.people")
+        connection.execute("CREATE VIEW bad AS SELECT CAST(sex AS INTEGER) AS x, sex, id FROM study.people")
+    return path
+
+
+@pytest.mark.parametrize("table", ["study.people", "seen"])
+def test_rows_in_any_order_are_the_same_table(people: Path, table: str) -> None:
+    expected = MemorySource.from_frame(FRAME, DOMAIN, KEY)
+    source = as_source(DatabaseTable(f"duckdb:{people}", table), DOMAIN, KEY)
+    assert source.counts(DOMAIN.names).counts.tolist() == expected.counts(DOMAIN.names).counts.tolist()
+    assert source.fingerprint(b"k") == expected.fingerprint(b"k")
+    more = MemorySource.from_frame(pd.concat([FRAME, FRAME.iloc[:1]]), DOMAIN, KEY)
+    assert more.fingerprint(b"k") != expected.fingerprint(b"k")
+
+
+def test_answers_are_those_of_the_same_table_in_memory(people: Path) -> None:
+    seeded = pmw.Options(seed=5)
+    place = DatabaseTable(f"duckdb:{people}", "study.people")
+    with (
+        pmw.open_session(FRAME, DOMAIN, epsilon=1, options=seeded) as one,
+        pmw.open_session(place, DOMAIN, epsilon=1, options=seeded) as other,
+    ):
+        for where in ("x >= 70", "sex = 'f' AND x < 40", "sex = 'm'"):
+            assert one.ask(where).to_dict() == other.ask(where).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("address", "table", "message"),
+    [
+        ("duckdb:absent.duckdb", "t", "absent.duckdb: no such file"),
+        ("duckdb:{folder}/people.duckdb", "absent", "expected a table or view 'absent' in .*, got none"),
+        ("duckdb:{folder}/people.duckdb", 'a"; DROP TABLE study.people; --', "expected a table or view"),
+        ("duckdb:{folder}/no.duckdb", "t", "could not be opened as a DuckDB database"),
+        ("duckdb:{folder}/people.duckdb", "bad", "its table could not be read"),
+        ("duckdb:{folder}/people.duckdb", "study..people", "expected the name of a table"),
+        ("sqlite:people.db", "t", "expected an address such as duckdb:"),
+        ("duckdb:people\n.duckdb", "t", "expected a printable text for address"),
+    ],
+)
+def test_what_cannot_be_read_is_told_by_name_and_without_a_value(
+    people: Path, address: str, table: str, message: str
+) -> None:
+    (people.parent / "no.duckdb").write_bytes(b"Alice" * 4000)
+    with pytest.raises(DataError, match=message) as caught:
+        as_source(DatabaseTable(address.format(folder=people.parent), table), DOMAIN, KEY)
+    assert not any(word in str(caught.value) for word in ("Alice", "'f'", "'?'"))
+    assert caught.value.__context__ is None
+    absent = Domain((*DOMAIN.attributes, IntegerAttribute("absent", 0, 1)), person=DOMAIN.person)
+    with pytest.raises(DataError, match="expected a column 'absent', got no such column"):
+        as_source(DatabaseTable(f"duckdb:{people}", "study.people"), absent, KEY)
+
+
+def test_a_database_that_another_process_writes_to_is_told(people: Path) -> None:
+    hold = f"import duckdb, sys; c = duckdb.connect({str(people)!r}); print('held', flush=True)"
+    hold += "; sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(DataError, match="another process may be writing to it"):
+            as_source(DatabaseTable(f"duckdb:{people}", "study.people"), DOMAIN, KEY)
+        assert process.stdin is not None
+        process.stdin.close()

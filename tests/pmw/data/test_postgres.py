@@ -1,0 +1,231 @@
+"""Postgres: read in place, by types, whatever their values are; passwords reach nothing.
+
+These tests start a server of their own; they are skipped where there is none, or no driver.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import DatabaseTable, MemorySource, as_source
+from pmw.errors import DataError
+from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, NumericAttribute, Person
+
+PASSWORD = "hunter2-7f3a"  # noqa: S105 - of a server of these tests alone
+PROGRAMS = [shutil.which("initdb"), *sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))]
+KEY = bytes(range(32))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Start a server whose role ``reader`` may only read, and return its address."""
+    psycopg = pytest.importorskip(
+        "psycopg", reason="the driver of Postgres is not here: pip install psycopg[binary]"
+    )
+    programs = [Path(found).resolve().parent for found in PROGRAMS if found]
+    if not programs:
+        pytest.skip("Postgres is not here: apt-get install postgresql")
+    user: dict[str, Any] = {"user": "postgres"} if os.geteuid() == 0 else {}  # it refuses to run as root
+    with tempfile.TemporaryDirectory(prefix="pg", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        if user:
+            shutil.chown(folder, "postgres")
+        init = [str(programs[0] / "initdb"), "-D", f"{folder}/data", "-U", "owner", "-A", "trust"]
+        made = subprocess.run(
+            [*init, "--locale=C", "-E", "UTF8", "--no-sync"], capture_output=True, check=False, **user
+        )
+        if made.returncode:
+            pytest.skip("Postgres cannot be set up here: initdb failed")
+        Path(folder, "data", "pg_hba.conf").write_text("local all owner trust\nlocal all all scram-sha-256\n")
+        run = [
+            str(programs[0] / "postgres"),
+            "-D",
+            f"{folder}/data",
+            "-k",
+            folder,
+            "-c",
+            "listen_addresses=",
+            "-F",
+        ]
+        with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **user) as process:
+            address = f"postgresql://owner@/postgres?host={folder}"
+            for _ in range(100):
+                try:
+                    with psycopg.connect(address) as connection:
+                        connection.execute(f"CREATE ROLE reader LOGIN PASSWORD '{PASSWORD}'")
+                        connection.execute("GRANT pg_read_all_data TO reader")
+                    break
+                except psycopg.OperationalError:
+                    if process.poll() is not None:
+                        pytest.skip("Postgres does not run here")
+                    import time
+
+                    time.sleep(0.1)
+            yield address
+            process.send_signal(signal.SIGINT)
+
+
+@pytest.fixture
+def reader(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    return server.replace("owner@", "reader@")
+
+
+def execute(server: str, *statements: str) -> None:
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+ATTRIBUTES: list[Any] = [
+    IntegerAttribute("x", 0, 9, missing=True, other=True),
+    NumericAttribute("x", (0, 0.1, 5, 10), missing=True, other=True),
+    CategoricalAttribute("x", ("f", 3, True, "a "), missing=True, other=True),
+    DateAttribute("x", date(2020, 1, 1), date(2020, 12, 31), "month", missing=True, other=True),
+]
+# The type in Postgres, the one in DuckDB that means the same, and values.
+HOSTILE = {
+    "smallint": ("SMALLINT", ["-32768", "3", "32767"]),
+    "bigint": ("BIGINT", ["-9223372036854775808", "3", "9223372036854775807"]),
+    "real": ("FLOAT", ["'NaN'", "'Infinity'", "'-Infinity'", "'-0'", "'0.1'", "'3e38'"]),
+    "double precision": ("DOUBLE", ["'NaN'", "'Infinity'", "'-Infinity'", "'-0'", "'0.1'", "'1e308'", "3"]),
+    "numeric": ("VARCHAR", ["'NaN'", "'Infinity'", "'-Infinity'", "'1e300'", "'-0.00'", "'3.0'"]),
+    "numeric(6,2)": ("DECIMAL(6,2)", ["9999.99", "3"]),
+    "text": ("VARCHAR", ["'f'", "''", "'a '", "' f'", "'F'", "'nan'", "'1e999'", "'2020-02-30'"]),
+    "varchar(3)": ("VARCHAR", ["'f'", "'a '"]),
+    "boolean": ("BOOLEAN", ["true", "false"]),
+    "date": ("DATE", ["'infinity'", "'-infinity'", "'2020-02-29'", "'5874897-12-31'", "'4713-01-01 BC'"]),
+    "timestamp": ("TIMESTAMP", ["'infinity'", "'-infinity'", "'2020-02-29 23:59:59.9'", "'4713-01-01 BC'"]),
+    "timestamp(3) with time zone": ("TIMESTAMPTZ", ["'infinity'", "'-infinity'", "'2020-01-31 23:59:59-05'"]),
+    "uuid": ("UUID", ["'00000000-0000-0000-0000-00000000000A'"]),
+}  # fmt: skip
+
+
+def counts(address: str, attribute: Any, table: str = "t") -> list[int]:
+    source = as_source(DatabaseTable(address, table), Domain((attribute,)), None)
+    cells: list[int] = source.counts(("x",)).counts.tolist()
+    return cells
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_type_that_is_read_is_read_whatever_it_holds_and_as_elsewhere(
+    server: str, reader: str, kind: str
+) -> None:
+    other, values = HOSTILE[kind]
+    values = [*values, "NULL"]
+    execute(server, "DROP TABLE IF EXISTS t", f"CREATE TABLE t (x {kind})")
+    execute(server, f"INSERT INTO t VALUES {', '.join(f'({value})' for value in values)}")
+    rows = ", ".join(f"({value.replace(' BC', ' (BC)')})" for value in values)
+    with duckdb.connect() as engine:
+        engine.execute("SET TimeZone = 'UTC'")
+        engine.execute(f"CREATE TABLE t (x {other})")
+        engine.execute(f"INSERT INTO t VALUES {rows}")
+        if kind == "numeric":  # another engine's decimals hold no NaN, which is empty
+            engine.execute("UPDATE t SET x = NULL WHERE x = 'NaN'")
+        for attribute in ATTRIBUTES:
+            found = counts(reader, attribute)
+            assert (
+                found
+                == as_source(engine.table("t"), Domain((attribute,)), None).counts(("x",)).counts.tolist()
+            )
+            assert sum(found) == len(values)
+
+
+@pytest.mark.parametrize("kind", ["time", "integer[]", "json", "money", "interval", "bytea", "bit", "inet"])
+def test_a_type_that_is_refused_is_refused_whatever_it_holds(server: str, reader: str, kind: str) -> None:
+    execute(server, "DROP TABLE IF EXISTS t", f"CREATE TABLE t (x {kind})")
+    with pytest.raises(DataError, match="expected plain values in column 'x', got a column of type"):
+        counts(reader, ATTRIBUTES[0])
+
+
+FRAME = pd.DataFrame({"id": [1, 2, None, 1, 1] * 40, "x": range(200), "sex": ["f", "m", "?", None, "f"] * 40})
+FRAME["id"] = FRAME["id"].astype("Int64")
+DOMAIN = Domain(
+    (IntegerAttribute("x", 0, 150, 10), CategoricalAttribute("sex", ("f", "m"), missing=True)),
+    person=Person("id", 3),
+)
+
+
+@pytest.fixture
+def people(server: str, reader: str) -> DatabaseTable:
+    rows = ", ".join(
+        f"({'NULL' if person is pd.NA else person}, {x}, {'NULL' if sex is None else repr(sex)})"
+        for person, x, sex in zip(FRAME["id"], FRAME["x"], [*["f", "m", "?", None, "f"] * 40], strict=True)
+    )
+    execute(
+        server,
+        "DROP SCHEMA IF EXISTS study CASCADE",
+        "CREATE SCHEMA study",
+        "CREATE TABLE study.people (id bigint, x integer, sex text)",
+        f"INSERT INTO study.people VALUES {rows}",
+        "CREATE VIEW study.bad AS SELECT id, CAST(sex AS integer) AS x, sex FROM study.people",
+    )
+    return DatabaseTable(reader, "study.people")
+
+
+def test_a_session_is_the_same_and_its_file_knows_no_password(
+    people: DatabaseTable, server: str, tmp_path: Path
+) -> None:
+    expected = MemorySource.from_frame(FRAME, DOMAIN, KEY)
+    assert as_source(people, DOMAIN, KEY).fingerprint(b"k") == expected.fingerprint(b"k")
+    seeded = pmw.Options(seed=5)
+    with (
+        pmw.open_session(FRAME, DOMAIN, epsilon=1, options=seeded) as one,
+        pmw.open_session(people, DOMAIN, epsilon=1, options=seeded) as other,
+    ):
+        assert one.ask("x >= 70 AND sex = 'f'").to_dict() == other.ask("x >= 70 AND sex = 'f'").to_dict()
+    path = tmp_path / "study.pmw"
+    pmw.open_session(people, DOMAIN, epsilon=1, path=path).close()
+    assert not any(PASSWORD.encode() in file.read_bytes() for file in tmp_path.iterdir())
+    pmw.move_session(path, people)
+    execute(server, "UPDATE study.people SET sex = 'm' WHERE x = 0")
+    with pytest.raises(DataError, match="differs"):
+        pmw.move_session(path, people)
+
+
+def test_what_cannot_be_read_is_told_without_a_value_or_a_password(
+    people: DatabaseTable, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(address: str, table: str) -> str:
+        with pytest.raises(DataError) as caught:
+            as_source(DatabaseTable(address, table), DOMAIN, KEY)
+        assert caught.value.__context__ is None
+        assert PASSWORD not in str(caught.value)
+        return str(caught.value)
+
+    assert told(reader, "study.bad").endswith(": the table could not be read")
+    assert told(reader, "study.absent").endswith("got none")
+    assert "could not be reached" in told("postgresql://reader@/postgres?host=/nowhere", "t")
+    monkeypatch.setenv("PGPASSWORD", f"no {PASSWORD}")
+    assert "credentials" in told(reader, "study.people")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"postgresql://reader:{PASSWORD}@host/db",
+        f"postgresql://reader@host/db?password={PASSWORD}",
+        f"postgresql://reader@host/db?sslpassword={PASSWORD}",
+        f"postgresql://reader@host/db?options={PASSWORD}",
+        f"postgresql://[{PASSWORD}/db",
+        f"postgresql://host/db#{PASSWORD}",
+    ],
+)
+def test_an_address_with_a_secret_is_refused_and_not_shown(address: str) -> None:
+    with pytest.raises(DataError, match="expected") as caught:
+        DatabaseTable(address, "t")
+    assert PASSWORD not in str(caught.value)
