@@ -76,13 +76,13 @@ def command(session: Path, output: Path, file_format: str | None, as_json: bool,
     from pmw.public.export import ExportFormat, export
     from pmw.session.maintenance import read_session, save_model
 
-    with wrong_values():
-        chosen = ExportFormat.chosen(file_format, output)
-    plan, refine = _row_plan(chosen, given), given["refine"]
     for target in (output, output.parent / (output.name + ".manifest.json")):
         refuse_session_files(target, session, "the export")
         if given["force"]:
             refuse_table(target, session, "the export")
+    with wrong_values():
+        chosen = ExportFormat.chosen(file_format, output)
+    plan, refine = _row_plan(chosen, given), given["refine"]
     if chosen is ExportFormat.MODEL:
         _say_model(save_model(session, output, force=given["force"]), output, as_json=as_json)
         return

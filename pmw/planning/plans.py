@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pmw.errors import BudgetError
-from pmw.planning.bin_forecasts import BinForecast, forecast_bins
-from pmw.planning.error_quantiles import planned_margin
+from pmw.planning import bin_forecasts, error_quantiles
 from pmw.planning.forecasts import (
     AttributeForecast,
     DeltaForecast,
@@ -155,6 +154,9 @@ def _forecast(contract: Contract, records: int) -> SessionPlan:
     deviation = total_deviation(fixed.domain, choices.opening)
     promises = _promises(fixed, records, choices)
     vectors = tuple(forecast_sparse_vectors(fixed, choices.opening, choices.ledger, float(records)))
+    margin = None
+    if promises.marginals is not None:
+        margin = error_quantiles.planned_margin(choices.ledger, fixed.options)
     return SessionPlan(
         contract=fixed,
         records=records,
@@ -170,7 +172,7 @@ def _forecast(contract: Contract, records: int) -> SessionPlan:
         table_measured=choices.opening.table_noise is not None,
         other_delta=None,
         textbook=forecast_textbook(fixed, records, promises.vector),
-        typical_margin=None if promises.marginals is None else planned_margin(choices.ledger, fixed.options),
+        typical_margin=margin,
     )
 
 
@@ -182,7 +184,7 @@ class _Promises:
     orders: tuple[OrderForecast, ...]
     vector: VectorForecast | None
     marginals: MarginalForecast | None
-    binned: tuple[BinForecast, ...] = ()
+    binned: tuple[bin_forecasts.BinForecast, ...] = ()
 
 
 def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
@@ -212,13 +214,13 @@ def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
         attributes = (replace(only, widest_bound=widest),)
     orders = forecast_orders(domain, records, attributes, vector)
     marginals = None
-    binned: tuple[BinForecast, ...] = ()
+    binned: tuple[bin_forecasts.BinForecast, ...] = ()
     if options.tests_marginals:
         if tested is not None:
             total_error = _planned_total_error(contract, records, choices, confidences.total)
             certificates = Certificates(tested, choices.grids, options, confidences, total_error)
             marginals = forecast_marginals(certificates, single)
-            binned = tuple(forecast_bins(certificates, records))
+            binned = tuple(bin_forecasts.forecast_bins(certificates, records))
             orders = forecast_marginal_orders(orders, certificates, marginals, records)
         else:
             orders = (one if one.promise == "covered" else replace(one, promise="none") for one in orders)

@@ -22,8 +22,8 @@ from queries.linear import LinearQuery
 __all__ = [
     "proposal_form",
     "read_proposal",
-    "read_recorded",
     "read_quantiles",
+    "read_recorded",
     "read_requested",
     "recorded",
     "recorded_quantiles",

@@ -111,7 +111,8 @@ def test_a_workload_is_answered_line_by_line(
     assert [form["id"] for form in forms] == list(range(1, count + 1))
     assert first is None or forms[0]["question"] == first
     assert list(forms[0]) == [
-        "id", "question", "count", "fraction", "interval", "confidence", "source", "aligned", "version",
+        "id", "question", "count", "fraction", "interval", "typical", "confidence", "source", "aligned",
+        "version",
         "spent",
     ]  # fmt: skip
     _, status = read_session(study)

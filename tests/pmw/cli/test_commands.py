@@ -58,7 +58,8 @@ def test_one_question_prints_a_sentence_with_its_error_bar(study: Path, run: Run
 def test_one_question_as_json_has_the_documented_keys(study: Path, run: Run) -> None:
     form = json.loads(run("ask", "study.pmw", "age >= 40", "--json").stdout)
     assert list(form) == [
-        "count", "fraction", "interval", "confidence", "source", "aligned", "version", "spent",
+        "count", "fraction", "interval", "typical", "confidence", "source", "aligned", "version",
+        "spent",
     ]  # fmt: skip
     assert list(form["spent"]) == ["share", "epsilon_cap", "delta"]
     assert form["spent"]["epsilon_cap"] == 1.0
@@ -217,6 +218,7 @@ def test_the_status_has_the_documented_keys(study: Path, run: Run) -> None:
     assert list(form) == [
         "table", "guarantee", "budget_share", "epsilon_cap", "delta", "positives_used", "positives_limit",
         "queries_answered", "total", "version", "model_cells", "closed", "certified_marginals",
+        "typical_errors",
     ]  # fmt: skip
     text = run("status", "study.pmw").stdout
     assert "people (4 attributes, 240 cells)" in text

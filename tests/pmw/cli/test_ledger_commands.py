@@ -73,11 +73,11 @@ def test_verify_tells_each_check_in_words_and_what_it_cannot_prove(asked: Path, 
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[2].startswith("ok      every charge is what its event costs: ")
-    assert "All 13 checks hold. They cannot prove:" in lines
+    assert "All 14 checks hold. They cannot prove:" in lines
     assert lines[-5].startswith("  - that this is the newest copy of the file")
     form = json.loads(run("verify", "study.pmw", "--json").stdout)
     assert form["holds"] is True
-    assert len(form["checks"]) == 13
+    assert len(form["checks"]) == 14
 
 
 def test_verify_ends_with_5_where_a_check_fails(asked: Path, run: Run) -> None:

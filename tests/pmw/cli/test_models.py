@@ -65,7 +65,7 @@ def test_what_measures_is_refused(model: Path, run: Run) -> None:
     [
         ("verify",), ("close", "--yes"), ("ledger",), ("backup", "--output", "b.pmw"),
         ("move", "--data", "away.csv"), ("export", "--output", "rows.csv"), ("measure", "sex"),
-        ("open", "--data", "away.csv", "--schema", "people.toml", "--epsilon", "1"),
+        ("shell",), ("open", "--data", "away.csv", "--schema", "people.toml", "--epsilon", "1"),
     ],
     ids=lambda command: str(command[0]),
 )  # fmt: skip
@@ -78,7 +78,19 @@ def test_a_command_that_needs_the_session_says_so(model: Path, run: Run, command
 
 
 def test_every_command_that_takes_a_session_was_tried() -> None:
-    named = {"ask", "status", "verify", "close", "ledger", "backup", "move", "export", "measure", "open"}
+    named = {
+        "ask",
+        "status",
+        "verify",
+        "close",
+        "ledger",
+        "backup",
+        "move",
+        "export",
+        "measure",
+        "open",
+        "shell",
+    }
     commands = {name: main.get_command(None, name) for name in main.list_commands(None)}  # type: ignore[arg-type]
     taking = {
         name

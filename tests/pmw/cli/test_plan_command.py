@@ -134,7 +134,7 @@ def test_json_is_one_line_with_the_documented_keys(people: Path, run: Run) -> No
             "model_bytes",
         "records", "epsilon", "delta", "guarantee", "composition", "confidence", "expected_queries", "bound",
         "bound_fraction", "opening", "orders", "vector", "marginals", "sparse_vectors",
-        "other_delta", "textbook",
+        "other_delta", "textbook", "typical_margin",
     ]  # fmt: skip
 
 

@@ -100,7 +100,7 @@ EXACT = [
     "SELECT SUM(sex = 'f') AS v FROM people",
     "SELECT AVG(CAST(age > 20 AS INTEGER)) AS v FROM people",
     "SELECT QUANTILE_CONT(age, 0.2) AS v FROM people",
-    "SELECT COALESCE(grade, 'none') AS g, AVG(age) AS v FROM people GROUP BY g ORDER BY g",
+    "SELECT COALESCE(sex, 'none') AS g, AVG(age) AS v FROM people GROUP BY g ORDER BY g",
 ]
 
 

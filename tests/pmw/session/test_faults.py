@@ -235,7 +235,7 @@ def test_a_disk_that_is_full_at_positives_alone_never_draws_twice(study: Path, f
 def require_released(state: PublicState, answer: pmw.Answer, expected: int | NDArray[np.int64]) -> None:
     """Require that the first measurement, and the answer, are what was drawn."""
     assert np.array_equal(state.measured[0].units, expected)
-    assert answer.source is pmw.Source.MEASURED
+    assert answer.version == 1  # its source is synthetic where the bins that it cuts are most of its interval
     if isinstance(expected, int):
         assert answer.count == pytest.approx(max(0, expected) / 2**20)
 

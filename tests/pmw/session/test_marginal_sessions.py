@@ -247,7 +247,7 @@ def test_where_the_budget_pays_for_it_marginals_are_of_declared_cells_and_come_b
     options = marginal(composition=pmw.Composition.ZCDP)
     where = "age BETWEEN 33 AND 46 AND {}"
     cut = [where.format("member = TRUE"), where.format("region = 'north' AND sex = 'Male'")]
-    with pmw.open_session(frame, years, epsilon=5, delta=1e-9, path=path, options=options) as session:
+    with pmw.open_session(frame, years, epsilon=4.9, delta=1e-9, path=path, options=options) as session:
         answers = session.ask_all([*cut, *random_conjunctions(years, 60, seed=9)])
         state = session.state
     tier = marginal_tier(state.plan)

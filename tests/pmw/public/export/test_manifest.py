@@ -18,7 +18,7 @@ def test_a_manifest_says_what_it_is_and_what_it_guarantees(session: pmw.Session)
     assert list(form) == [
         "format", "content", "format_version", "program_version", "table", "rows", "method", "row_seed",
         "model_version", "total", "guarantee", "epsilon_cap", "delta", "neighboring_relation",
-        "records_per_person", "budget_share", "seeded", "test", "schema",
+        "records_per_person", "budget_share", "seeded", "typical_errors", "test", "schema",
     ]  # fmt: skip
     assert (form["format"], form["content"]) == ("parquet", "online-pmw synthetic table")
     assert parse_schema(form["schema"]) == session.domain

@@ -126,7 +126,8 @@ def test_the_numbers_are_in_records(frame: pd.DataFrame, domain: Domain, tmp_pat
     form = exported(state, tmp_path / "m.json")
     assert list(form) == [
         "content", "format_version", "program_version", "table", "guarantee", "epsilon_cap", "delta",
-        "neighboring_relation", "records_per_person", "budget_share", "seeded", "test", "schema",
+        "neighboring_relation", "records_per_person", "budget_share", "seeded", "typical_errors", "test",
+        "schema",
         "units_per_record", "model", "total", "bins", "marginals", "trees", "queries",
     ]  # fmt: skip
     assert form["total"] == {

@@ -41,6 +41,7 @@ FIT = "the plans fit the contract"
 PRICES = "every charge is what its event costs"
 ROUNDS = "rounds and positives follow one another"
 PAID = "every measurement was paid for, and every payment has its measurement"
+QUANTILES = "the error quantiles are those that were due"
 CAP = "the charges stay under the cap"
 PLANNED = "the measurements are the planned ones"
 BATCHES = "the charge of a batch that waits is reserved"
@@ -49,7 +50,22 @@ MODELS = "the models and the snapshot follow from the measurements"
 MEASURED = "measured answers are the stored measurements"
 FORM = "every answer has the form that its source promises"
 ORDER = "the share in answers never falls and never exceeds 1"
-ALL = [WHOLE, FIT, PRICES, ROUNDS, PAID, CAP, PLANNED, BATCHES, SECRETS, MODELS, MEASURED, FORM, ORDER]
+ALL = [
+    WHOLE,
+    FIT,
+    PRICES,
+    ROUNDS,
+    PAID,
+    QUANTILES,
+    CAP,
+    PLANNED,
+    BATCHES,
+    SECRETS,
+    MODELS,
+    MEASURED,
+    FORM,
+    ORDER,
+]
 
 
 @pytest.fixture(autouse=True)
