@@ -34,9 +34,8 @@ from pmw.public.charges import charged
 from pmw.public.contract import Contract, Options
 from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
-from pmw.session import journal, loading, proposals
+from pmw.session import journal, loading, proposals, releases
 from pmw.session.asks import Ask, Deliver, ready_answers, sorted_asks, tie_keys, with_answers
-from pmw.session.releases import MarginalRelease, Release, due_quantiles, read_release
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
@@ -173,7 +172,7 @@ class Engine:
         self.finish_interrupted()
         require_affordable(self._state, requested.entry(self._state.contract.options))
         self._table(self._state.contract)  # before anything is drawn
-        self._release(MarginalRelease(requested))
+        self._release(releases.MarginalRelease(requested))
 
     def answer_untested(self, ask: Ask) -> Answer:
         """Answer one question from the model, within what is known of it: free, durable, without a test."""
@@ -258,7 +257,7 @@ class Engine:
 
     def _release_quantiles(self) -> None:
         """Release the error quantiles that are due; none where the table cannot be read."""
-        release = due_quantiles(self._store, self._state)
+        release = releases.due_quantiles(self._store, self._state)
         if release is None:
             return
         try:
@@ -267,7 +266,7 @@ class Engine:
             return
         self._release(release)
 
-    def _release(self, release: Release) -> None:
+    def _release(self, release: releases.Release) -> None:
         """Record what will be released durably, then draw it."""
         options = self._state.contract.options
         self._intents += 1
@@ -275,7 +274,7 @@ class Engine:
         self._interrupted = True
         self._carry_out_release(self._store.begin(release.kind, release.text(options), seed), release, seed)
 
-    def _carry_out_release(self, intent: int, release: Release, seed: bytes) -> None:
+    def _carry_out_release(self, intent: int, release: releases.Release, seed: bytes) -> None:
         """Draw what was recorded and make it durable before the new state is seen."""
         state, entries = self._state, release.entries(self._state.contract.options)
         tables = self._table(state.contract), self._coarse_table()
@@ -309,7 +308,7 @@ class Engine:
 
     def _finish(self, intent: IntentRow) -> None:
         """Draw a recorded batch again, from its own bytes."""
-        release = read_release(self._store, self._state.domain, intent)
+        release = releases.read_release(self._store, self._state.domain, intent)
         if release is not None:
             self._carry_out_release(intent.id, release, intent.seed)
         else:
