@@ -233,7 +233,8 @@ def test_a_table_is_paid_for_after_a_yes(yearly_study: Path) -> None:
         terminal.ask("n\r", "pmw>")
         assert "began: 0.00%" in terminal.ask(".cost\r", "of the budget")
         terminal.wait("pmw>")
-        terminal.ask(".measure sex,region\r", "Pay it?")
+        terminal.ask(".measure sex,region\r", "[y/N]: ")
+        time.sleep(1)  # Python may not see a signal that comes just before it waits for a line
         terminal.ask("\x03", "pmw>")
         assert "began: 0.00%" in terminal.ask(".cost\r", "of the budget")
         terminal.wait("pmw>")
