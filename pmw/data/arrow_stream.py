@@ -7,7 +7,8 @@ value of some types and fails at a bad one. A declared column of such a type is 
 * times of day, durations in seconds or milliseconds, decimals of 256 bits, half-precision numbers;
 * nested values, and types that are no part of the format.
 
-Texts of pyarrow, which nothing checks, are read as bytes; what is no UTF-8 is undeclared.
+Texts of pyarrow, which nothing checks, are read as bytes; what is no UTF-8 is undeclared. Polars and DuckDB
+check theirs. Texts of any other library are refused, for the engine fails at one that is no UTF-8.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ __all__ = [
 _READ = re.compile(
     r"[nbcCsSiIlLfguUzZ]|v[uz]|w:[0-9]+|td[Dm]|tsu:.*|ts[smn]:|tD[un]|d:[0-9]+,-?[0-9]+(,32|,64|,128)?"
 )
+_TEXTS = ("u", "U", "vu")
+_CHECKED = ("pyarrow", "polars", "duckdb")  # libraries whose texts are UTF-8, or are read as bytes
 _NAMES = {
     "ts": "times with a zone in another unit than microseconds",
     "tt": "times of day",
@@ -77,8 +80,14 @@ def arrow_parts(table: object, domain: Domain) -> Iterator[pd.DataFrame]:
     what = f"the table of type {type_name(table)}"
     chosen, texts = _guarded(what, lambda: _chosen(table, domain))
     fields = _guarded(what, lambda: _fields(chosen))
+    checked = type_name(table).partition(".")[0].lstrip("_") in _CHECKED
     for name in domain.columns:
-        _require_readable(what, name, fields)
+        form = _require_readable(what, name, fields)
+        if form in _TEXTS and not checked:
+            raise DataError(
+                f"{what}: column {name!r} holds texts that its library may not have checked; give a table of "
+                "pyarrow, Polars or pandas instead"
+            )
     try:
         with duckdb.connect(":memory:") as connection:
             connection.execute("SET TimeZone = 'UTC'")  # else texts would depend on the machine
@@ -161,7 +170,8 @@ def _decoded(name: str, texts: frozenset[str]) -> str:
     return f"coalesce(TRY(decode({column})), CASE WHEN {column} IS NOT NULL THEN '\ufffd' END) AS {column}"
 
 
-def _require_readable(what: str, name: str, fields: list[tuple[str, str]]) -> None:
+def _require_readable(what: str, name: str, fields: list[tuple[str, str]]) -> str:
+    """Return the format of a column, where values of it are read."""
     formats = [form for other, form in fields if other == name]
     if len(formats) != 1:
         came = "it twice" if formats else "no such column"
@@ -169,6 +179,7 @@ def _require_readable(what: str, name: str, fields: list[tuple[str, str]]) -> No
     if not _READ.fullmatch(formats[0]):
         named = (words for start, words in _NAMES.items() if formats[0].startswith(start))
         raise _refusal(what, name, next(named, "another kind"))
+    return formats[0]
 
 
 def _refusal(what: str, name: str, came: str) -> DataError:

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 _ROWS_SHOWN = 20
-_GROUP_KEYS = ("count", "fraction", "interval", "source", "aligned", "version")  # what differs by group
+_GROUP_KEYS = ("count", "fraction", "interval", "typical", "source", "aligned", "version")  # of each group
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

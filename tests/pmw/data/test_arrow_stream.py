@@ -223,3 +223,29 @@ def test_polars_own_types_are_read() -> None:
     assert sum(counts(pl.DataFrame({"x": [date(2020, 1, 1)]}), ATTRIBUTES[0])) == 1
     with pytest.raises(DataError, match="got another kind"):
         counts(pl.DataFrame({"x": pl.Series([1], dtype=pl.Int128)}), ATTRIBUTES[0])
+
+
+class Foreign:
+    """A table of a library that nobody knows."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize("raw", [b"f", b"\xff\xfe"])
+@pytest.mark.parametrize("kind", ["string", "large_string", "string_view", "dictionary"])
+def test_texts_of_an_unknown_library_are_refused_whatever_they_hold(kind: str, raw: bytes) -> None:
+    arrow = pytest.importorskip("pyarrow", reason=WHY)
+    plain = kind if kind != "dictionary" else "string"
+    texts = arrow.array(
+        [raw],
+        {"large_string": arrow.large_binary(), "string_view": arrow.binary_view()}.get(plain, arrow.binary()),
+    ).view(getattr(arrow, plain)())
+    if kind == "dictionary":
+        texts = arrow.DictionaryArray.from_arrays(arrow.array([0], arrow.int8()), texts)
+    with pytest.raises(DataError, match="column 'x' holds texts that its library may not have checked"):
+        counts(Foreign(arrow.table({"x": texts})), ATTRIBUTES[2])
+    assert counts(Foreign(arrow.table({"x": arrow.array([3])})), ATTRIBUTES[2])[1] == 1  # numbers are read

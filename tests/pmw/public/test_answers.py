@@ -61,7 +61,7 @@ def test_the_answer_format_of_groups(session: pmw.Session) -> None:
     form = json.loads(json.dumps(table.to_dict()))
     assert list(form) == ["groups", "confidence", "spent", "seeded"]
     assert [list(group) for group in form["groups"]] == [
-        ["m", "count", "fraction", "interval", "source", "aligned", "version"]
+        ["m", "count", "fraction", "interval", "typical", "source", "aligned", "version"]
     ] * 2
     assert [group["m"] for group in form["groups"]] == [True, False]
     assert form["groups"][0]["count"] == round(table[0].count, 3)
