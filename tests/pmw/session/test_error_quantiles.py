@@ -27,9 +27,7 @@ from pmw.session.releases import QuantileRelease, read_release
 from pmw.session.store import SessionStore
 from queries import (
     UNITS,
-    CategoricalAttribute,
     Domain,
-    IntegerAttribute,
     LinearQuery,
     random_conjunctions,
 )
@@ -39,26 +37,13 @@ Opened = Callable[..., pmw.Session]
 
 
 @pytest.fixture
-def years() -> Domain:
-    return Domain(
-        (
-            IntegerAttribute("age", 20, 59, missing=True, other=True),
-            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
-            CategoricalAttribute("member", (True, False), missing=True, other=True),
-        ),
-        name="people",
-    )
-
-
-@pytest.fixture
-def opened(frame: pd.DataFrame, years: Domain) -> Opened:
+def opened(frame: pd.DataFrame, whole_years: Domain) -> Opened:
     def open_(
         path: Path | None = None, *, data: Any = None, epsilon: float = 1, **choices: Any
     ) -> pmw.Session:
         options = pmw.Options(**{"composition": Composition.ZCDP, **choices})
         table = frame if data is None else data
-        return pmw.open_session(table, years, epsilon=epsilon, delta=1e-9, path=path, options=options)
+        return pmw.open_session(table, whole_years, epsilon=epsilon, delta=1e-9, path=path, options=options)
 
     return open_
 
@@ -84,9 +69,9 @@ def errors(
 
 
 def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
-    opened: Opened, frame: pd.DataFrame, years: Domain, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, frame: pd.DataFrame, whole_years: Domain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = questions(years, 250)
+    asked = questions(whole_years, 250)
     with opened(seed=1, epsilon=4) as session:
         first = session.ask_all(asked)
         again = session.ask_all(asked[:6], fresh=True)
@@ -107,9 +92,9 @@ def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
 
 
 def test_answers_say_what_is_typical_from_then_on_and_repeat_what_they_said(
-    opened: Opened, years: Domain
+    opened: Opened, whole_years: Domain
 ) -> None:
-    asked = questions(years, 400)
+    asked = questions(whole_years, 400)
     with opened(seed=1) as session:
         answers = session.ask_all(asked)
         state = session.state
@@ -140,11 +125,11 @@ def gain(answer: pmw.Answer) -> float:
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
 @pytest.mark.parametrize("composition", list(Composition))
 def test_what_is_charged_is_what_the_noise_costs_and_at_most_its_share(
-    opened: Opened, years: Domain, composition: Composition, relation: NeighboringRelation
+    opened: Opened, whole_years: Domain, composition: Composition, relation: NeighboringRelation
 ) -> None:
     choices = {"composition": composition, "neighboring_relation": relation}
     with opened(seed=2, epsilon=3, **choices) as session:
-        session.ask_all(questions(years, 530))
+        session.ask_all(questions(whole_years, 530))
         state, ledger = session.state, session.ledger()
         assert session.verify().holds
     assert state.quantiles
@@ -156,9 +141,9 @@ def test_what_is_charged_is_what_the_noise_costs_and_at_most_its_share(
     assert state.ledger.spent == sum(line.price for line in ledger.lines)
 
 
-def test_asked_one_at_a_time_they_are_due_after_the_same_answer(opened: Opened, years: Domain) -> None:
+def test_asked_one_at_a_time_they_are_due_after_the_same_answer(opened: Opened, whole_years: Domain) -> None:
     with opened(seed=5) as session:
-        for question in questions(years, DUE):
+        for question in questions(whole_years, DUE):
             session.ask(question)
         assert not session.state.quantiles
         session.ask("age = 33")
@@ -176,9 +161,9 @@ def test_a_stream_of_one_question_releases_nothing(opened: Opened) -> None:
         assert before.typical is None
 
 
-def test_too_few_questions_of_a_kind_release_nothing(opened: Opened, years: Domain) -> None:
+def test_too_few_questions_of_a_kind_release_nothing(opened: Opened, whole_years: Domain) -> None:
     easy = [f"sex = 'Male' AND age = {age}" for age in range(20, 50)]
-    single = questions(Domain((years["age"],), name="people"), 10)
+    single = questions(Domain((whole_years["age"],), name="people"), 10)
     assert single
     with opened(seed=1) as session:
         session.ask_all(easy)
@@ -189,15 +174,15 @@ def test_too_few_questions_of_a_kind_release_nothing(opened: Opened, years: Doma
         assert all(one.kind not in kinds for one in session.state.quantiles)
 
 
-def test_nothing_is_charged_where_noise_would_hide_all_errors(opened: Opened, years: Domain) -> None:
+def test_nothing_is_charged_where_noise_would_hide_all_errors(opened: Opened, whole_years: Domain) -> None:
     with opened(seed=1, records_per_person=1000) as session:
-        answers = session.ask_all(questions(years, 300))
+        answers = session.ask_all(questions(whole_years, 300))
         assert session.state.quantiles == ()
         assert all(answer.typical is None for answer in answers)
 
 
-def test_what_was_spent_on_requests_is_not_spent_again(opened: Opened, years: Domain) -> None:
-    asked = questions(years, 300)
+def test_what_was_spent_on_requests_is_not_spent_again(opened: Opened, whole_years: Domain) -> None:
+    asked = questions(whole_years, 300)
     with opened(seed=1) as session:
         session.ask_all(asked[:200])
         while session.measure(["age", "region"], dry_run=True).affordable:
@@ -209,10 +194,10 @@ def test_what_was_spent_on_requests_is_not_spent_again(opened: Opened, years: Do
 
 @pytest.mark.usefixtures("repeatable")
 def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quantile(
-    opened: Opened, frame: pd.DataFrame, years: Domain, tmp_path: Path
+    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path
 ) -> None:
     path = tmp_path / "study.pmw"
-    asked = questions(years, DUE)
+    asked = questions(whole_years, DUE)
     with opened(path) as session:
         session.ask_all(asked)
         spent = session.state.ledger.spent
@@ -228,9 +213,9 @@ def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quanti
 
 @pytest.mark.usefixtures("repeatable")
 def test_an_interrupted_release_is_drawn_again_and_charged_once(
-    opened: Opened, frame: pd.DataFrame, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = questions(years, 300)
+    asked = questions(whole_years, 300)
     path = tmp_path / "study.pmw"
     session = opened(path)
     session.ask_all(asked[:DUE])
@@ -246,9 +231,9 @@ def test_an_interrupted_release_is_drawn_again_and_charged_once(
     store = SessionStore.open(path)
     intent = store.pending()
     assert intent is not None
-    release = read_release(store, years, intent)
+    release = read_release(store, whole_years, intent)
     assert isinstance(release, QuantileRelease)
-    source = MemorySource.from_frame(frame, years)
+    source = MemorySource.from_frame(frame, whole_years)
     expected = draw_quantiles(release.requests, release.answers, source, BitSource(intent.seed))
     store.close()
     monkeypatch.undo()
@@ -263,11 +248,11 @@ def test_an_interrupted_release_is_drawn_again_and_charged_once(
 
 @pytest.mark.usefixtures("repeatable")
 def test_a_release_that_cannot_be_finished_is_charged_when_it_is_given_up(
-    opened: Opened, years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, whole_years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "study.pmw"
     session = opened(path)
-    session.ask_all(questions(years, DUE))
+    session.ask_all(questions(whole_years, DUE))
 
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
@@ -288,10 +273,10 @@ def test_a_release_that_cannot_be_finished_is_charged_when_it_is_given_up(
 
 
 def test_nothing_is_drawn_before_the_release_is_durable(
-    opened: Opened, years: Domain, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, whole_years: Domain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(seed=1) as session:
-        session.ask_all(questions(years, DUE))
+        session.ask_all(questions(whole_years, DUE))
         drawn: list[object] = []
 
         def refuse(*_: object) -> int:
@@ -314,11 +299,11 @@ def test_nothing_is_drawn_before_the_release_is_durable(
     ],
 )
 def test_what_was_altered_is_found(
-    opened: Opened, years: Domain, tmp_path: Path, statement: str, fault: str
+    opened: Opened, whole_years: Domain, tmp_path: Path, statement: str, fault: str
 ) -> None:
     path = tmp_path / "study.pmw"
     with opened(path) as session:
-        session.ask_all(questions(years, 300))
+        session.ask_all(questions(whole_years, 300))
         assert session.state.quantiles
     with sqlite3.connect(path) as connection:
         connection.executescript(statement)
@@ -328,9 +313,11 @@ def test_what_was_altered_is_found(
     assert fault in str([check.detail for check in verification.checks])
 
 
-def test_later_questions_like_them_are_as_near(opened: Opened, frame: pd.DataFrame, years: Domain) -> None:
+def test_later_questions_like_them_are_as_near(
+    opened: Opened, frame: pd.DataFrame, whole_years: Domain
+) -> None:
     near = []
-    asked = questions(years, 700)
+    asked = questions(whole_years, 700)
     for seed in range(6):
         mixed = [asked[place] for place in np.random.default_rng(seed).permutation(len(asked))]
         with opened(seed=seed) as session:

@@ -19,23 +19,9 @@ from pmw.public.export import measurements_form
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.maintenance import read_session
-from queries import CategoricalAttribute, Domain, IntegerAttribute, all_marginals, random_conjunctions
+from queries import CategoricalAttribute, Domain, all_marginals, random_conjunctions
 
 KINDS = list(TestKind)
-
-
-@pytest.fixture
-def years() -> Domain:
-    """The people of the other tests by single years: too many cells to measure the whole table."""
-    return Domain(
-        (
-            IntegerAttribute("age", 20, 59),
-            CategoricalAttribute("sex", ("Female", "Male")),
-            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
-            CategoricalAttribute("member", (True, False)),
-        ),
-        name="people",
-    )
 
 
 def marginal(**choices: Any) -> pmw.Options:

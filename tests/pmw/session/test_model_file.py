@@ -28,7 +28,7 @@ from pmw.privacy.random_bits import repeatable_seed
 from pmw.session.model_file import read_model
 from pmw.session.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
-from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
+from queries import Domain, QueryError
 from queries.linear import UNITS
 
 QUESTIONS = ("", "age >= 40", "age >= 40 AND sex = 'Male'", "region = 'north' AND member = TRUE")
@@ -38,20 +38,6 @@ KINDS = {
     "questions": pmw.Options(test=pmw.TestKind.QUERY, threshold=20.0, update_limit=8),
     "textbook": pmw.Options.textbook(threshold=100.0, update_limit=8),
 }
-
-
-@pytest.fixture(scope="module")
-def years() -> Domain:
-    """The people of the other tests by single years: too many cells to measure the whole table."""
-    return Domain(
-        (
-            IntegerAttribute("age", 20, 59),
-            CategoricalAttribute("sex", ("Female", "Male")),
-            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
-            CategoricalAttribute("member", (True, False)),
-        ),
-        name="people",
-    )
 
 
 def written(form: dict[str, Any], version: int = 1) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 import pmw
 from pmw.public.answer import Answer
 from pmw.public.tables import AnswerTable
-from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError
+from queries import CategoricalAttribute, Domain, QueryError
 
 QUESTIONS = (
     "",
@@ -34,20 +34,6 @@ KINDS = {
     "beside": pmw.Options(model=pmw.ModelKind.GRAPHICAL, max_cells=50),
     "pure": pmw.Options(composition=pmw.Composition.PURE),
 }
-
-
-@pytest.fixture(scope="module")
-def years() -> Domain:
-    """The people of the other tests by single years: too many cells to measure the whole table."""
-    return Domain(
-        (
-            IntegerAttribute("age", 20, 59),
-            CategoricalAttribute("sex", ("Female", "Male")),
-            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
-            CategoricalAttribute("member", (True, False)),
-        ),
-        name="people",
-    )
 
 
 def replaceable(domain: Domain) -> Domain:

@@ -27,31 +27,17 @@ from pmw.public.marginal_intervals import MarginalBars
 from pmw.public.quotes import Quote
 from pmw.session.engine import Engine
 from pmw.session.store import SessionStore
-from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, QueryError
+from queries import UNITS, Domain, QueryError
 from queries.parsing import parse_where
 
 PAIR = "sex = 'Female' AND region = 'north'"
 
 
 @pytest.fixture
-def years() -> Domain:
-    """The people by single years: too many cells to measure the whole table."""
-    return Domain(
-        (
-            IntegerAttribute("age", 20, 59, missing=True, other=True),
-            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
-            CategoricalAttribute("member", (True, False), missing=True, other=True),
-        ),
-        name="people",
-    )
-
-
-@pytest.fixture
-def opened(frame: pd.DataFrame, years: Domain) -> Callable[..., pmw.Session]:
+def opened(frame: pd.DataFrame, whole_years: Domain) -> Callable[..., pmw.Session]:
     def open_(path: Path | None = None, *, epsilon: float = 1, **choices: Any) -> pmw.Session:
         options = pmw.Options(**choices)
-        return pmw.open_session(frame, years, epsilon=epsilon, delta=1e-9, path=path, options=options)
+        return pmw.open_session(frame, whole_years, epsilon=epsilon, delta=1e-9, path=path, options=options)
 
     return open_
 
@@ -209,7 +195,7 @@ def test_a_resumed_session_has_the_same_model_and_the_same_positives(
 
 
 def test_a_request_that_was_interrupted_has_the_outcome_it_would_have_had(
-    opened: Callable[..., pmw.Session], frame: pd.DataFrame, years: Domain, tmp_path: Path,
+    opened: Callable[..., pmw.Session], frame: pd.DataFrame, whole_years: Domain, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     path = tmp_path / "study.pmw"
@@ -233,7 +219,7 @@ def test_a_request_that_was_interrupted_has_the_outcome_it_would_have_had(
     assert pmw.verify_session(path).holds  # while it waits
     assert store.ledger() == store.ledger()[: len(state.opening) + 1]  # nothing was charged or released
     store.close()
-    source = MemorySource.from_frame(frame, years)
+    source = MemorySource.from_frame(frame, whole_years)
     from pmw.loop import RequestedMarginal
 
     assert noise is not None
