@@ -1,0 +1,359 @@
+"""Exact audits of whole sessions: what all that one released tells of one person, and what it charged for it.
+
+A session runs on a table. Each of its draws is made once more without noise, on that table and on a neighbour
+of it, in the public state that it was made in. The chance of what was released, given all that came before,
+is then known in closed form on both tables; the product over all draws is the chance of the session.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.integrate import quad
+
+import pmw
+from pmw.data import CountSource, MemorySource
+from pmw.loop import l1_distance
+from pmw.loop.marginals import MarginalTier
+from pmw.loop.questions import QuestionTier
+from pmw.model import NoiseDistribution
+from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.privacy.random_bits import BitSource
+from pmw.public.charges import Event
+from pmw.session import engine, releases
+from pmw.sparse_vector import NoisyComparison, Outcome, Sides
+from queries import UNITS, Domain, random_conjunctions
+
+QUESTIONS = 900  # error quantiles are due after 256 and 512 of them
+NO_BITS = BitSource(bytes(32))
+ROUNDING = 1e-6  # of noise on the 2^-20 grid, which the audit takes as continuous where it is tested
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Numbers under independent noise: what was released, and what it was drawn around on both tables."""
+
+    event: Event
+    noise: NoiseDistribution
+    released: NDArray[np.int64]
+    own: NDArray[np.int64]
+    other: NDArray[np.int64]
+
+    @property
+    def log_ratio(self) -> float:
+        """ln of the chance on the table over that on its neighbour; of Laplace noise."""
+        assert isinstance(self.noise, DiscreteLaplace)
+        farther = np.abs(self.released - self.other) - np.abs(self.released - self.own)
+        return float(farther.sum() / float(self.noise.scale))
+
+    @property
+    def rho(self) -> float:
+        """Rényi divergence of order alpha, over alpha; of Gaussian noise."""
+        assert isinstance(self.noise, DiscreteGaussian)
+        shift = (self.own - self.other).astype(float)
+        return float((shift**2).sum() / (2 * float(self.noise.sigma) ** 2))
+
+
+@dataclass(slots=True)
+class Run:
+    """Tests against one noisy threshold: how far each value is above its threshold, and the outcome."""
+
+    own: list[int] = field(default_factory=list)
+    other: list[int] = field(default_factory=list)
+    positives: list[bool] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Round:
+    """Tests that share their threshold noise; two thresholds are two runs with noise of their own."""
+
+    test: NoisyComparison
+    runs: tuple[Run, Run] = field(default_factory=lambda: (Run(), Run()))
+
+    def add(self, own: int, other: int, threshold: int, outcome: int) -> None:
+        """Add a test of a value, on the table and on its neighbour."""
+        if self.test.sides is Sides.TWO_SIDED:
+            own, other = abs(own), abs(other)
+        self._add(self.runs[0], own - threshold, other - threshold, outcome == Outcome.ABOVE)
+        if self.test.sides is Sides.TWO_THRESHOLDS and outcome != Outcome.ABOVE:  # else it is not looked at
+            self._add(self.runs[1], -own - threshold, -other - threshold, outcome == Outcome.ABOVE_NEGATED)
+
+    @staticmethod
+    def _add(run: Run, own: int, other: int, positive: bool) -> None:
+        run.own.append(own)
+        run.other.append(other)
+        run.positives.append(positive)
+
+    def chance(self, excesses: list[int], positives: list[bool]) -> float:
+        """Return the chance of a run's outcomes, for exponential noise on a grid too fine to matter.
+
+        A positive has nu >= rho - s where rho and nu are the noise of threshold and value: certain where s is
+        above rho, else exp((s - rho)/b).
+        """
+        first, second = float(self.test.threshold_scale), float(self.test.query_scale)
+        signs = np.where(positives, 1, 0)
+        above = np.array(excesses, dtype=float)
+
+        def joint(rho: float) -> float:
+            passed = np.exp(np.minimum(0.0, (above - rho * first) / second))
+            return math.exp(-rho) * float(np.prod(np.where(signs, passed, 1 - passed)))
+
+        kinks = sorted({0.0, *(excess / first for excess in excesses if 0 < excess < 60 * first)})
+        edges = [*kinks, kinks[-1] + 1, kinks[-1] + 8, kinks[-1] + 40]
+        return sum(
+            quad(joint, low, high, epsabs=0, epsrel=1e-10, limit=200)[0]
+            for low, high in zip(edges, edges[1:], strict=False)
+        )
+
+    @property
+    def log_ratio(self) -> float:
+        """ln of the chance of the outcomes on the table over that on its neighbour."""
+        return sum(
+            math.log(self.chance(run.own, run.positives) / self.chance(run.other, run.positives))
+            for run in self.runs
+        )
+
+
+@contextmanager
+def without_noise() -> Iterator[None]:
+    """Let single numbers and arrays be drawn without noise."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (DiscreteGaussian, DiscreteLaplace):
+            patch.setattr(kind, "sample", lambda *_: 0)
+            patch.setattr(kind, "sample_array", lambda _, __, size: np.zeros(size, dtype=np.int64))
+        yield
+
+
+class Audit:
+    """All draws of the sessions that run while it watches, each on the session's table and on a neighbour.
+
+    Args:
+        neighbour: the other table, over the declared cells.
+        patch: how it comes to see the draws.
+    """
+
+    def __init__(self, neighbour: MemorySource, patch: pytest.MonkeyPatch) -> None:
+        self.neighbour = neighbour
+        self.coarse: CountSource | None = None  # the neighbour over bins
+        self.numbers: list[Numbers] = []
+        self.rounds: list[Round] = []
+        self._open: dict[int, Round] = {}  # by tier
+        for where, name, watcher in (
+            (engine, "draw_opening", self._opening),
+            (releases, "draw_quantiles", self._quantiles),
+            (releases, "draw_requested", self._requested),
+            (MarginalTier, "draw", self._marginals),
+            (QuestionTier, "draw", self._questions),
+            (MemorySource, "coarsened", self._coarsened),
+        ):
+            patch.setattr(where, name, self._watched(getattr(where, name), watcher))
+
+    @staticmethod
+    def _watched(real: Callable[..., Any], watcher: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: watcher(real, *arguments)
+
+    def _add(
+        self, event: Event, noise: NoiseDistribution | None, released: object, own: object, other: object
+    ) -> None:
+        arrays = [np.atleast_1d(np.asarray(one, dtype=np.int64)).ravel() for one in (released, own, other)]
+        if noise is None:  # released as it is, because it is public
+            assert (arrays[1] == arrays[2]).all()
+        else:
+            self.numbers.append(Numbers(event, noise, *arrays))
+
+    def _coarsened(self, real: Callable[..., Any], source: MemorySource, *how: Any) -> MemorySource:
+        if source is not self.neighbour:
+            self.coarse = real(self.neighbour, *how)
+        found: MemorySource = real(source, *how)
+        return found
+
+    def _opening(self, real: Callable[..., Any], plan: Any, source: CountSource, bits: BitSource) -> Any:
+        draws = real(plan, source, bits)
+        with without_noise():
+            own, other = real(plan, source, NO_BITS), real(plan, self.neighbour, NO_BITS)
+        self._add(Event.TOTAL, plan.total_noise, draws.total_units, own.total_units, other.total_units)
+        for one, mine, theirs in zip(draws.marginals, own.marginals, other.marginals, strict=True):
+            self._add(Event.MARGINAL, one.noise, one.units, mine.units, theirs.units)
+        return draws
+
+    def _quantiles(
+        self, real: Callable[..., Any], requests: Any, answers: Any, source: CountSource, bits: BitSource
+    ) -> Any:
+        drawn = real(requests, answers, source, bits)
+        with without_noise():
+            pair = [real(requests, answers, table, NO_BITS) for table in (source, self.neighbour)]
+        for one, mine, theirs in zip(drawn, *pair, strict=True):
+            self._add(Event.QUANTILE, one.noise, one.units, mine.units, theirs.units)
+        return drawn
+
+    def _requested(
+        self,
+        real: Callable[..., Any],
+        requested: Any,
+        state: Any,
+        source: CountSource,
+        bits: BitSource,
+        coarse: CountSource | None,
+    ) -> Any:
+        drawn = real(requested, state, source, bits, coarse)
+        with without_noise():
+            own = real(requested, state, source, NO_BITS, coarse)
+            other = real(requested, state, self.neighbour, NO_BITS, self.coarse)
+        self._add(Event.REQUESTED, requested.noise, drawn.units, own.units, other.units)
+        return drawn
+
+    def _marginals(
+        self,
+        real: Callable[..., Any],
+        tier: MarginalTier,
+        requests: Any,
+        before: Any,
+        source: CountSource,
+        bits: BitSource,
+        coarse: CountSource | None,
+    ) -> Any:
+        draws, kept = real(tier, requests, before, source, bits, coarse)
+        round_ = self._round(tier.place, tier.plan.sparse.test)
+        made = requests[: len(draws.outcomes)]
+        for request, outcome in zip(made, draws.outcomes, strict=True):
+            pair = [
+                l1_distance(self._counts(tier, request.scope, *tables), request.model_units)
+                for tables in ((source, coarse), (self.neighbour, self.coarse))
+            ]
+            round_.add(pair[0], pair[1], request.threshold, outcome)
+        if draws.outcomes[-1]:
+            own, other = (
+                self._counts(tier, made[-1].measured, *tables) * UNITS
+                for tables in ((source, coarse), (self.neighbour, self.coarse))
+            )
+            self._add(Event.MARGINAL, tier.plan.noise, draws.released, own, other)
+        self._keep(tier.place, kept)
+        return draws, kept
+
+    def _questions(
+        self,
+        real: Callable[..., Any],
+        tier: QuestionTier,
+        requests: Any,
+        before: Any,
+        source: CountSource,
+        bits: BitSource,
+        coarse: CountSource | None,
+    ) -> Any:
+        draws, kept = real(tier, requests, before, source, bits, coarse)
+        round_ = self._round(tier.place, tier.plan.sparse.test)
+        for request, outcome in zip(requests, draws.outcomes, strict=False):
+            own, other = (
+                request.query.answer(table.counts(request.query.scope)) for table in (source, self.neighbour)
+            )
+            round_.add(own - request.model_units, other - request.model_units, request.threshold, outcome)
+        if draws.outcomes[-1]:
+            self._add(Event.MARGINAL, tier.plan.noise, draws.released, own, other)
+        self._keep(tier.place, kept)
+        return draws, kept
+
+    def _round(self, place: int, test: NoisyComparison) -> Round:
+        if place not in self._open:
+            self._open[place] = Round(test)
+            self.rounds.append(self._open[place])
+        return self._open[place]
+
+    def _keep(self, place: int, kept: object) -> None:
+        if kept is None:
+            del self._open[place]
+
+    @staticmethod
+    def _counts(
+        tier: MarginalTier, scope: tuple[str, ...], table: CountSource, bins: CountSource | None
+    ) -> NDArray[np.int64]:
+        fine = bins is None or tier.plan.is_fine(table.domain, scope)
+        return (table if fine or bins is None else bins).counts(scope).counts
+
+
+def changed(frame: pd.DataFrame, relation: NeighboringRelation, record: int) -> pd.DataFrame:
+    """Return a neighbour: without a record, or with another in its place."""
+    if relation is NeighboringRelation.ADD_REMOVE:
+        return frame.drop(index=record)
+    other = frame.copy()
+    other.loc[record, ["age", "sex", "region", "member"]] = [58, "Male", "west", True]
+    return other
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A session that opened, tested, measured on request and released error quantiles."""
+
+    audit: Audit
+    charged: dict[Event, float]  # in the filter's own measure
+    quantile_price: float  # of one error quantile, likewise
+    spent: Fraction
+
+
+def run(
+    frame: pd.DataFrame,
+    domain: Domain,
+    composition: Composition,
+    relation: NeighboringRelation,
+    record: int,
+) -> Audited:
+    charged: dict[Event, float] = defaultdict(float)
+    price = math.nan
+    choices = pmw.Options(
+        composition=composition, neighboring_relation=relation, seed=record, test=pmw.TestKind.MARGINAL
+    )
+    asked = list(random_conjunctions(domain, QUESTIONS, seed=9))
+    with pytest.MonkeyPatch.context() as patch:
+        audit = Audit(MemorySource.from_frame(changed(frame, relation, record), domain), patch)
+        table = MemorySource.from_frame(frame, domain)
+        with pmw.open_session(table, domain, epsilon=4, delta=1e-9, options=choices) as session:
+            session.ask_all(asked)
+            if session.measure(["sex", "member"], dry_run=True).affordable:
+                session.measure(["sex", "member"])
+            for line in session.ledger().lines:
+                charged[Event(line.event)] += float(line.price)
+                if line.event == Event.QUANTILE:
+                    price = float(line.price)
+            return Audited(audit, charged, price, session.state.ledger.spent)
+
+
+RELATIONS = list(NeighboringRelation)
+RECORDS = (0, 7, 1234)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("composition", [Composition.PURE, Composition.ZCDP])
+def test_a_session_tells_no_more_of_a_person_than_it_charged(
+    frame: pd.DataFrame, whole_years: Domain, relation: NeighboringRelation, composition: Composition
+) -> None:
+    pure, nearest, quantile = composition is Composition.PURE, 0.0, 0.0
+    for record in RECORDS:
+        found = run(frame, whole_years, composition, relation, record)
+        charged, told = found.charged, defaultdict[Event, float](float)
+        for one in found.audit.numbers:
+            told[one.event] += abs(one.log_ratio) if pure else one.rho
+            if one.event is Event.QUANTILE:
+                quantile = max(quantile, (abs(one.log_ratio) if pure else one.rho) / found.quantile_price)
+        for each in found.audit.rounds:
+            told[Event.ROUND] += abs(each.log_ratio) if pure else each.log_ratio**2 / 2
+        for event in (Event.TOTAL, Event.REQUESTED, Event.QUANTILE):
+            assert told[event] <= charged[event] * (1 + ROUNDING)
+        # A positive pays for its test and for what it measures at once.
+        alone = (Event.TOTAL, Event.REQUESTED, Event.QUANTILE)
+        tested = [sum(one.values()) - sum(map(one.__getitem__, alone)) for one in (told, charged)]
+        assert tested[0] <= tested[1] * (1 + ROUNDING)
+        assert sum(told.values()) <= sum(charged.values()) == pytest.approx(float(found.spent))
+        assert charged[Event.QUANTILE] > 0
+        nearest = max(nearest, sum(told.values()) / sum(charged.values()))
+    assert nearest > 0.6  # the audit sees most of what is charged
+    assert 0.6 < quantile < 1 + ROUNDING
