@@ -7,6 +7,7 @@ is then known in closed form on both tables; the product over all draws is the c
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -113,7 +114,7 @@ class Round:
         edges = [*kinks, kinks[-1] + 1, kinks[-1] + 8, kinks[-1] + 40]
         return sum(
             quad(joint, low, high, epsabs=0, epsrel=1e-10, limit=200)[0]
-            for low, high in zip(edges, edges[1:], strict=False)
+            for low, high in itertools.pairwise(edges)
         )
 
     @property
@@ -285,9 +286,8 @@ def changed(frame: pd.DataFrame, relation: NeighboringRelation, record: int) -> 
     """Return a neighbour: without a record, or with another in its place."""
     if relation is NeighboringRelation.ADD_REMOVE:
         return frame.drop(index=record)
-    other = frame.copy()
-    other.loc[record, ["age", "sex", "region", "member"]] = [58, "Male", "west", True]
-    return other
+    other = pd.DataFrame({"age": [58], "sex": ["Male"], "region": ["west"], "member": [True]})
+    return pd.concat([frame.drop(index=record), other])
 
 
 @dataclass(frozen=True, slots=True)
