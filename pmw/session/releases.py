@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from pmw.data import CountSource
 from pmw.errors import SessionCorruptError
@@ -45,36 +45,6 @@ __all__ = [
 _Tables: TypeAlias = tuple[CountSource, CountSource | None]  # over the declared cells, and over bins
 
 
-class Release(Protocol):
-    """Something that is released in a batch of its own."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of the batch."""
-
-    def text(self, options: Options) -> str:
-        """Return the text that it is recorded by, with the charge that is reserved for it."""
-
-    def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
-        """Return what it charges."""
-
-    def settled(
-        self,
-        state: PublicState,
-        tables: tuple[CountSource, CountSource | None],
-        bits: BitSource,
-        ledger: PrivacyFilter,
-    ) -> PublicState:
-        """Return the public state after it.
-
-        Args:
-            state: the state that it was recorded in.
-            tables: the table over the declared cells, and over bins of them where there are any.
-            bits: source of the noise.
-            ledger: the filter after its charges.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class MarginalRelease:
     """A marginal on request."""
@@ -93,11 +63,18 @@ class MarginalRelease:
     def settled(
         self,
         state: PublicState,
-        tables: tuple[CountSource, CountSource | None],
+        tables: _Tables,
         bits: BitSource,
         ledger: PrivacyFilter,
     ) -> PublicState:
-        """Return the public state after it; see ``Release``."""
+        """Return the public state after it.
+
+        Args:
+            state: the state that it was recorded in.
+            tables: the table over the declared cells, and over bins of them where there are any.
+            bits: source of the noise.
+            ledger: the filter after its charges.
+        """
         source, coarse = tables
         return settle_requested(state, draw_requested(self.requested, state, source, bits, coarse), ledger)
 
@@ -121,13 +98,16 @@ class QuantileRelease:
     def settled(
         self,
         state: PublicState,
-        tables: tuple[CountSource, CountSource | None],
+        tables: _Tables,
         bits: BitSource,
         ledger: PrivacyFilter,
     ) -> PublicState:
-        """Return the public state after them; see ``Release``."""
+        """Return the public state after them; see ``MarginalRelease.settled``."""
         released = draw_quantiles(self.requests, self.answers, tables[0], bits)
         return settle_quantiles(state, released, ledger)
+
+
+Release: TypeAlias = MarginalRelease | QuantileRelease
 
 
 def read_release(store: SessionStore, domain: Domain, intent: IntentRow) -> Release | None:
