@@ -199,6 +199,10 @@ def _encode_column(attribute: Attribute, column: pd.Series[Any]) -> NDArray[np.i
         table = [encode_value(attribute, value) for value in (*distinct, None)]  # position -1: empty
         codes: NDArray[np.int64] = np.array(table, dtype=np.int64)[positions]
         return codes
+    categories = getattr(dtype, "categories", None)
+    if categories is not None and len(categories) <= len(column):
+        known = [encode_value(attribute, value) for value in (*objects_of(categories.to_series()), None)]
+        return np.array(known, dtype=np.int64)[column.cat.codes.to_numpy()]  # code -1: empty
     values = objects_of(column)
     find = _KnownValues(attribute).__getitem__ if _alike(values) else _KnownCells(attribute).cell
     return np.fromiter(map(find, values), dtype=np.int64, count=len(values))

@@ -60,7 +60,7 @@ def duckdb_parts(file: Path, table: Sequence[str], domain: Domain) -> Iterator[p
                     f"{what}: expected plain values in column {name!r}, got a column of type "
                     f"{kinds[name].partition('(')[0]}; make a view that gives text or numbers"
                 )
-        yield from read_frames(connection, domain, kinds, _quoted(table))
+        yield from read_frames(connection, domain, kinds, _quoted(table), again=True)
 
 
 def _kinds(connection: duckdb.DuckDBPyConnection, file: Path, table: Sequence[str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ DECIMAL = re.compile(r"DECIMAL\(([0-9]+),([0-9]+)\)")  # digits in all, and afte
 TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
 _CHUNK = 50  # vectors of 2,048 rows at a time
+_MOST_LISTED = 4096  # distinct texts of a column
 _FLOATING = ("FLOAT", "DOUBLE")
 # NULLs turn a column of these into floating-point numbers, which are exact within an attribute's ends.
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
@@ -54,8 +55,12 @@ def read_frames(
     kinds: Mapping[str, str],
     source: str,
     parameters: dict[str, str] | None = None,
+    *,
+    again: bool = False,
 ) -> Iterator[pd.DataFrame]:
     """Yield the records of a source part by part, declared columns only.
+
+    A column of texts that has few distinct values is read as their numbers, which is much faster.
 
     Args:
         connection: to the engine; times with a zone are written in that of its settings.
@@ -63,6 +68,7 @@ def read_frames(
         kinds: the type of each declared column, in the engine's words; all are readable.
         source: what stands behind FROM.
         parameters: the values that it names.
+        again: it can be read several times, and says the same each time.
 
     Privacy: true records; they stay in this room.
     """
@@ -71,6 +77,13 @@ def read_frames(
     whole = ids is not None and kinds[ids] in _WHOLE
     if ids is not None:
         columns += _whole_ids(ids) if whole else [_plain_column(ids, kinds[ids])]
+    if again:
+        texts = [attribute.name for attribute in domain if _is_text(kinds[attribute.name])]
+        for number, name in enumerate(texts):
+            place = domain.index(name)
+            columns[place] = _listed(
+                connection, columns[place], quoted_column(name), f"listed_{number}", source, parameters or {}
+            )
     connection.execute(f"SELECT {', '.join(columns)} FROM {source}", parameters or {})  # noqa: S608 - quoted
     while len(chunk := connection.fetch_df_chunk(_CHUNK)):
         yield _with_empty_ids(chunk) if whole else chunk
@@ -86,6 +99,39 @@ def _column(attribute: Attribute, kind: str) -> str:
     if kind in _WHOLE and isinstance(attribute, IntegerAttribute | NumericAttribute):
         return quoted_column(attribute.name)
     return _plain_column(attribute.name, kind)
+
+
+def _is_text(kind: str) -> bool:
+    return kind == "VARCHAR" or kind.startswith("ENUM(")
+
+
+def _listed(
+    connection: duckdb.DuckDBPyConnection,
+    column: str,
+    name: str,
+    kind: str,
+    source: str,
+    parameters: dict[str, str],
+) -> str:
+    """Return the expression that reads a column as numbers of its distinct texts; as before if it has many.
+
+    Args:
+        connection: to the engine.
+        column: the expression that reads the column as texts.
+        name: of the column, quoted.
+        kind: a name for the type that lists its values.
+        source: what stands behind FROM.
+        parameters: the values that it names.
+    """
+    value = column.removesuffix(f" AS {name}")
+    few = f"SELECT DISTINCT {value} AS value FROM {source} LIMIT {_MOST_LISTED + 2}"  # noqa: S608 - quoted
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE listed AS {few}", parameters)
+    found = connection.execute("SELECT count(value) FROM listed").fetchone()
+    if found is None or not 0 < found[0] <= _MOST_LISTED:
+        return column
+    listed = "SELECT value FROM listed WHERE value IS NOT NULL"
+    connection.execute(f"CREATE TEMP TYPE {kind} AS ENUM ({listed})")
+    return f"CAST({value} AS {kind}) AS {name}"
 
 
 def _whole_ids(column: str) -> list[str]:

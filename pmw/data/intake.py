@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pmw.data.packed import Block, PackedRecords, pack
 from pmw.data.people import Bound, PeopleRecords, Roster, keep_bounded
 from pmw.errors import DataError
 from queries.domain import Domain
-from queries.records import CodedRecords, encode_columns, named_column
+from queries.records import encode_columns, named_column
 from queries.values import DROPPED
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Intake:
 
     def __init__(self, domain: Domain, key: bytes | None) -> None:
         self._domain, self._key = domain, key
-        self._columns: list[tuple[NDArray[np.unsignedinteger], ...]] = []
+        self._blocks: list[Block] = []
         self._roster: Roster | None = None
         if domain.person is not None:
             if key is None or domain.person.records is None:
@@ -63,39 +63,26 @@ class Intake:
         if self._roster is not None and self._domain.person is not None:
             ids = named_column(frame, self._domain.person.column)
             kept[kept] = self._roster.add(ids if kept.all() else ids[kept])
-        self._columns.append(
-            tuple(
-                column[kept].astype(np.min_scalar_type(attribute.size - 1))
-                for attribute, column in zip(self._domain, codes, strict=True)
-            )
-        )
+        if not kept.all():
+            codes = tuple(column[kept] for column in codes)
+        self._blocks.append(pack(self._domain, codes))
 
     def add_malformed(self, count: int) -> None:
         """Take in so many records that cannot be read: all their values are undeclared."""
         if count and holds_malformed(self._domain):
-            self._columns.append(
-                tuple(
-                    np.full(count, attribute.other_code, dtype=np.min_scalar_type(attribute.size - 1))
-                    for attribute in self._domain
-                )
-            )
+            codes = [np.full(count, attribute.other_code) for attribute in self._domain]
+            self._blocks.append(pack(self._domain, codes))
 
-    def finish(self) -> tuple[CodedRecords, Bound | None]:
+    def finish(self) -> tuple[PackedRecords, Bound | None]:
         """Return the records that a session counts, and how they were bounded, if they were."""
-        records, person = self._joined(), self._domain.person
+        records, person = PackedRecords(self._domain, tuple(self._blocks)), self._domain.person
         if self._roster is None or person is None or person.records is None or self._key is None:
             return records, None
-        found = PeopleRecords(records, *self._roster.finish())
-        return keep_bounded(found, person.records), Bound(person, self._key, found.identity())
-
-    def _joined(self) -> CodedRecords:
-        columns = []
-        for position, attribute in enumerate(self._domain):
-            dtype = np.min_scalar_type(attribute.size - 1)
-            pieces = [part[position] for part in self._columns]
-            columns.append(np.concatenate([np.empty(0, dtype=dtype), *pieces]))
-        self._columns = []
-        return CodedRecords(self._domain, tuple(columns))
+        found = PeopleRecords(records.unpacked(), *self._roster.finish())
+        kept = keep_bounded(found, person.records)
+        return PackedRecords(self._domain, (pack(self._domain, kept.columns),)), Bound(
+            person, self._key, found.identity()
+        )
 
 
 def holds_malformed(domain: Domain) -> bool:

@@ -1,4 +1,4 @@
-"""Tables in memory: small cell numbers per record, counted by ``bincount``."""
+"""Tables in memory: packed cell numbers per record, counted by ``bincount``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data.intake import Intake
-from pmw.data.people import Bound, cell_words, multiset_digest
+from pmw.data.packed import PackedRecords, pack
+from pmw.data.people import Bound, packed_digest
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.errors import RecordsError
@@ -35,20 +36,31 @@ _LARGEST_SCOPE = 2**28  # cells of one marginal
 class MemorySource:
     """A table of cell numbers in memory.
 
-    Marginals that were counted are kept, so that asking again about a scope reads no record.
+    Marginals that were counted are kept, so that asking again about a scope, or about a part of it, reads no
+    record.
 
     Args:
         records: the cells of each kept record.
         bound: how they were bounded; None where no persons are declared.
+        coarsened: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
+            declared cells.
 
     Privacy: holds true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """
 
-    __slots__ = ("_bound", "_cached", "_cached_cells", "_records")
+    __slots__ = ("_bound", "_cached", "_cached_cells", "_coarsened", "_records")
 
-    def __init__(self, records: CodedRecords, bound: Bound | None = None) -> None:
+    def __init__(
+        self,
+        records: CodedRecords | PackedRecords,
+        bound: Bound | None = None,
+        coarsened: tuple[Domain, Sequence[NDArray[np.int64] | None]] | None = None,
+    ) -> None:
+        if isinstance(records, CodedRecords):
+            records = PackedRecords(records.domain, (pack(records.domain, records.columns),))
         self._records = records
         self._bound = bound
+        self._coarsened = coarsened
         self._cached: OrderedDict[tuple[str, ...], Marginal] = OrderedDict()
         self._cached_cells = 0
 
@@ -74,8 +86,8 @@ class MemorySource:
 
     @property
     def domain(self) -> Domain:
-        """The declared attributes."""
-        return self._records.domain
+        """The declared attributes, or bins of them."""
+        return self._records.domain if self._coarsened is None else self._coarsened[0]
 
     def is_bounded(self, person: Person | None, key: bytes | None) -> bool:
         """Tell whether the records were bounded so: by this declaration, under this key, or not at all."""
@@ -93,7 +105,7 @@ class MemorySource:
         wanted = self.domain.scope(scope)
         marginal = self._cached.get(wanted)
         if marginal is None:
-            marginal = self._count(wanted)
+            marginal = self._derived(wanted) or self._count(wanted)
             self._remember(marginal)
         else:
             self._cached.move_to_end(wanted)
@@ -102,7 +114,7 @@ class MemorySource:
     def coarsened(self, coarse: Domain, bins: Sequence[NDArray[np.int64] | None]) -> MemorySource:
         """Return the source of the same records over a domain whose cells are bins of this one's.
 
-        Columns that are not binned are shared, not copied. Coarse counts are kept like others.
+        Records are shared, not copied. Coarse counts are kept like others.
 
         Args:
             coarse: attributes of the same names in the same order, one cell per bin.
@@ -117,19 +129,18 @@ class MemorySource:
         """
         if coarse.names != self.domain.names or len(bins) != len(self.domain):
             raise DataError("expected a coarse domain and bins of the same attributes")
-        columns = []
-        for position, (column, bin_) in enumerate(zip(self._records.columns, bins, strict=True)):
-            size, coarse_size = self.domain.shape[position], coarse.shape[position]
+        for name, bin_, size, coarse_size in zip(
+            coarse.names, bins, self.domain.shape, coarse.shape, strict=True
+        ):
             if bin_ is None:
                 fits = size == coarse_size
-                columns.append(column)
             else:
                 fits = bin_.shape == (size,) and int(bin_.min()) >= 0 and int(bin_.max()) < coarse_size
-                if fits:
-                    columns.append(bin_.astype(np.min_scalar_type(coarse_size - 1))[column])
             if not fits:
-                raise DataError(f"expected bins that fit attribute {self.domain.names[position]!r}")
-        return MemorySource(CodedRecords(coarse, tuple(columns)))
+                raise DataError(f"expected bins that fit attribute {name!r}")
+        if self._coarsened is not None:
+            raise DataError("expected a table over its declared cells, got one over bins of them")
+        return MemorySource(self._records, coarsened=(coarse, tuple(bins)))
 
     def fingerprint(self, key: bytes) -> bytes:
         """Return 32 bytes that tell this table from others to whoever knows the key (secret).
@@ -139,8 +150,13 @@ class MemorySource:
         """
         digest = hmac.new(key, format_schema(self.domain).encode(), hashlib.sha256)
         own = None if self._bound is None else self._bound.identity
-        digest.update(multiset_digest(cell_words(self._records)) if own is None else own)
+        digest.update(packed_digest(self._records) if own is None else own)
         return digest.digest()
+
+    def _derived(self, scope: tuple[str, ...]) -> Marginal | None:
+        """Return the counts as sums of the fewest counts that are kept; None where there are none."""
+        wider = [known for known in self._cached.values() if set(scope) <= set(known.scope)]
+        return min(wider, key=lambda known: known.counts.size).project(scope) if wider else None
 
     def _count(self, scope: tuple[str, ...]) -> Marginal:
         size = self.domain.scope_size(scope)
@@ -148,13 +164,29 @@ class MemorySource:
             raise DataError(
                 f"a question over {', '.join(scope)} spans {size:,} cells; at most {_LARGEST_SCOPE:,} fit"
             )
-        cells = np.zeros(len(self._records), dtype=np.int64)
-        for name in scope:
-            position = self.domain.index(name)
-            cells *= self.domain.shape[position]
-            cells += self._records.columns[position]
-        counts: NDArray[np.int64] = np.bincount(cells, minlength=size).astype(np.int64)
+        counts = np.zeros(size, dtype=np.int64)
+        if not scope:
+            counts[0] = len(self._records)
+        else:
+            for cells in self._records.sums(self._strides(scope)):
+                if len(cells) < size:
+                    np.add.at(counts, cells, 1)  # else an array of all cells would be made for each block
+                else:
+                    counts += np.bincount(cells, minlength=size)
         return Marginal(self.domain, scope, counts.reshape(self.domain.scope_shape(scope)))
+
+    def _strides(self, scope: tuple[str, ...]) -> list[NDArray[np.int64] | None]:
+        """Return what each cell of an attribute adds to the number of a cell of the scope."""
+        bins = [None] * len(self.domain) if self._coarsened is None else self._coarsened[1]
+        tables: list[NDArray[np.int64] | None] = []
+        for attribute, bin_, declared in zip(self.domain, bins, self._records.domain.shape, strict=True):
+            if attribute.name not in scope:
+                tables.append(None)
+                continue
+            later = scope[scope.index(attribute.name) + 1 :]
+            cells = np.arange(declared, dtype=np.int64) if bin_ is None else bin_.astype(np.int64)
+            tables.append(cells * self.domain.scope_size(later))
+        return tables
 
     def _remember(self, marginal: Marginal) -> None:
         self._cached[marginal.scope] = marginal

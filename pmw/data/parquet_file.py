@@ -59,7 +59,7 @@ def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
         stored = dict(zip(kinds, _stored(file, connection), strict=True))
         for name in domain.columns:
             _require_readable(file, name, kinds[name], stored[name])
-        yield from read_frames(connection, domain, kinds, _FILE, {"path": str(file)})
+        yield from read_frames(connection, domain, kinds, _FILE, {"path": str(file)}, again=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ Source: SipHash-2-4: Aumasson and Bernstein (2012), as pandas has it (``hash_arr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import is_
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.data.packed import PackedRecords
 from queries.person import Person
 from queries.records import CodedRecords, objects_of
 
@@ -43,6 +45,7 @@ __all__ = [
     "kept_by_limit",
     "multiset_digest",
     "OWN",
+    "packed_digest",
     "PeopleRecords",
     "Roster",
 ]
@@ -51,8 +54,11 @@ OWN = -1  # the number of whom a record without an id belongs to: a person of it
 _SHIFTS_AND_FACTORS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
 
+_SORTED_AT_ONCE = 2**24  # records
+
 Words = NDArray[np.uint64]
 Numbers = NDArray[np.signedinteger[Any]]
+_NO_WORDS: Words = np.zeros(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -104,6 +110,48 @@ def multiset_digest(words: Sequence[Words]) -> bytes:
     for word in words:
         digest.update((np.sort(word) if order is None else word[order]).view(np.uint8).data)
     return digest.digest()
+
+
+def packed_digest(records: PackedRecords) -> bytes:
+    """Return ``multiset_digest`` of the records' ``cell_words``, in little memory."""
+    tables = _word_tables(records.domain.shape)
+    if len(tables) > 1:
+        return multiset_digest([np.concatenate([_NO_WORDS, *records.sums(each)]) for each in tables])
+    digest = hashlib.sha256(len(records).to_bytes(8, "little"))
+    for word in _sorted_words(records, tables[0]):
+        digest.update(word.view(np.uint8).data)
+    return digest.digest()
+
+
+def _sorted_words(records: PackedRecords, tables: Sequence[Words | None]) -> Iterator[Words]:
+    """Yield each record's word in order, so many at a time that they fit in little memory."""
+    parts = -(-len(records) // _SORTED_AT_ONCE)
+    if parts <= 1:
+        yield np.sort(np.concatenate([_NO_WORDS, *records.sums(tables)]))
+        return
+    sample = np.sort(np.concatenate([words[:: 32 * parts] for words in records.sums(tables)]))
+    ends = np.unique(sample[:: max(1, len(sample) // parts)][1:])
+    for part in range(len(ends) + 1):
+        # The first end that is above a word tells its part.
+        pieces = [words[np.searchsorted(ends, words, "right") == part] for words in records.sums(tables)]
+        yield np.sort(np.concatenate(pieces))
+
+
+def _word_tables(shape: Sequence[int]) -> list[list[Words | None]]:
+    """Return what each cell of each attribute adds to the words that ``cell_words`` makes, word by word."""
+    words: list[list[int]] = [[]]
+    for place, size in enumerate(shape):
+        if size * math.prod(shape[other] for other in words[-1]) > 2**64:
+            words.append([])
+        words[-1].append(place)
+    found = []
+    for word in words:
+        tables: list[Words | None] = [None] * len(shape)
+        for number, place in enumerate(word):
+            stride = math.prod(shape[other] for other in word[number + 1 :])
+            tables[place] = np.arange(shape[place], dtype=np.uint64) * np.uint64(stride % 2**64)
+        found.append(tables)
+    return found
 
 
 # --- ids -------------------------------------------------------------------------------------------------

@@ -42,6 +42,11 @@ HOSTILE = {
         "'2020-02-30'",
         "'2020-02-29'",
         "repeat('9', 9999)",
+        "chr(0)",
+        "'f' || chr(0)",
+        "'it''s'",
+        "chr(65533)",
+        "chr(128077)",
     ],
     "BLOB": ["'\\xFF\\x00'::BLOB", "'f'::BLOB"],
     "BOOLEAN": ["true", "false"],
@@ -190,3 +195,16 @@ def test_a_database_that_another_process_writes_to_is_told(people: Path) -> None
             as_source(DatabaseTable(f"duckdb:{people}", "study.people"), DOMAIN, KEY)
         assert process.stdin is not None
         process.stdin.close()
+
+
+@pytest.mark.parametrize("kind", ["VARCHAR", "ENUM('f', 'm')"])
+def test_texts_have_the_same_cells_whether_few_or_many_are_distinct(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    rows = ", ".join(f"({value})" for value in [*HOSTILE[kind], "'f'", "NULL"])
+    path = made(tmp_path, f"CREATE TABLE t (x {kind})", f"INSERT INTO t VALUES {rows}")
+    for attribute in ATTRIBUTES:
+        listed = counts(path, attribute)
+        with monkeypatch.context() as patch:
+            patch.setattr("pmw.data.engine_columns._MOST_LISTED", 1)
+            assert counts(path, attribute) == listed

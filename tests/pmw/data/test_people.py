@@ -166,7 +166,8 @@ def _intake(frame: pd.DataFrame, domain: Domain) -> tuple[CodedRecords, object]:
 
     intake = Intake(domain, KEY)
     intake.add(frame)
-    return intake.finish()
+    records, bound = intake.finish()
+    return records.unpacked(), bound
 
 
 def test_ids_are_hashed_as_published() -> None:
