@@ -134,7 +134,10 @@ def _sorted_words(records: PackedRecords, tables: Sequence[Words | None]) -> Ite
     for part in range(len(ends) + 1):
         # The first end that is above a word tells its part.
         pieces = [words[np.searchsorted(ends, words, "right") == part] for words in records.sums(tables)]
-        yield np.sort(np.concatenate(pieces))
+        words = np.concatenate(pieces)
+        pieces.clear()
+        words.sort()
+        yield words
 
 
 def _word_tables(shape: Sequence[int]) -> list[list[Words | None]]:

@@ -16,8 +16,6 @@ from queries import CodedRecords, Domain, IntegerAttribute
 
 LENGTHS = st.one_of(st.integers(1, 20), st.sampled_from([255, 256, 257, 70_000]))
 SIZES = st.lists(LENGTHS, min_size=1, max_size=7)
-    st.one_of(st.integers(1, 20), st.sampled_from([255, 256, 257, 70_000])), min_size=1, max_size=7
-)
 
 
 @st.composite
