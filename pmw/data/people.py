@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import is_
@@ -118,26 +118,34 @@ def packed_digest(records: PackedRecords) -> bytes:
     if len(tables) > 1:
         return multiset_digest([np.concatenate([_NO_WORDS, *records.sums(each)]) for each in tables])
     digest = hashlib.sha256(len(records).to_bytes(8, "little"))
-    for word in _sorted_words(records, tables[0]):
-        digest.update(word.view(np.uint8).data)
+    ends = _ends(records, tables[0])
+    sizes = np.zeros(len(ends) + 1, dtype=np.int64)
+    for words in records.sums(tables[0]):
+        sizes += np.bincount(_parts(ends, words), minlength=len(sizes))
+    space = np.empty(int(sizes.max()), dtype=np.uint64)  # used again for each part
+    for part, size in enumerate(sizes.tolist()):
+        filled = 0
+        for words in records.sums(tables[0]):
+            chosen = words[_parts(ends, words) == part]
+            space[filled : filled + len(chosen)] = chosen
+            filled += len(chosen)
+        space[:size].sort()
+        digest.update(space[:size].view(np.uint8).data)
     return digest.digest()
 
 
-def _sorted_words(records: PackedRecords, tables: Sequence[Words | None]) -> Iterator[Words]:
-    """Yield each record's word in order, so many at a time that they fit in little memory."""
+def _ends(records: PackedRecords, tables: Sequence[Words | None]) -> Words:
+    """Return words that part the records into sets of about as many as are sorted at once."""
     parts = -(-len(records) // _SORTED_AT_ONCE)
     if parts <= 1:
-        yield np.sort(np.concatenate([_NO_WORDS, *records.sums(tables)]))
-        return
-    sample = np.sort(np.concatenate([words[:: 32 * parts] for words in records.sums(tables)]))
-    ends = np.unique(sample[:: max(1, len(sample) // parts)][1:])
-    for part in range(len(ends) + 1):
-        # The first end that is above a word tells its part.
-        pieces = [words[np.searchsorted(ends, words, "right") == part] for words in records.sums(tables)]
-        words = np.concatenate(pieces)
-        pieces.clear()
-        words.sort()
-        yield words
+        return _NO_WORDS
+    sample = np.sort(np.concatenate([words[:: 32 * parts].copy() for words in records.sums(tables)]))
+    return np.unique(sample[:: max(1, len(sample) // parts)][1:parts])
+
+
+def _parts(ends: Words, words: Words) -> NDArray[np.int64]:
+    """Return the part of each word: how many of the ends are not above it."""
+    return np.searchsorted(ends, words, "right")
 
 
 def _word_tables(shape: Sequence[int]) -> list[list[Words | None]]:
