@@ -1,0 +1,197 @@
+"""Scale benchmark: opening a session on ever larger tables, and measuring, beside the engine's own counts.
+
+    python -m benchmarks.scale [--records 100000 1000000 ...] [--source parquet duckdb] [--postgres URL]
+
+prints one JSON line per number of records and source, each in a process of its own: CPU seconds, seconds and
+peak memory of opening and of 20 measurements, bytes per record, and one count over three attributes beside
+DuckDB's own ``GROUP BY`` over the same source. The table has ten attributes of a census, made up by DuckDB,
+with a fixed seed, so that what is shown may be shown. With ``--postgres`` its owner's address, the table
+``pmw_scale`` is written there, and dropped at the end. ``--plot FILE`` draws the curves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+import pmw
+from benchmarks.runner import BLAS_THREADS
+from pmw.data import DatabaseTable, TableFile, as_source
+from queries import CategoricalAttribute, Domain, IntegerAttribute
+
+_MEASUREMENTS = 20
+_COUNTED = ("age", "sex", "state")
+_MOST_HELD = 10**7  # records of a pandas table, and of one in Postgres
+_DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 17, 90),
+        CategoricalAttribute("sex", ("F", "M")),
+        IntegerAttribute("state", 0, 50),
+        IntegerAttribute("edu", 0, 15),
+        CategoricalAttribute("income", ("a", "b", "c", "d", "e")),
+        IntegerAttribute("hours", 0, 99),
+        CategoricalAttribute("marital", ("never", "married", "divorced", "widowed")),
+        CategoricalAttribute("citizen", (True, False)),
+        IntegerAttribute("race", 0, 8),
+        IntegerAttribute("year", 2000, 2019),
+    ),
+    name="census",
+)
+_COLUMNS = """
+    (17 + floor(74 * random() * random()))::SMALLINT AS age,
+    CASE WHEN random() < .5 THEN 'F' ELSE 'M' END AS sex,
+    floor(51 * random() * random())::SMALLINT AS state, floor(16 * random())::TINYINT AS edu,
+    ['a', 'b', 'c', 'd', 'e'][1 + floor(5 * random() * random())::INT] AS income,
+    floor(100 * random() * random())::SMALLINT AS hours,
+    ['never', 'married', 'divorced', 'widowed'][1 + floor(4 * random())::INT] AS marital,
+    (random() < .1) AS citizen, floor(9 * random())::TINYINT AS race,
+    (2000 + floor(20 * random()))::SMALLINT AS "year"
+"""
+
+
+def main() -> None:
+    """Run the benchmark that the arguments describe."""
+    arguments = _arguments()
+    for name in BLAS_THREADS:
+        os.environ[name] = "1"  # spawned processes read it before they load BLAS
+    lines = []
+    for records in arguments.records:
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+            for source, table in _tables(Path(folder), records, arguments):
+                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+                    measured = alone.submit(_measured, table, source).result()
+                lines.append({"source": source, "records": records, **measured})
+                print(json.dumps(lines[-1]), flush=True)
+    if arguments.plot is not None:
+        _draw(lines, arguments.plot)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--records", type=int, nargs="+", default=[10**5, 10**6, 8 * 10**6, 10**8])
+    parser.add_argument("--source", nargs="+", default=["parquet", "duckdb", "pandas"])
+    parser.add_argument("--postgres", help="address of a database, as its owner")
+    parser.add_argument("--folder", help="where the tables are written for a while")
+    parser.add_argument("--plot", type=Path)
+    return parser.parse_args()
+
+
+def _tables(folder: Path, records: int, arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+    """Yield the table in each source that is asked for."""
+    file, database = folder / "t.parquet", folder / "t.duckdb"
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 2; SET preserve_insertion_order = false; SELECT setseed(0.3)")
+        made = f"SELECT {_COLUMNS} FROM range({records})"  # noqa: S608 - our own text
+        connection.execute(f"COPY ({made}) TO '{file}' (FORMAT parquet)")
+    if "parquet" in arguments.source:
+        yield "parquet", str(file)
+    if "duckdb" in arguments.source:
+        with duckdb.connect(str(database)) as connection:
+            connection.execute(f"CREATE TABLE t AS FROM '{file}'")
+        yield "duckdb", DatabaseTable(f"duckdb:{database}", "t")
+    if "pandas" in arguments.source and records <= _MOST_HELD:
+        yield "pandas", file
+    if arguments.postgres is not None and records <= _MOST_HELD:
+        yield from _in_postgres(file, arguments.postgres)
+
+
+def _in_postgres(file: Path, address: str) -> Iterator[tuple[str, Any]]:
+    import psycopg  # an extra
+
+    with psycopg.connect(address, autocommit=True) as connection, duckdb.connect() as engine:
+        connection.execute("DROP TABLE IF EXISTS pmw_scale")
+        connection.execute(
+            "CREATE TABLE pmw_scale (age smallint, sex text, state smallint, edu smallint, income text, "
+            'hours smallint, marital text, citizen boolean, race smallint, "year" smallint)'
+        )
+        with (
+            connection.cursor().copy("COPY pmw_scale FROM STDIN (FORMAT csv)") as copy,
+            tempfile.NamedTemporaryFile(suffix=".csv") as written,
+        ):
+            engine.execute(f"COPY (FROM '{file}') TO '{written.name}' (HEADER false)")
+            while part := written.read(2**20):
+                copy.write(part)
+        try:
+            yield "postgres", DatabaseTable(address, "pmw_scale")
+        finally:
+            connection.execute("DROP TABLE pmw_scale")
+
+
+def _measured(table: Any, source: str) -> dict[str, object]:
+    held: Any = table
+    if source == "pandas":
+        held = duckdb.read_parquet(str(table)).df()
+    start = _now()
+    session = pmw.open_session(held, _DOMAIN, epsilon=1, delta=1e-9, options=pmw.Options(seed=1))
+    opened = _now()
+    with closing(session):
+        for pair in list(combinations(_DOMAIN.names, 2))[:_MEASUREMENTS]:
+            session.measure(pair)
+    done = _now()
+    line: dict[str, object] = {
+        "open_cpu_s": round(opened[0] - start[0], 2),
+        "open_s": round(opened[1] - start[1], 2),
+        "measure_cpu_s": round(done[0] - opened[0], 2),
+        "measure_s": round(done[1] - opened[1], 2),
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+    return line if source in ("pandas", "postgres") else {**line, **_counts(table)}
+
+
+def _counts(table: Any) -> dict[str, object]:
+    """Return CPU seconds of one count over three attributes, here and by DuckDB."""
+    source = as_source(TableFile(Path(table)) if isinstance(table, str) else table, _DOMAIN, None)
+    start = _now()
+    counts = source.counts(_COUNTED).counts
+    own = _now()
+    names = ", ".join(_COUNTED)
+    if isinstance(table, str):
+        connected, stored = duckdb.connect(), f"'{table}'"
+    else:
+        connected, stored = duckdb.connect(table.address.partition(":")[2], read_only=True), table.table
+    with connected as engine:
+        engine.execute("SET threads = 1")
+        before = _now()
+        grouped = f"SELECT {names}, count(*) FROM {stored} GROUP BY {names}"  # noqa: S608 - our own names
+        groups = engine.execute(grouped).fetchall()
+        after = _now()
+    if sum(group[-1] for group in groups) != counts.sum():
+        raise RuntimeError("the engine counted other records")
+    return {"count_cpu_s": round(own[0] - start[0], 3), "engine_count_cpu_s": round(after[0] - before[0], 3)}
+
+
+def _now() -> tuple[float, float]:
+    return time.process_time(), time.perf_counter()
+
+
+def _draw(lines: list[dict[str, Any]], file: Path) -> None:
+    import matplotlib.pyplot as plt  # an extra
+
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for panel, key, label in zip(
+        panels, ("open_cpu_s", "peak_mb"), ("CPU seconds to open", "peak memory in MB"), strict=True
+    ):
+        for source in dict.fromkeys(line["source"] for line in lines):
+            found = [line for line in lines if line["source"] == source]
+            panel.plot([line["records"] for line in found], [line[key] for line in found], "o-", label=source)
+        panel.set(xscale="log", yscale="log", xlabel="records", ylabel=label)
+        panel.grid(alpha=0.3)
+    panels[0].legend(frameon=False)
+    figure.savefig(file, dpi=120)
+
+
+if __name__ == "__main__":
+    main()
