@@ -117,12 +117,13 @@ def _in_postgres(file: Path, address: str) -> Iterator[tuple[str, Any]]:
             "CREATE TABLE pmw_scale (age smallint, sex text, state smallint, edu smallint, income text, "
             'hours smallint, marital text, citizen boolean, race smallint, "year" smallint)'
         )
+        written = file.with_suffix(".csv")
+        engine.execute(f"COPY (FROM '{file}') TO '{written}' (HEADER false)")
         with (
             connection.cursor().copy("COPY pmw_scale FROM STDIN (FORMAT csv)") as copy,
-            tempfile.NamedTemporaryFile(suffix=".csv") as written,
+            written.open("rb") as rows,
         ):
-            engine.execute(f"COPY (FROM '{file}') TO '{written.name}' (HEADER false)")
-            while part := written.read(2**20):
+            while part := rows.read(2**20):
                 copy.write(part)
         try:
             yield "postgres", DatabaseTable(address, "pmw_scale")

@@ -13,6 +13,8 @@ these errors are raised from declarations and questions only.
 
 from __future__ import annotations
 
+from functools import partial
+
 __all__ = [
     "DomainError",
     "QueriesError",
@@ -89,6 +91,10 @@ class QueryError(QueriesError, ValueError):
         self.code = code
         self.position = position
         self.text: str | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Else it could not come back from a process of its own: ``code`` is no positional argument.
+        return partial(QueryError, code=self.code), (self.message,), self.__dict__
 
     def to_dict(self) -> dict[str, str | int | None]:
         """Return the error object of the answer format: code, message and position."""

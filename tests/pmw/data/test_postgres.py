@@ -10,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.data import DatabaseTable, MemorySource, as_source
+from pmw.data import DatabaseTable, MemorySource, as_source, postgres
 from pmw.errors import DataError
 from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, NumericAttribute, Person
 
@@ -70,8 +72,6 @@ def server() -> Iterator[str]:
                 except psycopg.OperationalError:
                     if process.poll() is not None:
                         pytest.skip("Postgres does not run here")
-                    import time
-
                     time.sleep(0.1)
             yield address
             process.send_signal(signal.SIGINT)
@@ -229,3 +229,33 @@ def test_an_address_with_a_secret_is_refused_and_not_shown(address: str) -> None
     with pytest.raises(DataError, match="expected") as caught:
         DatabaseTable(address, "t")
     assert PASSWORD not in str(caught.value)
+
+
+def test_a_server_that_is_killed_while_it_is_read_is_told_and_read_again(
+    people: DatabaseTable, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    execute(server, "INSERT INTO study.people SELECT 7, 5, 'f' FROM generate_series(1, 70000)")
+    path, made = tmp_path / "study.pmw", postgres._frame
+
+    def kill(*arguments: Any) -> pd.DataFrame:
+        monkeypatch.setattr(postgres, "_frame", made)
+        with psycopg.connect(server) as connection:
+            found = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'pmw'")
+            for (pid,) in found.fetchall():
+                os.kill(pid, signal.SIGKILL)  # the server ends all others, recovers and goes on
+        return made(*arguments)
+
+    monkeypatch.setattr(postgres, "_frame", kill)
+    with pytest.raises(DataError, match="the connection was lost") as caught:
+        pmw.open_session(people, DOMAIN, epsilon=1, path=path)
+    assert caught.value.__context__ is None
+    assert not path.exists()
+    for _ in range(100):
+        with suppress(psycopg.OperationalError):
+            psycopg.connect(server).close()
+            break
+        time.sleep(0.1)
+    pmw.open_session(people, DOMAIN, epsilon=1, path=path).close()
+    assert pmw.verify_session(path).holds
