@@ -79,11 +79,15 @@ def postgres_parts(address: str, table: Sequence[str], domain: Domain) -> Iterat
                     "make a view that gives text or numbers"
                 )
         chosen = ", ".join(_column(name, kinds[name]) for name in domain.columns)
-        with connection.cursor(name="records") as cursor:
-            cursor.itersize = _ROWS
-            cursor.execute(f"SELECT {chosen} FROM {_quoted(table)}")  # noqa: S608 - quoted
-            while rows := cursor.fetchmany(_ROWS):
-                yield _frame(rows, domain.columns, kinds)
+        cursor = connection.cursor(name="records")
+        try:
+            with cursor:
+                cursor.itersize = _ROWS
+                cursor.execute(f"SELECT {chosen} FROM {_quoted(table)}")  # noqa: S608 - quoted
+                while rows := cursor.fetchmany(_ROWS):
+                    yield _frame(rows, domain.columns, kinds)
+        finally:
+            cursor.close()  # once more: the first time fails where the connection breaks just then
 
 
 def _is_readable(kind: str) -> bool:
