@@ -45,8 +45,8 @@ __all__ = ["METHODS", "Method", "NotApplicableError", "Outcome", "Settings"]
 
 _BATCH = 500
 _LARGEST_TABLE = 10**7  # cells of the one noisy table
-_PAIRS_RULE = DescentRule(steps=500, tolerance=1e-6)  # of the model of all pairs
 _TOTAL_SHARE = Fraction(1, 100)
+_ONE_WAYS = Fraction(6, 100)
 
 
 class NotApplicableError(Exception):
@@ -231,21 +231,56 @@ def all_pairs(case: Case, settings: Settings) -> Outcome:
     Where the model's tree cannot hold all pairs, every 1-way marginal is measured, and as many pairs as fit,
     the smallest first.
     """
+    return _all_pairs(case, settings, one_ways=None, steps=500)
+
+
+def pairs_and_one_ways(case: Case, settings: Settings) -> Outcome:
+    """The same, with all 1-way marginals for 6 % of the budget, fitted until it converges."""
+    return _all_pairs(case, settings, one_ways=_ONE_WAYS, steps=2000)
+
+
+def pairs_and_one_ways_told(case: Case, settings: Settings) -> Outcome:
+    """The same, told the workload and the number of records, for nothing."""
+    return _all_pairs(case, settings, one_ways=_ONE_WAYS, steps=2000, told=True)
+
+
+def _all_pairs(
+    case: Case, settings: Settings, *, one_ways: Fraction | None, steps: int, told: bool = False
+) -> Outcome:
+    """Measure pairs, and fit.
+
+    Args:
+        case: the table and its questions.
+        settings: the budget and the seed.
+        one_ways: the share of the budget for all 1-way marginals; None gives them what pairs get, where the
+            model cannot hold all pairs, and nothing else.
+        steps: of the fit, at most.
+        told: the number of records is public.
+    """
     domain, budget = case.domain, settings.budget
     composition = pmw.Composition.ZCDP if budget.delta else pmw.Composition.PURE
     cap = open_filter(budget, composition).cap
     bits, source = BitSource.from_integer(settings.seed), case.source()
-    total_noise = marginal_noise(composition, floor_price(_TOTAL_SHARE * cap), pmw.Options())
-    total = max(1.0, (case.size * UNITS + total_noise.sample(bits)) / UNITS)
+    total = float(case.size)
+    if not told:
+        total_noise = marginal_noise(composition, floor_price(_TOTAL_SHARE * cap), pmw.Options())
+        total = max(1.0, (case.size * UNITS + total_noise.sample(bits)) / UNITS)
+        cap *= 1 - _TOTAL_SHARE
     scopes = _pairs(domain)
-    noise = marginal_noise(composition, floor_price((1 - _TOTAL_SHARE) * cap / len(scopes)), pmw.Options())
+    prices = dict.fromkeys(scopes, cap / len(scopes))
+    if one_ways is not None:
+        pairs = [scope for scope in scopes if len(scope) == 2]
+        prices = {(name,): one_ways * cap / len(domain) for name in domain.names}
+        prices |= dict.fromkeys(pairs, (1 - one_ways) * cap / len(pairs))
     aims = []
-    for scope in scopes:
+    for scope, price in prices.items():
+        noise = marginal_noise(composition, floor_price(price), pmw.Options())
         counts = source.counts(scope).counts
         units = counts * UNITS + noise.sample_array(bits, counts.size).reshape(counts.shape)
         aims.append(target_of(MarginalMeasurement(scope, units, noise), total))
     kind = DenseDistribution if domain.size <= DEFAULT_MAX_CELLS else GraphicalDistribution
-    fitted = descend(kind.uniform(domain, total), aims, step_size=FIRST_STEP_SIZE, rule=_PAIRS_RULE)
+    rule = DescentRule(steps=steps, tolerance=1e-6)
+    fitted = descend(kind.uniform(domain, total), aims, step_size=FIRST_STEP_SIZE, rule=rule)
     facts: dict[str, object] = {
         "model_cells": fitted.model.cells,
         "pairs": sum(len(scope) == 2 for scope in scopes),
@@ -287,6 +322,8 @@ METHODS: dict[str, Method] = {
     "offline-scopes": offline_scopes,
     "offline-questions": offline_questions,
     "all-pairs-max-entropy": all_pairs,
+    "pairs-and-one-ways": pairs_and_one_ways,
+    "pairs-and-one-ways-told-n": pairs_and_one_ways_told,
     "one-noisy-table": one_noisy_table,
     "one-way-product": one_way_product,
     "gaussian-per-query": gaussian_per_query,
