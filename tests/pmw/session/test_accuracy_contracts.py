@@ -11,9 +11,12 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.loop.loop import tiers_of
 from pmw.planning.accuracy import contract_budget, plan_accuracy
-from pmw.public.answer import Source
+from pmw.public.answer import Source, Spent
+from pmw.public.evidence import is_held
 from pmw.public.intervals import negative_margin
+from pmw.public.marginal_intervals import answers_untested
 from pmw.public.plans import question_tier
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 
@@ -180,8 +183,6 @@ def test_refusals_depend_on_public_state_alone() -> None:
         questions = list(random_conjunctions(WIDE, 60, seed=8))
         state = session.state
         first = [answer.is_refused for answer in session.ask_all(questions)]
-        from pmw.public.answer import Spent
-        from pmw.public.marginal_intervals import answers_untested
 
         again = [answers_untested(state, Spent(0, 0, 0))(query).is_refused for query in questions]
     assert first == again
@@ -210,3 +211,18 @@ def test_half_a_contract_or_one_that_does_nothing_is_refused() -> None:
         pmw.open_session(records(SMALL, 50), SMALL)
     with pytest.raises(pmw.BudgetError, match="no epsilon up to 1000 keeps every bound within 1e-07%"):
         pmw.open_session(records(SMALL, 50), SMALL, options=replace(contract(), accuracy=1e-9, records=50))
+
+
+def test_single_questions_are_tested_where_no_bar_is_narrow_enough_and_nowhere_else() -> None:
+    with pmw.open_session(records(WIDE), WIDE, delta=1e-9, options=contract(0.02, 0.99, seed=4)) as session:
+        session.ask_all(list(random_conjunctions(WIDE, 4, seed=6)))
+        state = session.state
+    tier = tiers_of(state.plan)[1]
+    assert tier.may_test(state)
+    answered, found = answers_untested(state, Spent(0, 0, 0)), set()
+    for query in random_conjunctions(WIDE, 200, seed=7):
+        refused = answered(query).is_refused
+        (wanted,) = tier.wanted(state, [query])
+        assert bool(wanted) == refused
+        found.add((refused, is_held(state, query)))
+    assert {(False, True), (True, True)} <= found  # so that something holds it is not enough
