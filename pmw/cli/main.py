@@ -14,8 +14,8 @@ __all__ = [
 ]
 
 _COMMANDS = (
-    "ask", "audit", "backup", "check", "close", "demo", "draft", "export", "ledger", "measure", "move",
-    "offline", "open", "plan", "shell", "status", "verify",
+    "ask", "audit", "backup", "check", "close", "demo", "draft", "export", "finish", "ledger", "measure",
+    "move", "offline", "open", "plan", "shell", "status", "verify",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ __all__ = [
     "answers_text",
     "asking",
     "example_where",
+    "finish_text",
     "json_line",
     "opening_text",
     "quote_text",
@@ -176,6 +178,22 @@ def quote_text(quote: Quote, confidence: float, *, measured: bool) -> str:
         return f"Measured {what} for {quote.share:.2%} of the budget: each cell within {bar}."
     room = "" if quote.affordable else "; so much is not left"
     return f"Measuring {what} would cost {quote.share:.2%} of the budget: each cell within {bar}{room}."
+
+
+def finish_text(path: Path, quotes: Sequence[Quote], state: PublicState, *, measured: bool) -> str:
+    """Return what finishing a session measures, marginal by marginal, in words."""
+    confidence = state.contract.options.confidence
+    lines = [quote_text(quote, confidence, measured=measured) for quote in quotes]
+    if not quotes:
+        lines.append("Nothing is measured: no question was asked, or too little is left for any.")
+    if measured:
+        share = state.ledger.share
+        lines.append(f"Closed {path}: nothing is spent any more ({share:.1%} of the budget was).")
+        lines.append("Questions and exports go on from the model, without the table.")
+    else:
+        total = sum(quote.share for quote in quotes)
+        lines.append(f"In all {total:.2%} of the budget, and the session would be closed; nothing was spent.")
+    return "\n".join(lines)
 
 
 def table_text(table: AnswerTable) -> str:

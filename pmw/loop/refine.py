@@ -1,4 +1,4 @@
-"""Refining: the model fitted to everything released until further steps change nothing; free.
+"""Refining: the model fitted to everything released as closely as noise allows; free.
 
 While a session runs, a fit stops as soon as a step pays little, for the next question waits. Before rows are
 published there is time to go on. It changes little: on census tables the distances of two-attribute marginals
@@ -15,6 +15,7 @@ import numpy as np
 
 from pmw.loop.fit import coarse_model, fitted_to, model_of_terms
 from pmw.model import DenseDistribution, DescentRule, QueryMeasurement, dual_numbers, refit
+from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 
 __all__ = [
@@ -25,11 +26,14 @@ __all__ = [
 
 MOST_STEPS = 1000
 _RULE = DescentRule(steps=MOST_STEPS, tolerance=1e-6)  # errors do not change from about 300 steps on
+# A table whose noise is large is fitted no closer than while the session runs: that would fit the noise.
+_NOISY = DescentRule(steps=MOST_STEPS, tolerance=3e-4)
+_FEW = 32  # cells whose noise is 1 % of the records: with fewer, errors rise (docs/algorithm.md)
 _REFITS = 20  # of the textbook mode, of at most ten sweeps each
 
 
 def refined(state: PublicState, told: Callable[[int], None] | None = None) -> PublicState:
-    """Return the state with its model fitted to everything that it takes in, to convergence.
+    """Return the state with its model fitted to everything that it takes in, as closely as noise allows.
 
     The version stays, for nothing new was released; the given state is left as it is.
 
@@ -42,7 +46,9 @@ def refined(state: PublicState, told: Callable[[int], None] | None = None) -> Pu
     # A dense fit takes over the array that it starts from: it gets one of its own.
     model = model_of_terms(state.contract, state.coarsening, state.total.value, state.model.terms)
     if state.contract.options.tests_marginals or not isinstance(model, DenseDistribution):
-        return fitted_to(replace(state, model=model), _RULE, told)
+        plan = marginal_tier(state.plan)
+        noisy = plan is not None and plan.fine_cells < _FEW
+        return fitted_to(replace(state, model=model), _NOISY if noisy else _RULE, told)
     for _ in range(_REFITS):
         before = dual_numbers(model.terms)
         model = refit(model, state.measurements)

@@ -29,8 +29,10 @@ from queries.linear import LinearQuery
 
 __all__ = [
     "affordable_price",
+    "measuring_plan",
     "Quote",
     "quote_marginal",
+    "quote_noise",
     "quote_question",
     "require_affordable",
 ]
@@ -82,11 +84,16 @@ def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
         SessionError: the session measures nothing on request.
         QueryError: there is no such marginal, or it has too many cells for the noise.
     """
-    plan = _plan(state)
+    plan = measuring_plan(state)
     scope = _scope(state.domain, names)
     _require_few_cells(state, plan, scope)
-    width = _half_width(state, scope, _first_cell(state, scope), plan.noise)
-    return _quote(state, scope, plan.noise, math.inf if width is None else width)
+    return quote_noise(state, scope, plan.noise)
+
+
+def quote_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> Quote:
+    """Return the price of a marginal under some noise, and the bar of one of its cells after it."""
+    width = _half_width(state, scope, _first_cell(state, scope), noise)
+    return _quote(state, scope, noise, math.inf if width is None else width)
 
 
 def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quote:
@@ -110,7 +117,7 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
     if present is not None and present <= within:
         cells = state.grid(scope).scope_size(scope) if scope else 1
         return Quote(scope, cells, None, 0.0, present, affordable=True)
-    plan = _plan(state)
+    plan = measuring_plan(state)
     if not scope:
         raise _refused("no marginal is narrower than the number of records, which was released at opening")
     _require_few_cells(state, plan, scope)
@@ -154,7 +161,7 @@ def _quote(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution,
     return Quote(scope, cells, noise, share, width, affordable=price <= affordable_price(state))
 
 
-def _plan(state: PublicState) -> MarginalTestPlan:
+def measuring_plan(state: PublicState) -> MarginalTestPlan:
     """Return the tier of marginals of a session that measures on request.
 
     Raises:

@@ -26,6 +26,7 @@ from pmw.loop import (
     settle,
 )
 from pmw.loop.secret import SecretState
+from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import next_due
 from pmw.planning.opened import plan_opened
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
@@ -161,14 +162,19 @@ class Engine:
 
     # --- a marginal on request ------------------------------------------------------------------------------
 
-    def measure(self, requested: RequestedMarginal) -> None:
-        """Measure a marginal, durably.
+    def measure(self, scope: tuple[str, ...], noise: NoiseDistribution) -> None:
+        """Measure a marginal on request, durably.
+
+        Args:
+            scope: attribute names in declared order.
+            noise: on each of its cells, in units.
 
         Raises:
             BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
             DataError: the table cannot be read or differs; nothing is spent.
             StoreError: it could not be made durable; nothing was released.
         """
+        requested = RequestedMarginal(scope, noise)
         self.finish_interrupted()
         require_affordable(self._state, requested.entry(self._state.contract.options))
         self._table(self._state.contract)  # before anything is drawn

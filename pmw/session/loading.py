@@ -25,18 +25,22 @@ from pmw.session.public_rows import PublicRows, found_snapshot, released_of, sta
 from pmw.session.snapshots import duals_of
 from pmw.session.store import LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
+from queries.domain import Domain
+from queries.linear import LinearQuery
 
 __all__ = [
     "load_contract",
     "load_history",
     "load_ledger",
     "load_plan",
+    "load_questions",
     "load_rows",
     "load_secret",
     "load_state",
     "load_status",
     "newest_rows",
     "read_entries",
+    "read_question",
 ]
 
 
@@ -97,6 +101,27 @@ def load_history(store: SessionStore) -> History:
 def load_status(store: SessionStore, state: PublicState) -> Status:
     """Return where a session stands."""
     return status_of(state, store.asked())
+
+
+def load_questions(store: SessionStore, domain: Domain) -> tuple[LinearQuery, ...]:
+    """Return the distinct questions that were answered, in the order of their first answers.
+
+    Raises:
+        SessionCorruptError: one cannot be read.
+    """
+    return tuple(read_question(text, domain) for text in dict.fromkeys(row.query for row in store.answers()))
+
+
+def read_question(text: str, domain: Domain) -> LinearQuery:
+    """Return a stored question.
+
+    Raises:
+        SessionCorruptError: it cannot be read.
+    """
+    try:
+        return LinearQuery.from_dict(domain, json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 
 
 def load_secret(store: SessionStore, tiers: int) -> SecretState:

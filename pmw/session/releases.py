@@ -5,14 +5,12 @@ Marginals on request and error quantiles are recorded, drawn and settled alike: 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pmw.data import CountSource
-from pmw.errors import SessionCorruptError
 from pmw.loop import (
     FirstAnswer,
     RequestedMarginal,
@@ -29,10 +27,11 @@ from pmw.public.charges import LedgerEntry
 from pmw.public.contract import Options
 from pmw.public.state import PublicState
 from pmw.session import proposals
+from pmw.session.loading import read_question
 from pmw.session.measurement_rows import read_kind
 from pmw.session.store import QUANTILES, REQUESTED, IntentRow, SessionStore
 from queries.domain import Domain
-from queries.linear import UNITS, LinearQuery
+from queries.linear import UNITS
 
 __all__ = [
     "due_quantiles",
@@ -139,10 +138,6 @@ def _first_answers(store: SessionStore, domain: Domain) -> Callable[[int], First
 
     def read(place: int) -> FirstAnswer:
         row = store.answer_at(place)
-        try:
-            query = LinearQuery.from_dict(domain, json.loads(row.query))
-        except (ValueError, KeyError, TypeError) as error:
-            raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-        return FirstAnswer(query, round(row.count * UNITS))
+        return FirstAnswer(read_question(row.query, domain), round(row.count * UNITS))
 
     return read

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pmw.data import Table
 from pmw.errors import ReleaseError, SessionError, SessionLockedError
-from pmw.loop import Forecast, RequestedMarginal, refined
+from pmw.loop import Forecast, plan_finish, refined
 from pmw.markup import html_table
 from pmw.public import tables
 from pmw.public.answer import Answer
@@ -128,7 +128,7 @@ class Session(Asking):
 
     def _measure(self, quote: Quote) -> None:
         if quote.noise is not None:
-            self._engine.measure(RequestedMarginal(quote.scope, quote.noise))
+            self._engine.measure(quote.scope, quote.noise)
 
     def forecast(self, question: LinearQuery | GroupedQuery | Statement) -> Forecast:
         """Return what answering a question could charge at most, as things stand; free.
@@ -183,6 +183,41 @@ class Session(Asking):
         with self._turn:
             self._open_store()
             self._engine.finalize()
+
+    def asked(self) -> tuple[LinearQuery, ...]:
+        """Return the distinct questions that were answered, in the order of their first answers; free."""
+        with self._turn:
+            return loading.load_questions(self._open_store(), self.domain)
+
+    def finish(self, *, dry_run: bool = False) -> tuple[Quote, ...]:
+        """Spend what is left on the marginals that the asked questions rest on, then close permanently.
+
+        Each is measured at an equal part of what is left, under the session's own ledger and cap; what open
+        rounds have reserved is not spent. Stopped in the middle, it is called again on the resumed session.
+        The session is closed as by ``finalize``.
+
+        Args:
+            dry_run: tell what would be measured, and at which price; free, and nothing is closed.
+
+        Returns:
+            What was measured, in this order.
+
+        Raises:
+            DataError: the table cannot be read or differs.
+            SessionError: the session measures nothing on request, or is closed.
+            StoreError: it could not be made durable.
+
+        Privacy: what is measured is a function of public state and of the questions.
+        """
+        with self._turn:
+            self._open_store()
+            self._engine.finish_interrupted()
+            quotes = plan_finish(self.state, self.asked())
+            if not dry_run:
+                for quote in quotes:
+                    self._measure(quote)
+                self._engine.finalize()
+            return quotes
 
     def plot(self, path: str | Path | None = None, *, force: bool = False) -> Figure:
         """Return a picture of the session, made of public state alone; free.

@@ -149,6 +149,7 @@ WITH_EFFECT = (
     | {(command, "--force") for command in ("demo", "export")}
     | {("offline", f"--{name}") for name in ("workload", "rounds", "threshold", "rows", "force")}
     | {("measure", "--wait"), ("measure", "--dry-run")}
+    | {("finish", "--wait"), ("finish", "--dry-run"), ("finish", "--yes")}
 )
 
 

@@ -65,6 +65,7 @@ def test_what_measures_is_refused(model: Path, run: Run) -> None:
     [
         ("verify",), ("close", "--yes"), ("ledger",), ("backup", "--output", "b.pmw"),
         ("move", "--data", "away.csv"), ("export", "--output", "rows.csv"), ("measure", "sex"),
+        ("finish", "--yes"),
         ("shell",), ("open", "--data", "away.csv", "--schema", "people.toml", "--epsilon", "1"),
     ],
     ids=lambda command: str(command[0]),
@@ -87,6 +88,7 @@ def test_every_command_that_takes_a_session_was_tried() -> None:
         "backup",
         "move",
         "export",
+        "finish",
         "measure",
         "open",
         "shell",

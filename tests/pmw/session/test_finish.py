@@ -1,0 +1,164 @@
+"""Finishing: what is left is spent on what was asked, charged as any request; then the session is closed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import MemorySource
+from pmw.loop import plan_finish
+from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.public.charges import marginal_charge, requested_entry
+from pmw.public.plans import marginal_tier
+from pmw.public.quotes import affordable_price
+from pmw.session.engine import Engine
+from queries import UNITS, Domain, LinearQuery, parse_where, random_conjunctions
+
+Opened = Callable[..., pmw.Session]
+
+
+@pytest.fixture
+def opened(frame: pd.DataFrame, whole_years: Domain) -> Opened:
+    def open_(path: Path | None = None, *, epsilon: float = 1, **choices: Any) -> pmw.Session:
+        options = pmw.Options(**{"composition": Composition.ZCDP, **choices})
+        return pmw.open_session(frame, whole_years, epsilon=epsilon, delta=1e-9, path=path, options=options)
+
+    return open_
+
+
+def questions(domain: Domain, size: int = 40) -> list[LinearQuery]:
+    return list(random_conjunctions(domain, size, seed=9))
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("composition", [Composition.PURE, Composition.ZCDP])
+@pytest.mark.parametrize("persons", [1, 3])
+def test_what_is_left_is_spent_and_charged_and_nothing_is_spent_after(
+    opened: Opened, whole_years: Domain, composition: Composition, relation: NeighboringRelation, persons: int
+) -> None:
+    choices = {"neighboring_relation": relation, "records_per_person": persons, "seed": 3}
+    with opened(composition=composition, epsilon=3, **choices) as session:
+        session.ask_all(questions(whole_years))
+        before, left = session.state, affordable_price(session.state)
+        planned = session.finish(dry_run=True)
+        assert session.state is before
+        quotes = session.finish()
+        assert quotes == planned
+        after, options = session.state, before.contract.options
+        spent = after.ledger.spent - before.ledger.spent
+        entries = [requested_entry(one.scope, one.noise, options) for one in quotes if one.noise is not None]
+        assert spent == sum(after.ledger.price(entry.charge) for entry in entries)
+        assert [entry.charge for entry in entries] == [
+            marginal_charge(one.noise, options) for one in quotes if one.noise is not None
+        ]
+        plan = marginal_tier(before.plan)
+        assert plan is not None
+        least = after.ledger.price(marginal_charge(plan.noise, options))
+        assert (0.97 * left < spent <= left) if left >= least else not quotes
+        assert all(after.ledger.price(entry.charge) >= least * Fraction(99, 100) for entry in entries)
+        assert after.closed
+        assert len(after.measured) == len(before.measured) + len(quotes)
+        assert session.verify().holds
+        with pytest.raises(pmw.SessionError, match="closed"):
+            session.finish()
+        session.ask("age = 33 AND sex = 'Male'", fresh=True)
+        assert session.state.ledger.spent == after.ledger.spent
+
+
+def test_the_marginals_are_those_that_the_most_questions_rest_on(opened: Opened, whole_years: Domain) -> None:
+    often = [f"age = {age} AND region = 'east'" for age in range(20, 50)]
+    with opened(seed=1) as session:
+        all_ = [*often, "sex = 'Male' AND member = true"]
+        session.ask_all([*all_, *often[:3]])
+        expected = [parse_where(text, whole_years) for text in all_]
+        assert [one.to_json() for one in session.asked()] == [one.to_json() for one in expected]
+        scopes = [set(one.scope) for one in session.finish(dry_run=True)]
+        assert {"age", "region"} <= scopes[0]
+        assert plan_finish(session.state, session.asked()) == session.finish(dry_run=True)
+
+
+def test_a_session_that_was_asked_nothing_is_only_closed(opened: Opened) -> None:
+    with opened(seed=1) as session:
+        spent = session.state.ledger.spent
+        assert session.asked() == ()
+        assert session.finish() == ()
+        assert session.state.closed
+        assert session.state.ledger.spent == spent
+
+
+def test_where_nothing_is_left_nothing_is_measured(opened: Opened, whole_years: Domain) -> None:
+    with opened(seed=1) as session:
+        session.ask_all(questions(whole_years))
+        for pair in itertools.cycle(itertools.combinations(whole_years.names, 2)):
+            if not session.measure(pair, dry_run=True).affordable:
+                break
+            session.measure(pair)
+        assert session.finish() == ()
+        assert session.state.closed
+
+
+def test_sessions_that_measure_nothing_on_request_say_so(frame: pd.DataFrame, whole_years: Domain) -> None:
+    for choices in ({"test": pmw.TestKind.QUERY}, {"simultaneous": True}):
+        options = pmw.Options(**choices)
+        with pmw.open_session(frame, whole_years, epsilon=1, delta=1e-9, options=options) as session:
+            with pytest.raises(pmw.SessionError, match=r"single questions|all questions"):
+                session.finish()
+            assert not session.state.closed
+
+
+@pytest.mark.usefixtures("repeatable")
+def test_stopped_in_the_middle_it_goes_on_and_charges_nothing_twice(
+    opened: Opened, frame: pd.DataFrame, whole_years: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, made = tmp_path / "study.pmw", 0
+    real = Engine._carry_out_release
+
+    def stop(self: Engine, *arguments: Any) -> None:
+        nonlocal made
+        made += 1
+        if made == 2:
+            raise KeyboardInterrupt
+        real(self, *arguments)
+
+    with opened(path) as session:
+        session.ask_all(questions(whole_years))
+        planned = session.finish(dry_run=True)
+        assert len(planned) >= 2
+        monkeypatch.setattr(Engine, "_carry_out_release", stop)
+        with pytest.raises(KeyboardInterrupt):
+            session.finish()
+        monkeypatch.setattr(Engine, "_carry_out_release", real)
+    with pmw.resume_session(path, frame) as session:
+        measured = [one.scope for one in session.state.marginals if one.requested]
+        assert measured == [one.scope for one in planned[:2]]  # the second was recorded: it is drawn now
+        session.finish()
+        ledger = session.ledger()
+        assert sum(line.event == "requested" for line in ledger.lines) == sum(
+            one.requested for one in session.state.marginals
+        )
+        assert session.state.ledger.spent <= session.state.ledger.cap
+        assert session.verify().holds
+
+
+def test_errors_of_what_was_asked_become_smaller(frame: pd.DataFrame, whole_years: Domain) -> None:
+    asked = questions(whole_years, 60)
+    source = MemorySource.from_frame(frame, whole_years)
+    truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in asked])
+    gains = []
+    for seed in range(12):
+        options = pmw.Options(seed=seed)
+        with pmw.open_session(frame, whole_years, epsilon=1, delta=1e-9, options=options) as session:
+            session.ask_all(asked)
+            before = np.abs([session.state.model.answer(query) for query in asked] - truth).mean()
+            session.finish()
+            after = np.abs([session.state.model.answer(query) for query in asked] - truth).mean()
+        gains.append(before - after)
+    assert np.mean(gains) > np.std(gains) / np.sqrt(len(gains))
