@@ -50,7 +50,7 @@ Examples:
 @click.option(
     "--refine",
     is_flag=True,
-    help="First fit the model to everything released until nothing changes; free, and not kept.",
+    help="First fit the model to everything released more closely, where noise allows; free, not kept.",
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
