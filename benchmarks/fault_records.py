@@ -33,7 +33,7 @@ class Contents:
     """What a session file holds, read from a copy of it.
 
     Args:
-        ledger: charges: number, intent, event, epsilon, rho.
+        ledger: charges: number, intent, event, epsilon, rho, mu_squared.
         measurements: what was released: number, intent, kind, units.
         answers: answers by request: count, low, high, source, version, share.
         pending: intents without an outcome: number and digest of the 32 bytes.
@@ -79,7 +79,9 @@ def contents_of(path: Path, *, verified: bool = True) -> Contents:
         found = {row[0]: row[1:] for row in answers}
         marked = read(_MARKED)
         found.update({row[0]: row[1:] for row in marked})
-        ledger = read("SELECT sequence, intent, event, epsilon, rho FROM ledger ORDER BY sequence").fetchall()
+        ledger = read(
+            "SELECT sequence, intent, event, epsilon, rho, mu_squared FROM ledger ORDER BY sequence"
+        ).fetchall()
         measured = read("SELECT sequence, intent, kind, units FROM measurements ORDER BY sequence").fetchall()
         names = read("SELECT key, value FROM secrets WHERE key LIKE '%threshold'").fetchall()
     faults = tuple(one.name for one in pmw.verify_session(copy).checks if not one.holds) if verified else None

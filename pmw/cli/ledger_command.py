@@ -30,9 +30,9 @@ charge as a fraction.
 def command(session: Path, as_json: bool) -> None:
     """Show every charge to the budget of SESSION: what it paid for, and its share of the cap.
 
-    A charge is given as epsilon where the event is pure, and in the unit that is added up: rho where delta is
-    positive and charges compose as zero-concentrated privacy, else epsilon. It reads public state only,
-    needs no table, and works while the session is in use.
+    A charge is given as epsilon where the event is pure, and in the unit that is added up: mu^2 or
+    rho where delta is positive and charges compose as Gaussian or as zero-concentrated privacy, else epsilon.
+    It reads public state only, needs no table, and works while the session is in use.
     """
     from pmw.cli.ledger_texts import ledger_text
     from pmw.cli.texts import json_line, say

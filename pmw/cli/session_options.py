@@ -112,7 +112,9 @@ _OPTIONS = (
         "[default: two-thresholds under add-remove]",
     ),
     click.option(
-        "--composition", type=click.Choice(["zcdp", "pure"]), help="How charges add up. [default: planned]"
+        "--composition",
+        type=click.Choice(["gdp", "zcdp", "pure"]),
+        help="How charges add up. [default: planned]",
     ),
     click.option(
         "--confidence", type=float, default=0.95, show_default=True, metavar="P", help="Of error bars."

@@ -13,9 +13,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from pmw.errors import NoiseError
+from pmw.errors import BudgetError, NoiseError
 from pmw.model import NoiseDistribution
 from pmw.privacy.budget import Composition, floor_price, root_down
+from pmw.privacy.gaussian_dp import LEAST_SIGMA, gaussian_mu_squared, pure_epsilon
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution
 from pmw.public.contract import Options
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
@@ -98,12 +99,14 @@ def scaled_test(
         composition: how charges add up.
 
     Raises:
+        BudgetError: a sech^2 test under GDP, where it has no price.
         NoiseError: nothing is left for tests.
     """
+    if kind.is_sech2 and composition is Composition.GDP:
+        raise BudgetError("expected tests that are proved in GDP, got sech^2 tests; choose zCDP")
     if kind.is_sech2 and composition is Composition.ZCDP:
         return _scaled_by_rhos(tests, limit, statistic)
-    price = floor_price(tests / limit) if kind.redraw else tests
-    epsilon = root_down(2 * price) if composition is Composition.ZCDP else price
+    epsilon = _epsilon_of(composition, floor_price(tests / limit) if kind.redraw else tests)
     if epsilon <= 0:
         raise NoiseError("expected a positive budget for tests, got none")
     factor = (1 if statistic.monotone else 2) * (1 if kind.redraw else limit)
@@ -116,6 +119,13 @@ def scaled_test(
     if kind.is_sech2:
         return Sech2Test(ThresholdNoise.EXPONENTIAL, *what, *scales)
     return ThresholdTest(NoiseKind.LAPLACE if kind.is_laplace else NoiseKind.EXPONENTIAL, *what, *scales)
+
+
+def _epsilon_of(composition: Composition, price: Fraction) -> Fraction:
+    """Return the largest epsilon, rounded down, of a pure event that costs at most the price."""
+    if composition is Composition.ZCDP:
+        return root_down(2 * price)
+    return pure_epsilon(floor_price(price)) if composition is Composition.GDP else price
 
 
 def _scaled_by_rhos(tests: Fraction, limit: int, statistic: Statistic) -> Sech2Test:
@@ -174,7 +184,12 @@ def selection_epsilon(composition: Composition, price: Fraction) -> Fraction:
     Args:
         composition: whether epsilons or rhos are added.
         price: a multiple of 1/RHO_GRID under zCDP, so that a charge that is rounded up still fits.
+
+    Raises:
+        BudgetError: under GDP, where a choice of bounded range has no price.
     """
+    if composition is Composition.GDP:
+        raise BudgetError("expected a selection that is proved in GDP, got one of bounded range; choose zCDP")
     return root_down(8 * price) if composition is Composition.ZCDP else price
 
 
@@ -184,8 +199,8 @@ def calibrated_noise(
     """Return the narrowest noise, in whole units, that costs at most the price.
 
     Args:
-        composition: whether epsilons or rhos are added.
-        price: of the event.
+        composition: whether epsilons, rhos or squares of mu are added.
+        price: of the event; under GDP a multiple of 1/RHO_GRID.
         l1: the L1 sensitivity, in units.
         options: the custodian's choices.
         one: a single number is released, whose L2 sensitivity is ``l1``; else a marginal.
@@ -198,7 +213,12 @@ def calibrated_noise(
     if composition is Composition.PURE:
         return DiscreteLaplace(Fraction(math.ceil(l1 / price)))
     squared = Fraction(l1 * l1) if one else l2_squared_sensitivity(options)
-    return DiscreteGaussian(Fraction(_sqrt_up(squared / (2 * price))))
+    if composition is Composition.ZCDP:
+        return DiscreteGaussian(Fraction(_sqrt_up(squared / (2 * price))))
+    sigma = Fraction(max(_sqrt_up(squared / price), LEAST_SIGMA))
+    while (gaussian_mu_squared(squared, sigma) or 0) > price:  # the surcharge is worth half a unit
+        sigma += 1
+    return DiscreteGaussian(sigma)
 
 
 def _sqrt_up(value: Fraction) -> int:

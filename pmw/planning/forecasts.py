@@ -146,8 +146,8 @@ class VectorForecast:
 class DeltaForecast:
     """The same plan under another delta: its bounds in records, and what delta does to them.
 
-    A ratio is the bound without delta divided by the one with it: above 1, delta makes it narrower. Under
-    zCDP rounds are redrawn, whose threshold noise is wider, so a tested bound may be narrower without.
+    A ratio is the bound without delta divided by the one with it: above 1, delta makes it narrower. Where
+    squares add rounds are redrawn, whose threshold noise is wider, so a tested bound may be narrower without.
 
     Args:
         delta: 0, or 1e-9 where the plan itself has none.

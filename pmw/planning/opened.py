@@ -45,7 +45,10 @@ def plan_test(
     """
     domain, options = contract.domain, contract.options
     promised = options.bar_limit is not None
-    schedule = schedule or (CONTRACT_SCHEDULE if promised else DEFAULT_SCHEDULE)
+    if promised:
+        schedule = schedule or CONTRACT_SCHEDULE
+    else:
+        schedule = (schedule or DEFAULT_SCHEDULE).under(ledger.composition)
     if not options.tests_marginals:
         alone = plan_query_test(domain, ledger, total, options)
         return () if alone is None else (alone,)

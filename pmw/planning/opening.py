@@ -20,6 +20,7 @@ from pmw.model import (
     noise_variance,
 )
 from pmw.planning.calibration import calibrated_noise
+from pmw.planning.filters import filter_of_squares, share_of_tests
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.tail_bounds import simultaneous_half_width
@@ -85,28 +86,42 @@ def check_model_size(domain: Domain, options: Options) -> None:
         check_dense_size(domain)
 
 
-def choose_filter(domain: Domain, budget: Budget, options: Options) -> PrivacyFilter:
+def choose_filter(
+    domain: Domain, budget: Budget, options: Options, *, selects: bool = False
+) -> PrivacyFilter:
     """Return the empty filter that the session will charge.
 
-    With delta > 0 zCDP is the rule unless few enough numbers are paid for that plain sums are quieter: the
-    two are compared by the noise on one value when the budget is shared evenly among the events.
+    With delta > 0 zCDP or GDP is the rule (``filter_of_squares``), unless few enough numbers are paid for
+    that plain sums are quieter: that is decided by the noise on one value when the budget is shared evenly
+    among the events.
+
+    Args:
+        domain: the declared attributes.
+        budget: the guarantee.
+        options: the custodian's choices.
+        selects: what is measured is selected by the exponential mechanism, which has no price in GDP.
 
     Raises:
-        BudgetError: the options ask for zCDP without a delta.
+        BudgetError: the options ask for zCDP or GDP without a delta, for GDP with a budget that holds none of
+            it, or for GDP where choices are charged.
     """
+    if selects and options.composition is Composition.GDP:
+        raise BudgetError("selected measurements have no price in GDP; choose composition zcdp or pure")
     if options.composition is not None:
         return open_filter(budget, options.composition)
     pure = open_filter(budget, Composition.PURE)
     if budget.delta == 0 or table_keeps(domain, pure, options):
         return pure
-    zcdp = open_filter(budget, Composition.ZCDP)
     measured = len(domain) if options.opening is Opening.ONE_WAY else 0
-    events = 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
-    if measured and options.tests_marginals and (measured == 1 or measures_table(domain)):
-        events = 2  # the number of records, and the table or the one attribute
-    gaussian = math.sqrt(events / (2 * float(zcdp.cap)))
+    whole = bool(measured) and options.tests_marginals and (measured == 1 or measures_table(domain))
+    events = 2 if whole else 1 + measured + 2 * (options.update_limit or 2 * measured + 20)
+    squares = open_filter(budget, Composition.ZCDP) if selects else filter_of_squares(budget, options)
+    kept = table_keeps(domain, squares, options)
+    if not (selects or whole or kept):
+        squares = filter_of_squares(budget, options, tests=share_of_tests(options))
+    variance = events / float(squares.cap if squares.composition is Composition.GDP else 2 * squares.cap)
     laplace = math.sqrt(2) * events / float(budget.epsilon)
-    return pure if laplace < gaussian and not table_keeps(domain, zcdp, options) else zcdp
+    return pure if laplace < math.sqrt(variance) and not kept else squares
 
 
 def plan_opening(
@@ -273,7 +288,7 @@ def choose_tree(attribute: Attribute, composition: Composition) -> HierarchicalH
     marginal is as good, and around these branchings the error is flat. As long a categorical attribute with
     levels is measured at each of them.
     """
-    longest, branching = (24, 4) if composition is Composition.ZCDP else (64, 8)
+    longest, branching = (24, 4) if composition is not Composition.PURE else (64, 8)
     cells = attribute.base_size
     if cells <= longest:
         return None
@@ -294,7 +309,7 @@ def _spread(attribute: Attribute, tree: HierarchicalHistogram | None, compositio
     """Return the variance of an attribute's ranges at a fixed price, in those of a marginal's cells."""
     if tree is None:
         return float(attribute.size)
-    dearer = tree.height if composition is Composition.ZCDP else tree.height**2
+    dearer = tree.height**2 if composition is Composition.PURE else tree.height
     return attribute.size * mean_range_variance(tree) * dearer
 
 

@@ -48,6 +48,8 @@ def forecast_sparse_vectors(
 ) -> Iterator[SparseVectorForecast]:
     """Yield every sparse vector that a session could use, under the filter's own accounting.
 
+    Under GDP sech^2 tests have no price: a session that asks for them has another filter.
+
     Args:
         contract: what is fixed at opening.
         opening: what is measured at opening.
@@ -57,9 +59,9 @@ def forecast_sparse_vectors(
     chosen = contract.options.chosen_sparse_vector(ledger.composition)
     for kind in SparseVectorKind:
         try:
-            options = replace(contract.options, sparse_vector=kind)
+            options = replace(contract.options, sparse_vector=kind, composition=ledger.composition)
         except BudgetError:
-            continue  # simultaneous intervals, which two-sided noise cannot give
+            continue  # two-sided noise with simultaneous intervals, or sech^2 under GDP
         plan = plan_test(replace(contract, options=options), opening, ledger, records)
         if not plan:
             continue

@@ -1,7 +1,7 @@
 """Privacy parameters: budgets, neighbours, charges, and the conversion between zCDP and (epsilon, delta).
 
 Everything here is exact: parameters are fractions, and the one formula with logarithms is evaluated to 60
-digits and rounded down.
+digits and rounded down. ``gaussian_dp`` has the numbers of Gaussian differential privacy.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from pmw.errors import BudgetError
+from pmw.privacy.gaussian_dp import gaussian_mu_squared, pure_mu_squared
 from queries.plain_values import type_name
 
 __all__ = [
@@ -38,7 +39,7 @@ __all__ = [
 
 Number: TypeAlias = int | float | str | Fraction | Decimal
 
-RHO_GRID = 2**60  # charges in rho are rounded up to multiples of 1/RHO_GRID, totals down
+RHO_GRID = 2**60  # charges in rho and in mu^2 are rounded up to multiples of 1/RHO_GRID, totals down
 _LONGEST_SHOWN = 40  # characters of a number that is refused
 _DIGITS = 60
 
@@ -57,10 +58,13 @@ class NeighboringRelation(enum.Enum):
 
 
 class Composition(enum.Enum):
-    """How charges add up: ``PURE`` sums epsilons, ``ZCDP`` sums rhos and pays delta once."""
+    """How charges add up: ``PURE`` sums epsilons; ``ZCDP`` sums rhos and ``GDP`` squares of mu, which pay
+    delta once.
+    """
 
     PURE = "pure"
     ZCDP = "zcdp"
+    GDP = "gdp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,23 +105,31 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The price of one event under both ways of adding up.
+    """The price of one event under each way of adding up.
 
     Args:
         epsilon: the event is epsilon-DP; None where it is not pure.
         rho: the event is rho-zCDP.
+        mu_squared: the event is mu-GDP; None where no mu is proved.
     """
 
     epsilon: Fraction | None
     rho: Fraction
+    mu_squared: Fraction | None = None
 
     def __add__(self, other: Charge) -> Charge:
-        if self.epsilon is None or other.epsilon is None:
-            return Charge(None, self.rho + other.rho)
-        return Charge(self.epsilon + other.epsilon, self.rho + other.rho)
+        return Charge(
+            _sum(self.epsilon, other.epsilon),
+            self.rho + other.rho,
+            _sum(self.mu_squared, other.mu_squared),
+        )
 
 
-NOTHING = Charge(Fraction(0), Fraction(0))
+def _sum(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    return None if one is None or other is None else one + other
+
+
+NOTHING = Charge(Fraction(0), Fraction(0), Fraction(0))
 
 
 def as_fraction(value: Number, name: str) -> Fraction:
@@ -160,15 +172,19 @@ def root_down(value: Fraction) -> Fraction:
 
 
 def pure_charge(epsilon: Fraction) -> Charge:
-    """Return the price of an epsilon-DP event: epsilon, and rho = epsilon^2/2 rounded up.
+    """Return the price of an epsilon-DP event: epsilon, rho = epsilon^2/2, and mu^2, rounded up.
 
-    Source: Bun and Steinke (2016), Proposition 1.4.
+    Source: Bun and Steinke (2016), Proposition 1.4, for rho; ``pure_mu_squared`` for mu^2.
     """
-    return Charge(epsilon, round_up(epsilon * epsilon / 2, RHO_GRID))
+    return Charge(epsilon, round_up(epsilon * epsilon / 2, RHO_GRID), _on_grid(pure_mu_squared(epsilon)))
+
+
+def _on_grid(price: Fraction | None) -> Fraction | None:
+    return None if price is None else round_up(price, RHO_GRID)
 
 
 def bounded_range_charge(epsilon: Fraction) -> Charge:
-    """Return the price of an event of bounded range: epsilon, and rho = epsilon^2/8 rounded up.
+    """Return the price of an event of bounded range: epsilon, and rho = epsilon^2/8 rounded up; no mu.
 
     An event has range epsilon where, for any two neighbours, the logarithms L of the ratios of its outcomes'
     probabilities all lie in one interval of length epsilon. 0 lies in it, since both distributions sum to 1,
@@ -184,7 +200,7 @@ def bounded_range_charge(epsilon: Fraction) -> Charge:
 
 
 def gaussian_charge(l2_squared: Fraction, sigma: Fraction) -> Charge:
-    """Return the price of (discrete) Gaussian noise: rho = l2^2/(2 sigma^2) rounded up, not pure.
+    """Return the price of discrete Gaussian noise: rho = l2^2/(2 sigma^2), and mu^2, rounded up; not pure.
 
     Args:
         l2_squared: squared L2 sensitivity, in squared units of the noise.
@@ -192,8 +208,10 @@ def gaussian_charge(l2_squared: Fraction, sigma: Fraction) -> Charge:
 
     Source: Canonne, Kamath and Steinke (2020, arXiv v5), Theorem 4, for one integer coordinate; coordinates
         have independent noise, so their Rényi divergences add (Bun and Steinke 2016, Lemma 1.7).
+        ``gaussian_mu_squared`` for mu^2.
     """
-    return Charge(None, round_up(l2_squared / (2 * sigma * sigma), RHO_GRID))
+    rho = round_up(l2_squared / (2 * sigma * sigma), RHO_GRID)
+    return Charge(None, rho, _on_grid(gaussian_mu_squared(l2_squared, sigma)))
 
 
 def zcdp_rho(budget: Budget) -> Fraction:

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from pmw.errors import BudgetError, BudgetExhaustedError
 from pmw.privacy.budget import Budget, Charge, Composition, zcdp_rho
+from pmw.privacy.gaussian_dp import mu_squared_cap
 
 __all__ = [
     "open_filter",
@@ -22,17 +23,19 @@ class PrivacyFilter:
     fixed beforehand: a filter.
 
     Args:
-        composition: whether epsilons or rhos are added.
+        composition: whether epsilons, rhos or squares of mu are added.
         cap: the most that may be charged.
         spent: charged so far.
 
     Privacy:
-        ``PURE``: the session is cap-DP. ``ZCDP``: it is cap-zCDP, and so (epsilon, delta)-DP for the
-        budget that ``open_filter`` took the cap from.
+        ``PURE``: the session is cap-DP. ``ZCDP``: it is cap-zCDP; ``GDP``: it is mu-GDP, mu^2 = cap; so both
+        are (epsilon, delta)-DP for the budget that ``open_filter`` took the cap from.
 
     Source: Rogers, Roth, Ullman and Vadhan (2016) for filters and pure sums; Feldman and Zrnic (2021) and
-        Lécuyer (2021) for Rényi filters, which a sum of rhos is at every order at once; Haney et al. (2023,
-        arXiv 2309.05901) for interactive mechanisms that run interleaved.
+        Lécuyer (2021) for Rényi filters, which a sum of rhos is at every order at once; Smith and Thakurta
+        (2022, arXiv 2210.17520) and docs/proofs/gaussian-filter.md for squares of mu; Haney et al. (2023,
+        arXiv 2309.05901) for interactive mechanisms that run interleaved. A filter that stops where composed
+        trade-off curves cross the budget's would be invalid (arXiv 2602.06756): prices add, curves do not.
     """
 
     composition: Composition
@@ -57,10 +60,15 @@ class PrivacyFilter:
         """Return what a charge takes from this filter.
 
         Raises:
-            BudgetError: the event is not pure and this filter adds epsilons.
+            BudgetError: the event has no price here: it is not pure and this filter adds epsilons, or no mu
+                is proved of it and this filter adds squares of mu.
         """
         if self.composition is Composition.ZCDP:
             return charge.rho
+        if self.composition is Composition.GDP:
+            if charge.mu_squared is None:
+                raise BudgetError("expected an event that is proved in GDP, got one without a mu")
+            return charge.mu_squared
         if charge.epsilon is None:
             raise BudgetError("expected a pure event under a pure budget, got Gaussian noise")
         return charge.epsilon
@@ -88,8 +96,10 @@ def open_filter(budget: Budget, composition: Composition) -> PrivacyFilter:
     A budget with delta > 0 may be held to the pure rule too: its cap is then epsilon.
 
     Raises:
-        BudgetError: zCDP is asked for without a delta.
+        BudgetError: zCDP or GDP is asked for without a delta, or the budget holds nothing in it.
     """
     if composition is Composition.PURE:
         return PrivacyFilter(composition, budget.epsilon)
+    if composition is Composition.GDP:
+        return PrivacyFilter(composition, mu_squared_cap(budget.epsilon, budget.delta))
     return PrivacyFilter(composition, zcdp_rho(budget))

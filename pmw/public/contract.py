@@ -87,7 +87,8 @@ class Options:
         update_limit: number of positives.
         threshold: T in records, of the query test.
         learning_rate: eta of the single step, of ``update = step``.
-        sparse_vector: the tests; None for exponential noise, drawn again after each positive under zCDP.
+        sparse_vector: the tests; None for exponential noise, drawn again after each positive unless epsilons
+            add.
         sides: of the query test: signed tests with two thresholds, or tests of the absolute error.
         composition: how charges add up.
         expected_queries: about how many different questions will come; it sets thresholds, not a limit.
@@ -192,6 +193,8 @@ class Options:
             raise BudgetError("a loop tests for errors of both signs; choose two-sided or two-thresholds")
         if self.sides is Sides.TWO_THRESHOLDS and not self.signs_agree:
             raise BudgetError("two thresholds need add-remove neighbours; choose two-sided under replace-one")
+        if self.composition is Composition.GDP and self.sparse_vector is SparseVectorKind.SECH2:
+            raise BudgetError("sech2 tests have no price in GDP; choose composition zcdp or pure")
         self._check_accuracy()
         self._check_test()
 
@@ -281,8 +284,8 @@ class Options:
         """Return the tests asked for, or exponential noise, drawn again where squares of epsilons add up."""
         if self.sparse_vector is not None:
             return self.sparse_vector
-        zcdp = composition is Composition.ZCDP
-        return SparseVectorKind.EXPONENTIAL_ROUNDS if zcdp else SparseVectorKind.EXPONENTIAL
+        pure = composition is Composition.PURE
+        return SparseVectorKind.EXPONENTIAL if pure else SparseVectorKind.EXPONENTIAL_ROUNDS
 
     @property
     def chosen_sides(self) -> Sides:

@@ -30,7 +30,7 @@ class LedgerLine:
         event: what drew noise.
         label: what it paid for.
         epsilon: the event is epsilon-DP, exactly; None where it is not pure.
-        price: what it took from the cap, exactly: rho under zCDP, else epsilon.
+        price: what it took from the cap, exactly, in the ledger's ``unit``.
         share: price as a part of the cap.
         running_share: all prices so far as a part of the cap.
         theorem: what the price rests on.
@@ -67,7 +67,7 @@ class Ledger:
     Args:
         budget: the guarantee.
         composition: how charges add up.
-        cap: the most that may be charged, exactly: rho under zCDP, else epsilon.
+        cap: the most that may be charged, exactly, in the ledger's ``unit``.
         lines: the charges.
     """
 
@@ -88,8 +88,8 @@ class Ledger:
 
     @property
     def unit(self) -> str:
-        """What is added up: ``rho`` or ``epsilon``."""
-        return "rho" if self.composition is Composition.ZCDP else "epsilon"
+        """What is added up: ``epsilon``, ``rho`` under zCDP, ``mu^2`` under GDP."""
+        return _UNITS[self.composition]
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON: the totals, then ``entries``, one for each charge."""
@@ -144,7 +144,7 @@ def ledger_of(
         kind: the sparse vector of the tests; None where there is none.
 
     Raises:
-        BudgetError: an event is not pure and epsilons are added.
+        BudgetError: an event has no price under the filter.
     """
     cap, spent, tested = budget_filter.cap, Fraction(0), False  # what opening measures comes before any test
     lines = []
@@ -160,9 +160,11 @@ def ledger_of(
     return Ledger(budget, budget_filter.composition, cap, tuple(lines))
 
 
+_UNITS = {Composition.PURE: "epsilon", Composition.ZCDP: "rho", Composition.GDP: "mu^2"}
 _NOISE = {
     Composition.PURE: "discrete Laplace noise: Ghosh, Roughgarden and Sundararajan (2012)",
     Composition.ZCDP: "discrete Gaussian noise: Canonne, Kamath and Steinke (2020), Theorem 4",
+    Composition.GDP: "discrete Gaussian noise: docs/proofs/gaussian-filter.md",
 }
 _SELECTION = {
     Composition.PURE: "exponential mechanism: McSherry and Talwar (2007)",

@@ -17,6 +17,7 @@ import numpy as np
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
 from pmw.model import MarginalMeasurement, NoiseDistribution
 from pmw.privacy.budget import Composition
+from pmw.privacy.gaussian_dp import LEAST_SIGMA
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.answer import Spent
 from pmw.public.charges import LedgerEntry, requested_entry, reserved_by_rounds
@@ -240,11 +241,12 @@ def _noise_within(state: PublicState, query: LinearQuery, within: float) -> Nois
         width = _half_width(state, query.scope, query, noise(scale))
         return width is not None and width <= within
 
-    low, high = 0, _WIDEST  # low fits, high does not
+    least = LEAST_SIGMA - 1 if state.ledger.composition is Composition.GDP else 0  # below, no price
+    low, high = least, _WIDEST  # low fits, high does not
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    return noise(low) if low else None
+    return noise(low) if low > least else None
 
 
 def _first_cell(state: PublicState, scope: tuple[str, ...]) -> LinearQuery:

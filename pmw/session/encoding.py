@@ -112,14 +112,22 @@ def _with_sparse_vector(options: dict[str, Any]) -> dict[str, Any]:
 # --- noise, charges, plans ---------------------------------------------------------------------------------
 
 
-def charge_form(charge: Charge) -> tuple[str | None, str]:
-    """Return epsilon (None where the event is not pure) and rho as texts."""
-    return None if charge.epsilon is None else str(charge.epsilon), str(charge.rho)
+def charge_form(charge: Charge) -> tuple[str | None, str, str | None]:
+    """Return epsilon, rho and mu^2 as texts; None where the event has no such price."""
+    return _text(charge.epsilon), str(charge.rho), _text(charge.mu_squared)
 
 
-def read_charge(epsilon: str | None, rho: str) -> Charge:
-    """Return the charge of two texts."""
-    return Charge(None if epsilon is None else Fraction(epsilon), Fraction(rho))
+def _text(price: Fraction | None) -> str | None:
+    return None if price is None else str(price)
+
+
+def read_charge(epsilon: str | None, rho: str, mu_squared: str | None) -> Charge:
+    """Return the charge of three texts."""
+    return Charge(_number(epsilon), Fraction(rho), _number(mu_squared))
+
+
+def _number(text: str | None) -> Fraction | None:
+    return None if text is None else Fraction(text)
 
 
 def opening_plan_form(plan: OpeningPlan) -> dict[str, Any]:

@@ -85,7 +85,10 @@ def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
         ValueError: a number cannot be read.
         ZeroDivisionError: a fraction has no value.
     """
-    return [LedgerEntry(row.event, row.label, encoding.read_charge(row.epsilon, row.rho)) for row in rows]
+    return [
+        LedgerEntry(row.event, row.label, encoding.read_charge(row.epsilon, row.rho, row.mu_squared))
+        for row in rows
+    ]
 
 
 def load_history(store: SessionStore) -> History:

@@ -211,7 +211,7 @@ def _reserved(store: SessionStore, waiting: IntentRow) -> float:
     contract, _ = load_contract(store)
     whole = choose_filter(contract.domain, contract.budget, contract.options)
     (row,) = closing_outcome(waiting).ledger
-    return float(whole.price(read_charge(row.epsilon, row.rho)) / whole.cap)
+    return float(whole.price(read_charge(row.epsilon, row.rho, row.mu_squared)) / whole.cap)
 
 
 def _engine_to_finalize(store: SessionStore, table: Table | None) -> Engine:

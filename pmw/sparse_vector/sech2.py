@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -125,18 +125,20 @@ class Sech2Test:
         """What one threshold draw costs.
 
         Exponential: epsilon1 = Delta/b1, and rho = epsilon1, the least with epsilon1 <= alpha rho for all
-        alpha > 1. Laplace: epsilon1 and epsilon1^2/2. Gaussian: Delta^2/(2 sigma^2), not pure.
+        alpha > 1. Laplace: epsilon1 and epsilon1^2/2. Gaussian: Delta^2/(2 sigma^2), not pure. None of them
+        has a mu: what is proved of a run is that the Rényi divergences of its parts add.
         """
         if self.noise is ThresholdNoise.GAUSSIAN:
-            return gaussian_charge(Fraction(self.sensitivity**2), self.threshold_scale)
+            charge = gaussian_charge(Fraction(self.sensitivity**2), self.threshold_scale)
+            return replace(charge, mu_squared=None)
         if self.noise is ThresholdNoise.LAPLACE:
-            return pure_charge(self.threshold_price)
+            return replace(pure_charge(self.threshold_price), mu_squared=None)
         return Charge(self.threshold_price, round_up(self.threshold_price, RHO_GRID))
 
     @property
     def positive_charge(self) -> Charge:
-        """What one positive costs: s, and rho = s^2/2."""
-        return pure_charge(self.positive_price)
+        """What one positive costs: s, and rho = s^2/2; no mu is proved."""
+        return replace(pure_charge(self.positive_price), mu_squared=None)
 
     @property
     def rhos_add(self) -> bool:

@@ -149,15 +149,16 @@ class Sparse:
         """Return what is charged when threshold noise is drawn, and at each positive.
 
         A redrawn round is charged whole when it opens. A run that is not redrawn is one event: under zCDP
-        it is charged whole when it opens, and never as separate squares, which would undercharge it up to
-        c-fold; when epsilons add, it pays for the threshold at opening and for each positive as it comes.
-        So it does under zCDP too with a test whose rhos add (``Sech2Test``).
+        and GDP it is charged whole when it opens, and never as separate squares, which would undercharge it
+        up to c-fold; when epsilons add, it pays for the threshold at opening and for each positive as it
+        comes. So it does under zCDP too with a test whose rhos add (``Sech2Test``), which has no price in
+        GDP.
         """
         if self.redraw:
             if self.test.rhos_add:
                 return self.test.threshold_charge + self.test.positive_charge, NOTHING
             return pure_charge(self.round_epsilon), NOTHING
-        if composition is Composition.ZCDP and not self.test.rhos_add:
+        if composition is not Composition.PURE and not self.test.rhos_add:
             return pure_charge(self.total_epsilon), NOTHING
         return self.test.threshold_charge, self.test.positive_charge
 

@@ -44,12 +44,13 @@ class IntentRow:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """One charge: exact fractions as texts; epsilon is None where the event is not pure."""
+    """One charge: exact fractions as texts; None where the event has no such price."""
 
     event: str
     label: str
     epsilon: str | None
     rho: str
+    mu_squared: str | None
 
 
 @dataclass(frozen=True, slots=True)

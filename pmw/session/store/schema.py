@@ -16,7 +16,7 @@ __all__ = [
     "TABLES",
 ]
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,
@@ -24,7 +24,7 @@ TABLES = {
     "secrets": """CREATE TABLE secrets (key TEXT PRIMARY KEY, value BLOB NOT NULL,
     checksum BLOB NOT NULL) STRICT""",
     "ledger": """CREATE TABLE ledger (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL,
-    event TEXT NOT NULL, label TEXT NOT NULL, epsilon TEXT, rho TEXT NOT NULL) STRICT""",
+    event TEXT NOT NULL, label TEXT NOT NULL, epsilon TEXT, rho TEXT NOT NULL, mu_squared TEXT) STRICT""",
     "measurements": """CREATE TABLE measurements (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL,
     kind TEXT NOT NULL, what TEXT NOT NULL, units BLOB NOT NULL, noise TEXT NOT NULL) STRICT""",
     "answers": """CREATE TABLE answers (sequence INTEGER PRIMARY KEY, request_id TEXT UNIQUE,
@@ -49,7 +49,7 @@ INDEXES = (
 COLUMNS = {
     "meta": ("key", "value"),
     "secrets": ("key", "value"),
-    "ledger": ("intent", "event", "label", "epsilon", "rho"),
+    "ledger": ("intent", "event", "label", "epsilon", "rho", "mu_squared"),
     "measurements": ("intent", "kind", "what", "units", "noise"),
     "answers": (
         "request_id", "query_key", "query", "count", "low", "high",

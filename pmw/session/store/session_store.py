@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -304,7 +305,7 @@ class SessionStore(SessionReader):
             self._log_tells = not empty_log(self._connection)
 
     def _insert(self, intent: int, outcome: Outcome) -> None:
-        self._add("ledger", [(intent, row.event, row.label, row.epsilon, row.rho) for row in outcome.ledger])
+        self._add("ledger", [(intent, *astuple(row)) for row in outcome.ledger])
         self._add(
             "measurements",
             [(intent, row.kind, row.what, row.units, row.noise) for row in outcome.measurements],

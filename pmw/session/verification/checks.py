@@ -14,7 +14,7 @@ from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge
 from pmw.public.charges import Event, LedgerEntry, abandoned_entry, marginal_charge, paid_for
 from pmw.public.sensitivity import l1_sensitivity
-from pmw.session.encoding import read_charge
+from pmw.session.encoding import charge_form, read_charge
 from pmw.session.journal import PERSON_KEY
 from pmw.session.proposals import read_quantiles, read_requested
 from pmw.session.store import QUANTILES, REQUESTED, SessionStore
@@ -139,6 +139,7 @@ def _same_entry(number: int, expected: LedgerEntry, found: LedgerEntry) -> None:
     same(what, f"{expected.event}, {expected.label}", f"{found.event}, {found.label}")
     same(f"epsilon of {what}", expected.charge.epsilon, found.charge.epsilon)
     same(f"rho of {what}", expected.charge.rho, found.charge.rho)
+    same(f"mu^2 of {what}", expected.charge.mu_squared, found.charge.mu_squared)
 
 
 def _rounds(contents: Contents) -> str:
@@ -228,7 +229,7 @@ def _pending(contents: Contents, store: SessionStore) -> str:
     rounds, positives = vector.paid(contents.later)
     is_open = vector.is_open(rounds, positives)
     wanted = vector.reserved(is_open=is_open)
-    same("reserved charge", (wanted.epsilon, wanted.rho), (reserved.epsilon, reserved.rho))
+    same("reserved charge", charge_form(wanted), charge_form(reserved))
     same("whether the batch opens a round", not is_open, form["opens_round"])
     same("positives before the batch", positives, form["positives"])
     return _fitting(contents, reserved)
@@ -249,7 +250,7 @@ def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
     options, composition = contents.contract.options, contents.cap.composition
     price, moved = contents.cap.price(entry.charge), l1_sensitivity(options)
     noise = calibrated_noise(composition, price, moved, options, one=False)
-    return marginal_charge(noise, options) == entry.charge
+    return contents.cap.price(marginal_charge(noise, options)) == price
 
 
 def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:

@@ -32,6 +32,8 @@ SESSION_PAIRS = [
     (("--model", "dense", "--max-cells", "100"), "--max-cells"),
     (("--simultaneous", "--sparse-vector", "laplace"), "simultaneous"),
     (("--delta", "0", "--composition", "zcdp"), "delta > 0 for zCDP"),
+    (("--delta", "0", "--composition", "gdp"), "delta > 0 for GDP"),
+    (("--delta", "1e-9", "--composition", "gdp", "--sparse-vector", "sech2"), "no price in GDP"),
 ]
 PRESET_PAIRS = [
     (("--test", "marginal"), "--test contradicts --preset textbook"),

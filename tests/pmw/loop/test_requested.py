@@ -153,7 +153,7 @@ def test_every_cell_has_noise_of_its_own_of_the_scale_that_is_charged(
         scale, cdf = 3 * math.sqrt(moves / (2 * float(charge.rho))), stats.norm.cdf
     else:
         scale, cdf = float(3 * moves / charge.epsilon), stats.laplace.cdf
-    assert (charge.epsilon is None) == (composition is Composition.ZCDP)
+    assert (charge.epsilon is None) == (composition is not Composition.PURE)
     assert stats.kstest(drawn.ravel() / UNITS / scale, cdf).pvalue > 1e-4
     for wrong in (1 / 1.3, 1.3):
         assert stats.kstest(drawn.ravel() / UNITS / (scale * wrong), cdf).pvalue < 1e-5

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -103,7 +104,7 @@ def split(drawn: list[Drawn]) -> tuple[list[Drawn], Drawn, list[Drawn]]:
 class Prices:
     """What noise costs, from the definition of neighbours alone."""
 
-    zcdp: bool
+    composition: Composition
     people: int  # records of one person
     moves: int  # cells of a marginal that one record changes
 
@@ -113,11 +114,16 @@ class Prices:
         moves = self.moves if marginal else 1
         if drawn.distribution is DiscreteLaplace:
             return self.pure(levels * moves * moved / drawn.scale)
-        assert self.zcdp, "Gaussian noise has no pure price"
-        return levels * moves * moved**2 / (2 * drawn.scale**2)
+        assert self.composition is not Composition.PURE, "Gaussian noise has no pure price"
+        squared = levels * moves * moved**2 / drawn.scale**2
+        if self.composition is Composition.ZCDP:
+            return squared / 2
+        return squared * (1 + 1 / (2 * drawn.scale)) ** 2
 
     def pure(self, epsilon: Fraction) -> Fraction:
-        return epsilon**2 / 2 if self.zcdp else epsilon
+        if self.composition is Composition.GDP:
+            return gaussian_square(epsilon)
+        return epsilon**2 / 2 if self.composition is Composition.ZCDP else epsilon
 
     def batch(self, proposal: Proposal, drawn: list[Drawn], state: PublicState) -> tuple[Fraction, bool]:
         """Return the price of what a batch drew, and whether it was a positive."""
@@ -136,10 +142,12 @@ class Prices:
             kept_price = moved / kept[0].scale
             if tests.distribution is SechSquared:
                 price += kept_price**2 / 2 if kept[0].distribution is DiscreteGaussian else kept_price
-                assert (kept[0].distribution is DiscreteGaussian) == self.zcdp
+                assert self.composition is not Composition.GDP
+                zcdp = self.composition is Composition.ZCDP
+                assert (kept[0].distribution is DiscreteGaussian) == zcdp
             elif sparse.redraw:
                 price += self.pure(kept_price + positive)
-            elif self.zcdp:
+            elif self.composition is not Composition.PURE:
                 price += self.pure(kept_price + sparse.update_limit * positive)
             else:
                 price += kept_price
@@ -147,10 +155,18 @@ class Prices:
             assert len(measured) == 1
             if tests.distribution is SechSquared:
                 price += self.pure(positive)
-            elif not sparse.redraw and not self.zcdp:
+            elif not sparse.redraw and self.composition is Composition.PURE:
                 price += positive
             price += self.released(measured[0], marginal=marginal)
         return price, bool(measured)
+
+
+def gaussian_square(epsilon: Fraction) -> Fraction:
+    """Return the square of the mu whose Gaussian curve touches the corner of an epsilon-DP event's curve."""
+    with mpmath.workdps(80):
+        corner = mpmath.tanh(mpmath.mpf(epsilon.numerator) / epsilon.denominator / 2)
+        exact = 8 * mpmath.erfinv(corner) ** 2  # (2 sqrt(2) erfinv)^2
+        return Fraction(int(mpmath.floor(exact * mpmath.mpf(2) ** 200)), 2**200)
 
 
 def random_domain(generator: np.random.Generator) -> Domain:
@@ -176,11 +192,16 @@ def random_options(generator: np.random.Generator, delta: float) -> pmw.Options:
         opening=one_of(Opening.ONE_WAY, Opening.ONE_WAY, Opening.NONE),
         update_limit=one_of(None, 1, 2, 4, 10**6),
         sparse_vector=kind,
-        composition=one_of(None, *Composition) if delta else None,
+        composition=composition_for(one_of(None, *Composition), kind) if delta else None,
         model=one_of(ModelKind.AUTO, ModelKind.GRAPHICAL),
         simultaneous=one_of(False, True) and not (kind and kind.is_laplace),
         seed=int(generator.integers(10**6)),
     )
+
+
+def composition_for(composition: Composition | None, kind: SparseVectorKind | None) -> Composition | None:
+    gdp = composition is Composition.GDP
+    return None if gdp and kind is SparseVectorKind.SECH2 else composition  # it has no price in GDP
 
 
 def random_question(domain: Domain, generator: np.random.Generator) -> LinearQuery:
@@ -225,9 +246,8 @@ def test_a_session_charges_exactly_the_noise_that_it_is_seen_to_draw(case: int, 
 
 def check_charges(state: PublicState, watch: Watch) -> None:
     options, ledger = state.contract.options, state.ledger
-    zcdp = ledger.composition is Composition.ZCDP
     moves = 2 if options.neighboring_relation is NeighboringRelation.REPLACE_ONE else 1
-    prices = Prices(zcdp, options.records_per_person, moves)
+    prices = Prices(ledger.composition, options.records_per_person, moves)
     (_, opening), *batches = watch.batches
     spent, events = Fraction(0), len(opening)
     if moves == 1:
@@ -248,14 +268,24 @@ def check_charges(state: PublicState, watch: Watch) -> None:
         assert price <= ledger.price(proposal.reserved)
         spent += price
     assert positives == len(state.measured)
-    assert spent <= ledger.spent <= spent + (events * GRID if zcdp else 0)
+    assert spent <= ledger.spent <= spent + (0 if ledger.composition is Composition.PURE else events * GRID)
     assert ledger.spent <= ledger.cap
     budget = state.contract.budget
-    if zcdp:
+    if ledger.composition is Composition.ZCDP:
         assert zcdp_epsilon(float(ledger.cap), float(budget.delta)) <= float(budget.epsilon) * (1 + 1e-9)
         assert math.isfinite(float(ledger.cap))
+    elif ledger.composition is Composition.GDP:
+        assert gaussian_delta(math.sqrt(ledger.cap), float(budget.epsilon)) <= float(budget.delta) * (
+            1 + 1e-6
+        )
     else:
         assert ledger.cap == budget.epsilon
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Return the delta of N(0, 1) against N(mu, 1) at epsilon."""
+    near, far = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    return float(mpmath.ncdf(near) - mpmath.exp(epsilon) * mpmath.ncdf(far))
 
 
 def check_noise(session: pmw.Session, watch: Watch) -> None:
@@ -308,6 +338,9 @@ def test_a_table_that_is_measured_whole_is_charged_exactly_the_noise_that_it_was
     if composition is Composition.PURE:
         assert line.price == line.epsilon == moved / drawn[-1].scale
     else:  # two cells of three records each, or one
-        squared = moved**2 / (1 if options.signs_agree else 2)
-        price = squared / (2 * drawn[-1].scale ** 2)
+        squared = Fraction(moved**2, 1 if options.signs_agree else 2)
+        scale = drawn[-1].scale
+        price = squared / (2 * scale**2)
+        if composition is Composition.GDP:
+            price = squared / scale**2 * (1 + 1 / (2 * scale)) ** 2
         assert price <= line.price < price + GRID

@@ -142,7 +142,7 @@ def test_a_question_within_a_width_costs_the_least_that_gives_it(
         session.ask_within(PAIR, 60.0)
         session.ask_within(PAIR, 30.0)
         in_two = session.state.ledger.spent - before_of(session)
-    if composition is Composition.ZCDP:
+    if composition is not Composition.PURE:
         assert float(in_two) == pytest.approx(float(direct), rel=1e-4)
     else:
         assert float(in_two) > 1.05 * float(direct)
@@ -153,7 +153,7 @@ def before_of(session: pmw.Session) -> Fraction:
 
 
 def test_what_opening_measured_can_be_topped_up(opened: Callable[..., pmw.Session]) -> None:
-    with opened(seed=3) as session:
+    with opened(seed=5) as session:
         for where, names in (("region = 'north'", "region"), ("age >= 40", "age")):
             before = width(session.ask(where))
             quote = session.measure(names)

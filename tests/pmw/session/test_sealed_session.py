@@ -215,10 +215,9 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
         state = session.state
         assert state.query_plan is not None
         opening, positive = state.query_plan.vector.charges(state.ledger.composition)
-        epsilon, rho = json.loads(pending.proposal)["reserved"]
-        reserved = read_charge(epsilon, rho)
+        reserved = read_charge(*json.loads(pending.proposal)["reserved"])
         assert reserved in (positive, opening + positive)  # the measurement is in it
-        assert (last.event, last.price) == ("abandoned batch", reserved.rho)
+        assert (last.event, last.price) == ("abandoned batch", state.ledger.price(reserved))
         assert session.ask(OTHER).source is Source.EXHAUSTED
     store = SessionStore.open(study)
     assert list(store.answers())[:-1] == answers

@@ -140,7 +140,7 @@ def test_questions_are_chosen_by_the_distribution_for_all_the_records_of_one_per
         assert not agrees(places, distribution(qualities, 2.0, wrong))
 
 
-@pytest.mark.parametrize("composition", list(Composition))
+@pytest.mark.parametrize("composition", [Composition.PURE, Composition.ZCDP])
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_no_person_changes_the_odds_of_a_choice_by_more_than_its_price(
     relation: NeighboringRelation, composition: Composition
@@ -173,7 +173,7 @@ def test_no_person_changes_the_odds_of_a_choice_by_more_than_its_price(
     assert found == pytest.approx(epsilons, rel=1e-5)  # attained, and never exceeded
 
 
-@pytest.mark.parametrize("composition", list(Composition))
+@pytest.mark.parametrize("composition", [Composition.PURE, Composition.ZCDP])
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_measurement_has_the_noise_that_its_price_allows_for_all_the_records_of_one_person(
     relation: NeighboringRelation, composition: Composition

@@ -42,7 +42,10 @@ def answer(number: int, source: str = "measured") -> StoredAnswer:
 def batch(number: int) -> Outcome:
     """Return the outcome of a batch that measured something for one question, after a free answer."""
     return Outcome(
-        ledger=[LedgerRow("round", "a round", "1/9", "1/162"), LedgerRow("value", f"q{number}", None, "1/7")],
+        ledger=[
+            LedgerRow("round", "a round", "1/9", "1/162", "1/50"),
+            LedgerRow("value", f"q{number}", None, "1/7", None),
+        ],
         measurements=[MeasurementRow("query", f"{number}", bytes([number] * 8), "{}")],
         answers=[answer(100 + number, "synthetic"), answer(number)],
         asked=2,
@@ -56,7 +59,7 @@ def make(path: Path | None) -> SessionStore:
         MeasurementRow("total", "[]", b"\1" * 8, "{}"),
         MeasurementRow("marginal", "x", b"\2" * 16, "{}"),
     ]
-    store.finish(1, Outcome(ledger=[LedgerRow("total", "records", None, "1/8")], measurements=opening))
+    store.finish(1, Outcome(ledger=[LedgerRow("total", "records", None, "1/8", "1/4")], measurements=opening))
     store.finish(store.begin("tests", "{}", bytes(32)), batch(2))
     store.finish(None, Outcome(answers=[answer(7, "synthetic"), answer(8, "exhausted")], asked=2))
     store.finish(store.begin("tests", "{}", bytes(32)), batch(3))
@@ -103,19 +106,19 @@ def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() 
     assert found.origin == link(b"", session, CONTRACT)
     first = link(
         found.origin, [1, 1, 2, 0],
-        [[1, 1, "total", "records", None, "1/8"]],
+        [[1, 1, "total", "records", None, "1/8", "1/4"]],
         [[1, 1, "total", "[]", blob(b"\1" * 8), "{}"], [2, 1, "marginal", "x", blob(b"\2" * 16), "{}"]],
         [],
     )  # fmt: skip
     second = link(
         first, [2, 3, 3, 2],
-        [[2, 2, "round", "a round", "1/9", "1/162"], [3, 2, "value", "q2", None, "1/7"]],
+        [[2, 2, "round", "a round", "1/9", "1/162", "1/50"], [3, 2, "value", "q2", None, "1/7", None]],
         [[3, 2, "query", "2", blob(b"\2" * 8), "{}"]],
         [drawn(2, 2)],
     )  # fmt: skip
     third = link(
         second, [3, 5, 4, 6],
-        [[4, 3, "round", "a round", "1/9", "1/162"], [5, 3, "value", "q3", None, "1/7"]],
+        [[4, 3, "round", "a round", "1/9", "1/162", "1/50"], [5, 3, "value", "q3", None, "1/7", None]],
         [[4, 3, "query", "3", blob(b"\3" * 8), "{}"]],
         [drawn(6, 3)],
     )  # fmt: skip
@@ -171,8 +174,8 @@ DAMAGE: dict[str, tuple[str, int]] = {
     "a last measurement that is gone": ("DELETE FROM measurements WHERE sequence = 4", 3),
     "a last measured answer that is gone": ("DELETE FROM answers WHERE sequence = 6", 3),
     "all charges gone": ("DELETE FROM ledger", 1),
-    "a charge that was added": ("INSERT INTO ledger VALUES (6, 3, 'value', 'q3', NULL, '1/7')", 4),
-    "a charge that was added before all": ("INSERT INTO ledger VALUES (-5, 1, 'x', 'y', NULL, '0')", 1),
+    "a charge that was added": ("INSERT INTO ledger VALUES (6, 3, 'value', 'q3', NULL, '1/7', NULL)", 4),
+    "a charge that was added before all": ("INSERT INTO ledger VALUES (-5, 1, 'x', 'y', NULL, '0', NULL)", 1),
     "a measurement that was added": ("INSERT INTO measurements VALUES (5, 3, 'query', '3', x'00', '{}')", 4),
     "a measured answer that was added": (
         "INSERT INTO answers SELECT 8, 'r99', query_key, query, count, low, high, confidence, source,"

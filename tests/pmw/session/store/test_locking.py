@@ -22,7 +22,7 @@ from pmw.session.store import LedgerRow, Outcome, SessionStore, writing
 from pmw.session.store.locking import SessionLock
 from queries import Domain, random_conjunctions
 
-CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7")])
+CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7", None)])
 
 
 @pytest.fixture

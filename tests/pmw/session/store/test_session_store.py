@@ -20,7 +20,10 @@ from pmw.session.store.locking import SessionLock
 
 ANSWER = StoredAnswer("r1", b"k" * 32, "{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
 FULL = Outcome(
-    ledger=[LedgerRow("total", "records", "1/100", "1/20000"), LedgerRow("value", "q", None, "1/7")],
+    ledger=[
+        LedgerRow("total", "records", "1/100", "1/20000", "1/6000"),
+        LedgerRow("value", "q", None, "1/7", None),
+    ],
     measurements=[MeasurementRow("total", "[]", b"\x01" * 8, "{}")],
     answers=[ANSWER],
     asked=4,
@@ -238,7 +241,7 @@ def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
         SessionStore.open(path)
 
 
-@pytest.mark.parametrize("version", [6, 8])
+@pytest.mark.parametrize("version", [7, 9])
 def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int) -> None:
     path = tmp_path / "s.pmw"
     create(path).close()
@@ -246,7 +249,7 @@ def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int)
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     with pytest.raises(
-        SessionCorruptError, match=f"a session of format {version}; this program reads format 7 alone"
+        SessionCorruptError, match=f"a session of format {version}; this program reads format 8 alone"
     ):
         SessionStore.open(path)
 
@@ -442,7 +445,7 @@ def test_a_batch_is_begun_only_where_none_waits_and_ends_once(store: SessionStor
 
 
 def test_an_outcome_that_goes_on_from_other_charges_is_refused(store: SessionStore) -> None:
-    charge = LedgerRow("test", "a test", None, "1/8")
+    charge = LedgerRow("test", "a test", None, "1/8", None)
     store.finish(1, Outcome(ledger=[charge], charged_before=0))
     with pytest.raises(SessionLockedError):
         store.finish(None, Outcome(ledger=[charge], charged_before=0))
