@@ -256,7 +256,7 @@ class Session(Asking):
             rows: number of rows; None for the session's total, rounded.
             seed: repeats a drawing; None draws again.
             independent: independent draws instead of systematic rounding.
-            refine: first fit the model to everything released until nothing changes; it is not kept.
+            refine: first fit the model to everything released more closely, where noise allows; not kept.
 
         Raises:
             ReleaseError: the number of rows is out of range.
@@ -282,7 +282,7 @@ class Session(Asking):
             format: csv, parquet, measurements or model; None goes by the file's name (.csv, .parquet,
                 .model).
             force: overwrite existing files.
-            refine: first fit the model to everything released until nothing changes; it is not kept.
+            refine: first fit the model to everything released more closely, where noise allows; not kept.
 
         Raises:
             ReleaseError: the format is unknown or has no rows to plan, a file exists and ``force`` is not
