@@ -32,10 +32,10 @@ Examples:
 def command(session: Path, dry_run: bool, yes: bool, wait: float, as_json: bool) -> None:
     """Spend what is left of SESSION's budget on the questions that were asked, then close it permanently.
 
-    The marginals that these questions rest on are measured, once more where they were measured before: each
-    at an equal part of what is left, and none with more noise than what a test measures. Those that the most
-    questions rest on come first. What is measured, and its price, depends on released numbers alone. What an
-    open round of tests has reserved is not spent, nor what is too little for one more marginal.
+    The marginals that these questions rest on are measured, once more where they were measured before: none
+    with more noise than what a test measures, or half of that where a test found the model right. Those that
+    the most questions rest on come first. What is measured, and its price, depends on released numbers alone.
+    What an open round of tests has reserved is not spent, nor what is too little for one more marginal.
 
     After that the model is nearer to the table, and the session is closed as by `pmw close`: questions and
     exports go on from the model. Stopped in the middle, what was measured is charged and kept; finish again.

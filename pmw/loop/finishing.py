@@ -23,12 +23,17 @@ __all__ = [
     "plan_finish",
 ]
 
+# Prices of a positive that a first measurement takes where a test found the model right: a negative says that
+# it errs about as little as such a measurement would, so that one of more noise would make it worse.
+_CERTIFIED = 4
+
 
 def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote, ...]:
-    """Return the marginals that are measured to finish a session, each at an equal part of what is left.
+    """Return the marginals that are measured to finish a session.
 
-    Those that the most questions rest on come first, and none has more noise than what a positive measures:
-    on small tables noisier ones made the errors of what was asked larger (docs/algorithm.md).
+    Those that the most questions rest on come first, and none has more noise than what a positive measures,
+    or half of that where a test found the model right: on small tables noisier ones made the errors of what
+    was asked larger (docs/algorithm.md). All that is left is shared among them.
 
     Args:
         state: the public state.
@@ -41,11 +46,16 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
     uses = _uses(state, Counter(query.scope for query in asked), plan.most_cells)
     left = affordable_price(state)
     least = ledger.price(requested_entry((), plan.noise, options).charge)
-    chosen = sorted(uses, key=lambda scope: (-uses[scope], scope))[: int(left / least)]
-    if not chosen:
-        return ()
-    noise = marginal_noise(ledger.composition, floor_price(left / len(chosen)), options)
-    return tuple(quote_noise(state, scope, noise) for scope in chosen)
+    chosen: dict[tuple[str, ...], int] = {}
+    for scope in sorted(uses, key=lambda scope: (-uses[scope], scope)):
+        parts = _CERTIFIED if scope in state.certificates else 1
+        if least * (sum(chosen.values()) + parts) <= left:
+            chosen[scope] = parts
+    part = left / max(1, sum(chosen.values()))
+    return tuple(
+        quote_noise(state, scope, marginal_noise(ledger.composition, floor_price(part * parts), options))
+        for scope, parts in chosen.items()
+    )
 
 
 def _uses(

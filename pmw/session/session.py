@@ -192,8 +192,8 @@ class Session(Asking):
     def finish(self, *, dry_run: bool = False) -> tuple[Quote, ...]:
         """Spend what is left on the marginals that the asked questions rest on, then close permanently.
 
-        Each is measured at an equal part of what is left, under the session's own ledger and cap; what open
-        rounds have reserved is not spent. Stopped in the middle, it is called again on the resumed session.
+        All that is left is shared among them, under the session's own ledger and cap; what open rounds have
+        reserved is not spent. Stopped in the middle, it is called again on the resumed session.
         The session is closed as by ``finalize``.
 
         Args:

@@ -39,7 +39,7 @@ def questions(domain: Domain, size: int = 40) -> list[LinearQuery]:
 
 
 @pytest.mark.parametrize("relation", list(NeighboringRelation))
-@pytest.mark.parametrize("composition", [Composition.PURE, Composition.ZCDP])
+@pytest.mark.parametrize("composition", list(Composition))
 @pytest.mark.parametrize("persons", [1, 3])
 def test_what_is_left_is_spent_and_charged_and_nothing_is_spent_after(
     opened: Opened, whole_years: Domain, composition: Composition, relation: NeighboringRelation, persons: int
@@ -75,7 +75,7 @@ def test_what_is_left_is_spent_and_charged_and_nothing_is_spent_after(
 
 def test_the_marginals_are_those_that_the_most_questions_rest_on(opened: Opened, whole_years: Domain) -> None:
     often = [f"age = {age} AND region = 'east'" for age in range(20, 50)]
-    with opened(seed=1) as session:
+    with opened(seed=1, epsilon=8) as session:
         all_ = [*often, "sex = 'Male' AND member = true"]
         session.ask_all([*all_, *often[:3]])
         expected = [parse_where(text, whole_years) for text in all_]
@@ -83,6 +83,25 @@ def test_the_marginals_are_those_that_the_most_questions_rest_on(opened: Opened,
         scopes = [set(one.scope) for one in session.finish(dry_run=True)]
         assert {"age", "region"} <= scopes[0]
         assert plan_finish(session.state, session.asked()) == session.finish(dry_run=True)
+
+
+def test_what_tests_found_right_is_measured_with_half_the_noise_or_not_at_all(
+    opened: Opened, whole_years: Domain
+) -> None:
+    left_out = 0
+    for seed in range(4):
+        with opened(seed=seed, epsilon=2) as session:
+            session.ask_all(questions(whole_years, 2))
+            state = session.state
+            plan = marginal_tier(state.plan)
+            assert plan is not None
+            usual = state.ledger.price(marginal_charge(plan.noise, state.contract.options))
+            quotes = session.finish(dry_run=True)
+            for quote in quotes:
+                least = 3.99 if quote.scope in state.certificates else 0.99
+                assert quote.share * float(state.ledger.cap) >= least * float(usual)
+            left_out += bool(quotes) and not state.certificates.keys() <= {quote.scope for quote in quotes}
+    assert left_out
 
 
 def test_a_session_that_was_asked_nothing_is_only_closed(opened: Opened) -> None:

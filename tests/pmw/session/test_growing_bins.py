@@ -125,7 +125,7 @@ def test_bins_follow_the_released_number_whatever_the_table_holds(records: int) 
     assert planned_bins(state.plan) == rule(3.2e6) > DEFAULT_BINS
 
 
-@pytest.mark.parametrize(("bins", "steps"), [(DEFAULT_BINS, 60), (DEFAULT_BINS + 1, 300)])
+@pytest.mark.parametrize(("bins", "steps"), [(DEFAULT_BINS, 120), (DEFAULT_BINS + 1, 300)])
 def test_a_model_of_bins_that_grew_is_fitted_more_closely(bins: int, steps: int) -> None:
     """Sessions with the fewest bins keep the rule that their models were fitted by."""
     rules = []
