@@ -127,7 +127,7 @@ def test_bins_follow_the_released_number_whatever_the_table_holds(records: int) 
 
 @pytest.mark.parametrize(("bins", "steps"), [(DEFAULT_BINS, 120), (DEFAULT_BINS + 1, 300)])
 def test_a_model_of_bins_that_grew_is_fitted_more_closely(bins: int, steps: int) -> None:
-    """Sessions with the fewest bins keep the rule that their models were fitted by."""
+    """Where there are more bins than the fewest, noise is so small that stopping early would show."""
     rules = []
 
     def noted(*given: Any, rule: DescentRule, **choices: Any) -> Descent:
@@ -142,7 +142,7 @@ def test_a_model_of_bins_that_grew_is_fitted_more_closely(bins: int, steps: int)
     ):
         session.ask("state = 3 AND sex = 'F'")
     assert {rule.steps for rule in rules} == {steps}
-    assert {rule.tolerance for rule in rules} == {1e-3 if bins == DEFAULT_BINS else 1e-4}
+    assert {rule.tolerance for rule in rules} == {3e-4 if bins == DEFAULT_BINS else 1e-4}
 
 
 # --- files --------------------------------------------------------------------------------------------------
