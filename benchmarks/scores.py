@@ -26,9 +26,13 @@ def true_counts(case: Case) -> NDArray[np.float64]:
 
 
 def error_scores(errors: NDArray[np.float64]) -> dict[str, float]:
-    """Return mean, 95 % quantile and maximum of errors, which are fractions of the records."""
+    """Return mean, 95 % quantile and maximum of errors, which are fractions of the records, in their order.
+
+    ``mean_late`` is of the second half alone.
+    """
     return {
         "mean": round(float(errors.mean()), 6),
+        "mean_late": round(float(errors[len(errors) // 2 :].mean()), 6),
         "p95": round(float(np.quantile(errors, 0.95)), 6),
         "max": round(float(errors.max()), 6),
     }

@@ -3,6 +3,8 @@
 * ``random``: scopes and ranges drawn evenly (``queries.random_conjunctions``);
 * ``popular``: scopes drawn by Zipf's law, ranges evenly, so that analysts come back to the same attributes
   with new questions. Policies are chosen on these, with other seeds than any that is reported.
+* ``late``: as ``random``, but the first half of the questions is about half of the attributes, and each of
+  the second half is about one of the others too.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from decimal import Decimal
 from queries import Attribute, CategoricalAttribute, Domain, LinearQuery, random_conjunctions
 from queries.workloads.streams import SplitMix64, zipf_weights
 
-__all__ = ["STREAMS", "StreamChoice", "popular_scopes", "stream_scopes"]
+__all__ = ["STREAMS", "StreamChoice", "late_attributes", "popular_scopes", "stream_scopes"]
 
-STREAMS = ("random", "popular")
+STREAMS = ("random", "popular", "late")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class StreamChoice:
         chosen = seed if self.seed is None else self.seed
         if self.kind == "popular":
             return tuple(popular_scopes(domain, self.size, seed=chosen))
+        if self.kind == "late":
+            return late_attributes(domain, self.size, seed=chosen)
         return tuple(random_conjunctions(domain, self.size, seed=chosen))
 
 
@@ -66,6 +70,24 @@ def popular_scopes(
     for _ in range(size):
         scope = scopes[bisect.bisect_right(ends, generator.below(ends[-1]))]
         yield LinearQuery.cells(domain, {part.name: _cells(part, generator) for part in scope})
+
+
+def late_attributes(domain: Domain, size: int, *, seed: int) -> tuple[LinearQuery, ...]:
+    """Return random conjunctions whose second half is about attributes that the first never asks of."""
+    names = list(domain.names)
+    generator = SplitMix64(seed)
+    for place in range(len(names) - 1):
+        other = place + generator.below(len(names) - place)
+        names[place], names[other] = names[other], names[place]
+    early = set(names[: (len(names) + 1) // 2])
+    first: list[LinearQuery] = []
+    second: list[LinearQuery] = []
+    for number in itertools.count():
+        for query in random_conjunctions(domain, size, seed=seed + number):
+            (first if early.issuperset(query.scope) else second).append(query)
+        if min(len(first), len(second)) >= size - size // 2:
+            break
+    return (*first[: size - size // 2], *second[: size // 2])
 
 
 def stream_scopes(questions: tuple[LinearQuery, ...]) -> list[tuple[str, ...]]:

@@ -1,31 +1,40 @@
-"""Finishing: what is left of a budget, spent on the marginals that the asked questions rest on.
+"""What tests do not need, spent on the marginals that the asked questions rest on.
 
 A session that will be asked nothing more needs no tests. What they were planned for is then measured: again
-where a marginal was measured, so that its noise becomes less, else for the first time. A function of public
-state and of the questions; no test decides it, so it is no more than a list of requested marginals.
+where a marginal was measured, so that its noise becomes less, else for the first time. A long stream shows
+that it needs fewer tests than were planned for, and what they would have cost is measured alike, in parts. A
+function of public state and of the questions; no test decides it, so it is no more than requested marginals.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 
+from pmw.errors import SessionError
 from pmw.loop.fit import model_holds
+from pmw.model import NoiseDistribution
 from pmw.planning.calibration import marginal_noise
+from pmw.planning.error_quantiles import is_due
 from pmw.privacy.budget import floor_price
-from pmw.public.charges import requested_entry
+from pmw.public.charges import marginal_charge, requested_entry, reservation
 from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise
 from pmw.public.state import PublicState
 from queries.linear import LinearQuery
 
 __all__ = [
     "plan_finish",
+    "plan_spare",
 ]
 
 # Prices of a positive that a first measurement takes where a test found the model right: a negative says that
 # it errs about as little as such a measurement would, so that one of more noise would make it worse.
 _CERTIFIED = 4
+# Of the budget, 32/answers is kept for tests: an eighth after 256 answers, under 1 % after 4,096.
+_KEPT = 32
 
 
 def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote, ...]:
@@ -56,6 +65,70 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
         quote_noise(state, scope, marginal_noise(ledger.composition, floor_price(part * parts), options))
         for scope, parts in chosen.items()
     )
+
+
+def plan_spare(
+    state: PublicState, asked: Callable[[], Iterable[LinearQuery]]
+) -> tuple[tuple[str, ...], NoiseDistribution] | None:
+    """Return which marginal is measured next, and with which noise, because tests do not need its price.
+
+    It is due where error quantiles are, until no more is left than is kept for tests. It is the one whose
+    noise the price lowers most, times the questions that rest on it; the price is that of a positive's, or
+    four of them where a test found the model right.
+
+    Args:
+        state: the public state.
+        asked: reads the distinct questions that were asked.
+
+    Returns:
+        The scope, and the noise on each of its cells; None where nothing is due or spare.
+
+    Privacy: a function of public state and of the questions.
+    """
+    if not is_due(state.asked) or not _measures(state):
+        return None
+    plan, options, ledger = measuring_plan(state), state.contract.options, state.ledger
+    least = ledger.price(requested_entry((), plan.noise, options).charge)
+    left = affordable_price(state)
+    if left - ledger.cap * _KEPT / state.asked < least:
+        return None
+    scopes = Counter(query.scope for query in asked())
+    spare = left - max(ledger.cap * _KEPT / state.asked, _kept_for_pairs(state, scopes))
+    best = None
+    for scope, count in sorted(_uses(state, scopes, plan.most_cells).items()):
+        certified = scope in state.certificates
+        parts, paid = _CERTIFIED if certified else 1, _paid(state, scope) / least + certified
+        gain = Fraction(count) / (paid * (paid + parts)) if paid else math.inf
+        if parts * least <= spare and (best is None or (gain, count) > best[:2]):
+            best = gain, count, scope, parts * least
+    if best is None:
+        return None
+    return best[2], marginal_noise(ledger.composition, floor_price(best[3]), options)
+
+
+def _measures(state: PublicState) -> bool:
+    """Tell whether a session measures marginals on request."""
+    try:
+        measuring_plan(state)
+    except SessionError:
+        return False
+    return state.contract.options.accuracy is None
+
+
+def _paid(state: PublicState, scope: tuple[str, ...]) -> Fraction:
+    """Return what the measurements that hold a scope cost, in the filter's own measure."""
+    options, ledger = state.contract.options, state.ledger
+    found = (one for one in (*state.opening, *state.marginals) if set(scope) <= set(one.scope))
+    return sum((ledger.price(marginal_charge(one.noise, options)) for one in found), Fraction(0))
+
+
+def _kept_for_pairs(state: PublicState, scopes: Iterable[tuple[str, ...]]) -> Fraction:
+    """Return what all planned positives cost, times the part of the pairs that no question was about."""
+    plan = measuring_plan(state)
+    charge = reservation(plan, state.contract.options, state.ledger.composition, round_open=False)
+    asked = {pair for scope in scopes for pair in itertools.combinations(scope, 2)}
+    pairs = math.comb(len(state.domain.names), 2)
+    return plan.update_limit * state.ledger.price(charge) * (1 - Fraction(len(asked), max(1, pairs)))
 
 
 def _uses(

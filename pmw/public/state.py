@@ -38,7 +38,7 @@ LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement
 
 
 def is_requested(measurement: LaterMeasurement) -> bool:
-    """Tell whether an analyst asked for a measurement; else a positive made it."""
+    """Tell whether a measurement was made on request, without a test; else a positive made it."""
     return isinstance(measurement, MarginalMeasurement) and measurement.requested
 
 

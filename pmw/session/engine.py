@@ -21,6 +21,7 @@ from pmw.loop import (
     draw_opening,
     draw_tests,
     forecast,
+    plan_spare,
     propose,
     released_total,
     settle,
@@ -114,6 +115,7 @@ class Engine:
             if deliver is not None and ready:
                 deliver(ready)
             if len(answers) < len(asks):  # a batch may end in a correction alone
+                self._release_spare()
                 self._release_quantiles()
                 most = min(_COMMIT, next_due(self._state.asked) - self._state.asked)
                 batch = self._answer_batch([asks[place] for place in waiting[:most]])
@@ -260,6 +262,17 @@ class Engine:
         return answers
 
     # --- releases that no test decides ----------------------------------------------------------------------
+
+    def _release_spare(self) -> None:
+        """Measure what tests do not need the price of; nothing where the table cannot be read."""
+        while spare := plan_spare(self._state, self._asked):
+            try:
+                self.measure(*spare)
+            except DataError:  # what is free is answered all the same
+                return
+
+    def _asked(self) -> Sequence[LinearQuery]:
+        return loading.load_questions(self._store, self._state.domain)
 
     def _release_quantiles(self) -> None:
         """Release the error quantiles that are due; none where the table cannot be read."""

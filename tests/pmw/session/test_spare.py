@@ -1,0 +1,252 @@
+"""What tests of a long stream do not need is measured on the way, in parts, charged as any request."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import MemorySource
+from pmw.loop import plan_spare
+from pmw.privacy.budget import Composition, NeighboringRelation
+from pmw.privacy.random_bits import repeatable_seed
+from pmw.public.charges import Event, marginal_charge
+from pmw.public.plans import marginal_tier
+from pmw.public.quotes import affordable_price
+from pmw.public.state import is_requested
+from pmw.session.engine import Engine
+from queries import (
+    UNITS,
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    random_conjunctions,
+)
+
+Opened = Callable[..., pmw.Session]
+KEPT = 32  # answers after which all of the budget would be kept for tests
+
+
+@pytest.fixture(scope="module")
+def study() -> Domain:
+    return Domain(
+        (
+            IntegerAttribute("age", 20, 49, missing=True, other=True),
+            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+            CategoricalAttribute("region", ("north", "east", "south", "west"), missing=True, other=True),
+            CategoricalAttribute("member", (True, False), missing=True, other=True),
+            IntegerAttribute("visits", 0, 9, missing=True, other=True),
+        ),
+        name="study",
+    )
+
+
+@pytest.fixture(scope="module")
+def records(study: Domain) -> pd.DataFrame:
+    """20,000 records, in which most pairs of attributes are independent."""
+    generator = np.random.default_rng(21)
+    age = generator.integers(20, 50, 20_000)
+    visits = np.minimum(generator.poisson(age / 12), 9)
+    region = generator.choice(["north", "east", "south", "west"], 20_000, p=[0.4, 0.3, 0.2, 0.1])
+    sex, member = (generator.random(20_000) < share for share in (0.5, 0.3))
+    columns = (age, np.where(sex, "Female", "Male"), region, member, visits)
+    return pd.DataFrame(dict(zip(study.names, columns, strict=True)))
+
+
+@pytest.fixture
+def opened(records: pd.DataFrame, study: Domain) -> Opened:
+    def open_(path: Path | None = None, *, epsilon: float = 2, **choices: Any) -> pmw.Session:
+        options = pmw.Options(**choices)
+        return pmw.open_session(records, study, epsilon=epsilon, delta=1e-9, path=path, options=options)
+
+    return open_
+
+
+@pytest.fixture(scope="module")
+def stream(study: Domain) -> list[LinearQuery]:
+    """Distinct questions: a repeated one is not counted where releases come due."""
+    found = {one.to_json(): one for one in random_conjunctions(study, 4000, seed=9)}
+    return list(found.values())[:1100]
+
+
+@pytest.fixture
+def begin_noise(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Return what makes the noise of the next session in a file repeatable."""
+
+    def begin(seed: int) -> None:
+        numbers = itertools.count()
+        monkeypatch.setattr("pmw.session.engine.fresh_seed", lambda: repeatable_seed(seed, next(numbers)))
+
+    return begin
+
+
+@pytest.mark.parametrize("relation", list(NeighboringRelation))
+@pytest.mark.parametrize("composition", [Composition.ZCDP, Composition.GDP])
+@pytest.mark.parametrize("persons", [1, 3])
+def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charged(
+    opened: Opened,
+    stream: list[LinearQuery],
+    composition: Composition,
+    relation: NeighboringRelation,
+    persons: int,
+) -> None:
+    choices = {"neighboring_relation": relation, "records_per_person": persons}
+    with opened(composition=composition, epsilon=2 * persons, seed=2, **choices) as session:
+        plan, options = marginal_tier(session.state.plan), session.state.contract.options
+        assert plan is not None
+        least = session.state.ledger.price(marginal_charge(plan.noise, options))
+        for due in (256, 512, 1024):
+            session.ask_all(stream[session.state.asked : due])
+            before = session.state
+            assert before.asked == due
+            session.measure("age", dry_run=True)
+            assert session.state is before  # due, but nobody asks
+            session._engine._release_spare()  # what the next question does first
+            after = session.state
+            new = after.marginals[len(before.marginals) :]
+            assert all(map(is_requested, new))
+            kept = after.ledger.cap * Fraction(KEPT, due)
+            prices = [after.ledger.price(marginal_charge(one.noise, options)) for one in new]
+            assert after.ledger.spent - before.ledger.spent == sum(prices)
+            assert all(0.99 <= price / least <= 1 or 3.96 <= price / least <= 4 for price in prices)
+            assert affordable_price(after) >= min(kept, affordable_price(before))
+            assert affordable_price(after) < kept + 4 * least
+            assert plan_spare(after, session.asked) is None  # not again before the next
+        lines = [line for line in session.ledger().lines if line.event == Event.REQUESTED]
+        assert len(lines) == sum(map(is_requested, session.state.measured)) > 0
+        assert session.verify().holds
+
+
+def test_nothing_is_spare_while_pairs_of_attributes_wait_to_be_asked(
+    opened: Opened, stream: list[LinearQuery], study: Domain
+) -> None:
+    about_age = [
+        LinearQuery.cells(study, {"age": (low, high)}) for low in range(29) for high in range(low, 29)
+    ]
+    with opened(seed=2) as session:
+        session.ask_all(about_age[:300])
+        assert session.state.asked == 300
+        assert not any(map(is_requested, session.state.measured))
+    with opened(seed=2) as session:
+        session.ask_all(stream[:256])
+        state = session.state
+        assert plan_spare(state, lambda: stream[:256]) is not None
+        assert plan_spare(state, lambda: [one for one in stream[:256] if len(one.scope) < 2]) is None
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"test": pmw.TestKind.QUERY},
+        {"simultaneous": True},
+        {"accuracy": 0.1, "records": 20_000},
+    ],
+    ids=["single questions", "simultaneous", "an accuracy contract"],
+)
+def test_sessions_that_measure_nothing_on_request_or_must_answer_on_keep_all(
+    opened: Opened, stream: list[LinearQuery], choices: dict[str, Any]
+) -> None:
+    with opened(seed=2, **choices) as session:
+        session.ask_all(stream[:300])
+        assert not any(map(is_requested, session.state.measured))
+
+
+def test_it_comes_due_after_the_same_answers_however_a_stream_is_cut(
+    opened: Opened, stream: list[LinearQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due: list[int] = []
+    real = Engine.measure
+
+    def measure(self: Engine, *arguments: Any) -> None:
+        due.append(self.state.asked)
+        real(self, *arguments)
+
+    monkeypatch.setattr(Engine, "measure", measure)
+    for size in (600, 75):
+        due.clear()
+        with opened(seed=2) as session:
+            for start in range(0, 600, size):
+                session.ask_all(stream[start : start + size])
+        assert {256} <= set(due) <= {256, 512}
+
+
+def test_stopped_in_the_middle_the_same_is_measured_and_nothing_twice(
+    opened: Opened,
+    records: pd.DataFrame,
+    stream: list[LinearQuery],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    begin_noise: Callable[[int], None],
+) -> None:
+    begin_noise(20)
+    with opened(tmp_path / "whole.pmw") as session:
+        expected = session.ask_all(stream[:300])
+        measured = [one.scope for one in session.state.marginals if one.requested]
+        assert len(measured) >= 2
+    made, real = 0, Engine._carry_out_release
+
+    def stop(self: Engine, *arguments: Any) -> None:
+        nonlocal made
+        made += 1
+        if made == 2:
+            raise KeyboardInterrupt
+        real(self, *arguments)
+
+    begin_noise(20)
+    path = tmp_path / "study.pmw"
+    with opened(path) as session:
+        first = session.ask_all(stream[:256])
+        monkeypatch.setattr(Engine, "_carry_out_release", stop)
+        with pytest.raises(KeyboardInterrupt):
+            session.ask_all(stream[256:300])
+        monkeypatch.setattr(Engine, "_carry_out_release", real)
+    with pmw.resume_session(path, records) as session:
+        assert [one.scope for one in session.state.marginals if one.requested] == measured[:2]
+        last = session.ask_all(stream[256:300])
+        assert [one.scope for one in session.state.marginals if one.requested] == measured
+        assert [one.count for one in (*first, *last)] == [one.count for one in expected]
+        assert session.verify().holds
+
+
+def test_without_the_table_what_is_free_is_answered(
+    opened: Opened, stream: list[LinearQuery], tmp_path: Path, begin_noise: Callable[[int], None]
+) -> None:
+    begin_noise(2)
+    path = tmp_path / "study.pmw"
+    with opened(path) as session:
+        session.ask_all(stream[:256])
+        spent = session.state.ledger.spent
+    with pmw.resume_session(path) as session:
+        assert plan_spare(session.state, session.asked) is not None
+        again = session.ask(stream[0], fresh=True)
+        assert again.interval is not None
+        assert session.state.asked == 257
+        assert session.state.ledger.spent == spent
+
+
+def test_errors_of_what_is_asked_later_become_smaller(
+    opened: Opened,
+    records: pd.DataFrame,
+    study: Domain,
+    stream: list[LinearQuery],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = MemorySource.from_frame(records, study)
+    truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in stream])
+
+    def error(seed: int) -> float:
+        with opened(seed=seed) as session:
+            return float(np.abs([one.count for one in session.ask_all(stream)] - truth)[256:].mean())
+
+    with_it = [error(seed) for seed in range(6)]
+    monkeypatch.setattr(Engine, "_release_spare", lambda _: None)
+    gains = np.array([error(seed) for seed in range(6)]) - with_it
+    assert gains.mean() > 2 * gains.std(ddof=1) / np.sqrt(len(gains))
