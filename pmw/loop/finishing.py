@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 
-from pmw.errors import SessionError
 from pmw.loop.fit import model_holds
 from pmw.model import NoiseDistribution
 from pmw.planning.calibration import marginal_noise
-from pmw.planning.error_quantiles import is_due
+from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
 from pmw.privacy.budget import floor_price
 from pmw.public.charges import marginal_charge, requested_entry, reservation
+from pmw.public.plans import marginal_tier
 from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise
 from pmw.public.state import PublicState
 from queries.linear import LinearQuery
@@ -33,8 +33,6 @@ __all__ = [
 # Prices of a positive that a first measurement takes where a test found the model right: a negative says that
 # it errs about as little as such a measurement would, so that one of more noise would make it worse.
 _CERTIFIED = 4
-# Of the budget, 32/answers is kept for tests: an eighth after 256 answers, under 1 % after 4,096.
-_KEPT = 32
 
 
 def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote, ...]:
@@ -85,15 +83,16 @@ def plan_spare(
 
     Privacy: a function of public state and of the questions.
     """
-    if not is_due(state.asked) or not _measures(state):
+    plan, kept = marginal_tier(state.plan), kept_for_tests(state)
+    if not is_due(state.asked) or state.closed or plan is None or kept is None:
         return None
-    plan, options, ledger = measuring_plan(state), state.contract.options, state.ledger
+    options, ledger = state.contract.options, state.ledger
     least = ledger.price(requested_entry((), plan.noise, options).charge)
-    left = affordable_price(state)
-    if left - ledger.cap * _KEPT / state.asked < least:
+    left = affordable_price(state) - quantiles_left(state)
+    if left - kept < least:
         return None
     scopes = Counter(query.scope for query in asked())
-    spare = left - max(ledger.cap * _KEPT / state.asked, _kept_for_pairs(state, scopes))
+    spare = left - max(kept, _kept_for_pairs(state, scopes))
     best = None
     for scope, count in sorted(_uses(state, scopes, plan.most_cells).items()):
         certified = scope in state.certificates
@@ -104,15 +103,6 @@ def plan_spare(
     if best is None:
         return None
     return best[2], marginal_noise(ledger.composition, floor_price(best[3]), options)
-
-
-def _measures(state: PublicState) -> bool:
-    """Tell whether a session measures marginals on request."""
-    try:
-        measuring_plan(state)
-    except SessionError:
-        return False
-    return state.contract.options.accuracy is None
 
 
 def _paid(state: PublicState, scope: tuple[str, ...]) -> Fraction:

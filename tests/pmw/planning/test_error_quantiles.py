@@ -10,7 +10,14 @@ import pandas as pd
 import pytest
 
 import pmw
-from pmw.planning.error_quantiles import SHARE, AnsweredQuestion, is_due, next_due, plan_quantiles
+from pmw.planning.error_quantiles import (
+    SHARE,
+    AnsweredQuestion,
+    is_due,
+    next_due,
+    plan_quantiles,
+    quantiles_left,
+)
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.answer import Basis, QuestionKind
 from pmw.public.charges import quantile_entry
@@ -68,15 +75,25 @@ def test_what_was_spent_on_them_is_not_spent_again(state: PublicState) -> None:
     assert plan_quantiles(replace(state, quantiles=used), {BINS: asked(40)}) == ()
 
 
-def test_what_tests_may_still_charge_is_left_to_them(state: PublicState) -> None:
-    ledger = state.ledger
-    more = ledger
-    while more.remaining > ledger.remaining - ledger.cap * SHARE:  # as requests may have done
-        more = more.charge(
-            quantile_entry(TESTED, DiscreteGaussian(Fraction(2**28)), state.contract.options).charge
-        )
-    assert plan_quantiles(replace(state, ledger=more), {TESTED: asked(40)}) == ()
-    assert more.remaining > 0
+def test_what_is_kept_for_tests_is_left_to_them(state: PublicState) -> None:
+    def left(most: Fraction) -> PublicState:
+        ledger = state.ledger
+        while ledger.remaining > most:  # as requests may have done
+            noise = DiscreteGaussian(Fraction(2**28))
+            ledger = ledger.charge(quantile_entry(TESTED, noise, state.contract.options).charge)
+        assert ledger.remaining > 0
+        return replace(state, ledger=ledger)
+
+    kept, share = state.ledger.cap / 8, state.ledger.cap * SHARE  # at 256 answers
+    assert plan_quantiles(left(kept), {TESTED: asked(40)}) == ()
+    assert quantiles_left(left(kept)) == 0
+    assert quantiles_left(left(kept + share)) > share * Fraction(9, 10)
+    options = replace(state.contract.options, accuracy=0.1, records=3000)
+    contract = replace(state.contract, options=options)
+    planned = state.ledger.remaining - share
+    assert planned > kept + share
+    for most, whole in ((planned, False), (planned + share, True)):  # all that was planned is kept here
+        assert bool(quantiles_left(replace(left(most), contract=contract))) is whole
 
 
 @pytest.mark.parametrize(

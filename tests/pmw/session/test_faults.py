@@ -135,9 +135,9 @@ def check_books(study: Path) -> None:
     """One measurement for each charge of one, one round for each but the last, and all within the cap."""
     state, _ = read_session(study)
     events = [event for event, _ in ledger_of(study)]
-    positives = events.count("measurement") + events.count("marginal")
-    positives -= sum(isinstance(one, MarginalMeasurement) for one in state.opening)
-    assert positives == len(state.measured)
+    measured = sum(events.count(event) for event in ("measurement", "marginal", "requested"))
+    measured -= sum(isinstance(one, MarginalMeasurement) for one in state.opening)
+    assert measured == len(state.measured)
     rounds = events.count("sparse vector round")
     if state.contract.options.test is TestKind.QUERY:
         assert len(state.measured) <= rounds <= len(state.measured) + 1

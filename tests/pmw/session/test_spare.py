@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.loop import plan_spare
+from pmw.planning.error_quantiles import quantiles_left
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.charges import Event, marginal_charge
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import affordable_price
-from pmw.public.state import is_requested
+from pmw.public.state import PublicState, is_requested
 from pmw.session.engine import Engine
 from queries import (
     UNITS,
@@ -113,12 +115,15 @@ def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charge
             after = session.state
             new = after.marginals[len(before.marginals) :]
             assert all(map(is_requested, new))
-            kept = after.ledger.cap * Fraction(KEPT, due)
+            kept = after.ledger.cap * Fraction(KEPT, due) + quantiles_left(before)
             prices = [after.ledger.price(marginal_charge(one.noise, options)) for one in new]
             assert after.ledger.spent - before.ledger.spent == sum(prices)
-            assert all(0.99 <= price / least <= 1 or 3.96 <= price / least <= 4 for price in prices)
+            parts = [4 if one.scope in before.certificates else 1 for one in new]
+            assert all(
+                0.99 * part <= price / least <= part for part, price in zip(parts, prices, strict=True)
+            )
             assert affordable_price(after) >= min(kept, affordable_price(before))
-            assert affordable_price(after) < kept + 4 * least
+            assert affordable_price(after) < kept + least  # one that was measured takes one price
             assert plan_spare(after, session.asked) is None  # not again before the next
         lines = [line for line in session.ledger().lines if line.event == Event.REQUESTED]
         assert len(lines) == sum(map(is_requested, session.state.measured)) > 0
@@ -139,7 +144,37 @@ def test_nothing_is_spare_while_pairs_of_attributes_wait_to_be_asked(
         session.ask_all(stream[:256])
         state = session.state
         assert plan_spare(state, lambda: stream[:256]) is not None
+        assert plan_spare(replace(state, asked=300), lambda: stream[:256]) is None  # not due
+        options = replace(state.contract.options, accuracy=0.1, records=20_000)
+        contract = replace(state.contract, options=options)
+        assert plan_spare(replace(state, contract=contract), lambda: stream[:256]) is None
         assert plan_spare(state, lambda: [one for one in stream[:256] if len(one.scope) < 2]) is None
+
+
+def test_it_is_what_many_questions_rest_on_and_little_was_paid_for(
+    opened: Opened, stream: list[LinearQuery], study: Domain
+) -> None:
+    with opened(seed=2) as session:
+        session.ask_all(stream[:256])
+        state = session.state
+    (one, again), (other, *_) = [
+        [part for part in state.marginals if set(part.scope) == set(scope)] * 2
+        for scope in list({part.scope: None for part in state.marginals})[:2]
+    ]
+    all_pairs = [query for query in stream if len(query.scope) == 2]
+    rests = {part.scope: next(q for q in stream if q.scope == part.scope) for part in (one, other)}
+
+    def chosen(state: PublicState, counts: dict[tuple[str, ...], int]) -> tuple[str, ...]:
+        extra = [rests[scope] for scope, count in counts.items() for _ in range(count)]
+        found = plan_spare(state, lambda: [*all_pairs, *extra])
+        assert found is not None
+        return found[0]
+
+    assert chosen(state, {one.scope: 10_000}) == one.scope
+    assert chosen(state, {other.scope: 10_000}) == other.scope
+    paid = replace(state, measured=(*state.measured, again, again))
+    assert chosen(paid, {one.scope: 10_000, other.scope: 9_000}) == other.scope
+    assert chosen(state, {one.scope: 10_000, other.scope: 9_000}) == one.scope
 
 
 @pytest.mark.parametrize(
