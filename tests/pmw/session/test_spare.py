@@ -174,6 +174,7 @@ def test_it_is_what_many_questions_rest_on_and_little_was_paid_for(
     assert chosen(state, {other.scope: 10_000}) == other.scope
     paid = replace(state, measured=(*state.measured, again, again))
     assert chosen(paid, {one.scope: 10_000, other.scope: 9_000}) == other.scope
+    assert chosen(paid, {one.scope: 10_000, other.scope: 100}) == one.scope
     assert chosen(state, {one.scope: 10_000, other.scope: 9_000}) == one.scope
 
 
