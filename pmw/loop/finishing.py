@@ -11,8 +11,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import Protocol
 
 from pmw.loop.fit import model_holds
 from pmw.model import NoiseDistribution
@@ -20,9 +21,9 @@ from pmw.planning.calibration import marginal_noise
 from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
 from pmw.privacy.budget import floor_price
 from pmw.public.charges import marginal_charge, requested_entry, reservation
-from pmw.public.plans import marginal_tier
+from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise
-from pmw.public.state import PublicState
+from pmw.public.state import PublicState, is_requested
 from queries.linear import LinearQuery
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
 # Prices of a positive that a first measurement takes where a test found the model right: a negative says that
 # it errs about as little as such a measurement would, so that one of more noise would make it worse.
 _CERTIFIED = 4
+_SETTLED = 4  # lengths of the thresholds' decay, before which positives come late
+_AGAIN = 4  # times as many positives are kept as there were since half as many answers
 
 
 def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote, ...]:
@@ -65,18 +68,26 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
     )
 
 
-def plan_spare(
-    state: PublicState, asked: Callable[[], Iterable[LinearQuery]]
-) -> tuple[tuple[str, ...], NoiseDistribution] | None:
+class Answered(Protocol):
+    """What a session knows of the questions that it answered."""
+
+    def questions(self) -> Iterable[LinearQuery]:
+        """Return the distinct ones."""
+
+    def version(self, number: int) -> int:
+        """Return the version of the model that the answer of a number came from."""
+
+
+def plan_spare(state: PublicState, answered: Answered) -> tuple[tuple[str, ...], NoiseDistribution] | None:
     """Return which marginal is measured next, and with which noise, because tests do not need its price.
 
-    It is due where error quantiles are, until no more is left than is kept for tests. It is the one whose
-    noise the price lowers most, times the questions that rest on it; the price is that of a positive's, or
-    four of them where a test found the model right.
+    It is due where error quantiles are, once the thresholds of tests have come down, until no more is left
+    than is kept for tests. It is the one whose noise the price lowers most, times the questions that rest on
+    it; the price is that of a positive's, or four of them where a test found the model right.
 
     Args:
         state: the public state.
-        asked: reads the distinct questions that were asked.
+        answered: what is known of the questions.
 
     Returns:
         The scope, and the noise on each of its cells; None where nothing is due or spare.
@@ -86,15 +97,30 @@ def plan_spare(
     plan, kept = marginal_tier(state.plan), kept_for_tests(state)
     if not is_due(state.asked) or state.closed or plan is None or kept is None:
         return None
-    options, ledger = state.contract.options, state.ledger
-    least = ledger.price(requested_entry((), plan.noise, options).charge)
     left = affordable_price(state) - quantiles_left(state)
-    if left - kept < least:
+    least = state.ledger.price(requested_entry((), plan.noise, state.contract.options).charge)
+    if state.asked < _SETTLED * plan.decay[1] or left - kept < least:
         return None
-    scopes = Counter(query.scope for query in asked())
-    spare = left - max(kept, _kept_for_pairs(state, scopes))
+    uses = Counter(query.scope for query in answered.questions())
+    new = sum(not is_requested(one) for one in state.measured[answered.version(state.asked // 2) :])
+    wanted = _AGAIN * new + _unasked(state, uses) * plan.update_limit
+    spare = left - max(kept, _positives(state, plan, wanted))
+    return _most_gained(state, _uses(state, uses, plan.most_cells), least, spare)
+
+
+def _most_gained(
+    state: PublicState, uses: Mapping[tuple[str, ...], int], least: Fraction, spare: Fraction
+) -> tuple[tuple[str, ...], NoiseDistribution] | None:
+    """Return which scope's noise a price lowers most, times its uses, and the noise; None for none.
+
+    Args:
+        state: the public state.
+        uses: how many questions rest on each scope.
+        least: price of a positive's measurement.
+        spare: the most that may be spent.
+    """
     best = None
-    for scope, count in sorted(_uses(state, scopes, plan.most_cells).items()):
+    for scope, count in sorted(uses.items()):
         certified = scope in state.certificates
         parts, paid = _CERTIFIED if certified else 1, _paid(state, scope) / least + certified
         gain = Fraction(count) / (paid * (paid + parts)) if paid else math.inf
@@ -102,7 +128,8 @@ def plan_spare(
             best = gain, count, scope, parts * least
     if best is None:
         return None
-    return best[2], marginal_noise(ledger.composition, floor_price(best[3]), options)
+    noise = marginal_noise(state.ledger.composition, floor_price(best[3]), state.contract.options)
+    return best[2], noise
 
 
 def _paid(state: PublicState, scope: tuple[str, ...]) -> Fraction:
@@ -112,13 +139,16 @@ def _paid(state: PublicState, scope: tuple[str, ...]) -> Fraction:
     return sum((ledger.price(marginal_charge(one.noise, options)) for one in found), Fraction(0))
 
 
-def _kept_for_pairs(state: PublicState, scopes: Iterable[tuple[str, ...]]) -> Fraction:
-    """Return what all planned positives cost, times the part of the pairs that no question was about."""
-    plan = measuring_plan(state)
+def _positives(state: PublicState, plan: MarginalTestPlan, number: Fraction) -> Fraction:
+    """Return what a number of positives cost with their rounds."""
     charge = reservation(plan, state.contract.options, state.ledger.composition, round_open=False)
+    return number * state.ledger.price(charge)
+
+
+def _unasked(state: PublicState, scopes: Iterable[tuple[str, ...]]) -> Fraction:
+    """Return the part of the pairs of attributes that no question was about."""
     asked = {pair for scope in scopes for pair in itertools.combinations(scope, 2)}
-    pairs = math.comb(len(state.domain.names), 2)
-    return plan.update_limit * state.ledger.price(charge) * (1 - Fraction(len(asked), max(1, pairs)))
+    return 1 - Fraction(len(asked), max(1, math.comb(len(state.domain.names), 2)))
 
 
 def _uses(

@@ -21,7 +21,6 @@ from pmw.loop import (
     draw_opening,
     draw_tests,
     forecast,
-    plan_spare,
     propose,
     released_total,
     settle,
@@ -265,14 +264,11 @@ class Engine:
 
     def _release_spare(self) -> None:
         """Measure what tests do not need the price of; nothing where the table cannot be read."""
-        while spare := plan_spare(self._state, self._asked):
+        while spare := releases.due_marginal(self._store, self._state):
             try:
                 self.measure(*spare)
             except DataError:  # what is free is answered all the same
                 return
-
-    def _asked(self) -> Sequence[LinearQuery]:
-        return loading.load_questions(self._store, self._state.domain)
 
     def _release_quantiles(self) -> None:
         """Release the error quantiles that are due; none where the table cannot be read."""

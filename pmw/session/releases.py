@@ -16,9 +16,11 @@ from pmw.loop import (
     RequestedMarginal,
     draw_quantiles,
     draw_requested,
+    plan_spare,
     settle_quantiles,
     settle_requested,
 )
+from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import AnsweredQuestion, QuantileRequest, is_due, plan_quantiles
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
@@ -27,18 +29,20 @@ from pmw.public.charges import LedgerEntry
 from pmw.public.contract import Options
 from pmw.public.state import PublicState
 from pmw.session import proposals
-from pmw.session.loading import read_question
+from pmw.session.loading import load_questions, read_question
 from pmw.session.measurement_rows import read_kind
 from pmw.session.store import QUANTILES, REQUESTED, IntentRow, SessionStore
 from queries.domain import Domain
-from queries.linear import UNITS
+from queries.linear import UNITS, LinearQuery
 
 __all__ = [
+    "due_marginal",
     "due_quantiles",
     "MarginalRelease",
     "QuantileRelease",
     "read_release",
     "Release",
+    "StoredAnswers",
 ]
 
 _Tables: TypeAlias = tuple[CountSource, CountSource | None]  # over the declared cells, and over bins
@@ -120,6 +124,27 @@ def read_release(store: SessionStore, domain: Domain, intent: IntentRow) -> Rele
     if intent.kind == QUANTILES:
         return QuantileRelease(proposals.read_quantiles(intent.proposal), _first_answers(store, domain))
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswers:
+    """What a session file knows of the questions that were answered (``pmw.loop.finishing.Answered``)."""
+
+    store: SessionStore
+    domain: Domain
+
+    def questions(self) -> Sequence[LinearQuery]:
+        """Return the distinct ones."""
+        return load_questions(self.store, self.domain)
+
+    def version(self, number: int) -> int:
+        """Return the version of the model that the answer of a number came from."""
+        return self.store.answer_at(number).version
+
+
+def due_marginal(store: SessionStore, state: PublicState) -> tuple[tuple[str, ...], NoiseDistribution] | None:
+    """Return which marginal is measured next because tests do not need its price, and its noise, or None."""
+    return plan_spare(state, StoredAnswers(store, state.domain))
 
 
 def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | None:

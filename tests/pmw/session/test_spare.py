@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from pmw.public.plans import marginal_tier
 from pmw.public.quotes import affordable_price
 from pmw.public.state import PublicState, is_requested
 from pmw.session.engine import Engine
+from pmw.session.releases import StoredAnswers
 from queries import (
     UNITS,
     CategoricalAttribute,
@@ -79,6 +80,20 @@ def stream(study: Domain) -> list[LinearQuery]:
     return list(found.values())[:1100]
 
 
+@dataclass(frozen=True)
+class Told:
+    """Questions, and the version that the model had when half as many were answered."""
+
+    told: Sequence[LinearQuery]
+    half: int
+
+    def questions(self) -> Sequence[LinearQuery]:
+        return self.told
+
+    def version(self, number: int) -> int:
+        return self.half
+
+
 @pytest.fixture
 def begin_noise(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Return what makes the noise of the next session in a file repeatable."""
@@ -124,7 +139,9 @@ def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charge
             )
             assert affordable_price(after) >= min(kept, affordable_price(before))
             assert affordable_price(after) < kept + least  # one that was measured takes one price
-            assert plan_spare(after, session.asked) is None  # not again before the next
+            assert (
+                plan_spare(after, StoredAnswers(session._engine._store, after.domain)) is None
+            )  # not again before the next
         lines = [line for line in session.ledger().lines if line.event == Event.REQUESTED]
         assert len(lines) == sum(map(is_requested, session.state.measured)) > 0
         assert session.verify().holds
@@ -143,12 +160,15 @@ def test_nothing_is_spare_while_pairs_of_attributes_wait_to_be_asked(
     with opened(seed=2) as session:
         session.ask_all(stream[:256])
         state = session.state
-        assert plan_spare(state, lambda: stream[:256]) is not None
-        assert plan_spare(replace(state, asked=300), lambda: stream[:256]) is None  # not due
+        assert plan_spare(state, Told(stream[:256], state.version)) is not None
+        assert plan_spare(replace(state, asked=300), Told(stream[:256], state.version)) is None  # not due
         options = replace(state.contract.options, accuracy=0.1, records=20_000)
         contract = replace(state.contract, options=options)
-        assert plan_spare(replace(state, contract=contract), lambda: stream[:256]) is None
-        assert plan_spare(state, lambda: [one for one in stream[:256] if len(one.scope) < 2]) is None
+        assert plan_spare(replace(state, contract=contract), Told(stream[:256], state.version)) is None
+        assert (
+            plan_spare(state, Told([one for one in stream[:256] if len(one.scope) < 2], state.version))
+            is None
+        )
 
 
 def test_it_is_what_many_questions_rest_on_and_little_was_paid_for(
@@ -166,7 +186,7 @@ def test_it_is_what_many_questions_rest_on_and_little_was_paid_for(
 
     def chosen(state: PublicState, counts: dict[tuple[str, ...], int]) -> tuple[str, ...]:
         extra = [rests[scope] for scope, count in counts.items() for _ in range(count)]
-        found = plan_spare(state, lambda: [*all_pairs, *extra])
+        found = plan_spare(state, Told([*all_pairs, *extra], state.version))
         assert found is not None
         return found[0]
 
@@ -261,7 +281,7 @@ def test_without_the_table_what_is_free_is_answered(
         session.ask_all(stream[:256])
         spent = session.state.ledger.spent
     with pmw.resume_session(path) as session:
-        assert plan_spare(session.state, session.asked) is not None
+        assert plan_spare(session.state, Told(session.asked(), session.state.version)) is not None
         again = session.ask(stream[0], fresh=True)
         assert again.interval is not None
         assert session.state.asked == 257
