@@ -165,10 +165,27 @@ def test_nothing_is_spare_while_pairs_of_attributes_wait_to_be_asked(
         options = replace(state.contract.options, accuracy=0.1, records=20_000)
         contract = replace(state.contract, options=options)
         assert plan_spare(replace(state, contract=contract), Told(stream[:256], state.version)) is None
-        assert (
-            plan_spare(state, Told([one for one in stream[:256] if len(one.scope) < 2], state.version))
-            is None
-        )
+        single = [one for one in stream[:256] if len(one.scope) < 2]
+        assert plan_spare(state, Told(single, state.version)) is None
+
+
+def test_nothing_is_spare_while_thresholds_come_down_or_positives_come(
+    opened: Opened, stream: list[LinearQuery]
+) -> None:
+    with opened(seed=2) as session:
+        session.ask_all(stream[:256])
+        state = session.state
+    tier = marginal_tier(state.plan)
+    assert tier is not None
+    assert state.version >= 2
+    assert plan_spare(state, Told(stream[:256], state.version)) is not None
+    assert plan_spare(state, Told(stream[:256], 0)) is None  # four times as many may come again
+
+    def slower(length: int) -> PublicState:
+        return replace(state, plan=(replace(tier, decay=(tier.decay[0], length)), *state.plan[1:]))
+
+    assert plan_spare(slower(64), Told(stream[:256], state.version)) is not None
+    assert plan_spare(slower(65), Told(stream[:256], state.version)) is None
 
 
 def test_it_is_what_many_questions_rest_on_and_little_was_paid_for(
