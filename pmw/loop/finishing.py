@@ -27,6 +27,7 @@ from pmw.public.state import PublicState, is_requested
 from queries.linear import LinearQuery
 
 __all__ = [
+    "Answered",
     "plan_finish",
     "plan_spare",
 ]
