@@ -18,6 +18,7 @@ __all__ = [
     "table",
 ]
 
+_FEW_ROWS = 12  # of a table that is printed on one page
 _MOST_LETTERS = 200  # of a text that somebody else wrote
 
 
@@ -93,8 +94,9 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], *,
         f'<th scope="col"{kind}>{escaped(title)}</th>' for title, kind in zip(header, kinds, strict=True)
     )
     body = "".join(f"<tr>{_row(row, kinds)}</tr>" for row in rows)
+    kind = "wide whole" if len(rows) <= _FEW_ROWS else "wide"
     return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="{escaped(caption)}">'
+        f'<div class="{kind}" role="region" tabindex="0" aria-label="{escaped(caption)}">'
         f"<table><caption>{escaped(caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )

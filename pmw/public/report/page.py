@@ -45,7 +45,7 @@ caption{text-align:left;font-weight:600;padding:.3rem 0}
 th,td{padding:.3rem .5rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top;
 font-variant-numeric:tabular-nums}
 td{white-space:nowrap}
-thead th{color:var(--soft);vertical-align:bottom}
+thead th,thead .text{color:var(--soft);vertical-align:bottom;overflow-wrap:normal}
 tbody th{font-weight:normal}
 .text{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:5rem}
 figure{margin:1rem 0}
@@ -67,7 +67,7 @@ svg .cap{stroke:var(--ink);stroke-dasharray:6 4}
 footer{margin-top:2.5rem;color:var(--soft);font-size:.85rem;border-top:1px solid var(--line)}
 @page{size:A4;margin:16mm 15mm}
 @media print{body{max-width:none;padding:0;font-size:10pt}.wide{overflow:visible}td{white-space:normal}
-table{font-size:8.5pt}thead{display:table-header-group}tr,figure,.tiles,.exact{break-inside:avoid}
+table{font-size:8.5pt}thead{display:table-header-group}tr,figure,.whole,.tiles,.exact{break-inside:avoid}
 h1,h2,h3,caption{break-after:avoid}figure{max-width:15cm}
 .tiles div,.exact,svg *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 """

@@ -37,7 +37,7 @@ def quote_section(facts: Facts) -> str:
         )
     )
     bars = [f"± at {wording.confidence_text(level)}" for level in levels]
-    header = ("table of", "measured", "numbers", *bars, "within 10% from")
+    header = ("table of", "measured", "numbers", *bars, "within 10% from a count of")
     rows = [_total_row(facts, len(levels)), *(_table_row(one, len(levels)) for one in tables[:_MOST_TABLES])]
     parts.append(
         table("Tables that may be quoted: errors of one of their counts, in records", header, rows, left=2)

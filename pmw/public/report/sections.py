@@ -182,9 +182,10 @@ def _bars_by_number(facts: Facts) -> str:
     caption = "Error bars of the answers so far, in records"
     text = (
         "Half of the answers, and nine of ten, have an error bar that goes no farther than this many "
-        "records. "
-        "Nothing is promised of an answer without a bar: do not quote it."
+        "records. Nothing is promised of an answer without a bar: do not quote it."
     )
+    if facts.state.contract.options.bar_limit is not None:
+        text += " Questions that were refused stand among those without a bar."
     return paragraph(text) + table(caption, header, rows)
 
 
@@ -292,8 +293,8 @@ def ledger_section(facts: Facts) -> str:
     parts = [heading(2, "The ledger"), paragraph(ledger.sentence())]
     parts.append(
         paragraph(
-            "Everything that looked at the table is listed here with its price. Answers from the model "
-            "cost nothing."
+            "Everything that looked at the table is listed here with its price. Answers from the model cost "
+            f"nothing. Charges are added up in {ledger.unit}, and shares are parts of the whole budget."
         )
     )
     shares: defaultdict[str, list[float]] = defaultdict(list)

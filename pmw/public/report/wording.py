@@ -7,7 +7,7 @@ import math
 from pmw.markup import counted
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.contract import Contract
-from pmw.public.report.elements import isolated, percent
+from pmw.public.report.elements import isolated
 
 __all__ = [
     "about_whom",
@@ -32,20 +32,36 @@ def promise(contract: Contract) -> list[str]:
             "Nothing is promised. The noise of this session was made from a known seed, so anybody can "
             "repeat it and take it away. Such a session is for tests: do not publish its numbers."
         ]
-    factor, delta = math.exp(min(float(contract.budget.epsilon), 700.0)), float(contract.budget.delta)
-    changed = "taken out of the table, or added to it" if _is_adding(contract) else "replaced by any other"
-    whose = "any one person were" if _is_adding(contract) else "any one person's data were"
-    guessed = "whether a certain person is in the table"
-    if not _is_adding(contract):
-        guessed = "which of two possible sets of data a certain person has in the table"
+    changed, guessed = "replaces any one person's data by any other", "which of two possible sets of data"
+    if _is_adding(contract):
+        changed, guessed = "takes any one person out of the table, or adds one", "whether"
+    delta = float(contract.budget.delta)
+    beyond = f", but for a probability of {delta:g}" if delta else ""
     return [
-        f"Whatever this session releases would come out almost as likely if {whose} {changed}. That holds "
-        "for all answers, tables and files of the session taken together, whatever else a reader knows.",
-        f"In numbers: the probability of any outcome changes at most by the factor {factor:,.3g}"
-        f"{f', plus {delta:g}' if delta else ''}. Somebody has to guess, from everything released, "
-        f"{guessed}. Without the session the guess would be right half of the time. With it, the guess is "
-        f"right at most {percent(best_guess(contract))} of the time.",
+        f"Nothing that this session releases becomes more than {_factor(contract)} times as likely, or as "
+        f"unlikely, where somebody {changed}{beyond}. That holds for all answers, tables and files of the "
+        "session taken together, whatever else a reader knows.",
+        f"What it means: somebody has to guess, from everything released, {guessed} a certain person "
+        f"{'is' if _is_adding(contract) else 'has'} in the table. Without the session the guess would be "
+        f"right 50% of the time. With it, it is right at most {_best_guess_text(contract)} of the time.",
     ]
+
+
+def _factor(contract: Contract) -> str:
+    """Return e^epsilon, rounded up in its third digit or in whole numbers."""
+    factor = math.exp(min(float(contract.budget.epsilon), 700.0))
+    if factor < 100:
+        return f"{math.ceil(100 * factor - 1e-9) / 100:.2f}"
+    return f"{math.ceil(factor):,}" if factor < 1e9 else f"{factor:.1e}"
+
+
+def _best_guess_text(contract: Contract) -> str:
+    """Return ``best_guess`` as a percentage, rounded up, with as many digits as tell it from certainty."""
+    missing = 100 * (1 - best_guess(contract))
+    if missing < 1e-6:
+        return "100%"
+    digits = 1 if missing >= 1 else 1 - math.floor(math.log10(missing))
+    return f"{100 - math.floor(missing * 10**digits) / 10**digits:.{digits}f}%"
 
 
 def _is_adding(contract: Contract) -> bool:

@@ -368,8 +368,14 @@ def test_the_best_guess_is_that_of_the_two_least_favourable_tables() -> None:
         assert best_guess(made) == pytest.approx(likely)
     replaced = replace(contract, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
     one = Contract(domain, Budget(epsilon=Fraction(1), delta=Fraction(0)), replaced)
-    assert "replaced by any other" in promise(one)[0]
-    assert "added" not in " ".join(promise(one))
+    assert "replaces any one person's data by any other" in promise(one)[0]
+    assert "adds" not in " ".join(promise(one))
+    told = {"0.1": ("1.11", "52.5%"), "1": ("2.72", "73.2%"), "10": ("22,027", "99.9955%")}
+    for text, (factor, guess) in {**told, "100": ("2.7e+43", "100%")}.items():
+        exact = Fraction(text)
+        texts = promise(Contract(domain, Budget(epsilon=exact, delta=Fraction(0)), contract))
+        assert f"more than {factor} times as likely" in texts[0]
+        assert f"right at most {guess} of the time" in texts[1]
     assert len(limits(one)) == 4
     kept = Contract(
         replace(domain, person=Person("id", 1, empty="person")),
