@@ -79,7 +79,7 @@ def summary_section(facts: Facts) -> str:
     """Return the report in a few sentences."""
     contract, tables = facts.state.contract, quotable_tables(facts.state)
     confidence = wording.confidence_text(contract.options.confidence)
-    texts = [wording.promise(contract)[0]]
+    texts = [wording.promise(contract)[-1]]
     if tables and not contract.seeded:
         least, most = min(one.widths[0] for one in tables), max(one.widths[1] for one in tables)
         texts.append(

@@ -26,22 +26,22 @@ def confidence_text(confidence: float) -> str:
 
 
 def promise(contract: Contract) -> list[str]:
-    """Return what is promised, a paragraph each; the first one alone says it in short."""
+    """Return what is promised, a paragraph each; the last one alone says it in short."""
     if contract.seeded:
         return [
             "Nothing is promised. The noise of this session was made from a known seed, so anybody can "
             "repeat it and take it away. Such a session is for tests: do not publish its numbers."
         ]
-    changed, guessed = "replaces any one person's data by any other", "which of two possible sets of data"
+    changed, guessed = "any one person's data are replaced by others", "which of two possible sets of data"
     if _is_adding(contract):
-        changed, guessed = "takes any one person out of the table, or adds one", "whether"
+        changed, guessed = "any one person is taken out of the table, or one is added", "whether"
     delta = float(contract.budget.delta)
     beyond = f", but for a probability of {delta:g}" if delta else ""
     return [
         f"Nothing that this session releases becomes more than {_factor(contract)} times as likely, or as "
-        f"unlikely, where somebody {changed}{beyond}. That holds for all answers, tables and files of the "
+        f"unlikely, if {changed}{beyond}. That holds for all answers, tables and files of the "
         "session taken together, whatever else a reader knows.",
-        f"What it means: somebody has to guess, from everything released, {guessed} a certain person "
+        f"Take somebody who has to guess, from everything released, {guessed} a certain person "
         f"{'is' if _is_adding(contract) else 'has'} in the table. Without the session the guess would be "
         f"right 50% of the time. With it, it is right at most {_best_guess_text(contract)} of the time.",
     ]

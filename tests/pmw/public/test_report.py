@@ -368,8 +368,8 @@ def test_the_best_guess_is_that_of_the_two_least_favourable_tables() -> None:
         assert best_guess(made) == pytest.approx(likely)
     replaced = replace(contract, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
     one = Contract(domain, Budget(epsilon=Fraction(1), delta=Fraction(0)), replaced)
-    assert "replaces any one person's data by any other" in promise(one)[0]
-    assert "adds" not in " ".join(promise(one))
+    assert "any one person's data are replaced by others" in promise(one)[0]
+    assert "added" not in " ".join(promise(one))
     told = {"0.1": ("1.11", "52.5%"), "1": ("2.72", "73.2%"), "10": ("22,027", "99.9955%")}
     for text, (factor, guess) in {**told, "100": ("2.7e+43", "100%")}.items():
         exact = Fraction(text)
