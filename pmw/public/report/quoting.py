@@ -30,7 +30,7 @@ def quote_section(facts: Facts) -> str:
     parts = [heading(2, "Which numbers may be quoted")]
     parts.append(
         paragraph(
-            "The tables of counts below were measured. Each of their numbers may be quoted together with its "
+            "The numbers below were measured. Each of them may be quoted together with its "
             "error. Where the error is larger than the number itself, the number says little: do not quote "
             "it. The last column tells from which count on the error is at most a tenth of it. For the "
             "numbers themselves, ask the session (pmw ask --sql, with GROUP BY), or see the pictures."
@@ -78,7 +78,8 @@ def _other_numbers(facts: Facts, tables: list[QuotableTable]) -> list[str]:
     found = []
     if singles:
         found.append(
-            f"{counted(singles, 'single question')} were measured too, each within ± {number(width)} "
+            f"{counted(singles, 'single question')} {'was' if singles == 1 else 'were'} measured, each "
+            f"within ± {number(width)} "
             "records at "
             f"{confidence}: an answer with the source “measured” may be quoted with its error bar."
         )

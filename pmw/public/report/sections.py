@@ -86,6 +86,8 @@ def summary_section(facts: Facts) -> str:
             f"{counted(len(tables), 'table')} of counts may be quoted. A single count is off by at most "
             f"{number(least)} to {number(most)} records, depending on the table, at {confidence} confidence."
         )
+    if not tables:
+        texts.append("No table of counts may be quoted: none was measured.")
     if facts.status.typical_errors:
         worst = max(facts.status.typical_errors, key=itemgetter("within"))
         texts.append(
