@@ -30,6 +30,7 @@ from queries.linear import LinearQuery
 
 __all__ = [
     "affordable_price",
+    "cell_question",
     "measuring_plan",
     "Quote",
     "quote_marginal",
@@ -93,7 +94,8 @@ def quote_marginal(state: PublicState, names: Sequence[str]) -> Quote:
 
 def quote_noise(state: PublicState, scope: tuple[str, ...], noise: NoiseDistribution) -> Quote:
     """Return the price of a marginal under some noise, and the bar of one of its cells after it."""
-    width = _half_width(state, scope, _first_cell(state, scope), noise)
+    first = cell_question(state, scope, (0,) * len(scope), state.grid(scope))
+    width = _half_width(state, scope, first, noise)
     return _quote(state, scope, noise, math.inf if width is None else width)
 
 
@@ -249,15 +251,24 @@ def _noise_within(state: PublicState, query: LinearQuery, within: float) -> Nois
     return noise(low) if low > least else None
 
 
-def _first_cell(state: PublicState, scope: tuple[str, ...]) -> LinearQuery:
-    """Return the question about the first cell that is measured: a declared one, or a bin of them."""
-    first: dict[str, Any] = {}
-    for name in scope:
+def cell_question(
+    state: PublicState, scope: tuple[str, ...], cells: Sequence[int], grid: Domain
+) -> LinearQuery:
+    """Return the question about one cell that is measured: a declared one, or a bin of them.
+
+    Args:
+        state: the state.
+        scope: attribute names in declared order.
+        cells: the place of the cell, one number per attribute.
+        grid: the domain of these places: the declared one, or that of bins.
+    """
+    chosen: dict[str, Any] = {}
+    for name, cell in zip(scope, cells, strict=True):
         bin_ = None
-        if state.grid(scope) is not state.domain:
+        if grid is not state.domain:
             bin_ = state.coarsening.bins[state.domain.index(name)]
-        first[name] = 0 if bin_ is None else np.flatnonzero(bin_ == 0)
-    return LinearQuery.everything(state.domain).within(first)
+        chosen[name] = cell if bin_ is None else np.flatnonzero(bin_ == cell)
+    return LinearQuery.everything(state.domain).within(chosen)
 
 
 def _spent(state: PublicState) -> Spent:

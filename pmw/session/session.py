@@ -231,16 +231,34 @@ class Session(Asking):
         Raises:
             ReleaseError: matplotlib is not installed, or the file cannot be written.
         """
-        from pmw.public.plots import check_target, status_figure, write_figure
+        from pmw.public import plots
 
         if path is not None:
-            check_target(Path(path), force=force)
+            plots.check_target(Path(path), force=force)
         with self._turn:
             state, history = self.state, loading.load_history(self._open_store())
-        figure = status_figure(state, history)
+        figure = plots.status_figure(state, history)
         if path is not None:
-            write_figure(figure, Path(path), force=force)
+            plots.write_figure(figure, Path(path), force=force)
         return figure
+
+    def report(self, path: str | Path, *, force: bool = False) -> None:
+        """Write a report on the session, made of what may be published alone, as one HTML file; free.
+
+        It tells in plain words what is promised, how accurate answers are, which tables may be quoted, what
+        was asked most and what was charged. It opens offline and prints on A4.
+
+        Args:
+            path: the file to write.
+            force: overwrite an existing file.
+
+        Raises:
+            ReleaseError: the file exists and ``force`` is not given, or it cannot be written.
+        """
+        from pmw.session import reporting
+
+        with self._turn:
+            reporting.write_session_report(self._open_store(), self.state, Path(path), force=force)
 
     def synthetic_records(
         self,

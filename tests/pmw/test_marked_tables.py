@@ -380,6 +380,7 @@ def test_nothing_of_a_file_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("ask", "study.pmw", "SELECT age, COUNT(*) FROM people GROUP BY age"),
         ("status", "study.pmw"),
         ("ledger", "study.pmw"),
+        ("report", "study.pmw", "-o", "report.html"),
         ("export", "study.pmw", "--output", "synthetic.csv"),
         ("export", "study.pmw", "--output", "measurements.json", "--format", "measurements"),
         ("verify", "study.pmw"),
@@ -389,7 +390,7 @@ def test_nothing_of_a_file_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raised = "" if result.exception is None else "".join(traceback.format_exception(result.exception))
         assert isinstance(result.exception, SystemExit | None), raised
         assert marks_in(result.output + raised) == [], (command, result.output)
-    for made in tmp_path.glob("*.[cj]s*"):
+    for made in (*tmp_path.glob("*.[cj]s*"), *tmp_path.glob("*.html")):
         assert made.name == file or marks_in(made.read_text(errors="replace")) == [], made
 
 

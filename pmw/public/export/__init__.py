@@ -5,14 +5,16 @@ from __future__ import annotations
 from pmw.public.export.manifest import program_version
 from pmw.public.export.measurements import measurements_form
 from pmw.public.export.rows import RowPlan, synthetic_frame
-from pmw.public.export.writing import ExportFormat, export, require_target
+from pmw.public.export.writing import ExportFormat, export, require_file, require_target, write_whole
 
 __all__ = [
     "export",
     "ExportFormat",
     "measurements_form",
     "program_version",
+    "require_file",
     "require_target",
     "RowPlan",
     "synthetic_frame",
+    "write_whole",
 ]

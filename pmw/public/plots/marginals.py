@@ -18,6 +18,7 @@ from queries.domain import Attribute, CategoricalAttribute, DateAttribute, Datet
 __all__ = [
     "compare_marginals",
     "draw_marginal",
+    "highest_cells",
     "MarginalComparison",
     "shortened",
 ]
@@ -105,11 +106,16 @@ def draw_marginal(axes: Any, comparison: MarginalComparison, total: float) -> No
     axes.tick_params(labelsize=8)
 
 
-def _draw_bars(axes: Any, comparison: MarginalComparison, share: float) -> None:
+def highest_cells(comparison: MarginalComparison) -> NDArray[np.int64]:
+    """Return the ten cells at most whose intervals lie highest, in declared order; see ``draw_marginal``."""
     lower = comparison.model
     if comparison.measured is not None:
         lower = np.maximum(0.0, comparison.measured - comparison.half_width)
-    cells = np.sort(np.argsort(-lower, kind="stable")[:_MOST_BARS])
+    return np.sort(np.argsort(-lower, kind="stable")[:_MOST_BARS])
+
+
+def _draw_bars(axes: Any, comparison: MarginalComparison, share: float) -> None:
+    cells = highest_cells(comparison)
     places = np.arange(len(cells))
     axes.barh(places, share * comparison.model[cells], height=0.7, color=_FILL, label="model")
     if comparison.measured is not None:

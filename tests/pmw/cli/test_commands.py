@@ -417,7 +417,7 @@ def test_an_answer_does_not_wait_for_scipy(opened: str, request: pytest.FixtureR
     assert "numpy" in done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("command", ["ask", "check", "demo", "export", "open", "status"])
+@pytest.mark.parametrize("command", ["ask", "check", "demo", "export", "open", "report", "status"])
 def test_every_command_has_help_with_examples(run: Run, command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0

@@ -148,7 +148,7 @@ ALWAYS = {
 WITH_EFFECT = (
     {("ask", "--wait"), ("close", "--wait"), ("draft", "--from-public"), ("move", "--wait")}
     | {("shell", "--wait"), ("shell", "--no-history")}
-    | {(command, "--force") for command in ("demo", "export")}
+    | {(command, "--force") for command in ("demo", "export", "report")}
     | {("offline", f"--{name}") for name in ("workload", "rounds", "threshold", "rows", "force")}
     | {("measure", "--wait"), ("measure", "--dry-run")}
     | {("finish", "--wait"), ("finish", "--dry-run"), ("finish", "--yes")}

@@ -65,7 +65,7 @@ def test_what_measures_is_refused(model: Path, run: Run) -> None:
     [
         ("verify",), ("close", "--yes"), ("ledger",), ("backup", "--output", "b.pmw"),
         ("move", "--data", "away.csv"), ("export", "--output", "rows.csv"), ("measure", "sex"),
-        ("finish", "--yes"),
+        ("finish", "--yes"), ("report", "-o", "report.html"),
         ("shell",), ("open", "--data", "away.csv", "--schema", "people.toml", "--epsilon", "1"),
     ],
     ids=lambda command: str(command[0]),
@@ -91,6 +91,7 @@ def test_every_command_that_takes_a_session_was_tried() -> None:
         "finish",
         "measure",
         "open",
+        "report",
         "shell",
     }
     commands = {name: main.get_command(None, name) for name in main.list_commands(None)}  # type: ignore[arg-type]

@@ -163,6 +163,7 @@ def test_books_exports_and_backups_need_no_table(textbook_study: Path, run: Run)
     for command in (
         ("status", "study.pmw"),
         ("ledger", "study.pmw"),
+        ("report", "study.pmw", "-o", "report.html"),
         ("verify", "study.pmw", "--anchor", "study.anchor"),
         ("export", "study.pmw", "--output", "rows.csv"),
         ("backup", "study.pmw", "--output", "copy.pmw"),

@@ -14,6 +14,7 @@ Run = Callable[..., Result]
 
 WRITERS = [
     ("the export", ("export", "study.pmw", "--force", "--output")),
+    ("the report", ("report", "study.pmw", "--force", "-o")),
     ("the picture", ("status", "study.pmw", "--force", "--plot")),
 ]
 

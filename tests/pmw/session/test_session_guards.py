@@ -21,6 +21,7 @@ USES: dict[str, Callable[[pmw.Session], object]] = {
     "status": lambda session: session.status(),
     "ledger": lambda session: session.ledger(),
     "verify": lambda session: session.verify(),
+    "report": lambda session: session.report("report.html"),
     "plot": lambda session: session.plot(),
     "seal": lambda session: session.finalize(),
 }

@@ -1,0 +1,11 @@
+"""The report: what a session promises and which of its numbers may be quoted, as one page."""
+
+from pmw.public.report.facts import AnsweredQuestion, Facts
+from pmw.public.report.page import report_page, write_report
+
+__all__ = [
+    "AnsweredQuestion",
+    "Facts",
+    "report_page",
+    "write_report",
+]

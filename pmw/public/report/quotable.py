@@ -1,0 +1,110 @@
+"""Quotable numbers: which tables of counts were measured, and how far their cells may be off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from pmw.model import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, half_width
+from pmw.public.answer import Spent
+from pmw.public.intervals import Confidences, total_error_bound
+from pmw.public.marginal_intervals import MarginalBars
+from pmw.public.quotes import cell_question
+from pmw.public.state import PublicState
+from queries.linear import LinearQuery
+
+__all__ = [
+    "at_confidence",
+    "quotable_tables",
+    "QuotableTable",
+    "single_half_width",
+    "SURER",
+    "total_widths",
+]
+
+SURER = 0.99  # the second confidence of a report
+
+_Measured: TypeAlias = OneWayMeasurement | MarginalMeasurement
+
+
+@dataclass(frozen=True, slots=True)
+class QuotableTable:
+    """A measured table of counts.
+
+    Args:
+        scope: attribute names in declared order.
+        cells: how many numbers it has.
+        binned: its numbers are of bins of cells.
+        opened: opening measured it.
+        widths: half-width of its narrowest and of its widest error bar, in records, at the session's
+            confidence.
+        surer: the same at ``SURER``.
+    """
+
+    scope: tuple[str, ...]
+    cells: int
+    binned: bool
+    opened: bool
+    widths: tuple[float, float]
+    surer: tuple[float, float]
+
+
+def quotable_tables(state: PublicState) -> list[QuotableTable]:
+    """Return the tables that were measured, each once: those of opening, then the others in order.
+
+    A width is what an answer to a question about one cell has.
+    """
+    surer = at_confidence(state, SURER)
+    first: dict[tuple[tuple[str, ...], int], _Measured] = {}
+    for one in (*state.opening, *state.marginals):
+        first.setdefault((one.scope, one.cell_variances.size), one)
+    return [_table(state, surer, one) for one in first.values()]
+
+
+def at_confidence(state: PublicState, confidence: float) -> PublicState:
+    """Return a state whose error bars hold at another confidence; the same noise gives them."""
+    options = replace(state.contract.options, confidence=confidence)
+    return replace(state, contract=replace(state.contract, options=options))
+
+
+def total_widths(state: PublicState) -> tuple[float, float]:
+    """Return how far the number of records may be off, at the session's confidence and at ``SURER``."""
+    session, surer = (
+        total_error_bound(one, Confidences.in_state(one).alone)
+        for one in (state, at_confidence(state, SURER))
+    )
+    return session, surer
+
+
+def single_half_width(state: PublicState) -> tuple[int, float]:
+    """Return how many single questions were measured, and how far they may be off, in records."""
+    singles = [one for one in state.measured if isinstance(one, QueryMeasurement)]
+    confidence = Confidences.in_state(state).alone
+    return len(singles), max((half_width(one.noise, confidence) for one in singles), default=0.0)
+
+
+def _table(state: PublicState, surer: PublicState, one: _Measured) -> QuotableTable:
+    fine = one.values.size == state.domain.scope_size(one.scope)
+    grid = state.domain if fine else state.coarsening.coarse
+    variances = one.cell_variances
+    ends = [np.unravel_index(place, variances.shape) for place in (variances.argmin(), variances.argmax())]
+    cells = [cell_question(state, one.scope, [int(place) for place in end], grid) for end in ends]
+    return QuotableTable(
+        one.scope,
+        variances.size,
+        binned=not fine,
+        opened=any(one is opened for opened in state.opening),
+        widths=_widths(state, cells),
+        surer=_widths(surer, cells),
+    )
+
+
+def _widths(state: PublicState, cells: Sequence[LinearQuery]) -> tuple[float, float]:
+    bars = MarginalBars(state, Spent(state.ledger.share, 0.0, 0.0))
+    found = [bars.half_width(cell) for cell in cells]
+    low, high = (math.nan if width is None else width for width in found)
+    return low, high

@@ -1,0 +1,97 @@
+"""``pmw report``: written whole or not at all, while the session is in use, without its table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+import pmw
+
+Run = Callable[..., Result]
+
+
+def test_a_report_is_written_while_the_session_is_in_use_and_without_its_table(study: Path, run: Run) -> None:
+    run("ask", "study.pmw", "age >= 40 AND member = TRUE")
+    (study.parent / "people.csv").unlink()
+    with pmw.resume_session(study):
+        before = study.read_bytes()
+        result = run("report", "study.pmw", "-o", "report.html")
+        assert study.read_bytes() == before
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "Wrote the report to report.html.\n", "")
+    page = (study.parent / "report.html").read_text(encoding="utf-8")
+    assert page.endswith("</html>\n")
+    assert "Charged: " in page
+    assert sorted(path.name for path in study.parent.glob("report*")) == ["report.html"]
+
+
+def test_an_existing_file_is_kept_without_force(study: Path, run: Run) -> None:
+    (study.parent / "report.html").write_text("kept")
+    result = run("report", "study.pmw", "--output", "report.html")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: report.html exists; choose another name, or overwrite it with --force\n"
+    assert (study.parent / "report.html").read_text() == "kept"
+    assert run("report", "study.pmw", "-o", "report.html", "--force").exit_code == 0
+    assert (study.parent / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_table_is_never_overwritten(study: Path, run: Run) -> None:
+    before = (study.parent / "people.csv").read_bytes()
+    result = run("report", "study.pmw", "-o", "people.csv", "--force")
+    assert result.exit_code == 2
+    assert "the report would overwrite the session's table; name another file" in result.stderr
+    assert (study.parent / "people.csv").read_bytes() == before
+
+
+def test_a_closed_session_has_a_report(study: Path, run: Run) -> None:
+    assert run("close", "study.pmw", "--yes").exit_code == 0
+    assert run("report", "study.pmw", "-o", "report.html").exit_code == 0
+    assert "The session is closed" in (study.parent / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_file_that_is_no_session_or_damaged_is_one_clear_error(
+    study: Path, run: Run, force: tuple[str, ...]
+) -> None:
+    for name, code in (("people.csv", 5), ("absent.pmw", 1)):
+        result = run("report", name, "-o", "report.html", *force)
+        assert (result.exit_code, result.stdout) == (code, "")
+        assert result.stderr.startswith("Error: ")
+        assert result.stderr.count("\n") == 1
+    raw = bytearray(study.read_bytes())
+    for place in range(4096, len(raw), 512):
+        raw[place] ^= 0xFF
+    study.write_bytes(raw)
+    result = run("report", "study.pmw", "-o", "report.html", *force)
+    assert result.exit_code == 5
+    assert result.stderr.count("\n") == 1
+    assert not (study.parent / "report.html").exists()
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_error(study: Path, run: Run) -> None:
+    result = run("report", "study.pmw", "-o", "absent/report.html")
+    assert result.exit_code == 1
+    assert (
+        result.stderr == "Error: absent/report.html: the file cannot be written: No such file or directory\n"
+    )
+
+
+def test_a_report_needs_no_library_for_pictures(study: Path) -> None:
+    code = (
+        "import sys\nsys.modules['matplotlib'] = None\nfrom pmw.cli import main\n"
+        "try:\n    main(['report', *sys.argv[1:]], prog_name='pmw')\n"
+        "except SystemExit:\n    pass\n"
+        "print(sorted({'scipy', 'pandas', 'duckdb'} & set(sys.modules)))\n"
+    )
+    target = study.parent / "report.html"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(study), "-o", str(target)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"Wrote the report to {target}.\n[]\n"

@@ -1,0 +1,400 @@
+"""Reports: one page of public facts, well formed and harmless whatever the names in it, for every session."""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.errors import ReleaseError
+from pmw.public.report import report_page
+from pmw.public.report.charts import Line, Picture, line_chart
+from pmw.public.report.elements import escaped, isolated, number, percent
+from pmw.public.report.quotable import at_confidence, quotable_tables, single_half_width, total_widths
+from pmw.public.report.wording import about_whom, best_guess, limits, promise
+from pmw.session.reporting import load_facts
+from queries import CategoricalAttribute, Domain, IntegerAttribute, random_conjunctions
+from queries.person import Person
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+ISOLATES = re.compile("[\u2068\u2069]")
+
+
+class Page(HTMLParser):
+    """A page that is read strictly: every element is closed in its turn."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append((self._open[-1] if self._open else "", ISOLATES.sub("", data)))
+
+    @property
+    def words(self) -> str:
+        return "\n".join(text for tag, text in self.texts if tag != "style")
+
+
+def svgs(text: str) -> list[ET.Element]:
+    """Return the pictures of a page, read as XML."""
+    return [ET.fromstring(found) for found in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]  # noqa: S314  # ours
+
+
+def written(session: pmw.Session, folder: Path) -> str:
+    session.report(folder / "report.html", force=True)
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def check(text: str, table: str, promised: str) -> Page:
+    """Check what holds of every report, and return the page."""
+    page = Page(text)
+    tags = [tag for tag, _ in page.tags]
+    assert text.startswith('<!DOCTYPE html>\n<html lang="en">')
+    assert tags.count("h1") == tags.count("main") == 1
+    levels = [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    harmless(page, text)
+    for tag, attributes in page.tags:
+        if tag == "th":
+            assert attributes["scope"] in ("col", "row")
+    pictures = svgs(text)
+    assert len(pictures) >= 2
+    for picture in pictures:
+        assert picture.get("role") == "img"
+        title, description, headline, *_ = picture
+        assert (title.tag, description.tag, headline.tag) == ("title", "desc", "text")
+        assert ISOLATES.sub("", headline.text or "") == f"{table}, {promised}"
+        assert (title.text or "").startswith(headline.text or "?")
+        assert len(description.text or "") > 40
+        for part in picture.iter():
+            for name in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "width", "height"):
+                assert math.isfinite(float(part.get(name, "0")))
+                assert float(part.get(name, "0")) >= 0
+    return page
+
+
+def harmless(page: Page, text: str) -> None:
+    """Check that a page loads nothing and runs nothing, and that its policy says so."""
+    known = {
+        "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "h3", "p", "dl", "div", "dt",
+        "dd", "main", "section", "ul", "li", "table", "caption", "thead", "tbody", "tr", "th", "td", "figure",
+        "svg", "desc", "text", "rect", "line", "circle", "polyline", "footer",
+    }  # fmt: skip
+    assert {tag for tag, _ in page.tags} <= known
+    names = {name for _, attributes in page.tags for name in attributes}
+    assert not names & {"src", "href", "style", "srcset", "xlink:href", "action", "data"}
+    assert not {name for name in names if name.startswith("on")}
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert not re.search(r"url\(|@import|http", style)
+    (policy,) = [one["content"] for tag, one in page.tags if tag == "meta" and one.get("http-equiv")]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "@page{size:A4" in style
+    assert "prefers-color-scheme:dark" in style
+
+
+@pytest.fixture(scope="module")
+def session(shared_frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]:
+    with pmw.open_session(shared_frame, domain, epsilon=1, delta=1e-9) as session:
+        session.ask_all(list(random_conjunctions(domain, 80, seed=2)))
+        yield session
+
+
+def test_a_report_says_what_the_status_and_the_ledger_say(session: pmw.Session, tmp_path: Path) -> None:
+    page = check(written(session, tmp_path), "people", "epsilon = 1, delta = 1e-09")
+    status, ledger = session.status(), session.ledger()
+    assert f"{status.guarantee}." in page.words
+    assert ledger.sentence() in page.words
+    tiles = [text for tag, text in page.texts if tag == "dd"]
+    assert tiles == [
+        "epsilon 1, delta 1e-09", f"about {status.total:,.0f}", "4", f"{status.queries_answered}",
+        percent(status.budget_share), "open",
+    ]  # fmt: skip
+    cells = [text for tag, text in page.texts if tag == "td"]
+    for line in ledger.lines:
+        assert line.label in cells
+        assert f"{line.running_share:.2%}" in cells
+
+
+def test_a_quoted_error_is_that_of_an_answer(shared_frame: pd.DataFrame, domain: Domain) -> None:
+    wide = Domain((*domain.attributes, IntegerAttribute("income", 0, 999)), name="people")
+    frame = shared_frame.assign(income=np.arange(3000) % 1000)
+    with pmw.open_session(frame, wide, epsilon=2, delta=1e-9) as session:
+        session.measure(("sex", "member"))
+        tables = {one.scope: one for one in quotable_tables(session.state)}
+        assert list(tables) == [*((name,) for name in wide.names), ("sex", "member")]
+        everybody, one, both = session.ask_all(["", "region = 'north'", "sex = 'Male' AND member = FALSE"])
+        for answer, quoted in (
+            (everybody, total_widths(session.state)[0]),
+            (one, tables["region",].widths[0]),
+            (both, tables["sex", "member"].widths[1]),
+        ):
+            assert answer.interval is not None
+            assert (answer.interval[1] - answer.interval[0]) / 2 == pytest.approx(quoted, abs=0.01)
+        assert not tables["sex", "member"].opened
+        assert [tables[scope].cells for scope in (("income",), ("sex", "member"))] == [1000, 4]
+        assert tables["income",].widths[0] < tables["income",].widths[1]  # a tree
+
+
+def test_a_width_at_another_confidence_is_that_of_a_session_of_that_confidence(
+    shared_frame: pd.DataFrame, domain: Domain
+) -> None:
+    options = pmw.Options(confidence=0.95, test=pmw.TestKind.QUERY)
+    with pmw.open_session(shared_frame, domain, epsilon=1, options=options) as session:
+        state = session.state
+        (one,) = [table for table in quotable_tables(state) if table.scope == ("age",)]
+        (other,) = [table for table in quotable_tables(at_confidence(state, 0.99)) if table.scope == ("age",)]
+        assert other.widths == one.surer
+        scale = next(m for m in state.opening if m.scope == ("age",)).noise
+        laplace = float(getattr(scale, "scale", math.nan)) / 2**20
+        assert one.widths[0] == pytest.approx(laplace * math.log(20), rel=0.03)
+        assert one.surer[0] == pytest.approx(laplace * math.log(100), rel=0.03)
+
+
+def test_errors_by_attributes_are_the_quantiles_of_the_error_bars(
+    session: pmw.Session, domain: Domain, tmp_path: Path
+) -> None:
+    asked = {query.key(): query for query in random_conjunctions(domain, 80, seed=2)}.values()
+    reaches: dict[tuple[str, ...], list[float]] = {}
+    for query in asked:
+        answer = session.ask(query)  # stored
+        assert answer.interval is not None
+        low, high = answer.interval
+        reaches.setdefault(query.scope, []).append(max(answer.count - low, high - answer.count))
+    page = check(written(session, tmp_path), "people", "epsilon = 1, delta = 1e-09")
+    scope, most = max(reaches.items(), key=lambda item: len(item[1]))
+    place = page.words.index("The attributes that most questions were about")
+    text = page.words[place:]
+    ordered = sorted(most)
+    half, nine = ordered[math.ceil(len(most) / 2) - 1], ordered[math.ceil(0.9 * len(most)) - 1]
+    row = f"{', '.join(scope)}\n{len(most)}\n{number(half)}\n{number(nine)}\n"
+    assert row in text
+
+
+NAMES = [
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b </td></table>", "'; DROP TABLE",
+    "\u05e9\u05dc <b>", "]]>", "x{{y", "</style><svg onload=x>", "&lt;i&gt;", "{x} %s \\",
+]  # fmt: skip
+
+
+def test_hostile_names_are_only_text(tmp_path: Path) -> None:
+    values = (*NAMES, "\u202ebackwards", "a\0b", "\x1b[31m")
+    attributes = [CategoricalAttribute(f"{name} {k}", values) for k, name in enumerate(NAMES[:3])]
+    attributes += [CategoricalAttribute(name, ("a", "b")) for name in NAMES[3:]]
+    domain = Domain(tuple(attributes), name=NAMES[1])
+    generator = np.random.default_rng(3)
+    columns = {one.name: generator.choice(list(one.values), 500) for one in attributes}
+    with pmw.open_session(pd.DataFrame(columns), domain, epsilon=1, delta=1e-9) as session:
+        session.ask_all(list(random_conjunctions(domain, 30, seed=4)))
+        text = written(session, tmp_path)
+    page = check(text, NAMES[1], "epsilon = 1, delta = 1e-09")
+    for name in domain.names:
+        assert name in ISOLATES.sub("", page.words)
+    for name in ("<script", "<img", "<b>", "<i>", "<svg onload"):
+        assert name not in text
+    assert "&amp;lt;i&amp;gt;" in text
+    assert text.count("\u2068") == text.count("\u2069")
+
+
+def test_letters_that_no_page_may_hold_are_replaced() -> None:
+    assert escaped("a\0\x1b\ud800\ufffe\x85b") == "a\ufffd\ufffd\ufffd\ufffd\ufffdb"
+    assert escaped("\U0001f600 \"'<>&") == "\U0001f600 &quot;&#x27;&lt;&gt;&amp;"
+    assert len(isolated("x" * 10_000)) == 202
+
+
+def test_numbers_are_short() -> None:
+    assert [number(value) for value in (1234.5, 9.87, 0, math.nan)] == ["1,234", "9.9", "0", "none"]
+    assert [percent(value) for value in (1, 0.494, 0.0123, 0.00301, 0, 1e-12)] == [
+        "100%", "49.4%", "1.2%", "0.30%", "0.0%", "0.000000%",
+    ]  # fmt: skip
+
+
+CHOICES: list[tuple[str, dict[str, Any], float]] = [
+    ("delta 0", {}, 0),
+    ("replace one", {"neighboring_relation": pmw.NeighboringRelation.REPLACE_ONE}, 1e-9),
+    ("single questions", {"test": pmw.TestKind.QUERY}, 1e-9),
+    ("simultaneous", {"simultaneous": True}, 1e-9),
+    ("accuracy", {"accuracy": 0.05, "records": 3000}, 1e-9),
+    ("nothing opened", {"opening": pmw.Opening.NONE}, 1e-9),
+    ("confidence", {"confidence": 0.99}, 1e-9),
+    ("textbook", {}, 0),
+]
+
+
+@pytest.mark.parametrize(("name", "chosen", "delta"), CHOICES, ids=[one[0] for one in CHOICES])
+def test_every_kind_of_session_has_a_report(
+    shared_frame: pd.DataFrame,
+    domain: Domain,
+    tmp_path: Path,
+    name: str,
+    chosen: dict[str, Any],
+    delta: float,
+) -> None:
+    options = pmw.Options.textbook(update_limit=3) if name == "textbook" else pmw.Options(**chosen)
+    promised = f"epsilon = 2{', delta = 1e-09' if delta else ''}"
+    if name == "replace one":  # no record may be dropped
+        domain = replace(domain, attributes=tuple(replace(one, missing=True, other=True) for one in domain))
+    with pmw.open_session(shared_frame, domain, epsilon=2, delta=delta, options=options) as session:
+        nothing = check(written(session, tmp_path), "people", promised).words
+        assert "No question was asked yet" in nothing
+        session.ask_all(list(random_conjunctions(domain, 40, seed=2)))
+        session.ask("")
+        asked = check(written(session, tmp_path), "people", promised).words
+        session.finalize()
+        closed = check(written(session, tmp_path), "people", promised).words
+    assert "No question was asked yet" not in asked
+    assert "The session is closed" in closed
+    for text in (nothing, asked, closed):
+        assert "nan" not in re.findall(r"[a-z]+", text)
+        assert ("Agreed at opening: each count within 150 records" in text) == (name == "accuracy")
+        assert ("The number of records is exact" in text) == (name == "replace one")
+        assert ("All error bars of this session hold together" in text) == (name == "simultaneous")
+        assert ("± at 95%" in text) == (name != "confidence")
+        assert ("No table of counts was measured" in text) <= (name in ("textbook", "nothing opened"))
+    if name in ("single questions", "textbook"):
+        count, width = single_half_width(session.state)
+        assert count == session.state.version
+        assert (f"within ± {number(width)} records" in asked) == (count > 0)
+
+
+def test_persons_are_named_by_their_column(
+    shared_frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    frame = shared_frame.assign(who=np.arange(3000) // 3)
+    options = pmw.Options(person_column="who", records_per_person=2)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=options) as session:
+        page = check(written(session, tmp_path), "people", "epsilon = 1, delta = 1e-09")
+    told = "A person is one value of the column who. At most 2 records of each were kept"
+    assert told in page.words
+
+
+def test_a_seeded_session_promises_nothing(
+    shared_frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    options = pmw.Options(seed=4)
+    with pmw.open_session(shared_frame, domain, epsilon=1, options=options) as session:
+        page = check(written(session, tmp_path), "people", "SEEDED NOISE: no privacy")
+    assert "Nothing is promised" in page.words
+    assert "may be quoted. A single count" not in page.words
+
+
+def test_long_attributes_and_many_attributes_are_shown_in_part(tmp_path: Path) -> None:
+    generator = np.random.default_rng(5)
+    domain = Domain(
+        (
+            IntegerAttribute("income", 0, 999, missing=True),
+            CategoricalAttribute("town", tuple(f"t{k}" for k in range(30))),
+            *(CategoricalAttribute(f"flag {k}", (True, False)) for k in range(6)),
+        ),
+        name="people",
+    )
+    frame = pd.DataFrame(
+        {
+            "income": generator.integers(0, 1000, 2000),
+            "town": generator.choice([f"t{k}" for k in range(30)], 2000),
+            **{f"flag {k}": generator.random(2000) < 0.3 for k in range(6)},
+        }
+    )
+    with pmw.open_session(frame, domain, epsilon=4, delta=1e-9) as session:
+        session.measure(("income", "flag 0"))
+        text = written(session, tmp_path)
+        page = check(text, "people", "epsilon = 4, delta = 1e-09")
+        (one,) = [table for table in quotable_tables(session.state) if table.scope == ("income", "flag 0")]
+    assert one.binned
+    assert f"{one.cells:,} groups of values" in page.words
+    assert math.isfinite(one.widths[1])
+    assert "The first 6 of 8 attributes are shown" in page.words
+    assert "income (1,001 values, 8 to a column), % of all records" in page.words
+    assert "town (10 of 30 values, the most frequent), % of all records" in page.words
+    assert len(svgs(text)[0].findall("rect")) == 126 + 1  # and the sample in its legend
+    assert len(text) < 200_000
+
+
+def test_pictures_show_the_numbers_of_the_state(session: pmw.Session, tmp_path: Path) -> None:
+    picture = svgs(written(session, tmp_path))[1]
+    _, *bars = [one for one in picture.findall("rect") if one.get("class") == "model"]
+    lengths = np.array([float(one.get("width", "nan")) for one in bars])
+    model = session.state.model.marginal(("sex",))
+    assert lengths / lengths.sum() == pytest.approx(model / model.sum(), abs=0.002)
+
+
+def test_a_line_of_nothing_is_drawn_at_the_bottom() -> None:
+    (picture,) = svgs(line_chart(Picture("t", "what", "words"), [Line("a", "model", [(0, 0)])], "n"))
+    assert [one.text for one in picture.findall("text")][-2:] == ["0", "n"]
+
+
+def test_the_best_guess_is_that_of_the_two_least_favourable_tables() -> None:
+    contract = pmw.Options()
+    domain = Domain((CategoricalAttribute("sex", ("f", "m")),), name="t")
+    from pmw.privacy.budget import Budget
+    from pmw.public.contract import Contract
+
+    for epsilon, delta in ((1, 0), (2, Fraction(1, 100)), (Fraction(1, 2), Fraction(1, 10))):
+        made = Contract(domain, Budget(epsilon=Fraction(epsilon), delta=Fraction(delta)), contract)
+        e, d = float(epsilon), float(delta)
+        # Outcomes "surely in" and "surely out" with delta each, and randomised response otherwise.
+        likely = d + (1 - d) * math.exp(e) / (1 + math.exp(e))
+        assert best_guess(made) == pytest.approx(likely)
+    replaced = replace(contract, neighboring_relation=pmw.NeighboringRelation.REPLACE_ONE)
+    one = Contract(domain, Budget(epsilon=Fraction(1), delta=Fraction(0)), replaced)
+    assert "any one person's data are replaced by others" in promise(one)[0]
+    assert "added" not in " ".join(promise(one))
+    told = {"0.1": ("1.11", "52.5%"), "1": ("2.72", "73.2%"), "10": ("22,027", "99.9955%")}
+    for text, (factor, guess) in {**told, "100": ("2.7e+43", "100%")}.items():
+        exact = Fraction(text)
+        texts = promise(Contract(domain, Budget(epsilon=exact, delta=Fraction(0)), contract))
+        assert f"more than {factor} times as likely" in texts[0]
+        assert f"right at most {guess} of the time" in texts[1]
+    assert len(limits(one)) == 4
+    kept = Contract(
+        replace(domain, person=Person("id", 1, empty="person")),
+        Budget(epsilon=Fraction(1), delta=Fraction(0)),
+        replace(contract, person_column="id"),
+    )
+    assert about_whom(kept).endswith("A record without an id counts as a person of its own.")
+
+
+def test_an_existing_file_is_kept(session: pmw.Session, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("kept")
+    with pytest.raises(ReleaseError, match="exists; choose another name, or overwrite it with --force"):
+        session.report(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text() == "kept"
+    with pytest.raises(ReleaseError, match="expected a file to write, got the folder"):
+        session.report(tmp_path)
+
+
+def test_a_report_is_a_function_of_public_facts(session: pmw.Session, tmp_path: Path) -> None:
+    assert written(session, tmp_path) == written(session, tmp_path)
+    store = session._open_store()
+    assert report_page(load_facts(store, session.state)) == written(session, tmp_path)
