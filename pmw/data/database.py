@@ -59,7 +59,8 @@ class DatabaseTable:
         address: ``duckdb:FILE``, or ``postgresql://user@host:port/database`` without a password: the driver
             takes that from PGPASSWORD or from a file of passwords, and a session never sees it; or
             ``spark://HOST:PORT`` of a cluster, or ``spark:local[2]``.
-        table: its name, or ``schema.name``; of Spark also ``parquet.PATH``.
+        table: its name, or ``schema.name``; of Spark also ``parquet.PATH``, an absolute path that
+            the cluster can read.
 
     Raises:
         DataError: the address is of no known kind, or the name is none.

@@ -11,6 +11,7 @@ import re
 import shutil
 import socket
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ _Result = TypeVar("_Result")
 
 _ADDRESS = "spark:"
 _MASTER = re.compile(r"local(\[([0-9]+|\*)\])?|yarn|(spark|k8s://https?)://[A-Za-z0-9.\-]+(:[0-9]+)?")
-_FILES = re.compile(r"parquet\.`?([^`]+)`?", re.IGNORECASE)
+_FILES = re.compile(r"parquet\.`?((?:/|[a-z0-9]+:/)[^`]+)`?", re.IGNORECASE)  # absolute, or an address
 _PATIENCE = 10  # seconds
 _SETTINGS = {
     "spark.ui.enabled": "false",  # its pages show plans to whoever reaches the port
@@ -40,11 +41,16 @@ _SETTINGS = {
     "spark.jars.packages": "",  # nothing is downloaded
     "spark.sql.artifact.isolation.enabled": "false",
 }
-_LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.warehouse.dir": tempfile.gettempdir(),  # else a folder is made where the command runs
+}
 # What a value is must depend on its column's type alone.
 _SQL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
+    "spark.sql.runSQLOnFiles": "false",  # of other files types are guessed from values
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # else read off the names of folders
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # else old dates may fail
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
