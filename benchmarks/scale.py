@@ -6,7 +6,8 @@ prints one JSON line per number of records and source, each in a process of its 
 peak memory of opening and of 20 measurements, bytes per record, and one count over three attributes beside
 DuckDB's own ``GROUP BY`` over the same source. The table has ten attributes of a census, made up by DuckDB,
 with a fixed seed, so that what is shown may be shown. With ``--postgres`` its owner's address, the table
-``pmw_scale`` is written there, and dropped at the end. ``--plot FILE`` draws the curves.
+``pmw_scale`` is written there, and dropped at the end. Of Spark, seconds tell more than CPU
+seconds and memory, which are without those of its own processes. ``--plot FILE`` draws the curves.
 """
 
 from __future__ import annotations
@@ -102,6 +103,8 @@ def _tables(folder: Path, records: int, arguments: argparse.Namespace) -> Iterat
         with duckdb.connect(str(database)) as connection:
             connection.execute(f"CREATE TABLE t AS FROM '{file}'")
         yield "duckdb", DatabaseTable(f"duckdb:{database}", "t")
+    if "spark" in arguments.source:
+        yield "spark", DatabaseTable("spark:local[2]", f"parquet.{file}")
     if "pandas" in arguments.source and records <= _MOST_HELD:
         yield "pandas", file
     if arguments.postgres is not None and records <= _MOST_HELD:
@@ -149,7 +152,7 @@ def _measured(table: Any, source: str) -> dict[str, object]:
         "measure_s": round(done[1] - opened[1], 2),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
-    return line if source in ("pandas", "postgres") else {**line, **_counts(table)}
+    return line if source in ("pandas", "postgres", "spark") else {**line, **_counts(table)}
 
 
 def _counts(table: Any) -> dict[str, object]:

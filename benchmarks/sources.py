@@ -1,17 +1,18 @@
 """One table in every source: are marginals, answers and fingerprints the same, and how long is each read?
 
-    python -m benchmarks.sources --data-dir FOLDER
+    python -m benchmarks.sources --data-dir FOLDER [--table adult] [--source pandas Spark]
 
 Each table is written as CSV, compressed CSV, a Parquet folder and a DuckDB database, and held in pandas and,
-where these are installed, in pyarrow and Polars; once without persons, once with made-up ids, at most two
-records of each. Sessions are seeded, so that their answers can be compared digit by digit.
+where these are installed, in pyarrow, Polars and Spark; once without persons, once with made-up ids, at most
+two records of each. Sessions are seeded, so that their answers can be compared digit by digit. A JSON line is
+printed for each table and source. Its fingerprint stands apart: Spark has one of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib
+import importlib.util
 import json
 import os
 import tempfile
@@ -73,6 +74,8 @@ def sources(frame: pd.DataFrame, folder: Path) -> Iterator[tuple[str, Any]]:
             )
     yield "Parquet folder", TableFile(folder / "parts")
     yield "DuckDB database", DatabaseTable(f"duckdb:{folder / 't.duckdb'}", "t")
+    if all(importlib.util.find_spec(library) for library in ("pyspark", "pyarrow")):
+        yield "Spark", DatabaseTable("spark:local[2]", f"parquet.{folder / 'parts'}")
     yield "DuckDB relation", duckdb.from_df(frame)
     for library in ("pyarrow", "polars"):
         try:
@@ -87,38 +90,56 @@ def sources(frame: pd.DataFrame, folder: Path) -> Iterator[tuple[str, Any]]:
             yield "Polars, lazy", held.lazy()
 
 
-def seen(table: Any, domain: Domain) -> tuple[str, float]:
-    """Return a hash of all that can be seen of a table, and the seconds that reading it took."""
+def seen(table: Any, domain: Domain) -> tuple[str, str, float]:
+    """Return a hash of all marginals and answers, the fingerprint, and the seconds that reading took."""
     start = time.perf_counter()
     source = as_source(table, domain, None if domain.person is None else _KEY)
     seconds = time.perf_counter() - start
-    digest = hashlib.sha256(source.fingerprint(b"key"))
-    for scope in [(name,) for name in domain.names] + list(combinations(domain.names, 2)):
+    digest = hashlib.sha256()
+    scopes = [(name,) for name in domain.names] + list(combinations(domain.names, 2))
+    source.prepare(scopes)
+    for scope in scopes:
         digest.update(source.counts(scope).counts.tobytes())
     with pmw.open_session(
         source if domain.person is None else table, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=7)
     ) as session:
         for query in random_conjunctions(domain, _QUESTIONS, seed=3):
             digest.update(json.dumps(session.ask(query).to_dict()).encode())
-    return digest.hexdigest()[:12], seconds
+    return digest.hexdigest()[:12], source.fingerprint(b"key").hex()[:12], seconds
 
 
 def main() -> None:
     """Print a line for each table and source."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("PMW_DATA_DIR"))
-    for name, frame, domain in tables(parser.parse_args().data_dir):
+    parser.add_argument("--table", nargs="+", default=["adult", "census_income_kdd"])
+    parser.add_argument(
+        "--source", nargs="+", help="the first is what others are compared with; default: all"
+    )
+    arguments = parser.parse_args()
+    for name, frame, domain in tables(arguments.data_dir):
+        if name not in arguments.table:
+            continue
         held = frame.assign(person=[place // 3 for place in range(len(frame))])
         for person in (None, Person("person", 2, ids="integer")):
-            bounded = Domain(domain.attributes, domain.name, person)
-            with tempfile.TemporaryDirectory() as folder:
-                first = None
-                for source, table in sources(held, Path(folder)):
-                    digest, seconds = seen(table, bounded)
-                    first = first or digest
-                    words = "the same" if digest == first else "ANOTHER TABLE"
-                    what = f"{name}, {'with' if person else 'no'} ids, {len(frame):,} records, {source}"
-                    print(f"{what}: {words} ({digest}), {seconds:.2f} s")
+            compare(name, held, Domain(domain.attributes, domain.name, person), arguments.source)
+
+
+def compare(name: str, held: pd.DataFrame, domain: Domain, wanted: list[str] | None) -> None:
+    """Print a line for each source of one table."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = None
+        for source, table in sources(held, Path(folder)):
+            if wanted is not None and source not in wanted:
+                continue
+            digest, fingerprint, seconds = seen(table, domain)
+            first = first or digest
+            line = {
+                "table": name, "persons": domain.person is not None, "records": len(held), "source": source,
+                "same": digest == first, "digest": digest,
+                "fingerprint": fingerprint, "read_s": round(seconds, 2),
+            }  # fmt: skip
+            print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

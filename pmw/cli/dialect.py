@@ -66,9 +66,12 @@ _TABLE_OPTIONS = (
         "--data",
         required=True,
         type=_TableName(path_type=Path),
-        help="The table: CSV, Parquet (a file, a folder, a pattern), duckdb:FILE, or postgresql://HOST/DATABASE.",
+        help="The table: CSV, Parquet (a file, a folder, a pattern), duckdb:FILE, "
+        "postgresql://HOST/DATABASE, spark://HOST:PORT or spark:local[2].",
     ),
-    click.option("--table", metavar="NAME", help="Of a database: the table or view."),
+    click.option(
+        "--table", metavar="NAME", help="Of a database: the table or view; of Spark also parquet.PATH."
+    ),
 )
 
 

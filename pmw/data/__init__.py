@@ -7,7 +7,7 @@ from pmw.data.database import DatabaseTable
 from pmw.data.files import read_file
 from pmw.data.memory import MemorySource
 from pmw.data.source import CountSource
-from pmw.data.tables import Place, Table, TableFile, as_place, as_source, place_of, require_table
+from pmw.data.tables import Place, Source, Table, TableFile, as_place, as_source, place_of, require_table
 
 __all__ = [
     "as_place",
@@ -20,6 +20,7 @@ __all__ = [
     "place_of",
     "read_file",
     "require_table",
+    "Source",
     "Table",
     "TableFile",
 ]

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pmw.data.duckdb_file import duckdb_kinds, duckdb_parts
 from pmw.data.postgres import postgres_kinds, postgres_parts
+from pmw.data.spark_session import is_spark_address, require_master, spark_kinds, spark_table
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.plain_values import type_name
@@ -23,7 +24,7 @@ __all__ = [
     "is_address",
 ]
 
-_ADDRESS = re.compile(r"duckdb:|postgres(ql)?://", re.IGNORECASE)
+_ADDRESS = re.compile(r"duckdb:|postgres(ql)?://|spark:", re.IGNORECASE)
 # What an address may say behind ``?``: nothing that is secret, and nothing that changes how values are read.
 _PARAMETERS = frozenset(
     [
@@ -56,8 +57,10 @@ class DatabaseTable:
 
     Args:
         address: ``duckdb:FILE``, or ``postgresql://user@host:port/database`` without a password: the driver
-            takes that from PGPASSWORD or from a file of passwords, and a session never sees it.
-        table: its name, or ``schema.name``.
+            takes that from PGPASSWORD or from a file of passwords, and a session never sees it; or
+            ``spark://HOST:PORT`` of a cluster, or ``spark:local[2]``.
+        table: its name, or ``schema.name``; of Spark also ``parquet.PATH``, an absolute path that
+            the cluster can read.
 
     Raises:
         DataError: the address is of no known kind, or the name is none.
@@ -75,10 +78,12 @@ class DatabaseTable:
                 raise DataError(f"expected a printable text for {name}, got another")
         if not is_address(self.address):
             raise DataError(
-                "expected an address such as duckdb:people.duckdb or postgresql://user@host/database, got "
-                "another"
+                "expected an address such as duckdb:people.duckdb, postgresql://user@host/database or "
+                "spark://host:7077, got another"
             )
-        if not self._is_duckdb:
+        if self.is_spark:
+            require_master(self.address)
+        elif not self._is_duckdb:
             _require_no_secret(self.address)
         if not all(self._names):
             raise DataError(f"expected the name of a table, or schema.name, got {self.table!r}")
@@ -93,6 +98,11 @@ class DatabaseTable:
     @property
     def _is_duckdb(self) -> bool:
         return self.address.lower().startswith("duckdb:")
+
+    @property
+    def is_spark(self) -> bool:
+        """Its records are counted where they are, by Spark."""
+        return is_spark_address(self.address)
 
     @property
     def _file(self) -> Path:
@@ -111,19 +121,23 @@ class DatabaseTable:
         """
         if self._is_duckdb:
             return duckdb_kinds(self._file, self._names)
+        if self.is_spark:
+            return spark_kinds(spark_table(self.address, self.table))
         return postgres_kinds(self.address, self._names)
 
     def frames(self, domain: Domain) -> Iterator[pd.DataFrame]:
         """Yield the records part by part, declared columns only.
 
         Raises:
-            DataError: the table is absent or unreadable, lacks a declared column, or one is of a type that is
-                refused.
+            DataError: the table is absent or unreadable, lacks a declared column, one is of a type that is
+                refused, or it is of Spark.
 
         Privacy: true records; they stay in this room.
         """
         if self._is_duckdb:
             return duckdb_parts(self._file, self._names, domain)
+        if self.is_spark:
+            raise DataError(f"{self}: records of Spark stay there; name a Parquet file of some of them")
         return postgres_parts(self.address, self._names, domain)
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmw.data.packed import Block, PackedRecords, pack
 from pmw.data.people import Bound, PeopleRecords, Roster, keep_bounded
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "holds_malformed",
     "Intake",
+    "kept_codes",
 ]
 
 
@@ -56,16 +58,7 @@ class Intake:
         Raises:
             RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
         """
-        codes = encode_columns(frame, self._domain)
-        kept = np.ones(len(frame), dtype=bool)
-        for column in codes:
-            kept &= column != DROPPED
-        if self._roster is not None and self._domain.person is not None:
-            ids = named_column(frame, self._domain.person.column)
-            kept[kept] = self._roster.add(ids if kept.all() else ids[kept])
-        if not kept.all():
-            codes = tuple(column[kept] for column in codes)
-        self._blocks.append(pack(self._domain, codes))
+        self._blocks.append(pack(self._domain, kept_codes(frame, self._domain, self._roster)))
 
     def add_malformed(self, count: int) -> None:
         """Take in so many records that cannot be read: all their values are undeclared."""
@@ -83,6 +76,27 @@ class Intake:
         return PackedRecords(self._domain, (pack(self._domain, kept.columns),)), Bound(
             person, self._key, found.identity()
         )
+
+
+def kept_codes(frame: pd.DataFrame, domain: Domain, roster: Roster | None) -> tuple[NDArray[np.int64], ...]:
+    """Return the cells of the records that are not dropped: one array per attribute, shape (kept records,).
+
+    Args:
+        frame: some records.
+        domain: the declared attributes, and persons.
+        roster: takes in whose the kept records are; None where no persons are declared.
+
+    Raises:
+        RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
+    """
+    codes = encode_columns(frame, domain)
+    kept = np.ones(len(frame), dtype=bool)
+    for column in codes:
+        kept &= column != DROPPED
+    if roster is not None and domain.person is not None:
+        ids = named_column(frame, domain.person.column)
+        kept[kept] = roster.add(ids if kept.all() else ids[kept])
+    return codes if kept.all() else tuple(column[kept] for column in codes)
 
 
 def holds_malformed(domain: Domain) -> bool:

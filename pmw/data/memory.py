@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,6 +110,9 @@ class MemorySource:
         else:
             self._cached.move_to_end(wanted)
         return marginal
+
+    def prepare(self, scopes: Iterable[Sequence[str]]) -> None:
+        """Do nothing: every scope is counted from memory when it is asked for."""
 
     def coarsened(self, coarse: Domain, bins: Sequence[NDArray[np.int64] | None]) -> MemorySource:
         """Return the source of the same records over a domain whose cells are bins of this one's.

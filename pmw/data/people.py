@@ -44,6 +44,7 @@ __all__ = [
     "keep_bounded",
     "kept_by_limit",
     "multiset_digest",
+    "numbered",
     "OWN",
     "packed_digest",
     "PeopleRecords",
@@ -218,7 +219,7 @@ class Roster:
             keys = self._hashed_wholes(distinct)
         else:
             parts = [part if part.ndim == 2 else self._hashed_wholes(part) for part in self._ids]
-            numbers, keys = _numbered(np.concatenate([np.zeros((2, 0), dtype=np.uint64), *parts], axis=1))
+            numbers, keys = numbered(np.concatenate([np.zeros((2, 0), dtype=np.uint64), *parts], axis=1))
         own = np.concatenate(self._own)
         if not own.any():
             return numbers, keys
@@ -289,7 +290,7 @@ def _factorized(values: NDArray[Any]) -> tuple[Numbers, NDArray[Any]]:
     return numbers.astype(np.int32 if len(distinct) < 2**31 else np.int64), distinct
 
 
-def _numbered(hashes: Words) -> tuple[Numbers, Words]:
+def numbered(hashes: Words) -> tuple[Numbers, Words]:
     """Return the number of each pair of words, counted by first appearance, and the pairs.
 
     Args:

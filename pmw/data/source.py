@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +28,12 @@ class CountSource(Protocol):
 
         Privacy: exact and secret. One person's records change the counts by at most
             ``records_per_person`` in L1 under add/remove, by twice that under replace-one.
+        """
+
+    def prepare(self, scopes: Iterable[Sequence[str]]) -> None:
+        """Make ready to count these scopes: a source that counts elsewhere takes them in one scan.
+
+        Privacy: exact and secret; nothing is returned.
         """
 
     def coarsened(self, coarse: Domain, bins: Sequence[NDArray[np.int64] | None]) -> CountSource:

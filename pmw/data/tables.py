@@ -14,6 +14,8 @@ from pmw.data.database import DatabaseTable
 from pmw.data.files import column_names, is_parquet, parquet_types, read_file, table_files, table_parts
 from pmw.data.intake import Intake
 from pmw.data.memory import MemorySource
+from pmw.data.spark import SparkSource, is_spark_frame
+from pmw.data.spark_session import spark_table
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.errors import RecordsError
@@ -31,6 +33,7 @@ __all__ = [
     "Place",
     "place_of",
     "require_table",
+    "Source",
     "Table",
     "TableFile",
     "types_in",
@@ -90,7 +93,8 @@ class TableFile:
 
 
 Place: TypeAlias = TableFile | DatabaseTable  # of a table that is not in memory
-Table: TypeAlias = Union["pd.DataFrame", ArrowTable, Place, Path, str, MemorySource]
+Source: TypeAlias = MemorySource | SparkSource
+Table: TypeAlias = Union["pd.DataFrame", ArrowTable, Place, Path, str, Source]
 
 
 def names_in(place: Place) -> list[str]:
@@ -138,7 +142,7 @@ def require_table(table: Table | None) -> None:
         DataError: it is of none; the message names its type and shows nothing of it.
     """
     kind = type(table)  # not what the thing says of itself
-    if issubclass(kind, MemorySource | TableFile | DatabaseTable | None):
+    if issubclass(kind, MemorySource | SparkSource | TableFile | DatabaseTable | None):
         return
     if issubclass(kind, str | Path):
         _require_file_name(table)
@@ -166,7 +170,7 @@ def as_place(table: Table) -> Place | None:
     return None
 
 
-def as_source(table: Table, domain: Domain, key: bytes | None) -> MemorySource:
+def as_source(table: Table, domain: Domain, key: bytes | None) -> Source:
     """Return the count source of a table.
 
     Args:
@@ -180,25 +184,37 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> MemorySource:
             another domain.
     """
     place = as_place(table)
-    if isinstance(place, TableFile):
-        return read_file(place.path, domain, place.dialect, key)
     if place is not None:
-        return _from_parts(place.frames(domain), domain, key)
-    if isinstance(table, MemorySource):
-        if not table.is_bounded(domain.person, key):
-            raise DataError(
-                "expected a table whose people are bounded as the session bounds them, got one that was read "
-                "otherwise; give the pandas table, or name the file"
-            )
-        if table.domain != domain:
-            raise DataError(
-                f"expected a table that was read with the declared domain {domain.name!r}, "
-                "got one of another domain; read it again with this one"
-            )
-        return table
+        return _from_place(place, domain, key)
+    if isinstance(table, MemorySource | SparkSource):
+        return _require_same(table, domain, key)
     if _is_frame(table):
         return MemorySource.from_frame(table, domain, key)  # type: ignore[arg-type]  # by its type
+    if is_spark_frame(table):
+        return SparkSource.of(table, domain, key, f"the table of type {type_name(table)}")
     return _from_parts(arrow_parts(table, domain), domain, key)
+
+
+def _from_place(place: Place, domain: Domain, key: bytes | None) -> Source:
+    if isinstance(place, TableFile):
+        return read_file(place.path, domain, place.dialect, key)
+    if place.is_spark:
+        return SparkSource.of(spark_table(place.address, place.table), domain, key, str(place))
+    return _from_parts(place.frames(domain), domain, key)
+
+
+def _require_same(source: Source, domain: Domain, key: bytes | None) -> Source:
+    if not source.is_bounded(domain.person, key):
+        raise DataError(
+            "expected a table whose people are bounded as the session bounds them, got one that was read "
+            "otherwise; give the pandas table, or name the file"
+        )
+    if source.domain != domain:
+        raise DataError(
+            f"expected a table that was read with the declared domain {domain.name!r}, "
+            "got one of another domain; read it again with this one"
+        )
+    return source
 
 
 def _is_frame(table: object) -> bool:

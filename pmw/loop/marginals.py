@@ -178,10 +178,16 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         """
         plan = self.plan
 
-        def counts(scope: tuple[str, ...]) -> NDArray[np.int64]:
-            table = source if coarse is None or plan.is_fine(source.domain, scope) else coarse
-            return table.counts(scope).counts
+        def table(scope: tuple[str, ...]) -> CountSource:
+            return source if coarse is None or plan.is_fine(source.domain, scope) else coarse
 
+        def counts(scope: tuple[str, ...]) -> NDArray[np.int64]:
+            return table(scope).counts(scope).counts
+
+        scopes = [request.scope for request in requests]
+        for each in (source, coarse):
+            if each is not None:
+                each.prepare([scope for scope in scopes if table(scope) is each])
         values = np.array(
             [l1_distance(counts(request.scope), request.model_units) for request in requests],
             dtype=np.int64,

@@ -57,6 +57,7 @@ def draw_opening(plan: OpeningPlan, source: CountSource, bits: BitSource) -> Ope
     Privacy: costs what ``opening_entries`` says, under the neighbours that the plan's noise was made for;
         a row count without noise is for replace-one only, where it is the same for all neighbours.
     """
+    source.prepare([(), *((name,) for name in plan.marginal_noise)])
     total = source.counts(()).total * UNITS
     if plan.total_noise is not None:
         total += plan.total_noise.sample(bits)

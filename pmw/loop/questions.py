@@ -92,6 +92,7 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         Privacy: one step of the sparse vector, and one value with fresh noise at a positive. The statistic
             q(D) - q(A) is an integer in units; one person moves it by at most ``query_sensitivity``.
         """
+        source.prepare([request.query.scope for request in requests])
         answers = np.array(
             [request.query.answer(source.counts(request.query.scope)) for request in requests], dtype=np.int64
         )

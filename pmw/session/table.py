@@ -11,7 +11,7 @@ import hmac
 import json
 from pathlib import Path
 
-from pmw.data import DatabaseTable, MemorySource, Place, Table, TableFile, as_source, place_of
+from pmw.data import DatabaseTable, Place, Source, Table, TableFile, as_source, place_of
 from pmw.errors import DataError, SessionError
 from pmw.session.encoding import dumps
 from pmw.session.journal import PERSON_KEY
@@ -98,7 +98,7 @@ def refuse_given_table(store: SessionStore, data: Table | None) -> None:
         )
 
 
-def session_table(store: SessionStore, data: Table | None, domain: Domain) -> MemorySource:
+def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Source:
     """Return a session's table, compared with the one that it was opened on.
 
     Args:
@@ -126,7 +126,7 @@ def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Me
         raise DataError(f"{error}; where the table was moved, name its new place with pmw move") from None
 
 
-def _same(store: SessionStore, source: MemorySource) -> MemorySource:
+def _same(store: SessionStore, source: Source) -> Source:
     key, expected = store.secret("fingerprint_key"), store.secret("fingerprint")
     if key is None or expected is None or not hmac.compare_digest(source.fingerprint(key), expected):
         raise DataError("the table differs from the one that the session was opened on")

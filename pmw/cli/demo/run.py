@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pmw.cli.demo.picture import draw_errors, draw_promises
 from pmw.cli.demo.scores import Baseline, Scores, noise_per_query, score
 from pmw.cli.demo.table import fertility_domain, fertility_table
-from pmw.data import MemorySource, Table, TableFile, as_place, as_source
+from pmw.data import CountSource, Table, TableFile, as_place, as_source
 from pmw.data.files import check_columns
 from pmw.errors import ReleaseError
 from pmw.public.answer import Answer
@@ -176,6 +176,6 @@ def _answers(
     return answers
 
 
-def _true_answers(source: MemorySource, queries: Sequence[LinearQuery]) -> NDArray[np.float64]:
+def _true_answers(source: CountSource, queries: Sequence[LinearQuery]) -> NDArray[np.float64]:
     # The packaged table is public, so its true answers may be shown; nowhere else are they.
     return np.array([query.answer(source.counts(query.scope)) / UNITS for query in queries])
