@@ -24,6 +24,12 @@ LONGEST = 60.0  # seconds that anything on a busy machine may take
 ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[=>78])")
 
 
+def _as_on_a_terminal() -> None:
+    """Let Ctrl-C reach a process, also where the tests run in the background and ignore it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A process on a terminal of its own, and what it has written so far."""
 
@@ -38,7 +44,7 @@ class Terminal:
         self.process = subprocess.Popen(
             command, cwd=folder, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
             env={**kept, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "PAGER": "cat", **environment},
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # for Ctrl-C
+            preexec_fn=_as_on_a_terminal,  # noqa: PLW1509
         )  # fmt: skip
         self._text = ""
         self._seen = 0
