@@ -15,7 +15,7 @@ from pmw.session import opening
 
 PMW = """
 Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check Composition CsvDialect
-DatabaseTable DataError finalize_session fit_workload Ledger LedgerLine load_model ModelFileError
+DatabaseTable DataError finalize_session fit_workload Ledger LedgerLine load_model MemoryLimit ModelFileError
 ModelKind move_session
 NeighboringRelation NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session
 PMWError PublicModel Quote ReleaseError resume_session RowPlan Session SessionCorruptError SessionError

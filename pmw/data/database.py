@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from pmw.data.duckdb_file import duckdb_kinds, duckdb_parts
+from pmw.data.memory_limit import MemoryLimit, require_limit
 from pmw.data.postgres import postgres_kinds, postgres_parts
 from pmw.data.spark_session import is_spark_address, require_master, spark_kinds, spark_table
 from pmw.errors import DataError
@@ -61,13 +62,15 @@ class DatabaseTable:
             ``spark://HOST:PORT`` of a cluster, or ``spark:local[2]``.
         table: its name, or ``schema.name``; of Spark also ``parquet.PATH``, an absolute path that
             the cluster can read.
+        memory: how much memory its records may take; None for the usual. Those of Spark take none.
 
     Raises:
-        DataError: the address is of no known kind, or the name is none.
+        DataError: the address is of no known kind, the name or limit is none, or a limit is given for Spark.
     """
 
     address: str
     table: str
+    memory: MemoryLimit | None = None
 
     def __post_init__(self) -> None:
         for name in ("address", "table"):
@@ -81,8 +84,10 @@ class DatabaseTable:
                 "expected an address such as duckdb:people.duckdb, postgresql://user@host/database or "
                 "spark://host:7077, got another"
             )
+        require_limit(self.memory)
         if self.is_spark:
             require_master(self.address)
+            _require_no_limit(self.memory)
         elif not self._is_duckdb:
             _require_no_secret(self.address)
         if not all(self._names):
@@ -143,12 +148,14 @@ class DatabaseTable:
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON, with the absolute path of a file."""
         address = f"duckdb:{self._file.absolute()}" if self._is_duckdb else self.address
-        return {"database": address, "table": self.table}
+        form = {"database": address, "table": self.table}
+        return form if self.memory is None else {**form, "memory": self.memory.to_dict()}
 
     @classmethod
     def from_dict(cls, form: dict[str, Any]) -> DatabaseTable:
         """Return the table of a form."""
-        return cls(form["database"], form["table"])
+        memory = MemoryLimit.from_dict(form["memory"]) if "memory" in form else None
+        return cls(form["database"], form["table"], memory)
 
 
 def is_address(text: str) -> bool:
@@ -170,3 +177,11 @@ def _require_no_secret(address: str) -> None:
         )
     if parts.fragment or not all(key in _PARAMETERS for key, _ in named):
         raise DataError(f"expected no other parameters in an address than {', '.join(sorted(_PARAMETERS))}")
+
+
+def _require_no_limit(memory: MemoryLimit | None) -> None:
+    if memory is not None:
+        raise DataError(
+            "expected no memory limit for a table of Spark, whose records stay there; leave --memory and "
+            "--temporary-folder out, and configure Spark"
+        )

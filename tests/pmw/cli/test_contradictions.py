@@ -88,6 +88,14 @@ CONTRADICTIONS = [
         ((*command, "--table", "t"), "--table names a table of a database")
         for command in (OPEN, ("check", *TABLE), ("draft", *TABLE[:2]), ("move", "study.pmw", *TABLE[:2]))
     ),
+    *(
+        (
+            (*command, "--data", "spark:local[2]", "--table", "t", *limit),
+            "expected no memory limit for a table of Spark",
+        )
+        for command in (("move", "study.pmw"), ("open", "new.pmw", *TABLE[2:], *BUDGET))
+        for limit in (("--memory", "1GB"), ("--temporary-folder", "."))
+    ),
     ((*PLAN, "--beta", "0.1"), "--accuracy"),
     ((*PLAN[:5], "--accuracy", "0.1", "--beta", "0.1", "--confidence", "0.9"), "--beta and --confidence"),
     (("ask", "study.pmw"), "one of the four"),
@@ -149,7 +157,10 @@ WITH_EFFECT = (
     {("ask", "--wait"), ("close", "--wait"), ("draft", "--from-public"), ("move", "--wait")}
     | {("shell", "--wait"), ("shell", "--no-history")}
     | {(command, "--force") for command in ("demo", "export", "report")}
-    | {("offline", f"--{name}") for name in ("workload", "rounds", "threshold", "rows", "force")}
+    | {
+        ("offline", f"--{name}")
+        for name in ("workload", "rounds", "threshold", "rows", "force", "memory", "temporary-folder")
+    }
     | {("measure", "--wait"), ("measure", "--dry-run")}
     | {("finish", "--wait"), ("finish", "--dry-run"), ("finish", "--yes")}
 )
