@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pmw.data import MemoryLimit
 
 __all__ = [
+    "inside_option",
     "memory_given",
     "memory_options",
 ]
@@ -66,6 +67,16 @@ def memory_options(function: _Function) -> _Function:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
+
+
+def inside_option(function: _Function) -> _Function:
+    """Add the option that leaves a database's records there."""
+    return click.option(
+        "--inside",
+        is_flag=True,
+        help="Count in the database, DuckDB or Postgres, and read no record; for columns of whole numbers, "
+        "double precision, booleans and declared texts, without persons.",
+    )(function)
 
 
 def memory_given(given: dict[str, Any]) -> MemoryLimit | None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pmw.cli.dialect import dialect_given, dialect_options, place_given, table_options
-from pmw.cli.memory_options import memory_given, memory_options
+from pmw.cli.memory_options import inside_option, memory_given, memory_options
 from pmw.cli.waiting import patiently, wait_option
 
 __all__ = [
@@ -30,6 +30,7 @@ Examples:
 @table_options
 @dialect_options
 @memory_options
+@inside_option
 @wait_option
 def command(session: Path, data: Path | str, wait: float, **given: Any) -> None:
     """Write into SESSION that its table is the file in --data from now on.
@@ -46,7 +47,8 @@ def command(session: Path, data: Path | str, wait: float, **given: Any) -> None:
     from pmw.cli.texts import say
     from pmw.session.table import move_session
 
-    as_before = isinstance(data, Path) and given["table"] is None and dialect_given(given, data) is None
+    database = given["table"] is not None or given["inside"]
+    as_before = isinstance(data, Path) and not database and dialect_given(given, data) is None
     place = data if isinstance(data, Path) and as_before else place_given(given, data)
     memory = memory_given(given)
     patiently(lambda seconds: move_session(session, place, memory=memory, wait=seconds), session, wait)

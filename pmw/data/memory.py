@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.data.bins import require_bins
 from pmw.data.digests import packed_digest
 from pmw.data.intake import Intake
 from pmw.data.memory_limit import MemoryLimit
@@ -157,17 +158,7 @@ class MemorySource:
         Raises:
             DataError: the bins do not fit the two domains.
         """
-        if coarse.names != self.domain.names or len(bins) != len(self.domain):
-            raise DataError("expected a coarse domain and bins of the same attributes")
-        for name, bin_, size, coarse_size in zip(
-            coarse.names, bins, self.domain.shape, coarse.shape, strict=True
-        ):
-            if bin_ is None:
-                fits = size == coarse_size
-            else:
-                fits = bin_.shape == (size,) and int(bin_.min()) >= 0 and int(bin_.max()) < coarse_size
-            if not fits:
-                raise DataError(f"expected bins that fit attribute {name!r}")
+        require_bins(self.domain, coarse, bins)
         if self._coarsened is not None:
             raise DataError("expected a table over its declared cells, got one over bins of them")
         return MemorySource(self._records, coarsened=(coarse, tuple(bins)))

@@ -11,6 +11,8 @@ from pmw.data.arrow_stream import ArrowTable, arrow_parts, has_arrow_stream
 from pmw.data.csv_dialect import CsvDialect
 from pmw.data.csv_file import TablePart
 from pmw.data.database import DatabaseTable
+from pmw.data.engine_cells import cell_expressions
+from pmw.data.engine_source import EngineSource
 from pmw.data.files import column_names, is_parquet, parquet_types, read_file, table_files, table_parts
 from pmw.data.intake import Intake
 from pmw.data.memory import MemorySource
@@ -98,7 +100,7 @@ class TableFile:
 
 
 Place: TypeAlias = TableFile | DatabaseTable  # of a table that is not in memory
-Source: TypeAlias = MemorySource | SparkSource
+Source: TypeAlias = MemorySource | EngineSource | SparkSource
 Table: TypeAlias = Union["pd.DataFrame", ArrowTable, Place, Path, str, Source]
 
 
@@ -147,7 +149,7 @@ def require_table(table: Table | None) -> None:
         DataError: it is of none; the message names its type and shows nothing of it.
     """
     kind = type(table)  # not what the thing says of itself
-    if issubclass(kind, MemorySource | SparkSource | TableFile | DatabaseTable | None):
+    if issubclass(kind, MemorySource | EngineSource | SparkSource | TableFile | DatabaseTable | None):
         return
     if issubclass(kind, str | Path):
         _require_file_name(table)
@@ -191,7 +193,7 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> Source:
     place = as_place(table)
     if place is not None:
         return _from_place(place, domain, key)
-    if isinstance(table, MemorySource | SparkSource):
+    if isinstance(table, MemorySource | EngineSource | SparkSource):
         return _require_same(table, domain, key)
     if _is_frame(table):
         return MemorySource.from_frame(table, domain, key)  # type: ignore[arg-type]  # by its type
@@ -205,7 +207,27 @@ def _from_place(place: Place, domain: Domain, key: bytes | None) -> Source:
         return read_file(place.path, domain, place.dialect, key, place.memory)
     if place.is_spark:
         return SparkSource.of(spark_table(place.address, place.table), domain, key, str(place))
+    if place.inside:
+        return _counted_inside(place, domain)
     return _from_parts(place.frames(domain), domain, key, place.memory)
+
+
+def _counted_inside(place: DatabaseTable, domain: Domain) -> EngineSource:
+    try:
+        snapshot = place.snapshot()
+        try:
+            cells = cell_expressions(domain, snapshot.kinds, snapshot.words, str(place))
+        except DataError:
+            snapshot.close()
+            raise
+        return EngineSource(snapshot, cells, domain)
+    except DataError as error:
+        refusal = DataError(str(error))
+    # Raised here, it does not keep the error that it came from: an engine's own text may quote a record.
+    try:
+        raise refusal
+    finally:
+        del refusal  # nor does it keep a snapshot open until the collector comes
 
 
 def _require_same(source: Source, domain: Domain, key: bytes | None) -> Source:

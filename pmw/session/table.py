@@ -83,7 +83,7 @@ def _completed(before: Place | None, data: Place | Path | str, memory: MemoryLim
         place = TableFile(Path(data))
         if isinstance(before, TableFile) and not place.is_parquet:
             place = replace(place, dialect=before.dialect)
-    if place.memory is None and not (isinstance(place, DatabaseTable) and place.is_spark):
+    if place.memory is None and (isinstance(place, TableFile) or place.is_read):
         place = replace(place, memory=memory or (None if before is None else before.memory))
     return place
 

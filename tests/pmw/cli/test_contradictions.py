@@ -96,6 +96,14 @@ CONTRADICTIONS = [
         for command in (("move", "study.pmw"), ("open", "new.pmw", *TABLE[2:], *BUDGET))
         for limit in (("--memory", "1GB"), ("--temporary-folder", "."))
     ),
+    *(
+        ((*command, "--inside"), "--inside counts in a database")
+        for command in (OPEN, ("move", "study.pmw", *TABLE[:2]))
+    ),
+    (
+        ("move", "study.pmw", "--data", "duckdb:t", "--table", "t", "--inside", "--memory", "1GB"),
+        "expected no memory limit for a table that is counted inside",
+    ),
     ((*PLAN, "--beta", "0.1"), "--accuracy"),
     ((*PLAN[:5], "--accuracy", "0.1", "--beta", "0.1", "--confidence", "0.9"), "--beta and --confidence"),
     (("ask", "study.pmw"), "one of the four"),
