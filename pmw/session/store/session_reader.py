@@ -127,6 +127,32 @@ class SessionReader:
             for row in self._connection.execute(statement):
                 yield self._numbered(row)[1]
 
+    def newest_numbers(self, analyst: str | None, most: int) -> list[int]:
+        """Return the numbers of the newest answers, of one analyst or of all, the newest first."""
+        mine = (
+            "SELECT sequence FROM answers WHERE analyst = ?"
+            " UNION SELECT answer FROM repeats WHERE analyst = ?"
+        )
+        with self._guarded():
+            if analyst is None:
+                rows = self._connection.execute(
+                    "SELECT sequence FROM answers ORDER BY sequence DESC LIMIT ?", (most,)
+                )
+            else:
+                rows = self._connection.execute(
+                    f"{mine} ORDER BY sequence DESC LIMIT ?", (analyst, analyst, most)
+                )
+            return [int(row[0]) for row in rows]
+
+    def question_counts(self) -> dict[str, int]:
+        """Return how many questions each analyst asked; an empty name where nobody was named."""
+        with self._guarded():
+            rows = self._connection.execute(
+                "SELECT analyst, count(*) FROM (SELECT analyst, sequence FROM answers"
+                " UNION SELECT analyst, answer FROM repeats) GROUP BY analyst ORDER BY analyst"
+            )
+            return {str(name): int(count) for name, count in rows}
+
     def answer_at(self, number: int) -> StoredAnswer:
         """Return the answer of a number.
 

@@ -329,6 +329,8 @@ class SessionStore(SessionReader):
             (key_name(request), self._number_of(key)) for request, key in outcome.idempotency_keys.items()
         ]
         self._add("meta", keys)
+        repeats = [(analyst, int(self._number_of(key))) for analyst, key in outcome.repeats]
+        self._add("repeats", repeats, "INSERT OR IGNORE")
         for key, value in outcome.secrets.items():
             if value is None:
                 self._connection.execute("DELETE FROM secrets WHERE key = ?", (key,))
