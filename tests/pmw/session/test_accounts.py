@@ -200,10 +200,24 @@ def test_what_a_spent_share_left_open_is_tested_for_whoever_can_pay(opened: Open
         first = poor.ask(QUESTIONS[0])
         assert first.source is Source.UNVERIFIED
         assert poor.ask(QUESTIONS[0]).to_dict() == first.to_dict()
+        assert len(session.activity("poor")) == 1  # the stored answer, not another
         second = rich.ask(QUESTIONS[0])
         assert second.interval is not None
         assert poor.ask(QUESTIONS[0]).to_dict() == second.to_dict()  # the newest, free
         assert rich.ask(QUESTIONS[0]).to_dict() == second.to_dict()
+
+
+def test_the_cap_binds_where_shares_add_up_to_more(opened: Opener) -> None:
+    with opened(epsilon=4, seed=2) as session:
+        ann, bob = session.analyst("ann", 1), session.analyst("bob", 1)
+        while ann.measure(["sex", "region"], dry_run=True).affordable:
+            ann.measure(["sex", "region"])
+        bob.ask_all(QUESTIONS)
+        quote = bob.measure(["age", "region"], dry_run=True)
+        assert not quote.affordable
+        with pytest.raises(BudgetExhaustedError):
+            bob.measure(["age", "region"])
+        assert sum(booked(session).values()) <= 1
 
 
 def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
