@@ -16,6 +16,7 @@ __all__ = [
     "SEEDED_WARNING",
     "Source",
     "Spent",
+    "unverified",
 ]
 
 

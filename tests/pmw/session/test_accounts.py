@@ -254,14 +254,12 @@ def test_what_was_interrupted_is_booked_to_who_began_it(
         def fail(*_: object) -> None:
             raise KeyboardInterrupt
 
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        ann = session.analyst("ann", 0.5)
+        with monkeypatch.context() as patch:
             patch.setattr(Engine, "_carry_out", fail)
             patch.setattr(Engine, "_carry_out_release", fail)
-            ann = session.analyst("ann", 0.5)
-            if what == "measured":
-                ann.measure(["sex", "region"])
-            else:
-                ann.ask(QUESTIONS[0])
+            with pytest.raises(KeyboardInterrupt):
+                _ = ann.measure(["sex", "region"]) if what == "measured" else ann.ask(QUESTIONS[0])
         spent = session.state.ledger.spent
     frame = session._engine._data
     if what == "abandoned":

@@ -122,7 +122,10 @@ def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() 
     )  # fmt: skip
     second = link(
         first, [2, 3, 3, 2],
-        [[2, 2, "round", "a round", "1/9", "1/162", "1/50", ""], [3, 2, "value", "q2", None, "1/7", None, "ann"]],
+        [
+            [2, 2, "round", "a round", "1/9", "1/162", "1/50", ""],
+            [3, 2, "value", "q2", None, "1/7", None, "ann"],
+        ],
         [[3, 2, "query", "2", blob(b"\2" * 8), "{}"]],
         [drawn(2, 2)],
     )  # fmt: skip
