@@ -12,6 +12,7 @@ from pmw.session.journal import answer_row, read_answer
 from pmw.session.store import Outcome, SessionStore, query_key
 from queries.errors import QueryError
 from queries.linear import LinearQuery
+from queries.memory import Memory
 
 __all__ = [
     "Answering",
@@ -51,7 +52,11 @@ Answering: TypeAlias = Callable[[Sequence[Ask], Deliver | None], list[Answer]]
 
 
 def sorted_asks(
-    store: SessionStore, state: PublicState, asks: Sequence[Ask], is_tested: Callable[[LinearQuery], bool]
+    store: SessionStore,
+    state: PublicState,
+    asks: Sequence[Ask],
+    is_tested: Callable[[LinearQuery], bool],
+    newest: Memory[Answer],
 ) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
     """Return the answers that are stored, the places that wait for one, and repeats of earlier places.
 
@@ -61,13 +66,14 @@ def sorted_asks(
         asks: the questions.
         is_tested: whether a question would be tested now: what an analyst whose share was spent was told is
             no answer to whoever can pay for a test.
+        newest: the newest stored answers that were read already, by the texts of their questions.
     """
     known: dict[int, Answer] = {}
     waiting: list[int] = []
     first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
     repeats: dict[int, int] = {}
     for place, ask in enumerate(asks):
-        stored = _stored_answer(store, state, ask, is_tested)
+        stored = _stored_answer(store, state, ask, is_tested, newest)
         keyed = ask.request_id is not None
         earlier = first.get((ask.request_id or ask.text, keyed))
         if keyed and earlier is not None:
@@ -123,18 +129,30 @@ def with_answers(
 
 
 def _stored_answer(
-    store: SessionStore, state: PublicState, ask: Ask, is_tested: Callable[[LinearQuery], bool]
+    store: SessionStore,
+    state: PublicState,
+    ask: Ask,
+    is_tested: Callable[[LinearQuery], bool],
+    newest: Memory[Answer],
 ) -> Answer | None:
     row = None if ask.request_id is None else store.answer_to_request(ask.request_id)
     if row is not None:
         _require_same(ask, row.query)
-    if row is None and not ask.fresh:
-        row = store.newest_answer(query_key(ask.text))
-        if row is not None and row.source == Source.REFUSED.value:
-            return None  # what was measured since may answer it
-        if row is not None and row.analyst and row.source in _UNTESTED and is_tested(ask.query):
-            return None
-    return None if row is None else read_answer(row, ask.query, state)
+    if row is not None:
+        return read_answer(row, ask.query, state)
+    if ask.fresh:
+        return None
+    known = newest.get(ask.text)
+    if known is not None:
+        return known
+    row = store.newest_answer(query_key(ask.text))
+    if row is None or row.source == Source.REFUSED.value:
+        return None  # what was measured since may answer it
+    if row.analyst and row.source in _UNTESTED:
+        return None if is_tested(ask.query) else read_answer(row, ask.query, state)
+    known = read_answer(row, ask.query, state)
+    newest.keep(ask.text, known)
+    return known
 
 
 def key_of(analyst: str, request_id: str) -> str:

@@ -20,6 +20,7 @@ from pmw.session.asks import Answering
 from pmw.session.engine import Engine
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
+from queries.reader import QuestionReader
 from queries.statements import Statement
 
 __all__ = [
@@ -160,6 +161,11 @@ class Analyst(Dialogue):
     def state(self) -> PublicState:
         """Everything about the session that may be published."""
         return self._session.state
+
+    @property
+    def reader(self) -> QuestionReader:
+        """What reads questions, for all analysts of the session."""
+        return self._session.reader
 
     def budget(self) -> Booked:
         """Return what was charged for this analyst, and how many questions were asked."""

@@ -39,6 +39,7 @@ from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.linear import LinearQuery
+from queries.memory import Memory
 
 __all__ = [
     "Engine",
@@ -47,6 +48,7 @@ __all__ = [
 
 _BATCH = 256  # questions per intent
 _COMMIT = 1024  # questions per commit, where none of them draws noise
+_REMEMBERED = 2**14  # stored answers that were read, ready to be given again
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -81,6 +83,7 @@ class Engine:
         self._source: CountSource | None = None
         self._coarse_source: CountSource | None = None
         self.bookings = Bookings(store)
+        self._newest: Memory[Answer] = Memory(_REMEMBERED)
         self._intents = 0
         self._load()
 
@@ -143,7 +146,16 @@ class Engine:
         self, asks: Sequence[Ask], account: Account
     ) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
         state = self.limited(account)
-        return sorted_asks(self._store, state, asks, lambda query: bool(propose(state, [query]).requests))
+        return sorted_asks(
+            self._store, state, asks, lambda query: bool(propose(state, [query]).requests), self._newest
+        )
+
+    def _with_answers(
+        self, rows: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer], name: str
+    ) -> Outcome:
+        for text, _ in asked:
+            self._newest.forget(text)
+        return with_answers(rows, asked, answers, name)
 
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""
@@ -202,7 +214,7 @@ class Engine:
         untested = Proposal.untested([ask.query])
         settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger)
         rows = Outcome(charged_before=self._charges)
-        self._store.finish(None, with_answers(rows, [(ask.text, None)], settled.answers, account.name))
+        self._store.finish(None, self._with_answers(rows, [(ask.text, None)], settled.answers, account.name))
         self._state = settled.state
         return settled.answers[0]
 
@@ -224,7 +236,7 @@ class Engine:
                     raise
         if free:
             rows = Outcome(charged_before=self._charges)
-            self._store.finish(None, with_answers(rows, asked, free, account.name))
+            self._store.finish(None, self._with_answers(rows, asked, free, account.name))
             self._state = state
             return free
         asked = asked[: len(proposal.queries)]  # the others ask another tier for a test
@@ -275,7 +287,7 @@ class Engine:
         settled = settle(state, proposal, draws, charged(state.ledger, entries))
         answers = settled.answers
         rows = journal.batch_outcome(entries, state, settled.state)
-        outcome = with_answers(rows, asked, answers, account.name)
+        outcome = self._with_answers(rows, asked, answers, account.name)
         outcome = replace(
             outcome, secrets=journal.secret_facts(secret, self._secret), charged_before=self._charges
         )
