@@ -14,7 +14,7 @@ from typing import Any
 
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.factors import UNITS, Factor
+from queries.factors import Factor
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.memory import Memory
@@ -155,10 +155,10 @@ class QuestionReader:
                 query = parse()
             except QueryError:
                 return None
-            if query is None or query.readings or len(query.factors) != 1 or query.constant != UNITS:
+            if query is None or query.readings or len(query.factors) != 1:
                 return None
-            (found,) = query.factors
-            if not found.is_indicator or len(found.scope) != 1 or found.weights.size > _MOST_CELLS:
+            (found,) = query.factors  # 0 and one record, for the cells decide it
+            if len(found.scope) != 1 or found.weights.size > _MOST_CELLS:
                 return None
             self._terms.keep(key, found)
         return found

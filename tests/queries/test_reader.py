@@ -85,6 +85,8 @@ def test_structured_conditions_are_read_alike(
     st.sampled_from(["", " ", ";", " AND", ")", " -- x", " AND 1"]),
 )
 @example([("age", ("eq", 30)), ("sex", ("eq", "Male"))], " AND ", "")
+@example([("age", ("ge", 20)), ("age", ("lt", 40))], " AND ", "")
+@example([("age", ("ge", 20)), ("sex", ("eq", "Male")), ("age", ("lt", 40))], " AND ", "")
 def test_where_texts_and_counts_in_sql_are_read_alike(
     people: Domain,
     reader: QuestionReader,
@@ -124,6 +126,22 @@ def test_other_statements_go_to_their_parser(people: Domain, reader: QuestionRea
 )
 def test_what_is_no_condition_is_refused_alike(people: Domain, reader: QuestionReader, where: Any) -> None:
     assert outcome(reader.where, where) == outcome(parse_where, where, people)
+
+
+@pytest.mark.parametrize("name", ["member", "education-num", "sex"])
+def test_values_that_python_takes_for_equal_are_told_apart(people: Domain, name: str) -> None:
+    values: list[Any] = [1, True, 1.0, "1", "True", False, 0, "Male"]
+    for order in (values, values[::-1]):
+        reader = QuestionReader(people)
+        for value in order:
+            for where in (
+                {name: {"eq": value}},
+                {name: {"in": [value]}},
+                {name: {"between": [value, value]}},
+            ):
+                both = {**where, "age": {"eq": 30}}
+                assert outcome(reader.where, where) == outcome(parse_where, where, people)
+                assert outcome(reader.where, both) == outcome(parse_where, both, people)
 
 
 def test_a_deep_condition_is_refused_and_not_written_out(people: Domain, reader: QuestionReader) -> None:
