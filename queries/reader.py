@@ -96,9 +96,14 @@ class QuestionReader:
         Raises:
             QueryError: the text is no statement that can be answered.
         """
+        key = ("SQL", text)  # no condition's
+        known = self._conditions.get(key)
+        if known is not None:
+            return known
         if len(text) <= _LONGEST_TEXT and (match := _COUNT.match(text)):
             found = self._text(text[match.end() :], match[1])
             if found is not None:
+                self._conditions.keep(key, found)
                 return found
         return parse_asked(text, self.domain)
 
