@@ -235,7 +235,7 @@ def _is_recorded(path: Path, under_way: dict[str, object]) -> bool:
     """Tell whether a batch lies in the companion file, as others see it, before anything is drawn."""
     with contextlib.closing(sqlite3.Connection(f"file:{path}?mode=ro", uri=True)) as reader:
         (session,) = reader.execute("SELECT value FROM meta WHERE key = 'session'").fetchone()
-    newest = Companion(path, path.name).read(bytes.fromhex(session.strip('"')))
+    newest = Companion(path, path.name).read(bytes.fromhex(session.strip('"')), 0)
     return (newest.id, _digest(newest.seed)) == (under_way["intent"], under_way["seed"])
 
 

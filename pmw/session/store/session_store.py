@@ -151,7 +151,11 @@ class SessionStore(SessionReader):
     def _newest_batch(self) -> IntentRow | None:
         """Return the newest batch, or None where the session is closed or its companion is of no use."""
         try:
-            return None if self.meta("closed") is not None else self._companion.read(self._session())
+            return (
+                None
+                if self.meta("closed") is not None
+                else self._companion.read(self._session(), self.last_intent())
+            )
         except SessionCorruptError:  # whoever writes is told, and readers go on
             return None
 
@@ -175,7 +179,8 @@ class SessionStore(SessionReader):
         """
         if self.meta("closed") is None:
             with self.reading():
-                newest, last = self._companion.read(self._session()), self.last_intent()
+                last = self.last_intent()
+                newest = self._companion.read(self._session(), last)
             if newest.id < last:
                 raise SessionCorruptError(
                     f"{self._name}: the session had {last} batches, and its companion file knows of "
@@ -199,7 +204,7 @@ class SessionStore(SessionReader):
         """
         with self._writing():  # nobody else writes meanwhile; the session file itself stays as it is
             session, number = self._session(), self.last_intent() + 1
-            if self._companion.read(session).id != number - 1:
+            if self._companion.read(session, number - 1).id != number - 1:
                 raise self._fence.lost()
             self._companion.begin(session, IntentRow(number, kind, proposal, seed, self._charges()))
         self._recorded = number
