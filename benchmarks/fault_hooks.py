@@ -24,6 +24,7 @@ import numpy as np
 
 import pmw.loop.fit
 import pmw.session.engine
+import pmw.session.releases
 from pmw.loop.secret import SecretState
 from pmw.public.state import PublicState
 from pmw.session.engine import Engine
@@ -195,7 +196,7 @@ class _Counting(sqlite3.Connection):
 def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None]) -> None:
     """Write down every draw and every version of the model; tell when a test was positive."""
     draw, carry_out = vars(pmw.session.engine)["draw_tests"], Engine._carry_out
-    draw_first = vars(pmw.session.engine)["draw_opening"]
+    draw_first = vars(pmw.session.releases)["draw_opening"]
     under_way: dict[str, object] = {}
 
     def drawn(*values: Any) -> Any:
@@ -207,11 +208,11 @@ def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None
             at_positive()
         return draws, secret
 
-    def carried_out(engine: Engine, intent: int, proposal: Any, asked: Any, seed: bytes) -> Any:
+    def carried_out(engine: Engine, intent: int, proposal: Any, asked: Any, seed: bytes, account: Any) -> Any:
         facts = secret_facts(engine._secret, SecretState.closed(len(engine.state.plan)))
         held = sorted((name, _digest(fact)) for name, fact in facts.items() if fact)
         under_way.update(intent=intent, seed=_digest(seed), thresholds=[list(one) for one in held])
-        answers = carry_out(engine, intent, proposal, asked, seed)
+        answers = carry_out(engine, intent, proposal, asked, seed, account)
         note(version=engine.state.version, answers=_model_answers(engine.state))
         return answers
 
@@ -223,7 +224,7 @@ def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None
 
     replaced: list[tuple[object, str, Callable[..., Any]]] = [
         (pmw.session.engine, "draw_tests", drawn),
-        (pmw.session.engine, "draw_opening", opened),
+        (pmw.session.releases, "draw_opening", opened),
         (Engine, "_carry_out", carried_out),
     ]
     for owner, name, instead in replaced:
@@ -234,7 +235,7 @@ def _is_recorded(path: Path, under_way: dict[str, object]) -> bool:
     """Tell whether a batch lies in the companion file, as others see it, before anything is drawn."""
     with contextlib.closing(sqlite3.Connection(f"file:{path}?mode=ro", uri=True)) as reader:
         (session,) = reader.execute("SELECT value FROM meta WHERE key = 'session'").fetchone()
-    newest = Companion(path, path.name).read(bytes.fromhex(session.strip('"')))
+    newest = Companion(path, path.name).read(bytes.fromhex(session.strip('"')), 0)
     return (newest.id, _digest(newest.seed)) == (under_way["intent"], under_way["seed"])
 
 

@@ -116,10 +116,13 @@ def _tables(folder: Path, records: int, arguments: argparse.Namespace) -> Iterat
         connection.execute(f"COPY ({made}) TO '{file}' (FORMAT parquet)")
     if "parquet" in arguments.source:
         yield "parquet", str(file)
-    if "duckdb" in arguments.source:
+    if {"duckdb", "inside"}.intersection(arguments.source):
         with duckdb.connect(str(database)) as connection:
             connection.execute(f"CREATE TABLE t AS FROM '{file}'")
+    if "duckdb" in arguments.source:
         yield "duckdb", DatabaseTable(f"duckdb:{database}", "t")
+    if "inside" in arguments.source:
+        yield "inside", DatabaseTable(f"duckdb:{database}", "t", inside=True)
     if "spark" in arguments.source:
         yield "spark", DatabaseTable("spark:local[2]", f"parquet.{file}")
     if "pandas" in arguments.source and records <= _MOST_HELD:
@@ -171,7 +174,7 @@ def _measured(table: Any, source: str, persons: bool) -> dict[str, object]:
         "measure_s": round(done[1] - opened[1], 2),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
-    alone = persons or source in ("pandas", "postgres", "spark")
+    alone = persons or source in ("pandas", "postgres", "spark", "inside")
     return line if alone else {**line, **_counts(table)}
 
 

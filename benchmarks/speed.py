@@ -8,6 +8,7 @@ prints JSON lines. Rates are per CPU second of the process that does the work, c
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -28,10 +29,19 @@ from benchmarks.streams import StreamChoice
 from benchmarks.tables import TABLES, Case, TableAbsentError
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric
 from pmw.privacy.random_bits import BitSource
-from queries import UNITS, CategoricalAttribute, Domain, LinearQuery, decode_records, save_schema
+from queries import (
+    UNITS,
+    CategoricalAttribute,
+    Domain,
+    LinearQuery,
+    decode_records,
+    random_conjunctions,
+    save_schema,
+)
 
 _DRAWS = 1_000_000
 _SINGLE = 20_000
+_REPEATED = 50_000  # lines
 
 
 def main() -> None:
@@ -49,7 +59,7 @@ def main() -> None:
             print(f"skipped {name}: {reason}", file=sys.stderr)
             continue
         try:
-            for result in (_settled(case), *_streams(case, None)):
+            for result in (_settled(case), _new_questions(case), *_streams(case, None), *_repeated(case)):
                 print(json.dumps({"table": name, "test": "marginal", **result}), flush=True)
             for result in (_textbook_settled(case), *_streams(case, _textbook(case))):
                 print(json.dumps({"table": name, "test": "query", **result}), flush=True)
@@ -106,6 +116,40 @@ def _settled(case: Case) -> dict[str, object]:
         session.ask_all(case.queries)
         rate = _rate(len(case.queries), lambda: session.ask_all(case.queries, fresh=True))
     return {"what": "the stream once more, in memory", "queries_per_cpu_second": round(rate)}
+
+
+def _new_questions(case: Case) -> dict[str, object]:
+    """A settled session in memory that is asked what nobody asked before."""
+    options = pmw.Options(seed=1)
+    with pmw.open_session(case.source(), case.domain, epsilon=1, delta=1e-9, options=options) as session:
+        session.ask_all(case.queries)
+        others = list(random_conjunctions(case.domain, len(case.queries), seed=3))
+        rate = _rate(len(others), lambda: session.ask_all(others))
+    return {"what": "new questions, in memory", "queries_per_cpu_second": round(rate)}
+
+
+def _repeated(case: Case) -> Iterable[dict[str, object]]:
+    """``pmw ask --stream`` where each of 50,000 lines was answered before; start-up included and told."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        frame = decode_records(case.records, np.random.default_rng(0))
+        frame.to_csv(folder / "table.csv", index=False)
+        path = folder / "settled.pmw"
+        with pmw.open_session(folder / "table.csv", case.domain, epsilon=1, delta=1e-9, path=path) as session:
+            session.ask_all(case.queries)
+        command = [sys.executable, "-m", "pmw", "ask", str(path), "--stream"]
+        start = _children_cpu(command)
+        for kind, write in _FORMS.items():
+            lines = [json.dumps(write(query, case.domain)) + "\n" for query in case.queries]
+            with (folder / "questions.jsonl").open("w") as stream:
+                stream.writelines(itertools.islice(itertools.cycle(lines), _REPEATED))
+            seconds = _children_cpu(command, folder / "questions.jsonl")
+            yield {
+                "what": f"pmw ask --stream, {kind}, {_REPEATED:,} lines that were answered before",
+                "lines_per_cpu_second": round(_REPEATED / seconds),
+                "without_start_up": round(_REPEATED / (seconds - start)),
+                "start_up_cpu_seconds": round(start, 2),
+            }
 
 
 def _textbook_settled(case: Case) -> dict[str, object]:
@@ -173,6 +217,19 @@ def _text(query: LinearQuery, domain: Domain) -> str:
             low, high = condition["between"]
             parts.append(f'"{name}" BETWEEN {low} AND {high}')
     return " AND ".join(parts)
+
+
+def _statement(query: LinearQuery, domain: Domain) -> str:
+    condition = _text(query, domain)
+    head = f'SELECT COUNT(*) FROM "{domain.name}"'  # noqa: S608 - a declared name
+    return f"{head} WHERE {condition}" if condition else head
+
+
+_FORMS: dict[str, Callable[[LinearQuery, Domain], dict[str, object]]] = {
+    "structured": lambda query, domain: {"where": _structured(query, domain)},
+    "where-text": lambda query, domain: {"where": _text(query, domain)},
+    "SQL": lambda query, domain: {"sql": _statement(query, domain)},
+}
 
 
 if __name__ == "__main__":

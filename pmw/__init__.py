@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from pmw.public.quotes import Quote
     from pmw.public.status import Status
     from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
+    from pmw.session.accounts import Activity, Booked
     from pmw.session.backup import backup_session
+    from pmw.session.dialogue import Analyst
     from pmw.session.maintenance import finalize_session, verify_session
     from pmw.session.opening import open_session, resume_session
     from pmw.session.public_model import PublicModel, load_model
@@ -46,9 +48,12 @@ if TYPE_CHECKING:
     from pmw.sparse_vector import Sides, SparseVectorKind
 
 __all__ = [
+    "Activity",
+    "Analyst",
     "Answer",
     "Answers",
     "backup_session",
+    "Booked",
     "Budget",
     "BudgetError",
     "BudgetExhaustedError",
@@ -128,7 +133,9 @@ _HOMES = {
     "public.quotes": ("Quote",),
     "public.status": ("Status",),
     "research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
+    "session.accounts": ("Activity", "Booked"),
     "session.backup": ("backup_session",),
+    "session.dialogue": ("Analyst",),
     "session.maintenance": ("finalize_session", "verify_session"),
     "session.opening": ("open_session", "resume_session"),
     "session.public_model": ("PublicModel", "load_model"),

@@ -6,6 +6,7 @@ multiples of 2^-20, so that an answer on integer counts is an exact integer in u
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ __all__ = [
     "UNITS",
 ]
 
+_SHORT = 1024  # cells of an attribute whose ranges are kept
 _compact = json.JSONEncoder(separators=(",", ":")).encode  # one for all: making one takes as long as its use
 
 
@@ -147,9 +149,8 @@ class LinearQuery:
             size = domain[name].size
             if not 0 <= low <= high < size:
                 raise ScopeError(f"attribute {name!r} has cells 0..{size - 1}, got the range {low}..{high}")
-            weights = np.zeros(size, dtype=np.int64)
-            weights[low : high + 1] = UNITS
-            factors.append(Factor((name,), weights))
+            make = _kept_range if size <= _SHORT else _range_factor
+            factors.append(make(name, size, low, high))
         return cls(domain, tuple(factors))
 
     def within(self, cells: Mapping[str, int | NDArray[np.int64]]) -> LinearQuery:
@@ -294,6 +295,16 @@ def _indicator(domain: Domain, name: str, cells: int | NDArray[np.int64]) -> NDA
     ones = np.zeros(size, dtype=np.int64)
     ones[listed] = 1
     return ones
+
+
+def _range_factor(name: str, size: int, low: int, high: int) -> Factor:
+    """Return one record in each cell of a range of an attribute, first and last inclusive."""
+    weights = np.zeros(size, dtype=np.int64)
+    weights[low : high + 1] = UNITS
+    return Factor((name,), weights)
+
+
+_kept_range = functools.lru_cache(maxsize=4096)(_range_factor)  # workloads name each again and again
 
 
 def _part(scope: tuple[str, ...], factor: Factor) -> _Part:

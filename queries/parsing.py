@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
@@ -23,12 +23,14 @@ from queries.structured import structured_predicate
 
 __all__ = [
     "identifier_of",
+    "parse_asked",
     "parse_line",
     "parse_question",
     "parse_sql",
     "parse_statement",
     "parse_where",
     "Question",
+    "question_of",
     "QuestionId",
     "read_line",
     "require_aligned",
@@ -128,6 +130,16 @@ def parse_statement(text: str, domain: Domain) -> GroupedQuery | Statement:
         if not is_report(text) or refusal.message.startswith(REFUSED):
             raise
     return parse_report(text, domain)
+
+
+def parse_asked(text: str, domain: Domain) -> LinearQuery | GroupedQuery | Statement:
+    """Return what a statement asks; one group alone is a single question.
+
+    Raises:
+        QueryError: see ``parse_statement``.
+    """
+    asked = parse_statement(text, domain)
+    return asked if isinstance(asked, Statement) or asked.names else asked.query
 
 
 def require_aligned(query: LinearQuery | GroupedQuery | Statement) -> None:
@@ -246,6 +258,24 @@ def parse_question(form: Mapping[str, Any], domain: Domain) -> Question:
     Raises:
         QueryError: a key is unknown, a value has the wrong type, or the condition is refused.
     """
+    return question_of(form, lambda where: parse_where(where, domain), lambda sql: parse_asked(sql, domain))
+
+
+def question_of(
+    form: Mapping[str, Any],
+    read_where: Callable[[Any], LinearQuery],
+    read_sql: Callable[[str], LinearQuery | GroupedQuery | Statement],
+) -> Question:
+    """Return the question that a JSON object states.
+
+    Args:
+        form: the object.
+        read_where: what reads a condition.
+        read_sql: what reads a statement.
+
+    Raises:
+        QueryError: a key is unknown, a value has the wrong type, or the condition is refused.
+    """
     for key in form:
         if key not in _KEYS:
             raise QueryError(
@@ -262,10 +292,14 @@ def parse_question(form: Mapping[str, Any], domain: Domain) -> Question:
             code="bad_request",
             position="request_id",
         )
-    return Question(_parse_query(form, domain), identifier, request)
+    return Question(_query_of(form, read_where, read_sql), identifier, request)
 
 
-def _parse_query(form: Mapping[str, Any], domain: Domain) -> LinearQuery | GroupedQuery | Statement:
+def _query_of(
+    form: Mapping[str, Any],
+    read_where: Callable[[Any], LinearQuery],
+    read_sql: Callable[[str], LinearQuery | GroupedQuery | Statement],
+) -> LinearQuery | GroupedQuery | Statement:
     if ("where" in form) == ("sql" in form):
         came = "both" if "where" in form else "neither"
         raise QueryError(
@@ -273,11 +307,10 @@ def _parse_query(form: Mapping[str, Any], domain: Domain) -> LinearQuery | Group
             code="bad_request",
         )
     if "where" in form:
-        return parse_where(form["where"], domain)
+        return read_where(form["where"])
     if not isinstance(form["sql"], str):
         raise QueryError("sql must be a text", code="bad_request", position="sql")
-    asked = parse_statement(form["sql"], domain)
-    return asked if isinstance(asked, Statement) or asked.names else asked.query
+    return read_sql(form["sql"])
 
 
 def _is_idempotency_key(value: object) -> bool:

@@ -14,7 +14,8 @@ import queries
 from pmw.session import opening
 
 PMW = """
-Answer Answers backup_session Budget BudgetError BudgetExhaustedError Check Composition CsvDialect
+Activity Analyst Answer Answers backup_session Booked Budget BudgetError
+BudgetExhaustedError Check Composition CsvDialect
 DatabaseTable DataError finalize_session fit_workload Ledger LedgerLine load_model MemoryLimit ModelFileError
 ModelKind move_session
 NeighboringRelation NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session

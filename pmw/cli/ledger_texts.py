@@ -34,7 +34,7 @@ def ledger_text(ledger: Ledger) -> str:
         if line.event not in known:
             known.append(line.event)
     rests = [_source(f"{', '.join(names)}: {theorem}") for theorem, names in events.items()]
-    table = text_table(header, cut, left=_LABEL + 1, width=terminal_width())
+    table = text_table(header, cut, left=_LABEL + 1 + ("analyst" in header), width=terminal_width())
     return "\n".join([table, "Prices rest on:", *rests, ledger.sentence()])
 
 

@@ -21,7 +21,8 @@ from pmw.session.asking import Asking
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
-from queries.parsing import Question, identifier_of, parse_question, read_line, require_aligned
+from queries.memory import Memory
+from queries.parsing import Question, identifier_of, read_line, require_aligned
 from queries.statements import Statement
 from queries.workloads import Workload
 
@@ -36,8 +37,10 @@ __all__ = [
 _READ = 1 << 16  # bytes at a time
 _LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away
 _BATCH = 1024  # questions at a time
+_REMEMBERED = 2**14  # answers whose JSON is kept
 
 _Parsed: TypeAlias = tuple[dict[str, Any], Question | QueryError]
+_Written: TypeAlias = Memory[tuple[Answer, str]]  # by the identity of the answer, which is kept with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,10 @@ def _answer_batches(
 ) -> int:
     code = asked = refused = 0
     progress = Progress("answered", total)
+    written: _Written = Memory(_REMEMBERED)
     try:
         for parsed in batches:
-            strictest, failed = _answer_batch(session, parsed, options)
+            strictest, failed = _answer_batch(session, parsed, options, written)
             code, asked, refused = max(code, strictest), asked + len(parsed), refused + failed
             progress.add(len(parsed), f"{session.state.ledger.share:.1%} of the budget spent")
     except KeyboardInterrupt:
@@ -101,9 +105,11 @@ def _answer_batches(
     return code if options.strict or refused == asked else 0
 
 
-def _answer_batch(session: Asking, parsed: list[_Parsed], options: StreamOptions) -> tuple[int, int]:
+def _answer_batch(
+    session: Asking, parsed: list[_Parsed], options: StreamOptions, written: _Written
+) -> tuple[int, int]:
     """Print a line for each question, in order; return the strictest exit code, and how many were refused."""
-    printer = _Printer(parsed)
+    printer = _Printer(parsed, written)
     for questions in _chunks(printer.questions):
         if isinstance(questions[0].query, Statement):
             _answer_statement(session, questions[0], printer, options)
@@ -157,9 +163,11 @@ class _Printer:
 
     Args:
         parsed: what each line begins with, and its question or why it is refused.
+        written: answers that were given lately, with their JSON.
     """
 
-    def __init__(self, parsed: list[_Parsed]) -> None:
+    def __init__(self, parsed: list[_Parsed], written: _Written) -> None:
+        self._written = written
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
         self.code = 0
         self.refused = 0
@@ -190,7 +198,7 @@ class _Printer:
         if isinstance(question.query, LinearQuery):
             if answer.is_refused:
                 self.refused += 1
-            self._print(head, answer.to_dict())
+            self._print_answer(head, answer)
         elif isinstance(question.query, GroupedQuery) and len(self._answers) == len(question.query):
             self._print(head, Answers(tuple(self._answers), question.query).to_dict())
 
@@ -217,11 +225,22 @@ class _Printer:
         self.refused += 1
         self._print(head, {"error": error.to_dict()})
 
+    def _print_answer(self, head: dict[str, Any], answer: Answer) -> None:
+        """Write down the line of an answer; one that is given often is written once."""
+        known = self._written.get(id(answer))
+        if known is None or known[0] is not answer:
+            known = answer, json_line(answer.to_dict())
+            self._written.keep(id(answer), known)
+        self._next(f"{json_line(head)[:-1]}, {known[1][1:]}\n")
+
     def _print(self, head: dict[str, Any], form: dict[str, Any]) -> None:
         """Write down the line of the question at the front."""
+        self._next(json_line({**head, **form}) + "\n")
+
+    def _next(self, line: str) -> None:
         self._waiting.popleft()
         self._answers.clear()
-        self._lines.append(json_line({**head, **form}) + "\n")
+        self._lines.append(line)
 
     def _flush(self) -> None:
         lines, self._lines = self._lines, []
@@ -235,7 +254,7 @@ def _parsed(number: int, line: bytes, session: Asking, options: StreamOptions) -
     try:
         form = read_line(line)
         head["id"] = identifier_of(form)
-        return head, _accepted(parse_question(form, session.domain), options)
+        return head, _accepted(session.reader.question(form), options)
     except QueryError as error:
         if head["id"] is None:
             head["line"] = number  # else nobody could tell which question was refused

@@ -16,7 +16,7 @@ from pmw.loop.error_quantiles import FirstAnswer, draw_quantiles, settle_quantil
 from pmw.loop.finishing import plan_finish, plan_spare
 from pmw.loop.fit import correct, model_of_terms
 from pmw.loop.forecast import Forecast, forecast
-from pmw.loop.loop import Settled, batch_entries, draw_tests, propose, settle
+from pmw.loop.loop import Settled, batch_entries, draw_tests, may_test, propose, settle
 from pmw.loop.marginals import l1_distance, marginal_units
 from pmw.loop.opening import OpeningDraws, choose_bins, draw_opening, released_total, settle_opening
 from pmw.loop.refine import MOST_STEPS, refined, residual
@@ -37,6 +37,7 @@ __all__ = [
     "l1_distance",
     "marginal_units",
     "MarginalRequest",
+    "may_test",
     "model_of_terms",
     "MOST_STEPS",
     "OpeningDraws",

@@ -27,6 +27,7 @@ from queries.linear import LinearQuery
 __all__ = [
     "batch_entries",
     "draw_tests",
+    "may_test",
     "propose",
     "settle",
     "Settled",
@@ -79,6 +80,11 @@ def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
     if first is None:
         return Proposal.untested(queries)
     return tiers[first].propose(state, queries[: len(taken)], [wants[first] for wants in taken])
+
+
+def may_test(state: PublicState) -> bool:
+    """Tell whether any tier may test anything: while a positive can be had and be paid."""
+    return any(tier.may_test(state) for tier in tiers_of(state.plan))
 
 
 def draw_tests(

@@ -50,11 +50,12 @@ class Event(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One charge and what it paid for."""
+    """One charge, what it paid for, and the analyst it is booked to; an empty name is the session itself."""
 
     event: str
     label: str
     charge: Charge
+    analyst: str = ""
 
 
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:

@@ -34,6 +34,7 @@ class LedgerLine:
         share: price as a part of the cap.
         running_share: all prices so far as a part of the cap.
         theorem: what the price rests on.
+        analyst: whose question made it; an empty name is the session itself.
     """
 
     number: int
@@ -44,6 +45,7 @@ class LedgerLine:
     share: float
     running_share: float
     theorem: str
+    analyst: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON; ``exact`` is the price as a fraction."""
@@ -57,6 +59,7 @@ class LedgerLine:
             "running_share": self.running_share,
             "exact": str(self.price),
             "theorem": self.theorem,
+            **({"analyst": self.analyst} if self.analyst else {}),
         }
 
 
@@ -120,12 +123,15 @@ class Ledger:
 def ledger_cells(ledger: Ledger) -> list[tuple[str, ...]]:
     """Return a ledger as texts: a row of headings, then a row for each charge."""
     pure = ledger.composition is Composition.PURE  # then epsilon is what is added up
-    rows = [("no.", "event", "paid for", *(() if pure else ("epsilon",)), ledger.unit, "share", "so far")]
+    booked = any(line.analyst for line in ledger.lines)
+    head = ("no.", "event", "paid for", *(("analyst",) if booked else ()))
+    rows = [(*head, *(() if pure else ("epsilon",)), ledger.unit, "share", "so far")]
     for line in ledger.lines:
         epsilon = "" if line.epsilon is None else f"{float(line.epsilon):.3g}"
         prices = (*(() if pure else (epsilon,)), f"{float(line.price):.3g}")
         shares = (f"{line.share:.2%}", f"{line.running_share:.2%}")
-        rows.append((str(line.number), line.event, line.label, *prices, *shares))
+        names = (line.analyst,) if booked else ()
+        rows.append((str(line.number), line.event, line.label, *names, *prices, *shares))
     return rows
 
 
@@ -155,7 +161,9 @@ def ledger_of(
         tested = tested or entry.event in _VECTORS
         theorem = _theorem(entry, kind if tested else None, budget_filter.composition)
         lines.append(
-            LedgerLine(number, entry.event, entry.label, entry.charge.epsilon, price, *shares, theorem)
+            LedgerLine(
+                number, entry.event, entry.label, entry.charge.epsilon, price, *shares, theorem, entry.analyst
+            )
         )
     return Ledger(budget, budget_filter.composition, cap, tuple(lines))
 

@@ -22,6 +22,7 @@ from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.parsing import Question, parse_statement, parse_where
+from queries.reader import QuestionReader
 from queries.statements import Statement
 
 __all__ = [
@@ -34,6 +35,9 @@ Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question
 
 class Asking(ABC):
     """The questions of an analyst."""
+
+    _reader: QuestionReader | None = None
+    _alike: Domain | None = None  # what questions were last found to be made for
 
     @property
     @abstractmethod
@@ -48,6 +52,13 @@ class Asking(ABC):
     def domain(self) -> Domain:
         """The declared attributes."""
         return self.state.domain
+
+    @property
+    def reader(self) -> QuestionReader:
+        """What reads questions over the declared attributes, and remembers their comparisons."""
+        if self._reader is None:
+            self._reader = QuestionReader(self.domain)
+        return self._reader
 
     def ask(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Answer:
         """Answer one question.
@@ -215,7 +226,9 @@ class Asking(ABC):
         elif isinstance(question, LinearQuery):
             query = question
         else:
-            query = parse_where(question, self.domain)
-        if query.domain != self.domain:
-            raise QueryError("the query was made for another domain", code="bad_request")
-        return Ask(query, query.to_json(), request_id, fresh)
+            query = self.reader.where(question)
+        if query.domain is not self._alike:  # to compare them takes as long as an answer
+            if query.domain != self.domain:
+                raise QueryError("the query was made for another domain", code="bad_request")
+            self._alike = query.domain
+        return Ask(query, self.reader.text_of(query), request_id, fresh)

@@ -12,11 +12,13 @@ from pmw.session.journal import answer_row, read_answer
 from pmw.session.store import Outcome, SessionStore, query_key
 from queries.errors import QueryError
 from queries.linear import LinearQuery
+from queries.memory import Memory
 
 __all__ = [
     "Answering",
     "Ask",
     "Deliver",
+    "key_of",
     "ready_answers",
     "sorted_asks",
     "tie_keys",
@@ -43,19 +45,35 @@ class Ask:
     fresh: bool = False
 
 
+_SEPARATOR = "\x1f"  # stands in no name of an analyst
+_UNTESTED = (Source.EXHAUSTED.value, Source.UNVERIFIED.value)
+
 Answering: TypeAlias = Callable[[Sequence[Ask], Deliver | None], list[Answer]]
 
 
 def sorted_asks(
-    store: SessionStore, state: PublicState, asks: Sequence[Ask]
+    store: SessionStore,
+    state: PublicState,
+    asks: Sequence[Ask],
+    is_tested: Callable[[LinearQuery], bool],
+    newest: Memory[Answer],
 ) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
-    """Return the answers that are stored, the places that wait for one, and repeats of earlier places."""
+    """Return the answers that are stored, the places that wait for one, and repeats of earlier places.
+
+    Args:
+        store: the session file.
+        state: the public state.
+        asks: the questions.
+        is_tested: whether a question would be tested now: what an analyst whose share was spent was told is
+            no answer to whoever can pay for a test.
+        newest: the newest stored answers that were read already, by the texts of their questions.
+    """
     known: dict[int, Answer] = {}
     waiting: list[int] = []
     first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
     repeats: dict[int, int] = {}
     for place, ask in enumerate(asks):
-        stored = _stored_answer(store, state, ask)
+        stored = _stored_answer(store, state, ask, is_tested, newest)
         keyed = ask.request_id is not None
         earlier = first.get((ask.request_id or ask.text, keyed))
         if keyed and earlier is not None:
@@ -100,31 +118,56 @@ def ready_answers(known: dict[int, Answer], repeats: dict[int, int], places: ran
 
 
 def with_answers(
-    outcome: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer]
+    outcome: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer], analyst: str
 ) -> Outcome:
     """Return an outcome with the rows of answers, which may end at a positive before the questions do."""
     rows = [
-        answer_row(answer, text, request)
+        answer_row(answer, text, request, analyst)
         for answer, (text, request) in zip(answers, asked, strict=False)  # answers end at a positive
     ]
     return replace(outcome, answers=rows, asked=len(rows))
 
 
-def _stored_answer(store: SessionStore, state: PublicState, ask: Ask) -> Answer | None:
+def _stored_answer(
+    store: SessionStore,
+    state: PublicState,
+    ask: Ask,
+    is_tested: Callable[[LinearQuery], bool],
+    newest: Memory[Answer],
+) -> Answer | None:
     row = None if ask.request_id is None else store.answer_to_request(ask.request_id)
     if row is not None:
         _require_same(ask, row.query)
-    if row is None and not ask.fresh:
-        row = store.newest_answer(query_key(ask.text))
-        if row is not None and row.source == Source.REFUSED.value:
-            return None  # what was measured since may answer it
-    return None if row is None else read_answer(row, ask.query, state)
+    if row is not None:
+        return read_answer(row, ask.query, state)
+    if ask.fresh:
+        return None
+    known = newest.get(ask.text)
+    if known is not None:
+        return known
+    row = store.newest_answer(query_key(ask.text))
+    if row is None or row.source == Source.REFUSED.value:
+        return None  # what was measured since may answer it
+    if row.analyst and row.source in _UNTESTED:
+        return None if is_tested(ask.query) else read_answer(row, ask.query, state)
+    known = read_answer(row, ask.query, state)
+    newest.keep(ask.text, known)
+    return known
+
+
+def key_of(analyst: str, request_id: str) -> str:
+    """Return the idempotency key of an analyst's request; the same of two analysts are two keys."""
+    return f"{analyst}{_SEPARATOR}{request_id}" if analyst else request_id
+
+
+def _own_key(key: str | None) -> str | None:
+    return None if key is None else key.rpartition(_SEPARATOR)[2]
 
 
 def _require_same(ask: Ask, text: str) -> None:
     if ask.text != text:
         raise QueryError(
-            f"request_id {ask.request_id!r} was used for another question; choose a new one",
+            f"request_id {_own_key(ask.request_id)!r} was used for another question; choose a new one",
             code="bad_request",
             position="request_id",
         )

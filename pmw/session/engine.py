@@ -18,17 +18,14 @@ from pmw.loop import (
     Proposal,
     RequestedMarginal,
     batch_entries,
-    draw_opening,
     draw_tests,
     forecast,
     propose,
-    released_total,
     settle,
 )
 from pmw.loop.secret import SecretState
 from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import next_due
-from pmw.planning.opened import plan_opened
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
 from pmw.public.answer import Answer
 from pmw.public.charges import charged
@@ -36,11 +33,13 @@ from pmw.public.contract import Contract, Options
 from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import journal, loading, proposals, releases
+from pmw.session.accounts import SESSION, Account, Bookings
 from pmw.session.asks import Ask, Deliver, ready_answers, sorted_asks, tie_keys, with_answers
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.linear import LinearQuery
+from queries.memory import Memory
 
 __all__ = [
     "Engine",
@@ -49,6 +48,7 @@ __all__ = [
 
 _BATCH = 256  # questions per intent
 _COMMIT = 1024  # questions per commit, where none of them draws noise
+_REMEMBERED = 2**14  # stored answers that were read, ready to be given again
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -82,6 +82,8 @@ class Engine:
         self._data = data
         self._source: CountSource | None = None
         self._coarse_source: CountSource | None = None
+        self.bookings = Bookings(store)
+        self._newest: Memory[Answer] = Memory(_REMEMBERED)
         self._intents = 0
         self._load()
 
@@ -90,7 +92,13 @@ class Engine:
         """What may be published."""
         return self._state
 
-    def answer(self, asks: Sequence[Ask], deliver: Deliver | None = None) -> list[Answer]:
+    def limited(self, account: Account) -> PublicState:
+        """Return the state in which an analyst's charges are proposed: the share binds there, too."""
+        return self.bookings.limited(self._state, account)
+
+    def answer(
+        self, asks: Sequence[Ask], deliver: Deliver | None = None, account: Account = SESSION
+    ) -> list[Answer]:
         """Answer questions in order, each durable before it is given.
 
         A question that was answered before gets the same answer, unless it is asked again.
@@ -98,14 +106,17 @@ class Engine:
         Args:
             asks: the questions.
             deliver: called with the next answers, in order, as soon as they are durable.
+            account: who asks.
 
         Raises:
             QueryError: a idempotency key was used for another question; nothing is answered then.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         self.finish_interrupted()  # first, so that what it finishes is found among the stored answers
-        known, waiting, repeats = sorted_asks(self._store, self._state, asks)
-        tie_keys(self._store, [asks[place] for place in known])
+        asks = account.keyed(asks)
+        known, waiting, repeats = self._sorted(asks, account)
+        found = [asks[place] for place in known]
+        tie_keys(self._store, found)
         answers: list[Answer] = []
         repeated = len(asks) - len(waiting)
         while len(answers) < len(asks):
@@ -117,19 +128,34 @@ class Engine:
                 self._release_spare()
                 self._release_quantiles()
                 most = min(_COMMIT, next_due(self._state.asked) - self._state.asked)
-                batch = self._answer_batch([asks[place] for place in waiting[:most]])
+                batch = self._answer_batch([asks[place] for place in waiting[:most]], account)
                 known.update(zip(waiting, batch, strict=False))
                 waiting = waiting[len(batch) :]
         if repeated:
-            self._store.finish(None, Outcome(asked=repeated))
+            self._store.finish(None, Outcome(asked=repeated, repeats=account.repeats(found)))
         return answers
 
-    def forecast(self, asks: Sequence[Ask]) -> Forecast:
+    def forecast(self, asks: Sequence[Ask], account: Account = SESSION) -> Forecast:
         """Return what answering questions could charge at most; nothing is drawn, charged or recorded."""
-        known, waiting, repeats = sorted_asks(self._store, self._state, asks)
+        known, waiting, repeats = self._sorted(asks, account)
         return forecast(
-            self._state, [asks[place].query for place in waiting], stored=len(known) + len(repeats)
+            self.limited(account), [asks[place].query for place in waiting], stored=len(known) + len(repeats)
         )
+
+    def _sorted(
+        self, asks: Sequence[Ask], account: Account
+    ) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
+        state = self.limited(account)
+        return sorted_asks(
+            self._store, state, asks, lambda query: bool(propose(state, [query]).requests), self._newest
+        )
+
+    def _with_answers(
+        self, rows: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer], name: str
+    ) -> Outcome:
+        for text, _ in asked:
+            self._newest.forget(text)
+        return with_answers(rows, asked, answers, name)
 
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""
@@ -163,12 +189,13 @@ class Engine:
 
     # --- a marginal on request ------------------------------------------------------------------------------
 
-    def measure(self, scope: tuple[str, ...], noise: NoiseDistribution) -> None:
+    def measure(self, scope: tuple[str, ...], noise: NoiseDistribution, account: Account = SESSION) -> None:
         """Measure a marginal on request, durably.
 
         Args:
             scope: attribute names in declared order.
             noise: on each of its cells, in units.
+            account: who asks.
 
         Raises:
             BudgetExhaustedError: its price is not left, besides what open rounds have reserved.
@@ -177,47 +204,50 @@ class Engine:
         """
         requested = RequestedMarginal(scope, noise)
         self.finish_interrupted()
-        require_affordable(self._state, requested.entry(self._state.contract.options))
+        require_affordable(self.limited(account), requested.entry(self._state.contract.options))
         self._table(self._state.contract)  # before anything is drawn
-        self._release(releases.MarginalRelease(requested))
+        self._release(releases.MarginalRelease(requested), account)
 
-    def answer_untested(self, ask: Ask) -> Answer:
+    def answer_untested(self, ask: Ask, account: Account = SESSION) -> Answer:
         """Answer one question from the model, within what is known of it: free, durable, without a test."""
         self.finish_interrupted()
         untested = Proposal.untested([ask.query])
         settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger)
         rows = Outcome(charged_before=self._charges)
-        self._store.finish(None, with_answers(rows, [(ask.text, None)], settled.answers))
+        self._store.finish(None, self._with_answers(rows, [(ask.text, None)], settled.answers, account.name))
         self._state = settled.state
         return settled.answers[0]
 
     # --- one batch ------------------------------------------------------------------------------------------
 
-    def _answer_batch(self, asks: Sequence[Ask]) -> tuple[Answer, ...]:
+    def _answer_batch(self, asks: Sequence[Ask], account: Account) -> tuple[Answer, ...]:
         """Answer questions up to and including the first positive, durably."""
         asked = [(ask.text, ask.request_id) for ask in asks]
         queries = [ask.query for ask in asks]
-        proposal, state, free = self._answer_free(queries)
+        proposal, state, free = self._answer_free(queries, account)
         if not free:
             try:
                 self._table(self._state.contract)  # before anything is drawn
             except DataError:
-                _, state, free = self._answer_free(queries, 1)  # those before the first that needs the table
+                _, state, free = self._answer_free(
+                    queries, account, 1
+                )  # those before the first that needs the table
                 if not free:
                     raise
         if free:
-            self._store.finish(None, with_answers(Outcome(charged_before=self._charges), asked, free))
+            rows = Outcome(charged_before=self._charges)
+            self._store.finish(None, self._with_answers(rows, asked, free, account.name))
             self._state = state
             return free
         asked = asked[: len(proposal.queries)]  # the others ask another tier for a test
         self._intents += 1
         seed = next_seed(self._state.contract.options, self._intents)
         self._interrupted = True
-        intent = self._store.begin("tests", proposals.recorded(proposal, asked), seed)
-        return self._carry_out(intent, proposal, asked, seed)
+        text = account.booking(proposals.recorded(proposal, asked))
+        return self._carry_out(self._store.begin("tests", text, seed), proposal, asked, seed, account)
 
     def _answer_free(
-        self, queries: Sequence[LinearQuery], size: int | None = None
+        self, queries: Sequence[LinearQuery], account: Account, size: int | None = None
     ) -> tuple[Proposal, PublicState, tuple[Answer, ...]]:
         """Answer the first questions, some at a time, up to a batch that draws noise.
 
@@ -227,16 +257,25 @@ class Engine:
             The last batch, the state after those that draw none, and their answers.
         """
         state, answers, size = self._state, list[Answer](), size or _BATCH
-        while not (proposal := propose(state, queries[len(answers) : len(answers) + size])).requests:
+        while True:
+            asked = queries[len(answers) : len(answers) + size]
+            proposal = propose(self.bookings.limited(state, account), asked)
+            if proposal.requests:
+                break
             settled = settle(state, proposal, BatchDraws((), None), state.ledger)
             state = settled.state
             answers.extend(settled.answers)
             if len(answers) == len(queries):
                 break
-        return proposal, state, tuple(answers)
+        return proposal, state, account.told(state, answers)
 
     def _carry_out(
-        self, intent: int, proposal: Proposal, asked: Sequence[tuple[str, str | None]], seed: bytes
+        self,
+        intent: int,
+        proposal: Proposal,
+        asked: Sequence[tuple[str, str | None]],
+        seed: bytes,
+        account: Account,
     ) -> tuple[Answer, ...]:
         """Draw a recorded batch and make its outcome durable before the new state, or an answer, is seen."""
         state = self._state
@@ -244,10 +283,11 @@ class Engine:
             raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
         source, coarse = self._table(state.contract), self._coarse_table()
         draws, secret = draw_tests(proposal, state.plan, self._secret, source, BitSource(seed), coarse)
-        entries = batch_entries(proposal, draws, state)
+        entries = account.entries(batch_entries(proposal, draws, state))
         settled = settle(state, proposal, draws, charged(state.ledger, entries))
         answers = settled.answers
-        outcome = with_answers(journal.batch_outcome(entries, state, settled.state), asked, answers)
+        rows = journal.batch_outcome(entries, state, settled.state)
+        outcome = self._with_answers(rows, asked, answers, account.name)
         outcome = replace(
             outcome, secrets=journal.secret_facts(secret, self._secret), charged_before=self._charges
         )
@@ -279,19 +319,22 @@ class Engine:
             self._table(self._state.contract)
         except DataError:  # what is free is answered all the same
             return
-        self._release(release)
+        self._release(release, SESSION)
 
-    def _release(self, release: releases.Release) -> None:
+    def _release(self, release: releases.Release, account: Account) -> None:
         """Record what will be released durably, then draw it."""
         options = self._state.contract.options
         self._intents += 1
         seed = next_seed(options, self._intents)
         self._interrupted = True
-        self._carry_out_release(self._store.begin(release.kind, release.text(options), seed), release, seed)
+        intent = self._store.begin(release.kind, account.booking(release.text(options)), seed)
+        self._carry_out_release(intent, release, seed, account)
 
-    def _carry_out_release(self, intent: int, release: releases.Release, seed: bytes) -> None:
+    def _carry_out_release(
+        self, intent: int, release: releases.Release, seed: bytes, account: Account
+    ) -> None:
         """Draw what was recorded and make it durable before the new state is seen."""
-        state, entries = self._state, release.entries(self._state.contract.options)
+        state, entries = self._state, account.entries(release.entries(self._state.contract.options))
         tables = self._table(state.contract), self._coarse_table()
         after = release.settled(state, tables, BitSource(seed), charged(state.ledger, entries))
         outcome = journal.batch_outcome(entries, state, after)
@@ -324,17 +367,16 @@ class Engine:
     def _finish(self, intent: IntentRow) -> None:
         """Draw a recorded batch again, from its own bytes."""
         release = releases.read_release(self._store, self._state.domain, intent)
+        account = Account.of_batch(intent.proposal)
         if release is not None:
-            self._carry_out_release(intent.id, release, intent.seed)
+            self._carry_out_release(intent.id, release, intent.seed, account)
         else:
             proposal, asked = proposals.read_recorded(self._state.coarsening, intent.proposal)
-            self._carry_out(intent.id, proposal, asked, intent.seed)
+            self._carry_out(intent.id, proposal, asked, intent.seed, account)
 
     def _finish_opening(self, intent: IntentRow) -> None:
         contract, plan = loading.load_contract(self._store)
-        draws = draw_opening(plan, self._table(contract), BitSource(intent.seed))
-        opened = plan_opened(contract, plan, released_total(plan, draws).value)
-        outcome = journal.opening_outcome(opened.entries, plan, draws, opened.test)
+        outcome = releases.opened(contract, plan, self._table(contract), BitSource(intent.seed))
         self._store.finish(intent.id, replace(outcome, charged_before=0))
 
     def _table(self, contract: Contract) -> CountSource:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,11 +123,13 @@ def closing_outcome(intent: IntentRow | None) -> Outcome:
     Raises:
         SessionCorruptError: the batch cannot be read.
     """
-    entries = []
+    entries, analyst = [], ""
     if intent is not None:
         try:
-            reserved = read_charge(*json.loads(intent.proposal)["reserved"])
-            entries.append(abandoned_entry(reserved, _ABANDONED.get(intent.kind, intent.kind)))
+            form = json.loads(intent.proposal)
+            reserved, analyst = read_charge(*form["reserved"]), form.get("analyst", "")
+            entry = abandoned_entry(reserved, _ABANDONED.get(intent.kind, intent.kind))
+            entries.append(replace(entry, analyst=analyst))
         except (ValueError, KeyError, TypeError) as error:
             raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
     return Outcome(ledger=ledger_rows(entries), meta={"closed": "true"})
@@ -134,7 +137,9 @@ def closing_outcome(intent: IntentRow | None) -> Outcome:
 
 def ledger_rows(entries: Sequence[LedgerEntry]) -> list[LedgerRow]:
     """Return charges as rows."""
-    return [LedgerRow(entry.event, entry.label, *charge_form(entry.charge)) for entry in entries]
+    return [
+        LedgerRow(entry.event, entry.label, *charge_form(entry.charge), entry.analyst) for entry in entries
+    ]
 
 
 def secret_facts(secret: SecretState, before: SecretState) -> dict[str, bytes | None]:
@@ -152,8 +157,8 @@ def _noisy_fact(noisy: NoisyThreshold | None) -> bytes | None:
     return None if noisy is None else dumps([noisy.upper, noisy.lower]).encode()
 
 
-def answer_row(answer: Answer, text: str, request_id: str | None) -> StoredAnswer:
-    """Return an answer as a row, with its query's canonical text."""
+def answer_row(answer: Answer, text: str, request_id: str | None, analyst: str) -> StoredAnswer:
+    """Return an answer as a row, with its query's canonical text and the analyst who asked."""
     return StoredAnswer(
         request_id=request_id,
         query_key=query_key(text),
@@ -166,6 +171,7 @@ def answer_row(answer: Answer, text: str, request_id: str | None) -> StoredAnswe
         share=answer.spent.share,
         kind=None if answer.kind is None else kind_text(answer.kind),
         typical=answer.typical,
+        analyst=analyst,
     )
 
 

@@ -30,6 +30,7 @@ from queries.linear import LinearQuery
 
 __all__ = [
     "load_contract",
+    "load_entries",
     "load_history",
     "load_ledger",
     "load_plan",
@@ -78,6 +79,18 @@ def load_ledger(store: SessionStore) -> Ledger:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 
 
+def load_entries(store: SessionStore) -> list[LedgerEntry]:
+    """Return every charge.
+
+    Raises:
+        SessionCorruptError: one cannot be read.
+    """
+    try:
+        return read_entries(store.ledger())
+    except (ValueError, ZeroDivisionError) as error:
+        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+
+
 def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
     """Return the charges of rows.
 
@@ -86,7 +99,9 @@ def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
         ZeroDivisionError: a fraction has no value.
     """
     return [
-        LedgerEntry(row.event, row.label, encoding.read_charge(row.epsilon, row.rho, row.mu_squared))
+        LedgerEntry(
+            row.event, row.label, encoding.read_charge(row.epsilon, row.rho, row.mu_squared), row.analyst
+        )
         for row in rows
     ]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmw.public.answer import Answer, Source, Spent
+from pmw.public.answer import Answer, Spent, unverified
 from pmw.public.contract import guarantee
 from pmw.public.export import RowPlan, synthetic_frame
 from pmw.public.marginal_intervals import answers_untested
@@ -92,9 +91,7 @@ class PublicModel(Asking):
         """Return an answer that says whether the session could still test its question."""
         state = self._state
         tests = not state.closed and state.positives_used < state.positives_limit
-        if answer.source is Source.EXHAUSTED and tests:
-            return replace(answer, source=Source.UNVERIFIED)
-        return answer
+        return unverified(answer) if tests else answer
 
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.budget

@@ -14,24 +14,29 @@ from pmw.data import CountSource
 from pmw.loop import (
     FirstAnswer,
     RequestedMarginal,
+    draw_opening,
     draw_quantiles,
     draw_requested,
     plan_spare,
+    released_total,
     settle_quantiles,
     settle_requested,
 )
 from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import AnsweredQuestion, QuantileRequest, is_due, plan_quantiles
+from pmw.planning.opened import plan_opened
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import QuestionKind
 from pmw.public.charges import LedgerEntry
-from pmw.public.contract import Options
+from pmw.public.contract import Contract, Options
+from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
 from pmw.session import proposals
+from pmw.session.journal import opening_outcome
 from pmw.session.loading import load_questions, read_question
 from pmw.session.measurement_rows import read_kind
-from pmw.session.store import QUANTILES, REQUESTED, IntentRow, SessionStore
+from pmw.session.store import QUANTILES, REQUESTED, IntentRow, Outcome, SessionStore
 from queries.domain import Domain
 from queries.linear import UNITS, LinearQuery
 
@@ -39,6 +44,7 @@ __all__ = [
     "due_marginal",
     "due_quantiles",
     "MarginalRelease",
+    "opened",
     "QuantileRelease",
     "read_release",
     "Release",
@@ -111,6 +117,20 @@ class QuantileRelease:
 
 
 Release: TypeAlias = MarginalRelease | QuantileRelease
+
+
+def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: BitSource) -> Outcome:
+    """Return the outcome of an opening: what it measures, charges and plans.
+
+    Args:
+        contract: what is fixed at opening.
+        plan: the noise of the opening measurements.
+        source: the table, over the declared cells.
+        bits: source of the noise.
+    """
+    draws = draw_opening(plan, source, bits)
+    planned = plan_opened(contract, plan, released_total(plan, draws).value)
+    return opening_outcome(planned.entries, plan, draws, planned.test)
 
 
 def read_release(store: SessionStore, domain: Domain, intent: IntentRow) -> Release | None:

@@ -8,31 +8,28 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.data import Table
 from pmw.errors import ReleaseError, SessionError, SessionLockedError
-from pmw.loop import Forecast, plan_finish, refined
+from pmw.loop import plan_finish, refined
 from pmw.markup import html_table
-from pmw.public import tables
-from pmw.public.answer import Answer
 from pmw.public.export import ExportFormat, RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
-from pmw.public.quotes import Quote, quote_marginal, quote_question
+from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
 from pmw.session import loading, verification
-from pmw.session.asking import Asked, Asking
-from pmw.session.asks import Answering
+from pmw.session.accounts import Account, Activity, Booked, load_activity
+from pmw.session.dialogue import Analyst, Dialogue
 from pmw.session.engine import Engine
 from pmw.session.model_file import export_model
 from pmw.session.store import SessionStore
-from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
-from queries.statements import Statement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +40,7 @@ __all__ = [
 ]
 
 
-class Session(Asking):
+class Session(Dialogue):
     """A dialogue over one sensitive table. Made by ``open_session`` and ``resume_session``.
 
     A live session cannot be copied, pickled or used in a forked process: two of them would spend one budget
@@ -62,91 +59,34 @@ class Session(Asking):
         """Everything about the session that may be published."""
         return self._engine.state
 
-    def measure(self, names: str | Sequence[str], *, dry_run: bool = False) -> Quote:
-        """Measure the counts of every combination of some attributes' values now, under the session's cap.
-
-        The noise is that of a marginal that a test measures. What open rounds have reserved stays reserved.
+    def analyst(self, name: str, share: Fraction | float | None = None) -> Analyst:
+        """Return the session as one analyst asks it: charges are booked to the name, up to a share.
 
         Args:
-            names: one attribute, or several.
-            dry_run: tell the price alone; free.
-
-        Returns:
-            What was measured, its price and its bar.
+            name: of the analyst.
+            share: the part of the session's whole cap that may be charged for this analyst, in [0, 1]; 0
+                gives free answers alone, None leaves it to the cap. Shares may add up to more than 1.
 
         Raises:
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: there is no such marginal, or it has too many cells; nothing is spent.
-            SessionError: the session measures nothing on request.
-            StoreError: it could not be made durable; nothing was released.
+            BudgetError: the share is not in [0, 1].
+            SessionError: the name is empty, or is none.
         """
-        with self._turn:
-            self._open_store()
-            self._engine.finish_interrupted()
-            quote = quote_marginal(self.state, (names,) if isinstance(names, str) else tuple(names))
-            if not dry_run:
-                self._measure(quote)
-            return quote
+        return Analyst(self, Account.of(name, share))
 
-    def quote(self, question: Asked, within: float) -> Quote:
-        """Return the smallest price at which the bar of a question is at most so many records; free.
+    def bookings(self) -> tuple[Booked, ...]:
+        """Return what was charged for each analyst; the session itself comes first, with an empty name."""
+        with self._engaged() as engine:
+            return engine.bookings.listed(engine.state.ledger)
+
+    def activity(self, name: str | None = None, most: int = 100) -> tuple[Activity, ...]:
+        """Return the newest answered questions, the newest first.
 
         Args:
-            question: a where-text, a structured condition, or a query.
-            within: half-width of the bar that is wanted, in records.
-
-        Raises:
-            BudgetError: the width is not positive and finite.
-            QueryError: no measurement gives the question such a bar.
-            SessionError: the session measures nothing on request.
+            name: of the analyst who asked; None for everybody's.
+            most: how many at most.
         """
         with self._turn:
-            self._open_store()
-            self._engine.finish_interrupted()
-            return quote_question(self.state, self._ask(question, fresh=True, request_id=None).query, within)
-
-    def ask_within(self, question: Asked, within: float) -> Answer:
-        """Answer one question within a bar of so many records, and pay its price where there is one.
-
-        No test is made. Where the present bar suffices, the answer is free.
-
-        Args:
-            question: a where-text, a structured condition, or a query.
-            within: half-width of the bar that is wanted, in records.
-
-        Raises:
-            BudgetError: the width is not positive and finite.
-            BudgetExhaustedError: the price is not left; nothing is spent.
-            QueryError: no measurement gives the question such a bar.
-            SessionError: the session measures nothing on request.
-            StoreError: it could not be made durable; nothing was released.
-        """
-        with self._turn:
-            ask = self._ask(question, fresh=True, request_id=None)
-            self._measure(self.quote(ask.query, within))
-            return self._engine.answer_untested(ask)
-
-    def _measure(self, quote: Quote) -> None:
-        if quote.noise is not None:
-            self._engine.measure(quote.scope, quote.noise)
-
-    def forecast(self, question: LinearQuery | GroupedQuery | Statement) -> Forecast:
-        """Return what answering a question could charge at most, as things stand; free.
-
-        Args:
-            question: as the parsers of ``queries`` read it.
-
-        Privacy: a function of public state, stored answers and the question.
-        """
-        with self._turn:
-            self._open_store()
-            self._engine.finish_interrupted()
-            if isinstance(question, Statement):
-                queries = [one[2] for one in tables.questions_of(self.state, question)]
-            else:
-                queries = list(question) if isinstance(question, GroupedQuery) else [question]
-            asks = [self._ask(query, fresh=False, request_id=None) for query in queries]
-            return self._engine.forecast(asks)
+            return load_activity(self._open_store(), name, most)
 
     def status(self) -> Status:
         """Return where the session stands."""
@@ -215,7 +155,7 @@ class Session(Asking):
             quotes = plan_finish(self.state, self.asked())
             if not dry_run:
                 for quote in quotes:
-                    self._measure(quote)
+                    self._pay(quote)
                 self._engine.finalize()
             return quotes
 
@@ -334,10 +274,11 @@ class Session(Asking):
                 self._held.close()
 
     @contextmanager
-    def _asking(self) -> Iterator[Answering]:
+    def _engaged(self) -> Iterator[Engine]:
         with self._turn:
             self._open_store()
-            yield self._engine.answer
+            self._engine.finish_interrupted()
+            yield self._engine
 
     def _open_store(self) -> SessionStore:
         if os.getpid() != self._process:

@@ -252,7 +252,7 @@ TAKE_DATA: dict[str, tuple[Callable[[Any, Path], object], ...]] = {
 }  # fmt: skip
 # Questions, declarations, budgets, released values and session files.
 TAKE_NONE = """
-pmw.Answer pmw.Answers pmw.backup_session pmw.Budget pmw.Check
+pmw.Activity pmw.Analyst pmw.Answer pmw.Answers pmw.backup_session pmw.Booked pmw.Budget pmw.Check
 pmw.Composition pmw.CsvDialect pmw.DatabaseTable pmw.Ledger pmw.LedgerLine pmw.load_model pmw.ModelKind
 pmw.NeighboringRelation pmw.PublicModel pmw.Quote
 pmw.OfflineOptions pmw.OfflineRelease pmw.Opening pmw.Options pmw.RowPlan pmw.Session pmw.SessionPlan

@@ -41,14 +41,14 @@ def row_of_answer(answer: StoredAnswer) -> tuple[Any, ...]:
     head = (answer.request_id, answer.query_key, answer.query, float(answer.count), low, high)
     typical = (None, None) if answer.typical is None else tuple(map(float, answer.typical))
     tail = (float(answer.confidence), answer.source, answer.version, float(answer.share))
-    return (*head, *tail, answer.kind, *typical)
+    return (*head, *tail, answer.kind, *typical, answer.analyst)
 
 
 def answer_of_row(row: Any) -> StoredAnswer:
     """Return the answer of a row's columns."""
     request_id, key, query, count, low, high, confidence, source, version, share, *last = row
-    kind, least, most = last
+    kind, least, most, analyst = last
     interval = None if low is None else (low, high)
     typical = None if least is None else (least, most)
     asked = (request_id, key, query)
-    return StoredAnswer(*asked, count, interval, confidence, source, version, share, kind, typical)
+    return StoredAnswer(*asked, count, interval, confidence, source, version, share, kind, typical, analyst)

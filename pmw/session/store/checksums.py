@@ -24,27 +24,27 @@ __all__ = [
 ]
 
 _SOURCE = COLUMNS["answers"].index("source")
+_PLAIN = frozenset([str, int, type(None)])  # whose texts stand for them as they are
+_LONG = 256  # bytes
 _SIZE = 16  # bytes of a checksum: no damage passes one by chance
 
 
 def _checksum(table: str, values: Sequence[object]) -> bytes:
-    """Return the checksum of a row: 16 bytes, of its table and the types and values of its columns."""
-    pieces = [table.encode()]
-    for value in values:
-        kind, raw = _bytes_of(value)
-        pieces += (b"%s %d:" % (kind, len(raw)), raw)
-    return hashlib.blake2b(b"".join(pieces), digest_size=_SIZE).digest()
+    """Return the checksum of a row: 16 bytes, of its table and the types and values of its columns.
+
+    Different values of the types that the database reads back have different ASCII texts, in every version.
+    """
+    plain = [value if type(value) in _PLAIN else _plain(value) for value in values]
+    return hashlib.blake2b(ascii((table, plain)).encode(), digest_size=_SIZE).digest()
 
 
-def _bytes_of(value: object) -> tuple[bytes, bytes]:
-    """Return a letter for the type that a value is read back as, and bytes that tell its value exactly."""
-    if isinstance(value, bytes):
-        return b"b", value
+def _plain(value: object) -> object:
+    """Return a value as it is read back, a long one as its hash."""
     if isinstance(value, float):
-        return b"f", repr(float(value) + 0.0).encode()  # the database keeps no minus of a zero
-    if isinstance(value, str):
-        return b"t", value.encode()
-    return (b"n", b"") if value is None else (b"i", str(value).encode())
+        return float(value) + 0.0  # the database keeps no minus of a zero
+    if isinstance(value, bytes):
+        return value if len(value) <= _LONG else (len(value), hashlib.blake2b(value).digest())
+    return str(value) if isinstance(value, str) else int(str(value))
 
 
 def as_written(table: str, values: Sequence[object]) -> tuple[object, ...]:

@@ -11,7 +11,8 @@ seed, the batch is drawn again and has the outcome that it would have had. Where
 is finished. Otherwise charges are gone: the log was lost, or one of the files is an older copy.
 
 Two slots take turns. A beginning that is torn spoils the slot of a batch for which nothing was drawn, and
-leaves the one before; a seed that is overwritten in part leaves the rest of its slot, and cannot be read.
+leaves the one before, whose seed may be there again and whose requests may be gone; a seed that is
+overwritten in part leaves the rest of its slot, and cannot be read.
 """
 
 from __future__ import annotations
@@ -98,8 +99,12 @@ class Companion:
                 "room or restore access, then ask again"
             ) from None
 
-    def read(self, session: bytes) -> IntentRow:
+    def read(self, session: bytes, last: int) -> IntentRow:
         """Return the newest batch; its seed is empty where it was overwritten.
+
+        Args:
+            session: 16 bytes that no other session has.
+            last: the number of the last batch that has its outcome.
 
         Raises:
             SessionCorruptError: the file is not there, damaged, or another session's.
@@ -112,7 +117,7 @@ class Companion:
             raise self._lacks("is not beside it: the session was moved or copied alone") from None
         except OSError as error:
             raise self._lacks(f"cannot be read: {error.strerror}") from None
-        found = [entry for place in (0, 1) if (entry := _entry(raw, place)) is not None]
+        found = [entry for place in (0, 1) if (entry := _entry(raw, place, last)) is not None]
         if not found:
             raise self._lacks("is damaged")
         owner, newest = max(found, key=lambda entry: entry[1].id)
@@ -198,8 +203,14 @@ def _write(descriptor: int, content: bytes, place: int) -> None:
         content, place = content[written:], place + written
 
 
-def _entry(raw: bytes, place: int) -> tuple[bytes, IntentRow] | None:
-    """Return the session and the batch of a slot; None where it is not whole."""
+def _entry(raw: bytes, place: int, last: int) -> tuple[bytes, IntentRow] | None:
+    """Return the session and the batch of a slot; None where it is not whole.
+
+    Args:
+        raw: the file.
+        place: of the slot, 0 or 1.
+        last: the number of the last batch that has its outcome.
+    """
     entry = raw[place * _SLOT : place * _SLOT + _ENTRY]
     head = _head(entry)
     if head is None:
@@ -210,7 +221,8 @@ def _entry(raw: bytes, place: int) -> tuple[bytes, IntentRow] | None:
         return session, IntentRow(number, "", "", b"", charges)
     requests = raw[_REQUESTS : _REQUESTS + size]
     if hashlib.blake2b(requests, digest_size=32).digest() != digest:
-        return None
+        # The next batch was begun, if this one has its outcome; else its own beginning was torn.
+        return (session, IntentRow(number, "", "", b"", charges)) if number <= last else None
     kind, _, proposal = requests.decode().partition("\n")
     return session, IntentRow(number, kind, proposal, seed, charges)
 

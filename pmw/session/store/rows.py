@@ -44,13 +44,17 @@ class IntentRow:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """One charge: exact fractions as texts; None where the event has no such price."""
+    """One charge: exact fractions as texts; None where the event has no such price.
+
+    It is booked to the analyst whose question made it; an empty name is the session itself.
+    """
 
     event: str
     label: str
     epsilon: str | None
     rho: str
     mu_squared: str | None
+    analyst: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ class StoredAnswer:
     share: float
     kind: str | None = None  # of the question, where errors of such questions are looked at
     typical: tuple[float, float] | None = None
+    analyst: str = ""  # who asked first; an empty name where nobody was named
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +144,7 @@ class Outcome:
         meta: public facts to set, as JSON texts.
         secrets: secret facts to set; None wipes one.
         idempotency_keys: of requests that are given the newest stored answer to a query; query keys.
+        repeats: analysts and the queries whose newest stored answers they are given; query keys.
         charged_before: how many charges the file must hold before these, so that a sum that was computed
             from others is never added to; None looks at none.
     """
@@ -151,4 +157,5 @@ class Outcome:
     meta: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, bytes | None] = field(default_factory=dict)
     idempotency_keys: dict[str, bytes] = field(default_factory=dict)
+    repeats: Sequence[tuple[str, bytes]] = ()
     charged_before: int | None = None

@@ -16,7 +16,7 @@ __all__ = [
     "TABLES",
 ]
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,
@@ -24,13 +24,17 @@ TABLES = {
     "secrets": """CREATE TABLE secrets (key TEXT PRIMARY KEY, value BLOB NOT NULL,
     checksum BLOB NOT NULL) STRICT""",
     "ledger": """CREATE TABLE ledger (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL,
-    event TEXT NOT NULL, label TEXT NOT NULL, epsilon TEXT, rho TEXT NOT NULL, mu_squared TEXT) STRICT""",
+    event TEXT NOT NULL, label TEXT NOT NULL, epsilon TEXT, rho TEXT NOT NULL, mu_squared TEXT,
+    analyst TEXT NOT NULL) STRICT""",
     "measurements": """CREATE TABLE measurements (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL,
     kind TEXT NOT NULL, what TEXT NOT NULL, units BLOB NOT NULL, noise TEXT NOT NULL) STRICT""",
     "answers": """CREATE TABLE answers (sequence INTEGER PRIMARY KEY, request_id TEXT UNIQUE,
     query_key BLOB NOT NULL, query TEXT NOT NULL, count REAL NOT NULL, low REAL, high REAL,
     confidence REAL NOT NULL, source TEXT NOT NULL, version INTEGER NOT NULL, share REAL NOT NULL,
-    kind TEXT, typical_low REAL, typical_high REAL, checksum BLOB) STRICT""",
+    kind TEXT, typical_low REAL, typical_high REAL, analyst TEXT NOT NULL, checksum BLOB) STRICT""",
+    # Who asked again what was answered to somebody else.
+    "repeats": """CREATE TABLE repeats (analyst TEXT NOT NULL, answer INTEGER NOT NULL,
+    checksum BLOB NOT NULL, PRIMARY KEY (analyst, answer)) STRICT""",
     # A link covers the chained rows after those of the link before it, up to these numbers.
     "chain": """CREATE TABLE chain (sequence INTEGER PRIMARY KEY, ledger INTEGER NOT NULL,
     measurements INTEGER NOT NULL, answers INTEGER NOT NULL, link BLOB NOT NULL) STRICT""",
@@ -41,6 +45,8 @@ TABLES = {
     checksum BLOB NOT NULL) STRICT""",
 }
 INDEXES = (
+    # few, or none: of those alone whose asker is known
+    "CREATE INDEX answers_by_analyst ON answers (analyst) WHERE analyst <> ''",
     "CREATE INDEX answers_by_query ON answers (query_key)",
     # few: opening a session looks each of them up
     "CREATE INDEX answers_measured ON answers (source) WHERE source = 'measured'",
@@ -49,15 +55,22 @@ INDEXES = (
 COLUMNS = {
     "meta": ("key", "value"),
     "secrets": ("key", "value"),
-    "ledger": ("intent", "event", "label", "epsilon", "rho", "mu_squared"),
+    "ledger": ("intent", "event", "label", "epsilon", "rho", "mu_squared", "analyst"),
     "measurements": ("intent", "kind", "what", "units", "noise"),
     "answers": (
         "request_id", "query_key", "query", "count", "low", "high",
-        "confidence", "source", "version", "share", "kind", "typical_low", "typical_high",
+        "confidence", "source", "version", "share", "kind", "typical_low", "typical_high", "analyst",
     ),
+    "repeats": ("analyst", "answer"),
     "certificates": ("scope", "version", "threshold", "units"),
 }  # fmt: skip
-SEALED = ("meta", "secrets", "answers", "certificates")  # have a checksum; a measured answer has none
+SEALED = (
+    "meta",
+    "secrets",
+    "answers",
+    "repeats",
+    "certificates",
+)  # have a checksum; measured answers do not
 # Which rows the chain covers. Rows are only ever added to these tables.
 CHAINED = {"ledger": "TRUE", "measurements": "TRUE", "answers": "source = 'measured'"}
 

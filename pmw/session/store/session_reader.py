@@ -127,6 +127,32 @@ class SessionReader:
             for row in self._connection.execute(statement):
                 yield self._numbered(row)[1]
 
+    def newest_numbers(self, analyst: str | None, most: int) -> list[int]:
+        """Return the numbers of the newest answers, of one analyst or of all, the newest first."""
+        named = "SELECT sequence FROM answers WHERE analyst = ? AND analyst <> ''"
+        own = f"{named} UNION ALL SELECT answer FROM repeats WHERE analyst = ?"
+        everybody = "SELECT sequence FROM answers"
+        statement, given = (everybody, ()) if analyst is None else (own, (analyst, analyst))
+        with self._guarded():
+            rows = self._connection.execute(f"{statement} ORDER BY 1 DESC LIMIT ?", (*given, most))
+            return [int(row[0]) for row in rows]
+
+    def question_counts(self) -> dict[str, int]:
+        """Return how many answers each analyst was given first, or again what somebody else was given.
+
+        An empty name stands for those where nobody was named.
+        """
+        counts = dict.fromkeys([""], self.answer_count())
+        with self._guarded():
+            for statement in (
+                "SELECT analyst, count(*), count(*) FROM answers WHERE analyst <> '' GROUP BY analyst",
+                "SELECT analyst, count(*), 0 FROM repeats GROUP BY analyst",
+            ):
+                for name, count, first in self._connection.execute(statement):
+                    counts[name] = counts.get(name, 0) + count
+                    counts[""] -= first
+        return counts
+
     def answer_at(self, number: int) -> StoredAnswer:
         """Return the answer of a number.
 

@@ -37,7 +37,7 @@ from pmw.session.store.connection import (
 from pmw.session.store.copying import copy_public
 from pmw.session.store.fence import Fence
 from pmw.session.store.files import SessionFiles, is_model_file
-from pmw.session.store.rows import IntentRow, Outcome
+from pmw.session.store.rows import IntentRow, Outcome, StoredAnswer
 from pmw.session.store.schema import FORMAT_VERSION, statements
 from pmw.session.store.session_reader import SessionReader, snapshot_checksum
 from pmw.session.store.wholeness import ANSWERS, require_tables, require_whole
@@ -151,7 +151,11 @@ class SessionStore(SessionReader):
     def _newest_batch(self) -> IntentRow | None:
         """Return the newest batch, or None where the session is closed or its companion is of no use."""
         try:
-            return None if self.meta("closed") is not None else self._companion.read(self._session())
+            return (
+                None
+                if self.meta("closed") is not None
+                else self._companion.read(self._session(), self.last_intent())
+            )
         except SessionCorruptError:  # whoever writes is told, and readers go on
             return None
 
@@ -175,7 +179,8 @@ class SessionStore(SessionReader):
         """
         if self.meta("closed") is None:
             with self.reading():
-                newest, last = self._companion.read(self._session()), self.last_intent()
+                last = self.last_intent()
+                newest = self._companion.read(self._session(), last)
             if newest.id < last:
                 raise SessionCorruptError(
                     f"{self._name}: the session had {last} batches, and its companion file knows of "
@@ -199,7 +204,7 @@ class SessionStore(SessionReader):
         """
         with self._writing():  # nobody else writes meanwhile; the session file itself stays as it is
             session, number = self._session(), self.last_intent() + 1
-            if self._companion.read(session).id != number - 1:
+            if self._companion.read(session, number - 1).id != number - 1:
                 raise self._fence.lost()
             self._companion.begin(session, IntentRow(number, kind, proposal, seed, self._charges()))
         self._recorded = number
@@ -326,9 +331,13 @@ class SessionStore(SessionReader):
         if outcome.ledger or outcome.measurements or measured:
             self._chain.extend()
         keys = [
-            (key_name(request), self._number_of(key)) for request, key in outcome.idempotency_keys.items()
+            (key_name(request), str(self._newest_stored(key)[0]))
+            for request, key in outcome.idempotency_keys.items()
         ]
         self._add("meta", keys)
+        given = [(analyst, *self._newest_stored(key)) for analyst, key in outcome.repeats]
+        repeats = [(analyst, number) for analyst, number, answer in given if answer.analyst != analyst]
+        self._add("repeats", repeats, "INSERT OR IGNORE")
         for key, value in outcome.secrets.items():
             if value is None:
                 self._connection.execute("DELETE FROM secrets WHERE key = ?", (key,))
@@ -338,12 +347,12 @@ class SessionStore(SessionReader):
     def _add(self, table: str, rows: Iterable[Sequence[object]], verb: str = "INSERT") -> None:
         self._connection.executemany(insertion(table, verb), [as_written(table, row) for row in rows])
 
-    def _number_of(self, key: bytes) -> str:
-        """Return the number of the newest answer to a query."""
+    def _newest_stored(self, key: bytes) -> tuple[int, StoredAnswer]:
+        """Return the newest answer to a query, with its number."""
         found = self._newest(key)
         if found is None:
             raise StoreError(f"{self._name}: expected a stored answer to tie a key to, found none")
-        return str(found[0])
+        return found
 
     def _require_log(self, newest: IntentRow) -> None:
         """Compare the session file with its companion, which tells what the file must hold.

@@ -245,7 +245,7 @@ def _fitting(contents: Contents, reserved: Charge) -> str:
 
 def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
     """Tell whether an abandoned batch is charged what a requested marginal costs, under some noise."""
-    if entry != abandoned_entry(entry.charge, "a requested marginal"):
+    if replace(entry, analyst="") != abandoned_entry(entry.charge, "a requested marginal"):
         return False
     options, composition = contents.contract.options, contents.cap.composition
     price, moved = contents.cap.price(entry.charge), l1_sensitivity(options)
@@ -256,7 +256,7 @@ def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
 def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:
     """Tell whether an abandoned batch is charged no more than error quantiles may cost."""
     within = contents.cap.price(entry.charge) <= contents.cap.cap * SHARE
-    return within and entry == abandoned_entry(entry.charge, QUANTILES)
+    return within and replace(entry, analyst="") == abandoned_entry(entry.charge, QUANTILES)
 
 
 def _secrets(contents: Contents, store: SessionStore) -> str:

@@ -33,7 +33,7 @@ from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import Event
-from pmw.session import engine, releases
+from pmw.session import releases
 from pmw.sparse_vector import NoisyComparison, Outcome, Sides
 from queries import UNITS, Domain, random_conjunctions
 
@@ -152,7 +152,7 @@ class Audit:
         self.rounds: list[Round] = []
         self._open: dict[int, Round] = {}  # by tier
         for where, name, watcher in (
-            (engine, "draw_opening", self._opening),
+            (releases, "draw_opening", self._opening),
             (releases, "draw_quantiles", self._quantiles),
             (releases, "draw_requested", self._requested),
             (MarginalTier, "draw", self._marginals),

@@ -117,7 +117,7 @@ def test_bins_follow_the_released_number_whatever_the_table_holds(records: int) 
         return OpeningDraws(3_200_000 * UNITS, tuple(scaled))
 
     with (
-        patch("pmw.session.engine.draw_opening", drawn),
+        patch("pmw.session.releases.draw_opening", drawn),
         pmw.open_session(table(records), LONG, epsilon=1, delta=1e-9, options=pmw.Options(seed=2)) as session,
     ):
         state = session.state

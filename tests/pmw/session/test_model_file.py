@@ -168,7 +168,7 @@ def test_neighbouring_tables_with_the_same_outcomes_give_the_same_bytes(
         tested.append(draw_tests(*given))
         return tested[-1]
 
-    monkeypatch.setattr("pmw.session.engine.draw_opening", opening)
+    monkeypatch.setattr("pmw.session.releases.draw_opening", opening)
     monkeypatch.setattr("pmw.session.engine.draw_tests", tests)
     files = []
     for number, table in enumerate((frame, frame.iloc[1:])):

@@ -79,8 +79,8 @@ def forbid_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     def drawn(*_: object) -> None:
         raise AssertionError("noise was drawn")
 
-    for name in ("draw_tests", "draw_opening"):
-        monkeypatch.setattr(f"pmw.session.engine.{name}", drawn)
+    for name in ("engine.draw_tests", "releases.draw_opening"):
+        monkeypatch.setattr(f"pmw.session.{name}", drawn)
 
 
 # --- moving -------------------------------------------------------------------------------------------------

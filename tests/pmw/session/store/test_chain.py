@@ -36,6 +36,7 @@ def answer(number: int, source: str = "measured") -> StoredAnswer:
         0.25,
         "2 tested",
         (1.0, 2.5),
+        "ann",
     )
 
 
@@ -44,7 +45,7 @@ def batch(number: int) -> Outcome:
     return Outcome(
         ledger=[
             LedgerRow("round", "a round", "1/9", "1/162", "1/50"),
-            LedgerRow("value", f"q{number}", None, "1/7", None),
+            LedgerRow("value", f"q{number}", None, "1/7", None, "ann"),
         ],
         measurements=[MeasurementRow("query", f"{number}", bytes([number] * 8), "{}")],
         answers=[answer(100 + number, "synthetic"), answer(number)],
@@ -101,24 +102,39 @@ def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() 
     def drawn(place: int, number: int) -> list[object]:
         one = answer(number)
         head = [place, one.request_id, blob(one.query_key), one.query, one.count, *(one.interval or ())]
-        return [*head, one.confidence, one.source, one.version, one.share, one.kind, *(one.typical or ())]
+        return [
+            *head,
+            one.confidence,
+            one.source,
+            one.version,
+            one.share,
+            one.kind,
+            *(one.typical or ()),
+            one.analyst,
+        ]
 
     assert found.origin == link(b"", session, CONTRACT)
     first = link(
         found.origin, [1, 1, 2, 0],
-        [[1, 1, "total", "records", None, "1/8", "1/4"]],
+        [[1, 1, "total", "records", None, "1/8", "1/4", ""]],
         [[1, 1, "total", "[]", blob(b"\1" * 8), "{}"], [2, 1, "marginal", "x", blob(b"\2" * 16), "{}"]],
         [],
     )  # fmt: skip
     second = link(
         first, [2, 3, 3, 2],
-        [[2, 2, "round", "a round", "1/9", "1/162", "1/50"], [3, 2, "value", "q2", None, "1/7", None]],
+        [
+            [2, 2, "round", "a round", "1/9", "1/162", "1/50", ""],
+            [3, 2, "value", "q2", None, "1/7", None, "ann"],
+        ],
         [[3, 2, "query", "2", blob(b"\2" * 8), "{}"]],
         [drawn(2, 2)],
     )  # fmt: skip
     third = link(
         second, [3, 5, 4, 6],
-        [[4, 3, "round", "a round", "1/9", "1/162", "1/50"], [5, 3, "value", "q3", None, "1/7", None]],
+        [
+            [4, 3, "round", "a round", "1/9", "1/162", "1/50", ""],
+            [5, 3, "value", "q3", None, "1/7", None, "ann"],
+        ],
         [[4, 3, "query", "3", blob(b"\3" * 8), "{}"]],
         [drawn(6, 3)],
     )  # fmt: skip
@@ -168,18 +184,23 @@ DAMAGE: dict[str, tuple[str, int]] = {
     "a source, so that an answer is drawn now": (
         "UPDATE answers SET source = 'measured' WHERE sequence = 4", 3,
     ),
+    "a charge that was booked to somebody else": (
+        "UPDATE ledger SET analyst = 'bob' WHERE sequence = 3", 2,
+    ),
     "a first charge that is gone": ("DELETE FROM ledger WHERE sequence = 1", 1),
     "a charge in the middle that is gone": ("DELETE FROM ledger WHERE sequence = 3", 2),
     "a last charge that is gone": ("DELETE FROM ledger WHERE sequence = 5", 3),
     "a last measurement that is gone": ("DELETE FROM measurements WHERE sequence = 4", 3),
     "a last measured answer that is gone": ("DELETE FROM answers WHERE sequence = 6", 3),
     "all charges gone": ("DELETE FROM ledger", 1),
-    "a charge that was added": ("INSERT INTO ledger VALUES (6, 3, 'value', 'q3', NULL, '1/7', NULL)", 4),
-    "a charge that was added before all": ("INSERT INTO ledger VALUES (-5, 1, 'x', 'y', NULL, '0', NULL)", 1),
+    "a charge that was added": ("INSERT INTO ledger VALUES (6, 3, 'value', 'q3', NULL, '1/7', NULL, '')", 4),
+    "a charge that was added before all": (
+        "INSERT INTO ledger VALUES (-5, 1, 'x', 'y', NULL, '0', NULL, '')", 1,
+    ),
     "a measurement that was added": ("INSERT INTO measurements VALUES (5, 3, 'query', '3', x'00', '{}')", 4),
     "a measured answer that was added": (
         "INSERT INTO answers SELECT 8, 'r99', query_key, query, count, low, high, confidence, source,"
-        " version, share, kind, typical_low, typical_high, NULL FROM answers WHERE sequence = 6", 4,
+        " version, share, kind, typical_low, typical_high, analyst, NULL FROM answers WHERE sequence = 6", 4,
     ),
     "exchanged charges of one batch": (SWAP.format("ledger", 2, 3), 2),
     "exchanged charges of two batches": (SWAP.format("ledger", 2, 4), 2),

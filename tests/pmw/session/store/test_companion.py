@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import pmw
 import pmw.session.engine
 from benchmarks.forgery import reseal
+from pmw.session.engine import Engine
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store import IntentRow, LedgerRow, Outcome, SessionStore, companion
 from pmw.session.store.companion import Companion
@@ -55,15 +56,15 @@ def made(tmp_path: Path) -> Companion:
 
 def test_the_newest_batch_is_read_back_until_its_seed_is_overwritten(made: Companion, tmp_path: Path) -> None:
     file = companion_of(tmp_path / "s.pmw")
-    assert made.read(SESSION) == FIRST
+    assert made.read(SESSION, 0) == FIRST
     made.wipe(1)
     made.begin(SESSION, SECOND)
-    assert Companion(tmp_path / "s.pmw", "s.pmw").read(SESSION) == SECOND
+    assert Companion(tmp_path / "s.pmw", "s.pmw").read(SESSION, 0) == SECOND
     assert FIRST.seed not in file.read_bytes()
     made.wipe(1)
-    assert made.read(SESSION) == SECOND
+    assert made.read(SESSION, 0) == SECOND
     made.wipe(2)
-    assert made.read(SESSION) == IntentRow(2, "", "", b"", 3)
+    assert made.read(SESSION, 0) == IntentRow(2, "", "", b"", 3)
     assert SECOND.seed not in file.read_bytes()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -128,7 +129,7 @@ def test_a_beginning_that_is_cut_short_leaves_the_batch_before(
             stream.seek(place)
             stream.write(content[:kept])
     finished = replace(FIRST, kind="", proposal="", seed=b"")
-    assert made.read(SESSION) == (SECOND if whole else finished)
+    assert made.read(SESSION, 0) == (SECOND if whole else finished)
 
 
 @given(kept=st.integers(0, 47))
@@ -142,9 +143,9 @@ def test_a_seed_that_is_overwritten_in_part_is_read_no_more(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "pwrite", lambda file, content, place: pwrite(file, content[: kept + 1], place))
         made.wipe(1)  # goes on until all of it is written
-        assert made.read(SESSION).seed == b""
+        assert made.read(SESSION, 0).seed == b""
         made.begin(SESSION, SECOND)
-        assert made.read(SESSION) == SECOND
+        assert made.read(SESSION, 0) == SECOND
 
         def cut(file: int, content: bytes, place: int) -> int:
             pwrite(file, content[: kept + 1], place)
@@ -152,7 +153,7 @@ def test_a_seed_that_is_overwritten_in_part_is_read_no_more(
 
         patch.setattr(os, "pwrite", cut)
         made.wipe(2)
-    assert made.read(SESSION) == IntentRow(2, "", "", b"", 3)
+    assert made.read(SESSION, 0) == IntentRow(2, "", "", b"", 3)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_a_file_that_is_of_no_use_is_told_so(
 ) -> None:
     damage(companion_of(tmp_path / "s.pmw"))
     with pytest.raises(pmw.SessionCorruptError, match=fault):
-        made.read(SESSION)
+        made.read(SESSION, 0)
     made.wipe(1)
     if fault.startswith(("is not", "cannot")):
         with pytest.raises(pmw.StoreError, match="nothing was drawn"):
@@ -179,7 +180,7 @@ def test_a_file_that_is_of_no_use_is_told_so(
 
 def test_a_file_of_another_session_is_told_from_the_sessions_own(made: Companion) -> None:
     with pytest.raises(pmw.SessionCorruptError, match="is another session's"):
-        made.read(SESSION[::-1])
+        made.read(SESSION[::-1], 0)
 
 
 def test_removing_it_overwrites_it_durably_but_never_the_file_that_a_link_leads_to(
@@ -298,7 +299,7 @@ def test_a_session_in_memory_keeps_its_batch_and_forgets_the_seed(tmp_path: Path
     with closing(create(None)) as store:
         assert store.pending() == FIRST
         store.finish(1, Outcome())
-        assert store._companion.read(b"") == replace(FIRST, seed=b"")
+        assert store._companion.read(b"", 0) == replace(FIRST, seed=b"")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -315,6 +316,50 @@ def interrupted(frame: pd.DataFrame, domain: Domain, path: Path, monkeypatch: py
         patch.setattr(SessionStore, "finish", full)
         with pytest.raises(pmw.StoreError):
             session.ask(QUESTION)
+
+
+@pytest.mark.parametrize("wiped", [True, False])
+@pytest.mark.parametrize("slot", [True, False])
+@pytest.mark.parametrize("requests", ["before", "half", "after"])
+def test_whatever_a_power_cut_leaves_of_a_beginning_the_session_goes_on(
+    tmp_path: Path, frame: pd.DataFrame, whole_years: Domain, monkeypatch: pytest.MonkeyPatch,
+    requests: str, slot: bool, wiped: bool,
+) -> None:  # fmt: skip
+    path, kept = tmp_path / "s.pmw", tmp_path / "kept.pmw"
+
+    def cut(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pmw.open_session(frame, whole_years, epsilon=1, path=path, options=OPTIONS) as session:
+        session.ask("age >= 40 AND region = 'north'")
+        with monkeypatch.context() as patch:
+            patch.setattr(Companion, "wipe", lambda *_: None)  # which never reached the disk
+            session.ask("sex = 'Male' AND region = 'north'")
+            before = companion_of(path).read_bytes()
+        with monkeypatch.context() as patch:
+            patch.setattr(Engine, "_carry_out", cut)
+            with pytest.raises(KeyboardInterrupt):
+                session.ask(QUESTION)
+            after = companion_of(path).read_bytes()
+        number = session._engine._store.last_intent() + 1
+        kept.write_bytes(path.read_bytes())
+        kept.with_name(kept.name + "-wal").write_bytes(path.with_name(path.name + "-wal").read_bytes())
+    assert before[8192:] != after[8192:]
+    size = max(len(before), len(after))
+    raw = bytearray((after if requests != "before" else before).ljust(size, b"\0"))
+    if requests == "half":
+        raw[8192 : 8192 + 40] = before[8192 : 8192 + 40]
+    place, other = (0, 4096) if number % 2 == 0 else (4096, 0)
+    raw[place : place + 4096] = (after if slot else before)[place : place + 4096]
+    raw[other : other + 4096] = before[other : other + 4096]
+    companion_of(kept).write_bytes(bytes(raw))
+    if wiped:
+        Companion(kept, kept.name).wipe(number - 1)
+    begun = slot and requests == "after"
+    with pmw.resume_session(kept, frame) as session:  # on the copy, whose name the companion does not know
+        assert session._engine._store.last_intent() == number - 1 + begun
+        session.ask(QUESTION)
+        assert session.verify().holds
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "random", "another session's", "an older copy"])

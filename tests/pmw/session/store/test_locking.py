@@ -231,7 +231,8 @@ def test_a_sum_is_added_to_only_by_who_has_seen_all_of_it(study: Path, frame: pd
     with pmw.resume_session(study, frame) as session:
         with closing(sqlite3.connect(study)) as connection:
             connection.execute(
-                "INSERT INTO ledger (intent, event, label, rho) VALUES (9, 'measurement', 'q', '1')"
+                "INSERT INTO ledger (intent, event, label, rho, analyst)"
+                " VALUES (9, 'measurement', 'q', '1', '')"
             )
             reseal(connection)
             connection.commit()

@@ -1,0 +1,230 @@
+"""Accounts: on whose behalf a session is asked, and how much of its cap that analyst may have charged.
+
+A share is fairness among analysts, and no part of the privacy guarantee: analysts who put their answers
+together hold what the whole cap allows, and the cap binds whatever the shares add up to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from pmw.errors import BudgetError, SessionCorruptError, SessionError
+from pmw.loop import may_test
+from pmw.privacy.filter import PrivacyFilter
+from pmw.public.answer import Answer, unverified
+from pmw.public.charges import LedgerEntry
+from pmw.public.state import PublicState
+from pmw.session.asks import Ask, key_of
+from pmw.session.encoding import dumps
+from pmw.session.loading import load_entries
+from pmw.session.store import SessionStore, query_key
+from queries.plain_values import type_name
+
+__all__ = [
+    "Account",
+    "Activity",
+    "Booked",
+    "Bookings",
+    "load_activity",
+    "SESSION",
+]
+
+_LONGEST_NAME = 100  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An analyst, as a session's ledger knows one.
+
+    Args:
+        name: printable; an empty one is the session itself.
+        share: the part of the session's whole cap that may be charged for this analyst, in [0, 1]; None where
+            the cap alone binds.
+
+    Raises:
+        BudgetError: the share is not in [0, 1].
+        SessionError: the name is none.
+    """
+
+    name: str
+    share: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        name = self.name
+        if (
+            type(name) is not str
+            or not name.isprintable()
+            or name != name.strip()
+            or len(name) > _LONGEST_NAME
+        ):
+            raise SessionError(
+                f"expected a printable name of an analyst, at most {_LONGEST_NAME} characters, got another"
+            )
+        if self.share is not None and not 0 <= self.share <= 1:
+            raise BudgetError(f"expected a share in [0, 1], got {float(self.share):g}")
+
+    @classmethod
+    def of(cls, name: str, share: Fraction | float | None) -> Account:
+        """Return the account of an analyst.
+
+        Raises:
+            BudgetError: the share is no number in [0, 1].
+            SessionError: the name is empty, or is none.
+        """
+        if not name:
+            raise SessionError("expected the name of an analyst, got an empty one")
+        if isinstance(share, bool) or not isinstance(share, Fraction | int | float | None):
+            raise BudgetError(f"expected a share in [0, 1], got a {type_name(share)}")
+        try:
+            return cls(name, None if share is None else Fraction(share))
+        except (ValueError, OverflowError):
+            raise BudgetError("expected a share in [0, 1], got a number that is none") from None
+
+    @classmethod
+    def of_batch(cls, text: str) -> Account:
+        """Return the account that a recorded batch is booked to; its share was looked at before.
+
+        Raises:
+            SessionCorruptError: the text cannot be read.
+        """
+        try:
+            return cls(json.loads(text).get("analyst", ""))
+        except (ValueError, AttributeError, SessionError) as error:
+            raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+
+    def booking(self, text: str) -> str:
+        """Return the text that a batch is recorded by, with the analyst it is booked to."""
+        return dumps({**json.loads(text), "analyst": self.name}) if self.name else text
+
+    def entries(self, entries: Sequence[LedgerEntry]) -> tuple[LedgerEntry, ...]:
+        """Return charges as they are booked to this analyst."""
+        return tuple(replace(entry, analyst=self.name) for entry in entries)
+
+    def keyed(self, asks: Sequence[Ask]) -> list[Ask]:
+        """Return asks whose idempotency keys are this analyst's own."""
+        return [
+            ask if ask.request_id is None else replace(ask, request_id=key_of(self.name, ask.request_id))
+            for ask in asks
+        ]
+
+    def repeats(self, asks: Sequence[Ask]) -> list[tuple[str, bytes]]:
+        """Return what is noted of questions that had a stored answer; nothing where nobody is named."""
+        return [(self.name, query_key(ask.text)) for ask in asks] if self.name else []
+
+    def told(self, state: PublicState, answers: Sequence[Answer]) -> tuple[Answer, ...]:
+        """Return answers that no test decided, as they are told to this analyst.
+
+        Where the session can test, and only the share forbids it, they are unverified, not exhausted.
+        """
+        may = self.share is not None and may_test(state)
+        return tuple(map(unverified, answers) if may else answers)
+
+
+SESSION = Account("")
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """What was charged for an analyst.
+
+    Args:
+        name: of the analyst; an empty one is the session itself: what opening measured, what it measures by
+            itself, and what was asked without a name.
+        spent: charged, as a part of the session's cap, exactly.
+        questions: how many distinct questions were asked.
+        share: the part of the cap that may be charged; None where it is not known here, or not bounded.
+    """
+
+    name: str
+    spent: Fraction
+    questions: int
+    share: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One answered question.
+
+    Args:
+        number: of the answer, from 1.
+        name: who asked first; empty where nobody was named.
+        query: the question's canonical text, JSON.
+        source: what the answer rests on.
+        count: the answer, in records.
+        interval: its interval, in records; None where nothing is promised.
+        share: of the cap that the session had spent.
+    """
+
+    number: int
+    name: str
+    query: str
+    source: str
+    count: float
+    interval: tuple[float, float] | None
+    share: float
+
+
+class Bookings:
+    """What a session charged, by analyst.
+
+    Args:
+        store: the session file.
+    """
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._sums: dict[str, Fraction] = {}
+        self._spent: Fraction | None = None  # of the whole session when these sums were added up
+
+    def of(self, analyst: str, ledger: PrivacyFilter) -> Fraction:
+        """Return what was charged for an analyst, in the unit of the session's ledger as it is now."""
+        if self._spent != ledger.spent:
+            sums = dict[str, Fraction]()
+            for entry in load_entries(self._store):
+                sums[entry.analyst] = sums.get(entry.analyst, Fraction(0)) + ledger.price(entry.charge)
+            self._sums, self._spent = sums, ledger.spent
+        return self._sums.get(analyst, Fraction(0))
+
+    def limited(self, state: PublicState, account: Account) -> PublicState:
+        """Return a state in which no more can be charged than is left of the cap and of an analyst's share.
+
+        What is proposed in it is a function of public state: a test whose price is short of either is never
+        made, so that none can be refused after it was positive. It is for proposals alone: the session's own
+        ledger takes the charges.
+
+        Args:
+            state: of the session.
+            account: who asks.
+        """
+        if account.share is None:
+            return state
+        ledger = state.ledger
+        left = max(account.share * ledger.cap - self.of(account.name, ledger), Fraction(0))
+        return replace(state, ledger=replace(ledger, spent=max(ledger.spent, ledger.cap - left)))
+
+    def listed(self, ledger: PrivacyFilter) -> tuple[Booked, ...]:
+        """Return what was charged for everybody, by name; the session itself comes first."""
+        self.of("", ledger)
+        counts = self._store.question_counts()
+        return tuple(
+            Booked(name, self._sums.get(name, Fraction(0)) / ledger.cap, counts.get(name, 0))
+            for name in sorted({"", *self._sums, *counts})
+        )
+
+
+def load_activity(store: SessionStore, name: str | None, most: int) -> tuple[Activity, ...]:
+    """Return the newest answered questions, the newest first.
+
+    Args:
+        store: the session file.
+        name: of the analyst who asked; None for everybody's.
+        most: how many at most.
+    """
+    found = ((number, store.answer_at(number)) for number in store.newest_numbers(name, max(0, most)))
+    return tuple(
+        Activity(number, row.analyst, row.query, row.source, row.count, row.interval, row.share)
+        for number, row in found
+    )

@@ -1,0 +1,181 @@
+"""Dialogues: questions and measurements on behalf of one account of a session."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+from pmw.loop import Forecast
+from pmw.public import tables
+from pmw.public.answer import Answer
+from pmw.public.quotes import Quote, quote_marginal, quote_question
+from pmw.public.state import PublicState
+from pmw.session.accounts import SESSION, Account, Booked
+from pmw.session.asking import Asked, Asking
+from pmw.session.asks import Answering
+from pmw.session.engine import Engine
+from queries.grouping import GroupedQuery
+from queries.linear import LinearQuery
+from queries.reader import QuestionReader
+from queries.statements import Statement
+
+__all__ = [
+    "Analyst",
+    "Dialogue",
+]
+
+
+class Dialogue(Asking):
+    """Questions and measurements on behalf of one account."""
+
+    _account: Account = SESSION
+
+    @abstractmethod
+    def _engaged(self) -> AbstractContextManager[Engine]:
+        """Return the engine, while nobody else uses it; what was interrupted is finished."""
+
+    @contextmanager
+    def _asking(self) -> Iterator[Answering]:
+        with self._engaged() as engine:
+            yield partial(engine.answer, account=self._account)
+
+    def measure(self, names: str | Sequence[str], *, dry_run: bool = False) -> Quote:
+        """Measure the counts of every combination of some attributes' values now, under the session's cap.
+
+        The noise is that of a marginal that a test measures. What open rounds have reserved stays reserved.
+
+        Args:
+            names: one attribute, or several.
+            dry_run: tell the price alone; free.
+
+        Returns:
+            What was measured, its price and its bar.
+
+        Raises:
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: there is no such marginal, or it has too many cells; nothing is spent.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        with self._engaged() as engine:
+            quote = quote_marginal(
+                engine.limited(self._account), (names,) if isinstance(names, str) else tuple(names)
+            )
+            if not dry_run:
+                self._pay(quote)
+            return quote
+
+    def quote(self, question: Asked, within: float) -> Quote:
+        """Return the smallest price at which the bar of a question is at most so many records; free.
+
+        Args:
+            question: a where-text, a structured condition, or a query.
+            within: half-width of the bar that is wanted, in records.
+
+        Raises:
+            BudgetError: the width is not positive and finite.
+            QueryError: no measurement gives the question such a bar.
+            SessionError: the session measures nothing on request.
+        """
+        with self._engaged() as engine:
+            query = self._ask(question, fresh=True, request_id=None).query
+            return quote_question(engine.limited(self._account), query, within)
+
+    def ask_within(self, question: Asked, within: float) -> Answer:
+        """Answer one question within a bar of so many records, and pay its price where there is one.
+
+        No test is made. Where the present bar suffices, the answer is free.
+
+        Args:
+            question: a where-text, a structured condition, or a query.
+            within: half-width of the bar that is wanted, in records.
+
+        Raises:
+            BudgetError: the width is not positive and finite.
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: no measurement gives the question such a bar.
+            SessionError: the session measures nothing on request.
+            StoreError: it could not be made durable; nothing was released.
+        """
+        with self._engaged() as engine:
+            ask = self._ask(question, fresh=True, request_id=None)
+            self._pay(self.quote(ask.query, within))
+            return engine.answer_untested(ask, self._account)
+
+    def _pay(self, quote: Quote) -> None:
+        if quote.noise is not None:
+            with self._engaged() as engine:
+                engine.measure(quote.scope, quote.noise, self._account)
+
+    def forecast(self, question: LinearQuery | GroupedQuery | Statement) -> Forecast:
+        """Return what answering a question could charge at most, as things stand; free.
+
+        Args:
+            question: as the parsers of ``queries`` read it.
+
+        Privacy: a function of public state, stored answers and the question.
+        """
+        with self._engaged() as engine:
+            if isinstance(question, Statement):
+                queries = [one[2] for one in tables.questions_of(self.state, question)]
+            else:
+                queries = list(question) if isinstance(question, GroupedQuery) else [question]
+            asks = [self._ask(query, fresh=False, request_id=None) for query in queries]
+            return engine.forecast(asks, self._account)
+
+
+class Analyst(Dialogue):
+    """One analyst of a session. Made by ``Session.analyst``.
+
+    Whatever charges the session for this analyst's questions is booked to the name. A test is made only if
+    all that it may charge is left both of the session's cap and of the analyst's share. Otherwise the answer
+    comes from the model. A round that somebody else's question opened is used without a charge.
+
+    Args:
+        session: the session.
+        account: the name, and the share of the session's whole cap.
+
+    Privacy: a share is fairness, and no part of the guarantee: analysts who put their answers together hold
+        what the whole cap allows.
+    """
+
+    def __init__(self, session: Dialogue, account: Account) -> None:
+        self._session = session
+        self._account = account
+
+    @property
+    def name(self) -> str:
+        """The name that charges are booked to."""
+        return self._account.name
+
+    @property
+    def share(self) -> Fraction | None:
+        """The part of the session's cap that may be charged; None where the cap alone binds."""
+        return self._account.share
+
+    @property
+    def state(self) -> PublicState:
+        """Everything about the session that may be published."""
+        return self._session.state
+
+    @property
+    def reader(self) -> QuestionReader:
+        """What reads questions, for all analysts of the session."""
+        return self._session.reader
+
+    def budget(self) -> Booked:
+        """Return what was charged for this analyst, and how many questions were asked."""
+        with self._engaged() as engine:
+            found = {one.name: one for one in engine.bookings.listed(engine.state.ledger)}
+            one = found.get(self.name, Booked(self.name, Fraction(0), 0))
+            return replace(one, share=self.share)
+
+    def _engaged(self) -> AbstractContextManager[Engine]:
+        return self._session._engaged()
+
+    def __repr__(self) -> str:
+        return f"Analyst({self.name!r}, {self._session!r})"

@@ -1,0 +1,193 @@
+"""Readers of many questions over one domain: a comparison that was read before is not read again.
+
+A condition that joins comparisons of different attributes by AND counts the product of what each counts
+alone. Every first comparison, and whatever has another shape, goes through the parsers of single questions:
+what they refuse is refused here, and what they read is read alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.factors import Factor
+from queries.grouping import GroupedQuery
+from queries.linear import LinearQuery
+from queries.memory import Memory
+from queries.parsing import Question, parse_asked, parse_where, question_of
+from queries.statements import Statement
+
+__all__ = [
+    "QuestionReader",
+]
+
+_MOST_CONDITIONS = 2**14  # whole conditions that are remembered
+_MOST_TERMS = 2**12  # comparisons
+_LONGEST_TEXT = 2000  # characters; a longer one is rarely asked twice
+_MOST_CELLS = 2**10  # of an attribute whose comparisons are remembered
+_MOST_WEIGHTS = 2**9  # of a condition of another shape that is remembered
+
+_PLAIN = frozenset([str, int, float, bool])
+
+_SPACE = r"[ \t\r\n]"
+_NAME = r'(?:"[^"\n]+"|[A-Za-z_][A-Za-z_0-9]*)'
+_VALUE = r"(?:-?[0-9]+(?:\.[0-9]+)?|'[^'\\\n]*')"
+_TERM = re.compile(
+    rf"{_NAME}(?:"
+    rf"{_SPACE}*(?:<=|>=|<>|!=|=|<|>){_SPACE}*{_VALUE}"
+    rf"|{_SPACE}+BETWEEN{_SPACE}+{_VALUE}{_SPACE}+AND{_SPACE}+{_VALUE}"
+    rf"|{_SPACE}+IN{_SPACE}*\({_SPACE}*{_VALUE}(?:{_SPACE}*,{_SPACE}*{_VALUE})*{_SPACE}*\))",
+    re.IGNORECASE,
+)
+_AND = re.compile(rf"{_SPACE}+AND{_SPACE}+", re.IGNORECASE)
+_COUNT = re.compile(
+    rf"(SELECT{_SPACE}+COUNT\(\*\){_SPACE}+FROM{_SPACE}+{_NAME}{_SPACE}+WHERE{_SPACE}+)", re.IGNORECASE
+)
+
+
+class QuestionReader:
+    """Reads questions over one domain; each is the one that the parser of single questions makes of it.
+
+    Args:
+        domain: the declared attributes.
+    """
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self._conditions: Memory[LinearQuery] = Memory(_MOST_CONDITIONS)
+        self._terms: Memory[Factor] = Memory(_MOST_TERMS)
+        self._texts: Memory[tuple[LinearQuery, str]] = Memory(_MOST_CONDITIONS)
+
+    def where(self, where: str | Mapping[str, Any]) -> LinearQuery:
+        """Return the query that counts where a condition holds; see ``parse_where``.
+
+        Raises:
+            QueryError: the condition cannot be read or names what is not declared.
+        """
+        if isinstance(where, str):
+            return self._remembered(where, where, lambda: self._text(where, ""))
+        if _is_plain(where):  # its text tells 1 from 1.0 and True
+            return self._remembered(repr(where), where, lambda: self._structured(where))
+        return parse_where(where, self.domain)
+
+    def text_of(self, query: LinearQuery) -> str:
+        """Return the canonical text of a query, which is written once for one that was read here."""
+        known = self._texts.get(id(query))
+        if known is None or known[0] is not query:
+            known = query, query.to_json()
+            self._texts.keep(id(query), known)
+        return known[1]
+
+    def question(self, form: Mapping[str, Any]) -> Question:
+        """Return the question that a JSON object states; see ``parse_question``.
+
+        Raises:
+            QueryError: a key is unknown, a value has the wrong type, or the condition is refused.
+        """
+        return question_of(form, self.where, self.statement)
+
+    def statement(self, text: str) -> LinearQuery | GroupedQuery | Statement:
+        """Return what a statement asks; see ``parse_statement``. One group alone is a single question.
+
+        Raises:
+            QueryError: the text is no statement that can be answered.
+        """
+        key = ("SQL", text)  # no condition's
+        known = self._conditions.get(key)
+        if known is not None:
+            return known
+        if len(text) <= _LONGEST_TEXT and (match := _COUNT.match(text)):
+            found = self._text(text[match.end() :], match[1])
+            if found is not None:
+                self._conditions.keep(key, found)
+                return found
+        return parse_asked(text, self.domain)
+
+    def _remembered(
+        self, key: str, where: str | Mapping[str, Any], read: Callable[[], LinearQuery | None]
+    ) -> LinearQuery:
+        if len(key) > _LONGEST_TEXT:
+            return parse_where(where, self.domain)
+        found = self._conditions.get(key)
+        if found is None:
+            found = read()
+            if found is None:
+                found = parse_where(where, self.domain)
+                if found.readings or sum(one.weights.size for one in found.factors) > _MOST_WEIGHTS:
+                    return found
+            self._conditions.keep(key, found)
+        return found
+
+    def _structured(self, where: Mapping[str, Any]) -> LinearQuery | None:
+        """Return the query of a structured condition; None where it is read whole, or refused there."""
+        factors = []
+        for name, conditions in where.items():
+            if len(conditions) != 1:
+                return None
+            one = {name: conditions}
+            factors.append(self._term(repr(one), partial(parse_where, one, self.domain)))
+        return self._joined(factors)
+
+    def _text(self, where: str, head: str) -> LinearQuery | None:
+        """Return the query of a where-text; None where it is read whole, or refused there.
+
+        Args:
+            where: the text.
+            head: of the statement that it ends; empty for a condition alone.
+        """
+        factors, place = list[Factor | None](), 0
+        while match := _TERM.match(where, place):
+            text = head + match[0]
+            parse = partial(_counted, text, self.domain) if head else partial(parse_where, text, self.domain)
+            factors.append(self._term(text, parse))
+            if match.end() == len(where):
+                return self._joined(factors)
+            joint = _AND.match(where, match.end())
+            if joint is None:
+                return None
+            place = joint.end()
+        return None
+
+    def _term(self, key: str, parse: Callable[[], LinearQuery | None]) -> Factor | None:
+        """Return the weights of one comparison that the cells of one attribute decide; None for others."""
+        found = self._terms.get(key)
+        if found is None:
+            try:
+                query = parse()
+            except QueryError:
+                return None
+            if query is None or query.readings or len(query.factors) != 1:
+                return None
+            (found,) = query.factors  # 0 and one record, for the cells decide it
+            if len(found.scope) != 1 or found.weights.size > _MOST_CELLS:
+                return None
+            self._terms.keep(key, found)
+        return found
+
+    def _joined(self, factors: Sequence[Factor | None]) -> LinearQuery | None:
+        kept = [factor for factor in factors if factor is not None]
+        if not factors or len({factor.scope for factor in kept}) != len(factors):
+            return None  # comparisons of one attribute are read together
+        return LinearQuery(self.domain, tuple(kept))
+
+
+def _is_plain(where: Mapping[str, Any]) -> bool:
+    """Tell whether a structured condition holds texts, numbers and lists of them alone."""
+    if type(where) is not dict:
+        return False
+    for name, conditions in where.items():
+        if type(name) is not str or type(conditions) is not dict:
+            return False
+        for value in conditions.values():
+            if not (type(value) in _PLAIN or (type(value) is list and _PLAIN.issuperset(map(type, value)))):
+                return False
+    return True
+
+
+def _counted(text: str, domain: Domain) -> LinearQuery | None:
+    asked = parse_asked(text, domain)
+    return asked if isinstance(asked, LinearQuery) else None

@@ -1,0 +1,352 @@
+"""Accounts: what is booked to whom, shares that bind before anything is tested, keys and histories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pmw
+from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
+from pmw.loop import may_test
+from pmw.loop.loop import tiers_of
+from pmw.privacy.budget import Composition
+from pmw.public.answer import Source
+from pmw.public.contract import TestKind
+from pmw.session import engine as engine_module
+from pmw.session.accounts import Account
+from pmw.session.engine import Engine
+from pmw.session.maintenance import finalize_session
+from queries import Domain, QueryError, random_conjunctions
+from queries.parsing import parse_where
+
+QUESTIONS = [
+    f"{first} AND {second}"
+    for first in ("sex = 'Female'", "sex = 'Male'", "member = true")
+    for second in ("region = 'north'", "region = 'east'", "age < 40", "age BETWEEN 30 AND 50", "age > 44")
+]
+Opener = Callable[..., pmw.Session]
+
+
+@pytest.fixture
+def opened(frame: pd.DataFrame, whole_years: Domain) -> Opener:
+    def open_(path: Path | None = None, *, epsilon: float = 1, **choices: Any) -> pmw.Session:
+        options = pmw.Options(**choices)
+        return pmw.open_session(frame, whole_years, epsilon=epsilon, delta=1e-9, path=path, options=options)
+
+    return open_
+
+
+def booked(session: pmw.Session) -> dict[str, Fraction]:
+    return {one.name: one.spent for one in session.bookings()}
+
+
+def of_ledger(session: pmw.Session) -> dict[str, Fraction]:
+    """Return what the ledger's own lines say, as parts of the cap."""
+    ledger, sums = session.ledger(), dict[str, Fraction]()
+    for line in ledger.lines:
+        sums[line.analyst] = sums.get(line.analyst, Fraction(0)) + line.price / ledger.cap
+    return sums
+
+
+# --- whose charges ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", list(TestKind))
+@pytest.mark.parametrize("composition", list(Composition))
+def test_every_charge_is_booked_to_who_asked_and_the_rest_to_the_session(
+    opened: Opener, tmp_path: Path, composition: Composition, kind: TestKind
+) -> None:
+    with opened(tmp_path / "s.pmw", composition=composition, test=kind, epsilon=4) as session:
+        opening = session.state.ledger.share
+        ann, bob = session.analyst("ann"), session.analyst("bob", Fraction(1, 2))
+        ann.ask_all(QUESTIONS[::2])
+        spent = session.state.ledger.spent
+        bob.ask_all(QUESTIONS[1::2])
+        after = session.state.ledger.spent
+        found, cap = booked(session), session.state.ledger.cap
+        assert found == {"ann": 0, "bob": 0, **of_ledger(session)}
+        assert float(found[""]) == pytest.approx(opening)
+        assert found.get("bob", 0) == (after - spent) / cap
+        assert sum(found.values()) == after / cap
+        assert found["ann"] > 0  # a round at least
+        assert session.verify().holds
+    with pmw.resume_session(tmp_path / "s.pmw") as again:
+        assert booked(again) == found
+        assert again.analyst("bob", 0.5).budget().spent == found.get("bob", 0)
+
+
+def test_a_named_analyst_gets_the_answers_that_nobody_in_particular_gets(opened: Opener) -> None:
+    with opened(seed=5) as one, opened(seed=5) as other:
+        plain = [answer.to_dict() for answer in one.ask_all(QUESTIONS)]
+        assert [answer.to_dict() for answer in other.analyst("ann", 1).ask_all(QUESTIONS)] == plain
+        assert one.state.ledger == other.state.ledger
+
+
+def test_what_is_measured_by_itself_is_booked_to_the_session(opened: Opener, whole_years: Domain) -> None:
+    with opened(seed=1, composition=Composition.ZCDP) as session:
+        session.analyst("ann").ask_all(random_conjunctions(whole_years, 600, seed=9))
+        own = [line for line in session.ledger().lines if line.event in ("error quantile", "requested")]
+        assert own
+        assert {line.analyst for line in own} == {""}
+
+
+# --- shares -------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shares=st.lists(st.sampled_from([0, 0.01, 0.05, 0.2, 0.6, 1]), min_size=2, max_size=3),
+    order=st.lists(st.tuples(st.integers(0, 2), st.integers(0, len(QUESTIONS) - 1)), max_size=25),
+    seed=st.integers(0, 5),
+)
+def test_no_analyst_is_ever_booked_more_than_the_share_and_the_cap_binds_all(
+    shared_frame: pd.DataFrame,
+    whole_years: Domain,
+    shares: list[float],
+    order: list[tuple[int, int]],
+    seed: int,
+) -> None:
+    options = pmw.Options(seed=seed)
+    with pmw.open_session(shared_frame, whole_years, epsilon=2, delta=1e-9, options=options) as session:
+        analysts = [session.analyst(f"a{place}", share) for place, share in enumerate(shares)]
+        for who, what in order:
+            analyst = analysts[who % len(analysts)]
+            analyst.ask(QUESTIONS[what], fresh=bool(what % 2))
+        found = booked(session)
+        for analyst, share in zip(analysts, shares, strict=True):
+            assert found.get(analyst.name, 0) <= Fraction(share)
+        assert sum(found.values()) == session.state.ledger.spent / session.state.ledger.cap <= 1
+
+
+def smallest_test(session: pmw.Session) -> Fraction:
+    """Return the part of the cap that the cheapest test may charge at most."""
+    state = session.state
+    return min(state.ledger.price(tier.reserved(state)) for tier in tiers_of(state.plan)) / state.ledger.cap
+
+
+@pytest.mark.parametrize("kind", list(TestKind))
+@pytest.mark.parametrize("composition", list(Composition))
+def test_a_test_is_made_only_where_all_that_it_may_charge_is_left_of_the_share(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch, composition: Composition, kind: TestKind
+) -> None:
+    drawn = list[object]()
+    real = vars(engine_module)["draw_tests"]
+
+    def draw(*values: Any) -> Any:
+        drawn.append(values)
+        return real(*values)
+
+    monkeypatch.setattr(engine_module, "draw_tests", draw)
+    with opened(composition=composition, test=kind, epsilon=4) as session:
+        price = smallest_test(session)
+        short = session.analyst("short", price - Fraction(1, 10**30))
+        answer = short.ask(QUESTIONS[0])
+        assert not drawn  # nothing was drawn whatever the table holds: no refusal follows a positive
+        assert "short" not in of_ledger(session)
+        assert answer.source in (Source.UNVERIFIED, Source.SYNTHETIC)
+        enough = session.analyst("enough", price)
+        enough.ask(QUESTIONS[0])
+        assert len(drawn) == 1
+        assert 0 < of_ledger(session)["enough"] <= price
+
+
+def test_nothing_more_is_tested_once_a_share_cannot_pay_another_positive(opened: Opener) -> None:
+    with opened(epsilon=4, sparse_vector=None) as session:
+        ann = session.analyst("ann", smallest_test(session))
+        answers = ann.ask_all(QUESTIONS * 3)
+        assert len(answers) == len(QUESTIONS) * 3
+        spent = ann.budget()
+        assert spent.share is not None
+        assert 0 < spent.spent <= spent.share
+        if session.status().positives_used:  # the one that the share could pay
+            assert session.status().positives_used == 1
+
+
+def test_a_reader_draws_nothing_and_has_what_others_were_told(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(epsilon=4) as session:
+        tested = session.analyst("ann").ask(QUESTIONS[3])
+        assert may_test(session.state)
+        spent = session.state.ledger.spent
+
+        def draw(*_: object) -> None:
+            raise AssertionError("noise was drawn")
+
+        monkeypatch.setattr(engine_module, "draw_tests", draw)
+        reader = session.analyst("eve", 0)
+        assert reader.ask(QUESTIONS[3]).to_dict() == tested.to_dict()
+        answers = reader.ask_all(QUESTIONS)
+        assert session.state.ledger.spent == spent
+        assert {one.source for one in answers} <= {Source.UNVERIFIED, Source.SYNTHETIC, Source.MEASURED}
+        with pytest.raises(BudgetExhaustedError, match=r"and 0\.000% is left"):
+            reader.measure(["sex", "region"])
+        assert not reader.measure(["sex", "region"], dry_run=True).affordable
+        question = parse_where(QUESTIONS[0], session.domain)
+        assert reader.forecast(question).most == 0
+
+
+def test_what_a_spent_share_left_open_is_tested_for_whoever_can_pay(opened: Opener) -> None:
+    with opened(epsilon=4, seed=2) as session:
+        poor, rich = session.analyst("poor", 0), session.analyst("rich", 1)
+        first = poor.ask(QUESTIONS[0])
+        assert first.source is Source.UNVERIFIED
+        assert poor.ask(QUESTIONS[0]).to_dict() == first.to_dict()
+        assert len(session.activity("poor")) == 1  # the stored answer, not another
+        second = rich.ask(QUESTIONS[0])
+        assert second.interval is not None
+        assert poor.ask(QUESTIONS[0]).to_dict() == second.to_dict()  # the newest, free
+        assert rich.ask(QUESTIONS[0]).to_dict() == second.to_dict()
+
+
+def test_the_cap_binds_where_shares_add_up_to_more(opened: Opener) -> None:
+    with opened(epsilon=4, seed=2) as session:
+        ann, bob = session.analyst("ann", 1), session.analyst("bob", 1)
+        while ann.measure(["sex", "region"], dry_run=True).affordable:
+            ann.measure(["sex", "region"])
+        bob.ask_all(QUESTIONS)
+        quote = bob.measure(["age", "region"], dry_run=True)
+        assert not quote.affordable
+        with pytest.raises(BudgetExhaustedError):
+            bob.measure(["age", "region"])
+        assert sum(booked(session).values()) <= 1
+
+
+def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
+    with opened(epsilon=4, seed=2) as session:
+        quote = session.measure(["sex", "region"], dry_run=True)
+        ann = session.analyst("ann", quote.share * 1.5)
+        assert ann.measure(["sex", "region"]).share == quote.share
+        line = session.ledger().lines[-1]
+        assert (line.event, line.analyst) == ("requested", "ann")
+        assert float(ann.budget().spent) == pytest.approx(quote.share)
+        with pytest.raises(BudgetExhaustedError):
+            ann.measure(["sex", "age"])
+        assert not ann.measure(["sex", "age"], dry_run=True).affordable
+        assert session.measure(["sex", "age"], dry_run=True).affordable  # the session's cap has room
+        bob = session.analyst("bob", 1)
+        answer = bob.ask_within("sex = 'Male' AND region = 'north'", 0.5 * quote.half_width)
+        assert answer.interval is not None
+        assert of_ledger(session)["bob"] == session.ledger().lines[-1].price / session.ledger().cap
+        forecast = ann.forecast(parse_where("member = true AND age > 44", session.domain))
+        assert forecast.most <= quote.share * 0.5 + 1e-12
+        assert session.verify().holds
+
+
+# --- faults -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["asked", "measured", "abandoned"])
+def test_what_was_interrupted_is_booked_to_who_began_it(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    path = tmp_path / "s.pmw"
+    with opened(path, epsilon=4) as session:
+
+        def fail(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        ann = session.analyst("ann", 0.5)
+        with monkeypatch.context() as patch:
+            patch.setattr(Engine, "_carry_out", fail)
+            patch.setattr(Engine, "_carry_out_release", fail)
+            with pytest.raises(KeyboardInterrupt):
+                _ = ann.measure(["sex", "region"]) if what == "measured" else ann.ask(QUESTIONS[0])
+        spent = session.state.ledger.spent
+    frame = session._engine._data
+    if what == "abandoned":
+        finalize_session(path, abandon=True)
+        with pmw.resume_session(path) as closed:
+            assert closed.ledger().lines[-1].event == "abandoned batch"
+            assert closed.ledger().lines[-1].analyst == "ann"
+            assert closed.verify().holds
+        return
+    with pmw.resume_session(path, frame) as session:
+        session.analyst("bob").ask("sex = 'Male'")  # finishes it first
+        found = of_ledger(session)
+        assert found["ann"] == (session.state.ledger.spent - spent) / session.state.ledger.cap - found.get(
+            "bob", 0
+        )
+        assert found["ann"] > 0
+        assert session.activity("ann")[0].name == "ann" if what == "asked" else not session.activity("ann")
+        assert session.verify().holds
+
+
+# --- keys and histories -------------------------------------------------------------------------------------
+
+
+def test_the_same_key_of_two_analysts_is_two_keys(opened: Opener) -> None:
+    with opened() as session:
+        ann, bob = session.analyst("ann"), session.analyst("bob")
+        first = ann.ask(QUESTIONS[0], request_id="1")
+        other = bob.ask(QUESTIONS[1], request_id="1")
+        assert ann.ask(QUESTIONS[0], request_id="1").to_dict() == first.to_dict()
+        assert bob.ask(QUESTIONS[1], request_id="1").to_dict() == other.to_dict()
+        session.ask(QUESTIONS[2], request_id="1")
+        with pytest.raises(QueryError, match="request_id '1' was used for another question"):
+            ann.ask(QUESTIONS[1], request_id="1")
+
+
+def test_each_analyst_has_a_history_and_repeats_are_in_it_once(opened: Opener, tmp_path: Path) -> None:
+    path = tmp_path / "s.pmw"
+    with opened(path) as session:
+        ann, bob = session.analyst("ann"), session.analyst("bob")
+        ann.ask_all(QUESTIONS[:3])
+        for _ in range(2):
+            bob.ask(QUESTIONS[1])
+        last = bob.ask(QUESTIONS[4])
+        session.ask(QUESTIONS[5])
+        texts = [parse_where(one, session.domain).to_json() for one in QUESTIONS]
+        assert [one.query for one in session.activity("ann")] == texts[2::-1]
+        assert [(one.name, one.query) for one in session.activity("bob")] == [
+            ("bob", texts[4]), ("ann", texts[1]),
+        ]  # fmt: skip
+        newest = session.activity("bob")[0]
+        assert (newest.count, newest.interval, newest.source) == (
+            last.count,
+            last.interval,
+            last.source.value,
+        )
+        assert [one.name for one in session.activity(most=2)] == ["", "bob"]
+        assert {one.name: one.questions for one in session.bookings()} == {"": 1, "ann": 3, "bob": 2}
+        assert ann.budget().questions == 3
+        assert session.status().queries_answered == 3 + 2 + 2
+        session.export(tmp_path / "m.model")
+    assert b"ann" not in (tmp_path / "m.model").read_bytes()
+    with pmw.resume_session(path) as again:
+        assert len(again.activity("bob")) == 2
+        assert again.verify().holds
+
+
+@pytest.mark.parametrize("name", ["", " ann", "a\nb", "x" * 101, "a\x1fb", 7, None])
+def test_a_name_is_printable_and_short(opened: Opener, name: Any) -> None:
+    with opened() as session, pytest.raises(SessionError, match="name of an analyst"):
+        session.analyst(name)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, math.nan, math.inf, True, "0.5"])
+def test_a_share_is_a_part(opened: Opener, share: Any) -> None:
+    with opened() as session, pytest.raises(BudgetError, match="expected a share"):
+        session.analyst("ann", share)
+
+
+def test_a_batch_that_is_booked_to_nobody_is_recorded_as_before() -> None:
+    assert Account("").booking('{"a":1}') == '{"a":1}'
+    assert Account.of_batch(Account("ann").booking('{"a":1}')) == Account("ann")
+
+
+def test_an_analyst_and_a_session_say_what_they_are(opened: Opener) -> None:
+    with opened() as session:
+        ann = session.analyst("ann", 0.25)
+        assert (ann.name, ann.share, ann.state) == ("ann", Fraction(1, 4), session.state)
+        assert repr(ann).startswith("Analyst('ann', Session(")
+    with pytest.raises(SessionError, match="closed"):
+        ann.ask(QUESTIONS[0])

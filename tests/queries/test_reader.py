@@ -1,0 +1,179 @@
+"""Readers: what they read, and what they refuse, is what the parsers of single questions make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from queries import Domain, LinearQuery, QueryError, parse_question, parse_where
+from queries.parsing import parse_asked
+from queries.reader import QuestionReader
+from queries.statements import Statement
+
+NAMES = st.sampled_from(["age", "sex", "income", "education-num", "hours", "größe", "member", "nobody"])
+VALUES = st.one_of(
+    st.integers(-5, 120), st.sampled_from(["Female", "Male", "klein", "x'y", True, False, 3.5, 10_000, 1.0])
+)
+TERMS = st.one_of(
+    st.tuples(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]), VALUES),
+    st.tuples(st.just("between"), st.lists(VALUES, min_size=1, max_size=3)),
+    st.tuples(st.just("in"), st.lists(VALUES, max_size=3)),
+    st.tuples(st.sampled_from(["is_missing", "is_other", "like"]), st.sampled_from([True, False, 3])),
+)
+OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def outcome(read: Any, *values: Any) -> tuple[object, ...]:
+    """Return what reading comes to: the question's canonical text, or the whole refusal."""
+    try:
+        found = read(*values)
+    except QueryError as error:
+        return ("refused", error.to_dict(), error.text)
+    if isinstance(found, LinearQuery):
+        return (found.to_json(), found.aligned, found.scope, found.box, found.constant, found.describe())
+    return (type(found), repr(found))
+
+
+def literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+def text_of(name: str, operator: str, value: Any) -> str:
+    name = f'"{name}"'
+    if operator in OPERATORS:
+        return f"{name} {OPERATORS[operator]} {literal(value)}"
+    if isinstance(value, list):
+        if operator == "between" and len(value) > 1:
+            return f"{name} BETWEEN {literal(value[0])} AND {literal(value[1])}"
+        return f"{name} IN ({', '.join(map(literal, value))})"
+    return f"{name} IS {'' if value else 'NOT '}NULL"
+
+
+@pytest.fixture(scope="module")
+def reader(people: Domain) -> QuestionReader:
+    return QuestionReader(people)  # one for all examples: what was read before must not matter
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.tuples(NAMES, TERMS), max_size=4))
+@example([("age", ("eq", 30)), ("age", ("ge", 20))])
+@example([("member", ("eq", True)), ("hours", ("eq", 1))])
+@example([("member", ("eq", 1)), ("hours", ("eq", 1.0))])
+@example([("income", ("between", [0, 10_000]))])
+def test_structured_conditions_are_read_alike(
+    people: Domain, reader: QuestionReader, terms: list[tuple[str, tuple[str, Any]]]
+) -> None:
+    where: dict[str, dict[str, Any]] = {}
+    for name, (operator, value) in terms:
+        where.setdefault(name, {})[operator] = value
+    expected = outcome(parse_where, where, people)
+    assert outcome(reader.where, where) == expected
+    assert outcome(reader.where, where) == expected  # from memory
+    asked = outcome(lambda: parse_question({"where": where}, people).query)
+    assert outcome(lambda: reader.question({"where": where}).query) == asked
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(st.tuples(NAMES, TERMS), min_size=1, max_size=4),
+    st.sampled_from([" AND ", " and ", "\nAND\t", " OR ", "  AND  ", " AND NOT ", "AND", " AND -- x\n"]),
+    st.sampled_from(["", " ", ";", " AND", ")", " -- x", " AND 1"]),
+)
+@example([("age", ("eq", 30)), ("sex", ("eq", "Male"))], " AND ", "")
+@example([("age", ("ge", 20)), ("age", ("lt", 40))], " AND ", "")
+@example([("age", ("ge", 20)), ("sex", ("eq", "Male")), ("age", ("lt", 40))], " AND ", "")
+def test_where_texts_and_counts_in_sql_are_read_alike(
+    people: Domain,
+    reader: QuestionReader,
+    terms: list[tuple[str, tuple[str, Any]]],
+    joint: str,
+    tail: str,
+) -> None:
+    where = joint.join(text_of(name, *term) for name, term in terms) + tail
+    for _ in range(2):
+        assert outcome(reader.where, where) == outcome(parse_where, where, people)
+    for head in ("SELECT COUNT(*) FROM people WHERE ", "select count(*)  from people where  "):
+        expected = outcome(parse_asked, head + where, people)
+        assert outcome(reader.statement, head + where) == expected
+        assert outcome(reader.statement, head + where) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) FROM others WHERE age = 30",
+        "SELECT COUNT(*) FROM people",
+        "SELECT COUNT(*) FROM people WHERE age = 30 GROUP BY sex",
+        "SELECT sex, COUNT(*) FROM people WHERE age = 30 GROUP BY sex",
+        "SELECT AVG(age) FROM people WHERE sex = 'Male'",
+        "SELECT COUNT(*) FROM people WHERE people.age = 30",
+        "SELECT COUNT(*) FROM people WHERE age = 30 LIMIT 1",
+        "SELECT COUNT(*) FROM people WHERE",
+    ],
+)
+def test_other_statements_go_to_their_parser(people: Domain, reader: QuestionReader, text: str) -> None:
+    assert outcome(reader.statement, text) == outcome(parse_asked, text, people)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [None, 3, [], {"age": 3}, {"age": {}}, {3: {"eq": 1}}, {"age": {"eq": None}}, {"age": {"eq": {}}}],
+)
+def test_what_is_no_condition_is_refused_alike(people: Domain, reader: QuestionReader, where: Any) -> None:
+    assert outcome(reader.where, where) == outcome(parse_where, where, people)
+
+
+@pytest.mark.parametrize("name", ["member", "education-num", "sex"])
+def test_values_that_python_takes_for_equal_are_told_apart(people: Domain, name: str) -> None:
+    values: list[Any] = [1, True, 1.0, "1", "True", False, 0, "Male"]
+    for order in (values, values[::-1]):
+        reader = QuestionReader(people)
+        for value in order:
+            for where in (
+                {name: {"eq": value}},
+                {name: {"in": [value]}},
+                {name: {"between": [value, value]}},
+            ):
+                both = {**where, "age": {"eq": 30}}
+                assert outcome(reader.where, where) == outcome(parse_where, where, people)
+                assert outcome(reader.where, both) == outcome(parse_where, both, people)
+
+
+def test_a_deep_condition_is_refused_and_not_written_out(people: Domain, reader: QuestionReader) -> None:
+    deep: Any = 3
+    for _ in range(100_000):
+        deep = [deep]
+    assert outcome(reader.where, {"age": {"eq": deep}})[0] == "refused"
+
+
+def test_a_question_that_was_read_before_is_the_same_one(people: Domain) -> None:
+    reader = QuestionReader(people)
+    first = reader.where("age = 30 AND sex = 'Male'")
+    assert reader.where("age = 30 AND sex = 'Male'") is first
+    other = reader.where({"age": {"eq": 30}, "sex": {"eq": "Male"}})
+    assert other.to_json() == first.to_json() == reader.text_of(first)
+    assert reader.text_of(other) == other.to_json()
+    assert not isinstance(reader.statement("SELECT COUNT(*) FROM people WHERE age = 30"), Statement)
+
+
+def test_comparisons_are_parsed_once(people: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = QuestionReader(people)
+    reader.where("age = 30")
+    reader.where("sex = 'Male'")
+    monkeypatch.setattr("queries.reader.parse_where", lambda *_: pytest.fail("parsed again"))
+    assert reader.where("sex = 'Male' AND age = 30").scope == ("age", "sex")
+
+
+def test_what_is_remembered_is_bounded(people: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = QuestionReader(people)
+    long = "age = 30 AND " * 400 + "age = 30"
+    assert outcome(reader.where, long) == outcome(parse_where, long, people)
+    assert reader._conditions.get(long) is None
+    wide = "age = 30 OR hours = 40 OR income = 3"  # 74 x 10 x 3 weights
+    reader.where(wide)
+    assert reader._conditions.get(wide) is None
