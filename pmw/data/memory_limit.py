@@ -28,7 +28,7 @@ class MemoryLimit:
     """How many bytes of memory the records of a table may take.
 
     Beyond them the records' cells go to a file without a name, which vanishes with the process. The program
-    itself, its model and the counts of single questions come on top, some 200 MB for most sessions.
+    itself, its model and the counts of single questions come on top, some 300 MB for most sessions.
 
     Args:
         size: bytes; None for half of the memory of the machine, or of the container.
