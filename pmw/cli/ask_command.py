@@ -174,8 +174,9 @@ def _ask_one(
     session: Asking, where: str | None, sql: str | None, options: StreamOptions, *, as_json: bool
 ) -> int:
     """Print the answer to one question; return the exit code."""
-    from pmw.cli.answering import answered, exit_code_of, form_of, read_condition, read_statement, text_of
+    from pmw.cli.answering import answered, exit_code_of, read_condition, read_statement, text_of
     from pmw.cli.texts import json_line, say
+    from pmw.public.forms import form_of
 
     domain = session.domain
     asked = read_condition(where or "", domain) if sql is None else read_statement(sql, domain)
