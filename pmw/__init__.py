@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pmw.public.quotes import Quote
     from pmw.public.status import Status
     from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
+    from pmw.service.client import RemoteSession, connect
     from pmw.session.accounts import Activity, Booked
     from pmw.session.backup import backup_session
     from pmw.session.dialogue import Analyst
@@ -60,6 +61,7 @@ __all__ = [
     "BudgetExhaustedError",
     "Check",
     "Composition",
+    "connect",
     "CsvDialect",
     "DatabaseTable",
     "DataError",
@@ -83,6 +85,7 @@ __all__ = [
     "PublicModel",
     "Quote",
     "ReleaseError",
+    "RemoteSession",
     "resume_session",
     "RowPlan",
     "ServiceError",
@@ -135,6 +138,7 @@ _HOMES = {
     "public.quotes": ("Quote",),
     "public.status": ("Status",),
     "research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
+    "service.client": ("RemoteSession", "connect"),
     "session.accounts": ("Activity", "Booked"),
     "session.backup": ("backup_session",),
     "session.dialogue": ("Analyst",),

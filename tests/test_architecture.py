@@ -54,6 +54,7 @@ LIBRARIES = {
         "pmw.data.spark_workers",
         "pmw.public.answers",
         "pmw.public.tables",
+        "pmw.service.client",
     },
     "psycopg": {"pmw.data.postgres"},
     "pyspark": {"pmw.data.spark_session"},

@@ -16,13 +16,13 @@ from pmw.session import opening
 
 PMW = """
 Activity Analyst Answer Answers backup_session Booked Budget BudgetError
-BudgetExhaustedError Check Composition CsvDialect
+BudgetExhaustedError Check Composition connect CsvDialect
 DatabaseTable DataError finalize_session fit_workload Ledger LedgerLine load_model ModelFileError
 ModelKind move_session
 NeighboringRelation NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session
-PMWError PublicModel Quote ReleaseError resume_session RowPlan ServiceError Session SessionCorruptError
-SessionError SessionExistsError SessionLockedError SessionPlan Sides Source SparseVectorKind Spent
-Status StoreError TableFile TestKind UpdateRule Verification verify_session
+PMWError PublicModel Quote ReleaseError RemoteSession resume_session RowPlan ServiceError Session
+SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan Sides Source
+SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verification verify_session
 """
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords DateAttribute DatetimeAttribute

@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 import json
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import anyio.to_thread
 from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
 
 from pmw.errors import ReleaseError
@@ -25,6 +26,7 @@ from pmw.service.access import CurrentUser
 from pmw.service.bodies import Asked, Measured
 from pmw.service.guard import Guard
 from pmw.service.hosting import ForbiddenError, Hosted, Service
+from pmw.service.limits import MOST_WAITING
 from pmw.service.log import Log
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity
@@ -43,6 +45,7 @@ __all__ = [
 
 _KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
 _MOST_ROWS = 1_000_000  # of an export, which is held in memory
+_THREADS = 40  # for what waits for no session
 _MEDIA = {
     "csv": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
@@ -51,20 +54,30 @@ _MEDIA = {
 router = APIRouter()
 
 
-def create_app(service: Service, log: Log | None = None) -> FastAPI:
+def create_app(service: Service, log: Log | None = None, ready: Callable[[], None] = lambda: None) -> FastAPI:
     """Return the application over a service's sessions and users.
 
     Args:
         service: sessions and users.
         log: where requests are written down; None for standard error.
+        ready: is called at the start.
     """
     log = log or Log()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # One crowded session leaves threads to the others, and to the page.
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS + MOST_WAITING * len(service)
+        ready()
+        yield
+
     app = FastAPI(
         title="online-pmw",
         summary="Private answers over sensitive tables.",
         version=program_version(),
         docs_url=None,
         redoc_url=None,
+        lifespan=lifespan,
     )
     app.state.service, app.state.signed_in = service, access.SignedIn()
     problems.add_handlers(app, log)
@@ -200,10 +213,11 @@ def activity(
         with _used(request, user, hosted.name):
             named = None if user.role is Role.CUSTODIAN else user.name
             found = hosted.session.activity(named, most)
-        listed += [{"session": hosted.name, **_activity_form(one)} for one in found]
+        listed += [_activity_form(one, hosted.name, named) for one in found]
     return {"activity": listed}
 
 
-def _activity_form(one: Activity) -> dict[str, Any]:
-    form = asdict(one)
-    return {**form, "query": json.loads(one.query)}
+def _activity_form(one: Activity, session: str, named: str | None) -> dict[str, Any]:
+    form = {**asdict(one), "query": json.loads(one.query)}
+    # Somebody else may have asked it first, which is not told.
+    return {"session": session, **form, "name": one.name if named is None else named}

@@ -63,6 +63,9 @@ class Service:
         self.users = users
         self.rate = rate or Rate(_PER_SECOND, _AT_ONCE)
 
+    def __len__(self) -> int:
+        return len(self._hosted)
+
     def hosted(self, user: User, name: str) -> Hosted:
         """Return a session by its name.
 

@@ -13,13 +13,14 @@ __all__ = [
     "BODY_BYTES",
     "BusyError",
     "MOST_QUESTIONS",
+    "MOST_WAITING",
     "Rate",
     "Waiting",
 ]
 
 BODY_BYTES = 2**20
 MOST_QUESTIONS = 1000  # of one request
-_MOST_WAITING = 32  # requests for one session: fewer than the threads that serve all
+MOST_WAITING = 32  # requests at one session; each takes a thread
 
 
 class BusyError(ServiceError):
@@ -60,7 +61,7 @@ class Rate:
 class Waiting:
     """How many requests are at one session, or wait for it."""
 
-    def __init__(self, most: int = _MOST_WAITING) -> None:
+    def __init__(self, most: int = MOST_WAITING) -> None:
         self._free = threading.BoundedSemaphore(most)
 
     @contextmanager

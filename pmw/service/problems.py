@@ -46,6 +46,10 @@ _CODES = {
     500: "internal",
     503: "unavailable",
 }
+_FIELDS = (  # whose names are told; others may come from the body
+    "dry_run", "format", "fresh", "idempotency-key", "most", "queries", "rows", "scope", "seed", "sql",
+    "strict_cells", "where",
+)  # fmt: skip
 _SESSION = "this session cannot be used now; the custodian finds the reason in the service's log"
 _SERVICE = "the service cannot look up users now; the custodian finds the reason in its log"
 
@@ -92,14 +96,13 @@ def add_handlers(app: FastAPI, log: Log) -> None:
 
     def invalid(request: Request, error: Exception) -> JSONResponse:
         places = error.errors() if isinstance(error, RequestValidationError) else []
-        where = [str(part) for part in (places[0]["loc"] if places else ())][:4]
-        known = ".".join(part for part in where if part.isascii() and part.isidentifier())[:60]
+        names = [part for part in (places[0]["loc"] if places else ()) if part in _FIELDS]
         what = "expected another body; GET /openapi.json describes it"
         if places and places[0]["type"] in ("too_long", "extra_forbidden", "missing"):
             what = {"too_long": "the list is too long", "missing": "a field is missing"}.get(
                 places[0]["type"], "a field is unknown"
             ) + "; GET /openapi.json describes the body"
-        return problem(request, 400, what, position=known or None)
+        return problem(request, 400, what, position=str(names[-1]) if names else None)
 
     def spoken(request: Request, error: Exception) -> JSONResponse:
         status = error.status_code if isinstance(error, HTTPException) else 500
