@@ -65,6 +65,7 @@ LIBRARIES = {
     "scipy": {"pmw.planning.accuracy", "pmw.planning.theorems", "pmw.research.audit"},
     "random": set(),
     "secrets": {"pmw.service.access", "pmw.service.guard", "pmw.service.users"},  # tokens and ids
+    "anyio": {"pmw.service"},
     "fastapi": {"pmw.service"},
     "pydantic": {"pmw.service"},
     "starlette": {"pmw.service"},

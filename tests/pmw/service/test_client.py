@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -128,7 +130,7 @@ def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
         with pytest.raises(ServiceError, match="expected the URL"):
             pmw.connect(url, token=WRONG)
     with pytest.raises(ServiceError, match="expected a token"):
-        pmw.connect(running.url, token="a\nb")
+        pmw.connect(running.url, token=f"{WRONG}\n")
     with pytest.warns(UserWarning, match="unencrypted"):
         pmw.connect("http://nowhere.invalid", token=WRONG, session="study")
 
@@ -203,3 +205,29 @@ def test_a_killed_service_loses_no_charge(study: Path, users: UsersFile, ann: st
         assert spent == sum(line.price for line in ledger.lines) / ledger.cap
         for where, answer in given.items():
             assert session.ask(where).to_dict() == answer.to_dict()
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
+EXAMPLES = re.findall(r"^curl .*$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_every_curl_example_runs(study: Path, users: UsersFile, tmp_path: Path) -> None:
+    assert len(EXAMPLES) >= 6
+    token = users.add(User("ann", Role.ANALYST, Fraction(1, 5)))
+    running = Running(study, users.path)
+    try:
+        for example in EXAMPLES:
+            command = example.replace("http://127.0.0.1:8000", running.url).replace(
+                "curl ", "curl -sS --fail ", 1
+            )
+            environment = {**os.environ, "TOKEN": token}
+            ran = subprocess.run(
+                ["/bin/sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, check=False
+            )
+            assert ran.returncode == 0, (example, ran.stderr)
+            if "-o" not in command.split():
+                assert "error" not in json.loads(ran.stdout)
+        assert (tmp_path / "study.model").stat().st_size > 1000
+    finally:
+        running.end()
