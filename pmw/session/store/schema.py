@@ -45,6 +45,8 @@ TABLES = {
     checksum BLOB NOT NULL) STRICT""",
 }
 INDEXES = (
+    # few, or none: of those alone whose asker is known
+    "CREATE INDEX answers_by_analyst ON answers (analyst) WHERE analyst <> ''",
     "CREATE INDEX answers_by_query ON answers (query_key)",
     # few: opening a session looks each of them up
     "CREATE INDEX answers_measured ON answers (source) WHERE source = 'measured'",

@@ -129,29 +129,29 @@ class SessionReader:
 
     def newest_numbers(self, analyst: str | None, most: int) -> list[int]:
         """Return the numbers of the newest answers, of one analyst or of all, the newest first."""
-        mine = (
-            "SELECT sequence FROM answers WHERE analyst = ?"
-            " UNION SELECT answer FROM repeats WHERE analyst = ?"
-        )
+        named = "SELECT sequence FROM answers WHERE analyst = ? AND analyst <> ''"
+        own = f"{named} UNION ALL SELECT answer FROM repeats WHERE analyst = ?"
+        everybody = "SELECT sequence FROM answers"
+        statement, given = (everybody, ()) if analyst is None else (own, (analyst, analyst))
         with self._guarded():
-            if analyst is None:
-                rows = self._connection.execute(
-                    "SELECT sequence FROM answers ORDER BY sequence DESC LIMIT ?", (most,)
-                )
-            else:
-                rows = self._connection.execute(
-                    f"{mine} ORDER BY sequence DESC LIMIT ?", (analyst, analyst, most)
-                )
+            rows = self._connection.execute(f"{statement} ORDER BY 1 DESC LIMIT ?", (*given, most))
             return [int(row[0]) for row in rows]
 
     def question_counts(self) -> dict[str, int]:
-        """Return how many questions each analyst asked; an empty name where nobody was named."""
+        """Return how many answers each analyst was given first, or again what somebody else was given.
+
+        An empty name stands for those where nobody was named.
+        """
+        counts = dict.fromkeys([""], self.answer_count())
         with self._guarded():
-            rows = self._connection.execute(
-                "SELECT analyst, count(*) FROM (SELECT analyst, sequence FROM answers"
-                " UNION SELECT analyst, answer FROM repeats) GROUP BY analyst ORDER BY analyst"
-            )
-            return {str(name): int(count) for name, count in rows}
+            for statement in (
+                "SELECT analyst, count(*), count(*) FROM answers WHERE analyst <> '' GROUP BY analyst",
+                "SELECT analyst, count(*), 0 FROM repeats GROUP BY analyst",
+            ):
+                for name, count, first in self._connection.execute(statement):
+                    counts[name] = counts.get(name, 0) + count
+                    counts[""] -= first
+        return counts
 
     def answer_at(self, number: int) -> StoredAnswer:
         """Return the answer of a number.

@@ -37,7 +37,7 @@ from pmw.session.store.connection import (
 from pmw.session.store.copying import copy_public
 from pmw.session.store.fence import Fence
 from pmw.session.store.files import SessionFiles, is_model_file
-from pmw.session.store.rows import IntentRow, Outcome
+from pmw.session.store.rows import IntentRow, Outcome, StoredAnswer
 from pmw.session.store.schema import FORMAT_VERSION, statements
 from pmw.session.store.session_reader import SessionReader, snapshot_checksum
 from pmw.session.store.wholeness import ANSWERS, require_tables, require_whole
@@ -331,10 +331,12 @@ class SessionStore(SessionReader):
         if outcome.ledger or outcome.measurements or measured:
             self._chain.extend()
         keys = [
-            (key_name(request), self._number_of(key)) for request, key in outcome.idempotency_keys.items()
+            (key_name(request), str(self._newest_stored(key)[0]))
+            for request, key in outcome.idempotency_keys.items()
         ]
         self._add("meta", keys)
-        repeats = [(analyst, int(self._number_of(key))) for analyst, key in outcome.repeats]
+        given = [(analyst, *self._newest_stored(key)) for analyst, key in outcome.repeats]
+        repeats = [(analyst, number) for analyst, number, answer in given if answer.analyst != analyst]
         self._add("repeats", repeats, "INSERT OR IGNORE")
         for key, value in outcome.secrets.items():
             if value is None:
@@ -345,12 +347,12 @@ class SessionStore(SessionReader):
     def _add(self, table: str, rows: Iterable[Sequence[object]], verb: str = "INSERT") -> None:
         self._connection.executemany(insertion(table, verb), [as_written(table, row) for row in rows])
 
-    def _number_of(self, key: bytes) -> str:
-        """Return the number of the newest answer to a query."""
+    def _newest_stored(self, key: bytes) -> tuple[int, StoredAnswer]:
+        """Return the newest answer to a query, with its number."""
         found = self._newest(key)
         if found is None:
             raise StoreError(f"{self._name}: expected a stored answer to tie a key to, found none")
-        return str(found[0])
+        return found
 
     def _require_log(self, newest: IntentRow) -> None:
         """Compare the session file with its companion, which tells what the file must hold.
