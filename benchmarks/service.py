@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,7 @@ def load_rows(folder: Path) -> list[dict[str, Any]]:
         with RemoteSession(service.url, token=token, session="study") as session:
             kinds = _by_kind(session, wheres[:400])
             session.ask_all(wheres)
-            times = [_timed(lambda where=where: session.ask(where)) for where in wheres * 2]
+            times = [_timed(partial(session.ask, where)) for where in wheres * 2]
         with ThreadPoolExecutor(2) as pool:
             began = time.perf_counter()
             list(pool.map(lambda _: _ask_batches(service.url, token, wheres, 200), range(2)))
