@@ -1,13 +1,16 @@
 """Scale benchmark: opening a session on ever larger tables, and measuring, beside the engine's own counts.
 
     python -m benchmarks.scale [--records 100000 1000000 ...] [--source parquet duckdb] [--postgres URL]
+        [--memory BYTES] [--persons]
 
 prints one JSON line per number of records and source, each in a process of its own: CPU seconds, seconds and
 peak memory of opening and of 20 measurements, bytes per record, and one count over three attributes beside
 DuckDB's own ``GROUP BY`` over the same source. The table has ten attributes of a census, made up by DuckDB,
 with a fixed seed, so that what is shown may be shown. With ``--postgres`` its owner's address, the table
 ``pmw_scale`` is written there, and dropped at the end. Of Spark, seconds tell more than CPU
-seconds and memory, which are without those of its own processes. ``--plot FILE`` draws the curves.
+seconds and memory, which are without those of its own processes. With ``--memory`` cells beyond so many
+bytes go to a file, and with ``--persons`` three records on average share an id, of which two are kept.
+``--plot FILE`` draws the curves.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -31,7 +35,7 @@ import duckdb
 import pmw
 from benchmarks.runner import BLAS_THREADS
 from pmw.data import DatabaseTable, TableFile, as_source
-from queries import CategoricalAttribute, Domain, IntegerAttribute
+from queries import CategoricalAttribute, Domain, IntegerAttribute, Person
 
 _MEASUREMENTS = 20
 _COUNTED = ("age", "sex", "state")
@@ -73,8 +77,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
             for source, table in _tables(Path(folder), records, arguments):
                 with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
-                    measured = alone.submit(_measured, table, source).result()
-                lines.append({"source": source, "records": records, **measured})
+                    limited = _limited(table, arguments.memory)
+                    measured = alone.submit(_measured, limited, source, arguments.persons).result()
+                asked = {"memory": arguments.memory, "persons": arguments.persons}
+                lines.append({"source": source, "records": records, **asked, **measured})
                 print(json.dumps(lines[-1]), flush=True)
     if arguments.plot is not None:
         _draw(lines, arguments.plot)
@@ -86,8 +92,18 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--source", nargs="+", default=["parquet", "duckdb", "pandas"])
     parser.add_argument("--postgres", help="address of a database, as its owner")
     parser.add_argument("--folder", help="where the tables are written for a while")
+    parser.add_argument("--memory", type=int, help="bytes that cells may take; default: the usual limit")
+    parser.add_argument("--persons", action="store_true", help="bound the records of each id")
     parser.add_argument("--plot", type=Path)
     return parser.parse_args()
+
+
+def _limited(table: Any, memory: int | None) -> Any:
+    """Return a table whose records may take so much memory."""
+    if memory is None:
+        return table
+    limit = pmw.MemoryLimit(memory)
+    return TableFile(Path(table), memory=limit) if isinstance(table, str) else replace(table, memory=limit)
 
 
 def _tables(folder: Path, records: int, arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
@@ -95,14 +111,18 @@ def _tables(folder: Path, records: int, arguments: argparse.Namespace) -> Iterat
     file, database = folder / "t.parquet", folder / "t.duckdb"
     with duckdb.connect() as connection:
         connection.execute("SET threads = 2; SET preserve_insertion_order = false; SELECT setseed(0.3)")
-        made = f"SELECT {_COLUMNS} FROM range({records})"  # noqa: S608 - our own text
+        ids = f", floor({records} / 3 * random())::BIGINT AS person" if arguments.persons else ""
+        made = f"SELECT {_COLUMNS}{ids} FROM range({records})"  # noqa: S608 - our own text
         connection.execute(f"COPY ({made}) TO '{file}' (FORMAT parquet)")
     if "parquet" in arguments.source:
         yield "parquet", str(file)
-    if "duckdb" in arguments.source:
+    if {"duckdb", "inside"}.intersection(arguments.source):
         with duckdb.connect(str(database)) as connection:
             connection.execute(f"CREATE TABLE t AS FROM '{file}'")
+    if "duckdb" in arguments.source:
         yield "duckdb", DatabaseTable(f"duckdb:{database}", "t")
+    if "inside" in arguments.source:
+        yield "inside", DatabaseTable(f"duckdb:{database}", "t", inside=True)
     if "spark" in arguments.source:
         yield "spark", DatabaseTable("spark:local[2]", f"parquet.{file}")
     if "pandas" in arguments.source and records <= _MOST_HELD:
@@ -134,12 +154,14 @@ def _in_postgres(file: Path, address: str) -> Iterator[tuple[str, Any]]:
             connection.execute("DROP TABLE pmw_scale")
 
 
-def _measured(table: Any, source: str) -> dict[str, object]:
+def _measured(table: Any, source: str, persons: bool) -> dict[str, object]:
     held: Any = table
+    domain = replace(_DOMAIN, person=Person("person", 2, ids="integer")) if persons else _DOMAIN
     if source == "pandas":
         held = duckdb.read_parquet(str(table)).df()
+    options = pmw.Options(seed=1, records_per_person=2 if persons else 1)
     start = _now()
-    session = pmw.open_session(held, _DOMAIN, epsilon=1, delta=1e-9, options=pmw.Options(seed=1))
+    session = pmw.open_session(held, domain, epsilon=1, delta=1e-9, options=options)
     opened = _now()
     with closing(session):
         for pair in list(combinations(_DOMAIN.names, 2))[:_MEASUREMENTS]:
@@ -152,17 +174,18 @@ def _measured(table: Any, source: str) -> dict[str, object]:
         "measure_s": round(done[1] - opened[1], 2),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
-    return line if source in ("pandas", "postgres", "spark") else {**line, **_counts(table)}
+    alone = persons or source in ("pandas", "postgres", "spark", "inside")
+    return line if alone else {**line, **_counts(table)}
 
 
 def _counts(table: Any) -> dict[str, object]:
     """Return CPU seconds of one count over three attributes, here and by DuckDB."""
-    source = as_source(TableFile(Path(table)) if isinstance(table, str) else table, _DOMAIN, None)
+    source = as_source(table, _DOMAIN, None)
     start = _now()
     counts = source.counts(_COUNTED).counts
     own = _now()
     names = ", ".join(_COUNTED)
-    if isinstance(table, str):
+    if not isinstance(table, DatabaseTable):
         connected, stored = duckdb.connect(), f"'{table}'"
     else:
         connected, stored = duckdb.connect(table.address.partition(":")[2], read_only=True), table.table

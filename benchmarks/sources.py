@@ -5,7 +5,7 @@
 Each table is written as CSV, compressed CSV, a Parquet folder and a DuckDB database, and held in pandas and,
 where these are installed, in pyarrow, Polars and Spark; once without persons, once with made-up ids, at most
 two records of each. Sessions are seeded, so that their answers can be compared digit by digit. A JSON line is
-printed for each table and source. Its fingerprint stands apart: Spark has one of its own.
+printed for each table and source. Its fingerprint stands apart: Spark and counting inside have their own.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def tables(folder: Path) -> Iterator[tuple[str, pd.DataFrame, Domain]]:
     )
 
 
-def sources(frame: pd.DataFrame, folder: Path) -> Iterator[tuple[str, Any]]:
+def sources(frame: pd.DataFrame, folder: Path, *, persons: bool) -> Iterator[tuple[str, Any]]:
     """Yield the same records in every source that is here."""
     yield "pandas", frame
     for name in ("t.csv", "t.csv.gz"):
@@ -74,6 +74,9 @@ def sources(frame: pd.DataFrame, folder: Path) -> Iterator[tuple[str, Any]]:
             )
     yield "Parquet folder", TableFile(folder / "parts")
     yield "DuckDB database", DatabaseTable(f"duckdb:{folder / 't.duckdb'}", "t")
+    if not persons:
+        yield "DuckDB, counted inside", DatabaseTable(f"duckdb:{folder / 't.duckdb'}", "t", inside=True)
+    yield "Parquet folder, in a file", TableFile(folder / "parts", memory=pmw.MemoryLimit(10**5))
     if all(importlib.util.find_spec(library) for library in ("pyspark", "pyarrow")):
         yield "Spark", DatabaseTable("spark:local[2]", f"parquet.{folder / 'parts'}")
     yield "DuckDB relation", duckdb.from_df(frame)
@@ -129,7 +132,7 @@ def compare(name: str, held: pd.DataFrame, domain: Domain, wanted: list[str] | N
     """Print a line for each source of one table."""
     with tempfile.TemporaryDirectory() as folder:
         first = None
-        for source, table in sources(held, Path(folder)):
+        for source, table in sources(held, Path(folder), persons=domain.person is not None):
             if wanted is not None and source not in wanted:
                 continue
             digest, fingerprint, seconds = seen(table, domain)

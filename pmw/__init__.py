@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pmw.data import CsvDialect, DatabaseTable, TableFile
+    from pmw.data import CsvDialect, DatabaseTable, MemoryLimit, TableFile
     from pmw.errors import (
         BudgetError,
         BudgetExhaustedError,
@@ -70,6 +70,7 @@ __all__ = [
     "Ledger",
     "LedgerLine",
     "load_model",
+    "MemoryLimit",
     "ModelFileError",
     "ModelKind",
     "move_session",
@@ -111,7 +112,7 @@ __all__ = [
 # Where each public name lives. They are imported on first use, so that the command line answers --help
 # without loading numerical libraries.
 _HOMES = {
-    "data": ("CsvDialect", "DatabaseTable", "TableFile"),
+    "data": ("CsvDialect", "DatabaseTable", "MemoryLimit", "TableFile"),
     "errors": (
         "BudgetError",
         "BudgetExhaustedError",

@@ -17,7 +17,7 @@ from pmw.session import opening
 PMW = """
 Activity Analyst Answer Answers backup_session Booked Budget BudgetError
 BudgetExhaustedError Check Composition connect CsvDialect
-DatabaseTable DataError finalize_session fit_workload Ledger LedgerLine load_model ModelFileError
+DatabaseTable DataError finalize_session fit_workload Ledger LedgerLine load_model MemoryLimit ModelFileError
 ModelKind move_session
 NeighboringRelation NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session
 PMWError PublicModel Quote ReleaseError RemoteSession resume_session RowPlan ServiceError Session

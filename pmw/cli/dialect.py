@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pmw.cli.memory_options import memory_given
 from pmw.cli.usage import typed, wrong_values
 
 if TYPE_CHECKING:
@@ -97,13 +98,15 @@ def place_given(given: dict[str, Any], data: Path | str) -> Place:
     if isinstance(data, Path):
         if given["table"] is not None:
             raise click.UsageError(f"--table names a table of a database, and {data} is a file; leave it out")
-        return TableFile(data, dialect_of(given, data))
+        if given.get("inside"):
+            raise click.UsageError(f"--inside counts in a database, and {data} is a file; leave it out")
+        return TableFile(data, dialect_of(given, data), memory_given(given))
     if named := typed(*_NAMES):
         raise click.UsageError(f"{' and '.join(named)} belong to CSV files, and --data is a database")
     if given["table"] is None:
         raise click.UsageError("--data is a database; name its table with --table")
     with wrong_values():
-        return DatabaseTable(data, given["table"])
+        return DatabaseTable(data, given["table"], memory_given(given), given.get("inside", False))
 
 
 def dialect_options(function: _Function) -> _Function:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pmw.cli.dialect import dialect_given, dialect_options, place_given, table_options
+from pmw.cli.memory_options import inside_option, memory_given, memory_options
 from pmw.cli.waiting import patiently, wait_option
 
 __all__ = [
@@ -28,6 +29,8 @@ Examples:
 @click.argument("session", type=click.Path(path_type=Path))
 @table_options
 @dialect_options
+@memory_options
+@inside_option
 @wait_option
 def command(session: Path, data: Path | str, wait: float, **given: Any) -> None:
     """Write into SESSION that its table is the file in --data from now on.
@@ -39,12 +42,14 @@ def command(session: Path, data: Path | str, wait: float, **given: Any) -> None:
     whether that table is the session's.
 
     Without any of the CSV options the file is read as the session remembers; with one of them, as `pmw open`
-    would read it with the same options.
+    would read it with the same options. Without --memory and --temporary-folder those of before hold on.
     """
     from pmw.cli.texts import say
     from pmw.session.table import move_session
 
-    as_before = isinstance(data, Path) and given["table"] is None and dialect_given(given, data) is None
+    database = given["table"] is not None or given["inside"]
+    as_before = isinstance(data, Path) and not database and dialect_given(given, data) is None
     place = data if isinstance(data, Path) and as_before else place_given(given, data)
-    patiently(lambda seconds: move_session(session, place, wait=seconds), session, wait)
+    memory = memory_given(given)
+    patiently(lambda seconds: move_session(session, place, memory=memory, wait=seconds), session, wait)
     say(f"{session} reads its table from {place} from now on; nothing was spent.")

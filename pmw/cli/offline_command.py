@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.cli.memory_options import memory_given, memory_options
 from pmw.cli.people_options import load_domain
 from pmw.cli.usage import read_budget, wrong_values
 
@@ -81,6 +82,7 @@ Examples:
     "--rows", type=int, metavar="N", help="Number of rows. [default: the released number of records]"
 )
 @dialect_options
+@memory_options
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(workload: str, output: Path, force: bool, as_json: bool, **given: Any) -> None:
@@ -111,7 +113,7 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
     questions = _questions(workload, domain)
     options = _options(given, policy, domain)
     release = fit_workload(
-        TableFile(given["data"], dialect),
+        TableFile(given["data"], dialect, memory_given(given)),
         domain,
         questions,
         epsilon=given["epsilon"],

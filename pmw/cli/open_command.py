@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pmw.cli.dialect import dialect_options, place_given, table_options
+from pmw.cli.memory_options import inside_option, memory_options
 from pmw.cli.people_options import load_domain
 from pmw.cli.session_options import read_options, session_options
 from pmw.cli.usage import read_budget
@@ -38,6 +39,8 @@ Examples:
 @click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
 @session_options
 @dialect_options
+@memory_options
+@inside_option
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def command(
     session: Path,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pmw.data.duckdb_file import duckdb_kinds, duckdb_parts
-from pmw.data.postgres import postgres_kinds, postgres_parts
+from pmw.data.duckdb_file import DuckdbSnapshot, duckdb_kinds, duckdb_parts
+from pmw.data.memory_limit import MemoryLimit, require_limit
+from pmw.data.postgres import PostgresSnapshot, postgres_kinds, postgres_parts
 from pmw.data.spark_session import is_spark_address, require_master, spark_kinds, spark_table
 from pmw.errors import DataError
 from queries.domain import Domain
@@ -61,13 +62,19 @@ class DatabaseTable:
             ``spark://HOST:PORT`` of a cluster, or ``spark:local[2]``.
         table: its name, or ``schema.name``; of Spark also ``parquet.PATH``, an absolute path that
             the cluster can read.
+        memory: how much memory its records may take; None for the usual. Those that stay in the database
+            take none.
+        inside: records are counted in the database, DuckDB or Postgres, and never read. Spark always counts.
 
     Raises:
-        DataError: the address is of no known kind, or the name is none.
+        DataError: the address is of no known kind, the name or limit is none, or a limit is given for records
+            that stay in the database.
     """
 
     address: str
     table: str
+    memory: MemoryLimit | None = None
+    inside: bool = False
 
     def __post_init__(self) -> None:
         for name in ("address", "table"):
@@ -81,6 +88,8 @@ class DatabaseTable:
                 "expected an address such as duckdb:people.duckdb, postgresql://user@host/database or "
                 "spark://host:7077, got another"
             )
+        require_limit(self.memory)
+        self._require_choices()
         if self.is_spark:
             require_master(self.address)
         elif not self._is_duckdb:
@@ -90,6 +99,18 @@ class DatabaseTable:
 
     def __str__(self) -> str:
         return f"{self.table} in {self.address}"
+
+    def _require_choices(self) -> None:
+        if type(self.inside) is not bool:
+            raise DataError(f"expected True or False for inside, got a {type_name(self.inside)}")
+        if self.inside and self.is_spark:
+            raise DataError("Spark always counts its tables inside; leave --inside out")
+        if self.memory is not None and not self.is_read:
+            what = "a table of Spark" if self.is_spark else "a table that is counted inside"
+            raise DataError(
+                f"expected no memory limit for {what}, whose records stay there; leave --memory and "
+                "--temporary-folder out"
+            )
 
     @property
     def _names(self) -> list[str]:
@@ -103,6 +124,11 @@ class DatabaseTable:
     def is_spark(self) -> bool:
         """Its records are counted where they are, by Spark."""
         return is_spark_address(self.address)
+
+    @property
+    def is_read(self) -> bool:
+        """Its records are read into the memory of this machine, or a file."""
+        return not self.inside and not self.is_spark
 
     @property
     def _file(self) -> Path:
@@ -140,15 +166,28 @@ class DatabaseTable:
             raise DataError(f"{self}: records of Spark stay there; name a Parquet file of some of them")
         return postgres_parts(self.address, self._names, domain)
 
+    def snapshot(self) -> DuckdbSnapshot | PostgresSnapshot:
+        """Return a snapshot of the table that DuckDB or Postgres counts.
+
+        Raises:
+            DataError: the table is absent or unreadable.
+        """
+        if self._is_duckdb:
+            return DuckdbSnapshot(self._file, self._names)
+        return PostgresSnapshot(self.address, self._names)
+
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON, with the absolute path of a file."""
         address = f"duckdb:{self._file.absolute()}" if self._is_duckdb else self.address
-        return {"database": address, "table": self.table}
+        form = {"database": address, "table": self.table}
+        inside = {"inside": True} if self.inside else {}
+        return {**form, **inside} if self.memory is None else {**form, "memory": self.memory.to_dict()}
 
     @classmethod
     def from_dict(cls, form: dict[str, Any]) -> DatabaseTable:
         """Return the table of a form."""
-        return cls(form["database"], form["table"])
+        memory = MemoryLimit.from_dict(form["memory"]) if "memory" in form else None
+        return cls(form["database"], form["table"], memory, form.get("inside", False))
 
 
 def is_address(text: str) -> bool:

@@ -5,11 +5,13 @@ What is done with a column depends on its type, never on a value (``pmw.data.eng
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pmw.data.engine_cells import DUCKDB, SqlWords
 from pmw.data.engine_columns import is_readable, quoted_column, read_frames
 from pmw.errors import DataError
 from queries.domain import Domain
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "duckdb_kinds",
     "duckdb_parts",
+    "DuckdbSnapshot",
 ]
 
 # Nothing is downloaded, whatever a view may name; the database's own start-up settings are not read.
@@ -63,6 +66,57 @@ def duckdb_parts(file: Path, table: Sequence[str], domain: Domain) -> Iterator[p
         yield from read_frames(connection, domain, kinds, _quoted(table), again=True)
 
 
+class DuckdbSnapshot:
+    """One snapshot of a table, held open until nothing needs it.
+
+    Args:
+        file: the database.
+        names: of the table.
+
+    Raises:
+        DataError: the file or the table is absent or unreadable.
+    """
+
+    words: SqlWords = DUCKDB
+
+    def __init__(self, file: Path, names: Sequence[str]) -> None:
+        self._file = file
+        with _told(file):
+            self._connection = _connect(file)
+        weakref.finalize(self, self._connection.close)
+        self.table = _quoted(names)
+        try:
+            with _told(file):
+                self._connection.execute("BEGIN TRANSACTION")
+                self.kinds = _kinds(self._connection, file, names)
+        except DataError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._connection.close()
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement.
+
+        Raises:
+            DataError: the engine fails.
+        """
+        try:
+            with _told(self._file):
+                found: list[tuple[Any, ...]] = self._connection.execute(statement).fetchall()
+                return found
+        except DataError as error:
+            refusal = DataError(str(error))
+        self.close()  # what was of one snapshot is not any more
+        # Raised here, it does not keep the engine's own error, which may quote a record.
+        try:
+            raise refusal
+        finally:
+            del refusal  # nor does it keep this frame until the collector comes
+
+
 def _kinds(connection: duckdb.DuckDBPyConnection, file: Path, table: Sequence[str]) -> dict[str, str]:
     import duckdb
 
@@ -78,17 +132,29 @@ def _quoted(table: Sequence[str]) -> str:
     return ".".join(map(quoted_column, table))
 
 
-@contextmanager
-def _connected(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def _connect(file: Path) -> duckdb.DuckDBPyConnection:
     import duckdb  # late: only needed where tables are read
 
     if not file.is_file():
         raise DataError(f"expected a DuckDB database, got {file}: no such file")
+    return duckdb.connect(str(file), read_only=True, config=_SETTINGS)
+
+
+@contextmanager
+def _connected(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with _told(file), _connect(file) as connection:
+        connection.execute("SET TimeZone = 'UTC'")  # else texts would depend on the machine
+        yield connection
+
+
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    """Turn the engine's errors into one that shows nothing of a record."""
+    import duckdb
+
     try:
-        with duckdb.connect(str(file), read_only=True, config=_SETTINGS) as connection:
-            connection.execute("SET TimeZone = 'UTC'")  # else texts would depend on the machine
-            yield connection
-            return
+        yield
+        return
     except (duckdb.IOException, duckdb.ConnectionException):
         told = "could not be opened as a DuckDB database; another process may be writing to it"
     except (duckdb.Error, UnicodeDecodeError):

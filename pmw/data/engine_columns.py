@@ -171,4 +171,6 @@ def _plain_column(column: str, kind: str) -> str:
         digits, scale = int(decimal[1]), int(decimal[2])
         most = f"'{'9' * (digits - scale)}.{'9' * scale}'::{kind}"
         value = f"CASE WHEN {name} BETWEEN -{most} AND {most} THEN {name} END"
-    return f"TRY_CAST({value} AS VARCHAR) AS {name}"
+    text = f"TRY_CAST({value} AS VARCHAR)"
+    # A column of a database may be declared to take A and a for one text.
+    return f"{text} COLLATE C AS {name}" if kind == "VARCHAR" else f"{text} AS {name}"

@@ -17,6 +17,7 @@ from pmw.data.csv_dialect import CsvDialect
 from pmw.data.csv_file import TablePart, csv_header, csv_parts
 from pmw.data.intake import Intake
 from pmw.data.memory import MemorySource
+from pmw.data.memory_limit import MemoryLimit
 from pmw.data.parquet_file import parquet_kinds, parquet_parts
 from pmw.errors import DataError
 from queries.domain import Domain, IntegerAttribute, NumericAttribute
@@ -40,7 +41,11 @@ _DELIMITERS = (",", ";", "\t", "|")  # that are tried for a hint
 
 
 def read_file(
-    path: str | Path, domain: Domain, dialect: CsvDialect | None = None, key: bytes | None = None
+    path: str | Path,
+    domain: Domain,
+    dialect: CsvDialect | None = None,
+    key: bytes | None = None,
+    limit: MemoryLimit | None = None,
 ) -> MemorySource:
     """Return the source of a CSV or Parquet file (by its name: .parquet and .pq are Parquet).
 
@@ -54,12 +59,14 @@ def read_file(
         dialect: how a CSV file is written.
         key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
             declared.
+        limit: how much memory the records may take; None for the usual.
 
     Raises:
-        DataError: the file is absent or unreadable, or lacks a declared column.
+        DataError: the file is absent or unreadable, or lacks a declared column; or the records exceed the
+            limit, and the disk is full, or fails.
     """
     try:
-        intake = Intake(domain, key)
+        intake = Intake(domain, key, limit)
         for part in table_parts(path, domain, dialect):
             intake.add(part.frame)
             intake.add_malformed(len(part.malformed))

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.packed import Block, PackedRecords, pack
-from pmw.data.people import Bound, PeopleRecords, Roster, keep_bounded
+from pmw.data.memory_limit import MemoryLimit
+from pmw.data.packed import BlockKeeper, PackedRecords, pack
+from pmw.data.people import Bound, Roster
+from pmw.data.people_intake import PeopleIntake
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.records import encode_columns, named_column
@@ -35,47 +37,49 @@ class Intake:
         domain: the declared attributes, and persons.
         key: 32 bytes, secret, that choose which records of a person are kept; None where the domain declares
             no persons.
+        limit: how much memory the records may take; None for the usual.
 
     Raises:
         DataError: there is no key, or no number of records, and persons are declared.
     """
 
-    def __init__(self, domain: Domain, key: bytes | None) -> None:
-        self._domain, self._key = domain, key
-        self._blocks: list[Block] = []
-        self._roster: Roster | None = None
-        if domain.person is not None:
-            if key is None or domain.person.records is None:
+    def __init__(self, domain: Domain, key: bytes | None, limit: MemoryLimit | None = None) -> None:
+        self._domain, person = domain, domain.person
+        limit = limit or MemoryLimit()
+        self._people: PeopleIntake | None = None
+        if person is not None:
+            if key is None or person.records is None:
                 raise DataError(
                     f"expected a key and a number of records per person, since {domain.name!r} declares the "
-                    f"column {domain.person.column!r} of ids, got none; open a session on the table itself"
+                    f"column {person.column!r} of ids, got none; open a session on the table itself"
                 )
-            self._roster = Roster(domain.person, key)
+            self._people = PeopleIntake(domain, person, key, limit)
+        self._kept = BlockKeeper(domain, limit)
 
     def add(self, frame: pd.DataFrame) -> None:
         """Take in the records of a part.
 
         Raises:
             RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
+            DataError: the records exceed the limit, and the disk is full, or fails.
         """
-        self._blocks.append(pack(self._domain, kept_codes(frame, self._domain, self._roster)))
+        people = self._people
+        codes = kept_codes(frame, self._domain, None if people is None else people.roster)
+        (self._kept if people is None else people).add(pack(self._domain, codes))
 
     def add_malformed(self, count: int) -> None:
         """Take in so many records that cannot be read: all their values are undeclared."""
         if count and holds_malformed(self._domain):
             codes = [np.full(count, attribute.other_code) for attribute in self._domain]
-            self._blocks.append(pack(self._domain, codes))
+            self._kept.add(pack(self._domain, codes))
 
     def finish(self) -> tuple[PackedRecords, Bound | None]:
-        """Return the records that a session counts, and how they were bounded, if they were."""
-        records, person = PackedRecords(self._domain, tuple(self._blocks)), self._domain.person
-        if self._roster is None or person is None or person.records is None or self._key is None:
-            return records, None
-        found = PeopleRecords(records.unpacked(), *self._roster.finish())
-        kept = keep_bounded(found, person.records)
-        return PackedRecords(self._domain, (pack(self._domain, kept.columns),)), Bound(
-            person, self._key, found.identity()
-        )
+        """Return the records that a session counts, and how they were bounded, if they were.
+
+        Raises:
+            DataError: the records exceed the limit, and the disk is full, or fails.
+        """
+        return (self._kept.finish(), None) if self._people is None else self._people.finish()
 
 
 def kept_codes(frame: pd.DataFrame, domain: Domain, roster: Roster | None) -> tuple[NDArray[np.int64], ...]:

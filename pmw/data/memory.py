@@ -1,4 +1,7 @@
-"""Tables in memory: packed cell numbers per record, counted by ``bincount``."""
+"""Tables of this machine: packed cell numbers per record, counted by ``bincount``.
+
+They are in memory, or in a scratch file where they exceed a limit. Counts are the same.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.data.bins import require_bins
+from pmw.data.digests import packed_digest
 from pmw.data.intake import Intake
+from pmw.data.memory_limit import MemoryLimit
 from pmw.data.packed import PackedRecords, pack
-from pmw.data.people import Bound, packed_digest
+from pmw.data.people import Bound
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.errors import RecordsError
@@ -30,11 +36,12 @@ __all__ = [
 ]
 
 _MOST_CACHED_CELLS = 2**24
+_MOST_AT_ONCE = 2**24  # cells of several marginals that are counted in one reading
 _LARGEST_SCOPE = 2**28  # cells of one marginal
 
 
 class MemorySource:
-    """A table of cell numbers in memory.
+    """A table of cell numbers.
 
     Marginals that were counted are kept, so that asking again about a scope, or about a part of it, reads no
     record.
@@ -65,7 +72,13 @@ class MemorySource:
         self._cached_cells = 0
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, domain: Domain, key: bytes | None = None) -> MemorySource:
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        domain: Domain,
+        key: bytes | None = None,
+        limit: MemoryLimit | None = None,
+    ) -> MemorySource:
         """Return the source of a pandas table.
 
         Args:
@@ -73,11 +86,12 @@ class MemorySource:
             domain: the declared attributes, and persons.
             key: 32 bytes, secret, that choose which records of a person are kept; None where no persons are
                 declared.
+            limit: how much memory the records may take, besides the pandas table; None for the usual.
 
         Raises:
             DataError: a declared column is absent, or persons are declared and there is no key.
         """
-        intake = Intake(domain, key)
+        intake = Intake(domain, key, limit)
         try:
             intake.add(frame)
             return cls(*intake.finish())
@@ -100,19 +114,33 @@ class MemorySource:
         Privacy: exact and secret; see ``CountSource.counts``.
 
         Raises:
-            DataError: the scope has more cells than fit in memory.
+            DataError: the scope has more cells than fit in memory, or the records' file cannot be read.
         """
         wanted = self.domain.scope(scope)
         marginal = self._cached.get(wanted)
         if marginal is None:
-            marginal = self._derived(wanted) or self._count(wanted)
-            self._remember(marginal)
-        else:
-            self._cached.move_to_end(wanted)
+            derived = self._derived(wanted)
+            self._remember(self._count([wanted])[0] if derived is None else derived)
+            return self._cached[wanted]
+        self._cached.move_to_end(wanted)
         return marginal
 
     def prepare(self, scopes: Iterable[Sequence[str]]) -> None:
-        """Do nothing: every scope is counted from memory when it is asked for."""
+        """Count several scopes in one reading, where the records are in a file; else each when asked for.
+
+        Privacy: exact and secret; nothing is returned.
+
+        Raises:
+            DataError: the file cannot be read.
+        """
+        if self._records.limit is None:
+            return
+        wanted = [
+            scope for scope in dict.fromkeys(map(self.domain.scope, scopes)) if self._derived(scope) is None
+        ]
+        if len(wanted) > 1 and sum(map(self.domain.scope_size, wanted)) <= _MOST_AT_ONCE:
+            for marginal in self._count(wanted):
+                self._remember(marginal)
 
     def coarsened(self, coarse: Domain, bins: Sequence[NDArray[np.int64] | None]) -> MemorySource:
         """Return the source of the same records over a domain whose cells are bins of this one's.
@@ -130,17 +158,7 @@ class MemorySource:
         Raises:
             DataError: the bins do not fit the two domains.
         """
-        if coarse.names != self.domain.names or len(bins) != len(self.domain):
-            raise DataError("expected a coarse domain and bins of the same attributes")
-        for name, bin_, size, coarse_size in zip(
-            coarse.names, bins, self.domain.shape, coarse.shape, strict=True
-        ):
-            if bin_ is None:
-                fits = size == coarse_size
-            else:
-                fits = bin_.shape == (size,) and int(bin_.min()) >= 0 and int(bin_.max()) < coarse_size
-            if not fits:
-                raise DataError(f"expected bins that fit attribute {name!r}")
+        require_bins(self.domain, coarse, bins)
         if self._coarsened is not None:
             raise DataError("expected a table over its declared cells, got one over bins of them")
         return MemorySource(self._records, coarsened=(coarse, tuple(bins)))
@@ -150,6 +168,9 @@ class MemorySource:
 
         HMAC-SHA-256 of the declared domain and the cells of the records, in any order; where persons are
         declared, of all records before any was left out, and of their ids.
+
+        Raises:
+            DataError: the records are in a file, and the disk is full, or fails.
         """
         digest = hmac.new(key, format_schema(self.domain).encode(), hashlib.sha256)
         own = None if self._bound is None else self._bound.identity
@@ -161,22 +182,26 @@ class MemorySource:
         wider = [known for known in self._cached.values() if set(scope) <= set(known.scope)]
         return min(wider, key=lambda known: known.counts.size).project(scope) if wider else None
 
-    def _count(self, scope: tuple[str, ...]) -> Marginal:
-        size = self.domain.scope_size(scope)
-        if size > _LARGEST_SCOPE:
-            raise DataError(
-                f"a question over {', '.join(scope)} spans {size:,} cells; at most {_LARGEST_SCOPE:,} fit"
-            )
-        counts = np.zeros(size, dtype=np.int64)
-        if not scope:
-            counts[0] = len(self._records)
-        else:
-            for cells in self._records.sums(self._strides(scope)):
-                if len(cells) < size:
-                    np.add.at(counts, cells, 1)  # else an array of all cells would be made for each block
-                else:
-                    counts += np.bincount(cells, minlength=size)
-        return Marginal(self.domain, scope, counts.reshape(self.domain.scope_shape(scope)))
+    def _count(self, scopes: Sequence[tuple[str, ...]]) -> list[Marginal]:
+        """Return the counts over scopes, of one reading of the records."""
+        for scope in scopes:
+            size = self.domain.scope_size(scope)
+            if size > _LARGEST_SCOPE:
+                raise DataError(
+                    f"a question over {', '.join(scope)} spans {size:,} cells; at most {_LARGEST_SCOPE:,} fit"
+                )
+        counted = [np.zeros(self.domain.scope_size(scope), dtype=np.int64) for scope in scopes]
+        looked_up = [(scope, counts) for scope, counts in zip(scopes, counted, strict=True) if scope]
+        if looked_up:
+            for found in self._records.several_sums([self._strides(scope) for scope, _ in looked_up]):
+                for (_, counts), cells in zip(looked_up, found, strict=True):
+                    _add_up(counts, cells)
+        marginals = []
+        for scope, counts in zip(scopes, counted, strict=True):
+            if not scope:
+                counts[0] = len(self._records)
+            marginals.append(Marginal(self.domain, scope, counts.reshape(self.domain.scope_shape(scope))))
+        return marginals
 
     def _strides(self, scope: tuple[str, ...]) -> list[NDArray[np.int64] | None]:
         """Return what each cell of an attribute adds to the number of a cell of the scope."""
@@ -203,3 +228,11 @@ class MemorySource:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise DataError("a sensitive table cannot be copied or pickled")
+
+
+def _add_up(counts: NDArray[np.int64], cells: NDArray[np.int64]) -> None:
+    """Add the number of records in each cell to counts."""
+    if len(cells) < len(counts):
+        np.add.at(counts, cells, 1)  # else an array of all cells would be made for each block
+    else:
+        counts += np.bincount(cells, minlength=len(counts))

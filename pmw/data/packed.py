@@ -1,7 +1,8 @@
-"""Records in memory: the cells of several attributes to a byte, block by block.
+"""Packed records: the cells of several attributes to a byte, block by block, in memory or in a scratch file.
 
 Attributes are put together while all their combinations fit into a byte, so that ten attributes of a census
 take five bytes a record. What a count needs of a record is a sum over its bytes, each looked up in a table.
+Of a block in a file only the bytes that a count needs are read.
 """
 
 from __future__ import annotations
@@ -15,19 +16,24 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.data.memory_limit import MemoryLimit
+from pmw.data.scratch import ScratchFile, StoredArray
 from queries.domain import Domain
 from queries.records import CodedRecords
 
 __all__ = [
     "Block",
+    "BlockKeeper",
     "pack",
     "PackedRecords",
 ]
 
-Block: TypeAlias = tuple[NDArray[np.unsignedinteger[Any]], ...]  # of some records: one array per group
+Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
+Block: TypeAlias = tuple[Codes | StoredArray, ...]  # of some records: one array per group
 _Number = TypeVar("_Number", np.int64, np.uint64)
 
 _BYTE = 256
+_STORED_RECORDS = 2**18  # of a block in a file
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -37,10 +43,12 @@ class PackedRecords:
     Args:
         domain: the declared attributes.
         blocks: of some records each, as ``pack`` has them.
+        limit: the memory that they were to take, where they are in a file; None where they are in memory.
     """
 
     domain: Domain
     blocks: tuple[Block, ...]
+    limit: MemoryLimit | None = None
 
     def __len__(self) -> int:
         return sum(len(block[0]) for block in self.blocks)
@@ -51,16 +59,42 @@ class PackedRecords:
         Args:
             tables: per attribute, a number for each cell: shape (cells,); None stands for nothing. One at
                 least is given.
+
+        Raises:
+            DataError: the file that they are in cannot be read.
         """
-        grouped = [
-            None if all(tables[place] is None for place in group) else _joined(self.domain, group, tables)
-            for group in _groups(self.domain.shape)
-        ]
-        for block in self.blocks:
-            looked_up = [
-                table[codes] for table, codes in zip(grouped, block, strict=True) if table is not None
+        return (found for (found,) in self.several_sums([tables]))
+
+    def several_sums(
+        self, wanted: Sequence[Sequence[NDArray[_Number] | None]]
+    ) -> Iterator[list[NDArray[_Number]]]:
+        """Yield block by block the ``sums`` for several tables each, of one reading.
+
+        Raises:
+            DataError: the file that they are in cannot be read.
+        """
+        groups = _groups(self.domain.shape)
+        joined = [
+            [
+                None if all(tables[place] is None for place in group) else _joined(self.domain, group, tables)
+                for group in groups
             ]
-            yield reduce(np.add, looked_up)
+            for tables in wanted
+        ]
+        needed = [any(tables[number] is not None for tables in joined) for number in range(len(groups))]
+        for block in self.blocks:
+            codes = [_loaded(part) if need else None for part, need in zip(block, needed, strict=True)]
+            yield [
+                reduce(
+                    np.add,
+                    [
+                        table[part]
+                        for table, part in zip(tables, codes, strict=True)
+                        if table is not None and part is not None
+                    ],
+                )
+                for tables in joined
+            ]
 
     def unpacked(self) -> CodedRecords:
         """Return the cells of each attribute in an array of its own."""
@@ -74,7 +108,57 @@ class PackedRecords:
         return CodedRecords(self.domain, tuple(columns))
 
 
-def pack(domain: Domain, columns: Sequence[NDArray[np.integer[Any]]]) -> Block:
+class BlockKeeper:
+    """Keeps blocks in memory, or all of them in a scratch file once they exceed a limit.
+
+    Args:
+        domain: the declared attributes.
+        limit: how much memory they may take.
+    """
+
+    def __init__(self, domain: Domain, limit: MemoryLimit) -> None:
+        self._domain, self._limit, self._most = domain, limit, limit.in_bytes
+        self._held: list[tuple[Codes, ...]] = []
+        self._stored: list[Block] = []
+        self._file: ScratchFile | None = None
+        self._bytes = self._records = 0
+
+    def add(self, block: tuple[Codes, ...]) -> None:
+        """Take in the cells of some records, as ``pack`` has them.
+
+        Raises:
+            DataError: the file cannot be made, or the disk is full.
+        """
+        self._held.append(block)
+        self._records += len(block[0])
+        self._bytes += sum(codes.nbytes for codes in block)
+        if self._bytes > self._most if self._file is None else self._records >= _STORED_RECORDS:
+            self._store()
+
+    def finish(self) -> PackedRecords:
+        """Return all records.
+
+        Raises:
+            DataError: the disk is full.
+        """
+        if self._file is None:
+            return PackedRecords(self._domain, tuple(self._held))
+        self._store()
+        return PackedRecords(self._domain, tuple(self._stored), self._limit)
+
+    def _store(self) -> None:
+        if self._file is None:
+            self._file = ScratchFile(self._limit.folder)
+        groups = []
+        for number in range(len(self._held[0]) if self._held else 0):
+            codes = np.concatenate([block[number] for block in self._held])
+            starts = range(0, len(codes), _STORED_RECORDS)
+            groups.append([self._file.append(codes[start : start + _STORED_RECORDS]) for start in starts])
+        self._stored += zip(*groups, strict=True)
+        self._held, self._bytes, self._records = [], 0, 0
+
+
+def pack(domain: Domain, columns: Sequence[NDArray[np.integer[Any]]]) -> tuple[Codes, ...]:
     """Return the cells of some records, packed.
 
     Args:
@@ -91,6 +175,10 @@ def pack(domain: Domain, columns: Sequence[NDArray[np.integer[Any]]]) -> Block:
             codes += columns[place].astype(codes.dtype)
         block.append(codes)
     return tuple(block)
+
+
+def _loaded(codes: Codes | StoredArray) -> Codes:
+    return codes.read() if isinstance(codes, StoredArray) else codes
 
 
 def _groups(shape: Sequence[int]) -> list[list[int]]:

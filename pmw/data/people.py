@@ -20,8 +20,6 @@ Source: SipHash-2-4: Aumasson and Bernstein (2012), as pandas has it (``hash_arr
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.packed import PackedRecords
+from pmw.data.digests import Words, cell_words, multiset_digest
 from queries.person import Person
 from queries.records import CodedRecords, objects_of
 
@@ -40,13 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bound",
-    "cell_words",
+    "chosen_records",
+    "hashes_of",
     "keep_bounded",
     "kept_by_limit",
-    "multiset_digest",
     "numbered",
     "OWN",
-    "packed_digest",
     "PeopleRecords",
     "Roster",
 ]
@@ -55,11 +52,7 @@ OWN = -1  # the number of whom a record without an id belongs to: a person of it
 _SHIFTS_AND_FACTORS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
 
-_SORTED_AT_ONCE = 2**24  # records
-
-Words = NDArray[np.uint64]
 Numbers = NDArray[np.signedinteger[Any]]
-_NO_WORDS: Words = np.zeros(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -94,76 +87,37 @@ class PeopleRecords:
     persons: Numbers
     keys: Words
 
+    @classmethod
+    def of(cls, records: CodedRecords, hashes: Words, own: NDArray[np.bool_]) -> PeopleRecords:
+        """Return records whose persons are known by their hashes.
+
+        Args:
+            records: the cells of each record.
+            hashes: uint64, shape (2, records): two keyed hashes of the id of each record that has one.
+            own: bool, shape (records,): which have none, and are their own persons.
+        """
+        persons = np.full(len(own), OWN, dtype=np.int64)
+        persons[~own], keys = numbered(hashes[:, ~own])
+        return cls(records, persons, keys)
+
+    @property
+    def words(self) -> list[Words]:
+        """The hashes of each record's id, and its cells: uint64, shape (records,) each."""
+        return [*hashes_of(self.persons, self.keys), *cell_words(self.records)]
+
     def identity(self) -> bytes:
         """Return 32 bytes of all records, before any is left out, and of their ids, in any order (secret)."""
-        keys = np.concatenate([self.keys, np.zeros((2, 1), dtype=np.uint64)], axis=1)[:, self.persons]
-        return multiset_digest([*keys, *cell_words(self.records)])
+        return multiset_digest(self.words)
 
 
-def multiset_digest(words: Sequence[Words]) -> bytes:
-    """Return 32 bytes that tell sets of records from others, whatever the order of the records.
+def hashes_of(persons: Numbers, keys: Words) -> Words:
+    """Return two keyed hashes of each record's id, 0 where it has none: uint64, shape (2, records).
 
     Args:
-        words: of each record, some numbers: uint64, shape (records,) each.
+        persons: as ``PeopleRecords`` has them.
+        keys: likewise.
     """
-    digest = hashlib.sha256(len(words[0]).to_bytes(8, "little"))
-    order = None if len(words) == 1 else np.lexsort(words)
-    for word in words:
-        digest.update((np.sort(word) if order is None else word[order]).view(np.uint8).data)
-    return digest.digest()
-
-
-def packed_digest(records: PackedRecords) -> bytes:
-    """Return ``multiset_digest`` of the records' ``cell_words``, in little memory."""
-    tables = _word_tables(records.domain.shape)
-    if len(tables) > 1:
-        return multiset_digest([np.concatenate([_NO_WORDS, *records.sums(each)]) for each in tables])
-    digest = hashlib.sha256(len(records).to_bytes(8, "little"))
-    ends = _ends(records, tables[0])
-    sizes = np.zeros(len(ends) + 1, dtype=np.int64)
-    for words in records.sums(tables[0]):
-        sizes += np.bincount(_parts(ends, words), minlength=len(sizes))
-    space = np.empty(int(sizes.max()), dtype=np.uint64)  # used again for each part
-    for part, size in enumerate(sizes.tolist()):
-        filled = 0
-        for words in records.sums(tables[0]):
-            chosen = words[_parts(ends, words) == part]
-            space[filled : filled + len(chosen)] = chosen
-            filled += len(chosen)
-        space[:size].sort()
-        digest.update(space[:size].view(np.uint8).data)
-    return digest.digest()
-
-
-def _ends(records: PackedRecords, tables: Sequence[Words | None]) -> Words:
-    """Return words that part the records into sets of about as many as are sorted at once."""
-    parts = -(-len(records) // _SORTED_AT_ONCE)
-    if parts <= 1:
-        return _NO_WORDS
-    sample = np.sort(np.concatenate([words[:: 32 * parts].copy() for words in records.sums(tables)]))
-    return np.unique(sample[:: max(1, len(sample) // parts)][1:parts])
-
-
-def _parts(ends: Words, words: Words) -> NDArray[np.int64]:
-    """Return the part of each word: how many of the ends are not above it."""
-    return np.searchsorted(ends, words, "right")
-
-
-def _word_tables(shape: Sequence[int]) -> list[list[Words | None]]:
-    """Return what each cell of each attribute adds to the words that ``cell_words`` makes, word by word."""
-    words: list[list[int]] = [[]]
-    for place, size in enumerate(shape):
-        if size * math.prod(shape[other] for other in words[-1]) > 2**64:
-            words.append([])
-        words[-1].append(place)
-    found = []
-    for word in words:
-        tables: list[Words | None] = [None] * len(shape)
-        for number, place in enumerate(word):
-            stride = math.prod(shape[other] for other in word[number + 1 :])
-            tables[place] = np.arange(shape[place], dtype=np.uint64) * np.uint64(stride % 2**64)
-        found.append(tables)
-    return found
+    return np.concatenate([keys, np.zeros((2, 1), dtype=np.uint64)], axis=1)[:, persons]
 
 
 # --- ids -------------------------------------------------------------------------------------------------
@@ -323,14 +277,18 @@ def keep_bounded(found: PeopleRecords, limit: int) -> CodedRecords:
 
     Privacy: exact and secret. What is kept of a person depends on this person's records alone.
     """
-    chosen = _chosen(found, limit)
+    chosen = chosen_records(found, limit)
     if chosen.all():
         return found.records
     return CodedRecords(found.records.domain, tuple(column[chosen] for column in found.records.columns))
 
 
-def _chosen(found: PeopleRecords, limit: int) -> NDArray[np.bool_]:
-    """Return which records are kept: bool, shape (records,)."""
+def chosen_records(found: PeopleRecords, limit: int) -> NDArray[np.bool_]:
+    """Return which records are kept: bool, shape (records,).
+
+    What is kept of a part of the records, and then of what was kept of all parts, is what is kept of all: a
+    record that is not among the first of its person in a part is not among the first of all.
+    """
     persons = found.persons
     counts = np.bincount(persons + 1, minlength=found.keys.shape[1] + 1)[1:]  # those of ``OWN`` left out
     crowded = np.append(counts > limit, False)  # the last: of ``OWN``
@@ -345,21 +303,6 @@ def _chosen(found: PeopleRecords, limit: int) -> NDArray[np.bool_]:
     ranks = np.arange(len(places)) - np.repeat(starts[:-1], np.diff(starts))
     chosen[places[order[ranks >= limit]]] = False
     return chosen
-
-
-def cell_words(records: CodedRecords, places: Numbers | slice = slice(None)) -> list[Words]:
-    """Return the cells of records as numbers of 64 bits, all of them equal where all cells are."""
-    count = len(records.columns[0][places])
-    words = [np.zeros(count, dtype=np.uint64)]
-    filled = 1
-    for size, column in zip(records.domain.shape, records.columns, strict=True):
-        filled *= size
-        if filled > 2**64:
-            words.append(np.zeros(count, dtype=np.uint64))
-            filled = size
-        words[-1] *= np.uint64(size)
-        words[-1] += column[places]
-    return words
 
 
 def _permuted(words: Sequence[Words], keys: Words) -> Words:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 import re
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pmw.data.engine_cells import POSTGRES, SqlWords
 from pmw.data.engine_columns import quoted_column
 from pmw.errors import DataError
 from queries.domain import Domain
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "postgres_kinds",
     "postgres_parts",
+    "PostgresSnapshot",
 ]
 
 _ROWS = 2**16  # fetched at a time
@@ -45,6 +48,7 @@ _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET DateStyle = 'ISO'",
     "SET extra_float_digits = 1",
+    "SET standard_conforming_strings = on",
 )
 
 
@@ -88,6 +92,55 @@ def postgres_parts(address: str, table: Sequence[str], domain: Domain) -> Iterat
                     yield _frame(rows, domain.columns, kinds)
         finally:
             cursor.close()  # once more: the first time fails where the connection breaks just then
+
+
+class PostgresSnapshot:
+    """One snapshot of a table, in one transaction that is held open until nothing needs it.
+
+    Args:
+        address: of the database.
+        names: of the table.
+
+    Raises:
+        DataError: the database or the table is absent or unreadable.
+    """
+
+    words: SqlWords = POSTGRES
+
+    def __init__(self, address: str, names: Sequence[str]) -> None:
+        self._address = address
+        with _translated(address):
+            self._connection = _connect(address)
+        weakref.finalize(self, self._connection.close)
+        self.table = _quoted(names)
+        try:
+            with _translated(address):
+                self.kinds = _kinds(self._connection, address, names)
+        except DataError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._connection.close()
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement.
+
+        Raises:
+            DataError: the database fails, or was restarted.
+        """
+        try:
+            with _translated(self._address):
+                return self._connection.execute(statement.encode()).fetchall()
+        except DataError as error:
+            refusal = DataError(str(error))
+        self.close()  # what was of one snapshot is not any more
+        # Raised here, it does not keep the driver's own error, which may quote a record.
+        try:
+            raise refusal
+        finally:
+            del refusal  # nor does it keep this frame until the collector comes
 
 
 def _is_readable(kind: str) -> bool:
@@ -142,20 +195,33 @@ def _kinds(connection: psycopg.Connection, address: str, table: Sequence[str]) -
     return {str(name): str(kind) for name, kind in rows}
 
 
+def _connect(address: str) -> psycopg.Connection:
+    import psycopg
+
+    connection = psycopg.connect(address, connect_timeout=_patience(), application_name="pmw")
+    for setting in _SETTINGS:
+        connection.execute(setting)
+    connection.execute("SET client_encoding = 'UTF8'")
+    connection.commit()
+    return connection
+
+
 @contextmanager
 def _connected(address: str) -> Iterator[psycopg.Connection]:
+    with _translated(address), _connect(address) as connection:
+        yield connection
+
+
+@contextmanager
+def _translated(address: str) -> Iterator[None]:
+    """Turn the driver's errors into one that shows nothing of a record, and no password."""
     try:
         import psycopg  # late, and an extra
     except ImportError:
         raise DataError("Postgres needs a driver; pip install 'online-pmw[sources]'") from None
     try:
-        with psycopg.connect(address, connect_timeout=_patience(), application_name="pmw") as connection:
-            for setting in _SETTINGS:
-                connection.execute(setting)
-            connection.execute("SET client_encoding = 'UTF8'")
-            connection.commit()
-            yield connection
-            return
+        yield
+        return
     except (psycopg.Error, UnicodeDecodeError) as error:
         told = _told(getattr(error, "sqlstate", None), isinstance(error, psycopg.OperationalError))
     # The driver's own text may quote a record, or what it was connected with.

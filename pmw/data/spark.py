@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.data.bins import require_bins
 from pmw.data.spark_session import quietly
 from pmw.data.spark_workers import HASHES, OWNER_COLUMNS, Layout, bounder, encoder, summer
 from pmw.errors import DataError
@@ -184,13 +185,7 @@ class SparkSource:
         """
         if self._coarsened is not None:
             raise DataError("expected a table over its declared cells, got one over bins of them")
-        if coarse.names != self.domain.names or len(bins) != len(self.domain):
-            raise DataError("expected a coarse domain and bins of the same attributes")
-        for name, bin_, size, coarse_size in zip(
-            coarse.names, bins, self.domain.shape, coarse.shape, strict=True
-        ):
-            if size != coarse_size if bin_ is None else not _fits(bin_, size, coarse_size):
-                raise DataError(f"expected bins that fit attribute {name!r}")
+        require_bins(self.domain, coarse, bins)
         return SparkSource(self._words, self._everyone, self._declared, None, (coarse, tuple(bins)))
 
     def fingerprint(self, key: bytes) -> bytes:
@@ -302,7 +297,3 @@ def _chosen(frame: Any, domain: Domain, what: str) -> Any:
     return placed.select(*[f"c{names.index(name)}" for name in domain.columns]).toDF(
         *[f"c{place}" for place in range(len(domain.columns))]
     )
-
-
-def _fits(bin_: NDArray[np.int64], size: int, coarse_size: int) -> bool:
-    return bin_.shape == (size,) and int(bin_.min()) >= 0 and int(bin_.max()) < coarse_size

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pmw.data.arrow_stream import arrow_parts
 from pmw.data.intake import kept_codes
-from pmw.data.people import OWN, PeopleRecords, Roster, keep_bounded, numbered
+from pmw.data.people import OWN, PeopleRecords, Roster, hashes_of, keep_bounded
 from queries.domain import Domain
 from queries.records import CodedRecords
 
@@ -121,10 +121,8 @@ def bounder(domain: Domain, records: int) -> Stage:
     def bound(batches: Iterator[Any]) -> Iterator[Any]:
         layout = Layout.of(domain)
         *words, first, second, own = _columns(batches, layout.words + len(OWNER_COLUMNS))
-        named = own == 0
-        persons = np.full(len(own), OWN, dtype=np.int64)
-        persons[named], keys = numbered(np.stack([first, second]).view(np.uint64)[:, named])
-        found = PeopleRecords(CodedRecords(domain, tuple(layout.unpacked(words))), persons, keys)
+        hashes = np.stack([first, second]).view(np.uint64)
+        found = PeopleRecords.of(CodedRecords(domain, tuple(layout.unpacked(words))), hashes, own != 0)
         yield _batch(layout.packed(keep_bounded(found, records).columns))
 
     return bound
@@ -178,10 +176,7 @@ def _encoded(frame: pd.DataFrame, domain: Domain, key: bytes | None) -> list[_Nu
     if roster is None:
         return words
     persons, keys = roster.finish()
-    own = persons == OWN
-    hashes = np.zeros((2, len(own)), dtype=np.uint64)
-    hashes[:, ~own] = keys[:, persons[~own]]
-    return [*words, *hashes.view(np.int64), own.astype(np.int64)]
+    return [*words, *hashes_of(persons, keys).view(np.int64), (persons == OWN).astype(np.int64)]
 
 
 def _tables(batches: Iterator[Any]) -> Iterator[Any]:

@@ -11,9 +11,13 @@ from pmw.data.arrow_stream import ArrowTable, arrow_parts, has_arrow_stream
 from pmw.data.csv_dialect import CsvDialect
 from pmw.data.csv_file import TablePart
 from pmw.data.database import DatabaseTable
+from pmw.data.engine_cells import cell_expressions
+from pmw.data.engine_source import EngineSource
 from pmw.data.files import column_names, is_parquet, parquet_types, read_file, table_files, table_parts
 from pmw.data.intake import Intake
 from pmw.data.memory import MemorySource
+from pmw.data.memory_limit import MemoryLimit, require_limit
+from pmw.data.path_names import is_path_name
 from pmw.data.spark import SparkSource, is_spark_frame
 from pmw.data.spark_session import spark_table
 from pmw.errors import DataError
@@ -39,8 +43,6 @@ __all__ = [
     "types_in",
 ]
 
-_LONGEST_PATH, _LONGEST_NAME = 4096, 255  # characters
-
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
@@ -49,17 +51,20 @@ class TableFile:
     Args:
         path: where it is; of Parquet files also their folder, or a pattern such as ``data/*.parquet``.
         dialect: how a CSV file is written.
+        memory: how much memory its records may take; None for the usual.
 
     Raises:
-        DataError: the path is no file name, the dialect is none, or a Parquet file is given that of a CSV
-            file.
+        DataError: the path is no file name, the dialect or limit is none, or a Parquet file is given the
+            dialect of a CSV file.
     """
 
     path: Path
     dialect: CsvDialect = field(default_factory=CsvDialect)
+    memory: MemoryLimit | None = None
 
     def __post_init__(self) -> None:
         _require_file_name(self.path)
+        require_limit(self.memory)
         if not issubclass(type(self.dialect), CsvDialect):
             raise DataError(f"expected a CsvDialect, got a {type_name(self.dialect)}")
         if self.is_parquet:
@@ -82,18 +87,20 @@ class TableFile:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a form ready for JSON, with the absolute path."""
-        return {"path": str(Path(self.path).absolute()), "dialect": asdict(self.dialect)}
+        form = {"path": str(Path(self.path).absolute()), "dialect": asdict(self.dialect)}
+        return form if self.memory is None else {**form, "memory": self.memory.to_dict()}
 
     @classmethod
     def from_dict(cls, form: dict[str, Any]) -> TableFile:
         """Return the file of a form."""
         dialect = form["dialect"]
         texts = tuple(dialect["missing_texts"])
-        return cls(Path(form["path"]), CsvDialect(**{**dialect, "missing_texts": texts}))
+        memory = MemoryLimit.from_dict(form["memory"]) if "memory" in form else None
+        return cls(Path(form["path"]), CsvDialect(**{**dialect, "missing_texts": texts}), memory)
 
 
 Place: TypeAlias = TableFile | DatabaseTable  # of a table that is not in memory
-Source: TypeAlias = MemorySource | SparkSource
+Source: TypeAlias = MemorySource | EngineSource | SparkSource
 Table: TypeAlias = Union["pd.DataFrame", ArrowTable, Place, Path, str, Source]
 
 
@@ -142,7 +149,7 @@ def require_table(table: Table | None) -> None:
         DataError: it is of none; the message names its type and shows nothing of it.
     """
     kind = type(table)  # not what the thing says of itself
-    if issubclass(kind, MemorySource | SparkSource | TableFile | DatabaseTable | None):
+    if issubclass(kind, MemorySource | EngineSource | SparkSource | TableFile | DatabaseTable | None):
         return
     if issubclass(kind, str | Path):
         _require_file_name(table)
@@ -186,7 +193,7 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> Source:
     place = as_place(table)
     if place is not None:
         return _from_place(place, domain, key)
-    if isinstance(table, MemorySource | SparkSource):
+    if isinstance(table, MemorySource | EngineSource | SparkSource):
         return _require_same(table, domain, key)
     if _is_frame(table):
         return MemorySource.from_frame(table, domain, key)  # type: ignore[arg-type]  # by its type
@@ -197,10 +204,30 @@ def as_source(table: Table, domain: Domain, key: bytes | None) -> Source:
 
 def _from_place(place: Place, domain: Domain, key: bytes | None) -> Source:
     if isinstance(place, TableFile):
-        return read_file(place.path, domain, place.dialect, key)
+        return read_file(place.path, domain, place.dialect, key, place.memory)
     if place.is_spark:
         return SparkSource.of(spark_table(place.address, place.table), domain, key, str(place))
-    return _from_parts(place.frames(domain), domain, key)
+    if place.inside:
+        return _counted_inside(place, domain)
+    return _from_parts(place.frames(domain), domain, key, place.memory)
+
+
+def _counted_inside(place: DatabaseTable, domain: Domain) -> EngineSource:
+    try:
+        snapshot = place.snapshot()
+        try:
+            cells = cell_expressions(domain, snapshot.kinds, snapshot.words, str(place))
+        except DataError:
+            snapshot.close()
+            raise
+        return EngineSource(snapshot, cells, domain)
+    except DataError as error:
+        refusal = DataError(str(error))
+    # Raised here, it does not keep the error that it came from: an engine's own text may quote a record.
+    try:
+        raise refusal
+    finally:
+        del refusal  # nor does it keep a snapshot open until the collector comes
 
 
 def _require_same(source: Source, domain: Domain, key: bytes | None) -> Source:
@@ -225,8 +252,10 @@ def _is_frame(table: object) -> bool:
     return True
 
 
-def _from_parts(parts: Iterable[pd.DataFrame], domain: Domain, key: bytes | None) -> MemorySource:
-    intake = Intake(domain, key)
+def _from_parts(
+    parts: Iterable[pd.DataFrame], domain: Domain, key: bytes | None, limit: MemoryLimit | None = None
+) -> MemorySource:
+    intake = Intake(domain, key, limit)
     try:
         for part in parts:
             intake.add(part)
@@ -245,9 +274,7 @@ def _require_file_name(path: object) -> None:
     """
     if not issubclass(type(path), str | Path):
         raise DataError(f"expected the name of a CSV or Parquet file, got a {type_name(path)}")
-    text = str(path)
-    parts = text.replace("\\", "/").split("/")
-    if len(text) > _LONGEST_PATH or max(map(len, parts)) > _LONGEST_NAME or min(text, default="x") < " ":
+    if not is_path_name(str(path)):
         raise DataError(
             "expected the name of a CSV or Parquet file, got a text that is too long for one, or holds line "
             "breaks or other control characters; write the table to a file, and give its name"

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hmac
 import json
+from dataclasses import replace
 from pathlib import Path
 
-from pmw.data import DatabaseTable, Place, Source, Table, TableFile, as_source, place_of
+from pmw.data import DatabaseTable, MemoryLimit, Place, Source, Table, TableFile, as_source, place_of
 from pmw.errors import DataError, SessionError
 from pmw.session.encoding import dumps
 from pmw.session.journal import PERSON_KEY
@@ -28,7 +29,9 @@ __all__ = [
 ]
 
 
-def move_session(path: str | Path, data: Place | Path | str, *, wait: float = 0) -> None:
+def move_session(
+    path: str | Path, data: Place | Path | str, *, memory: MemoryLimit | None = None, wait: float = 0
+) -> None:
     """Tell a session where its table is now, in one durable commit.
 
     Nothing is drawn, charged or released. A batch that waits goes on waiting: the next question finishes it,
@@ -38,6 +41,8 @@ def move_session(path: str | Path, data: Place | Path | str, *, wait: float = 0)
     Args:
         path: the session file.
         data: the table's new place. A file that is given without a dialect is read as the session remembers.
+        memory: how much memory its records may take, unless ``data`` tells it; None for what the session
+            remembers.
         wait: seconds that another process is waited for; 0 refuses at once.
 
     Raises:
@@ -55,7 +60,7 @@ def move_session(path: str | Path, data: Place | Path | str, *, wait: float = 0)
         raise DataError(f"expected the name of a CSV or Parquet file, got a {type_name(data)}")
     target = Path(path)
     with writing(target, wait, lambda store: _require_open(store, target)) as store:
-        place = _with_dialect(store, data)
+        place = _completed(table_place(store), data, memory)
         session_table(store, place, load_contract(store)[0].domain)  # refused before anything is written
         store.take_over()
         store.finish(None, Outcome(meta={"data": dumps(place.to_dict())}))
@@ -70,13 +75,17 @@ def _require_open(store: SessionStore, path: Path) -> None:
     store.require_companion()
 
 
-def _with_dialect(store: SessionStore, data: Place | Path | str) -> Place:
+def _completed(before: Place | None, data: Place | Path | str, memory: MemoryLimit | None) -> Place:
+    """Return a table's new place, with what was not given as it was before: dialect and memory."""
     if isinstance(data, TableFile | DatabaseTable):
-        return data
-    before, plain = table_place(store), TableFile(Path(data))
-    if isinstance(before, TableFile) and not plain.is_parquet:
-        return TableFile(Path(data), before.dialect)
-    return plain
+        place: Place = data
+    else:
+        place = TableFile(Path(data))
+        if isinstance(before, TableFile) and not place.is_parquet:
+            place = replace(place, dialect=before.dialect)
+    if place.memory is None and (isinstance(place, TableFile) or place.is_read):
+        place = replace(place, memory=memory or (None if before is None else before.memory))
+    return place
 
 
 def table_place(store: SessionStore) -> Place | None:

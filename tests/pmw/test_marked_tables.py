@@ -198,9 +198,14 @@ TAKE_DATA: dict[str, tuple[Callable[[Any, Path], object], ...]] = {
     ),
     "pmw.resume_session": (lambda table, path: pmw.resume_session(path / "study.pmw", table),),
     "pmw.finalize_session": (lambda table, path: pmw.finalize_session(path / "study.pmw", table),),
+    "pmw.MemoryLimit": (
+        lambda table, _: pmw.MemoryLimit(table),
+        lambda table, _: pmw.MemoryLimit(folder=table),
+    ),
     "pmw.TableFile": (
         lambda table, _: pmw.TableFile(table),
         lambda table, _: pmw.TableFile(Path("people.csv"), table),
+        lambda table, _: pmw.TableFile(Path("people.csv"), memory=table),
     ),
     "queries.CodedRecords": (
         lambda table, _: queries.CodedRecords(DOMAIN, (table, table)),

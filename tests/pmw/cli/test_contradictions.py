@@ -88,6 +88,22 @@ CONTRADICTIONS = [
         ((*command, "--table", "t"), "--table names a table of a database")
         for command in (OPEN, ("check", *TABLE), ("draft", *TABLE[:2]), ("move", "study.pmw", *TABLE[:2]))
     ),
+    *(
+        (
+            (*command, "--data", "spark:local[2]", "--table", "t", *limit),
+            "expected no memory limit for a table of Spark",
+        )
+        for command in (("move", "study.pmw"), ("open", "new.pmw", *TABLE[2:], *BUDGET))
+        for limit in (("--memory", "1GB"), ("--temporary-folder", "."))
+    ),
+    *(
+        ((*command, "--inside"), "--inside counts in a database")
+        for command in (OPEN, ("move", "study.pmw", *TABLE[:2]))
+    ),
+    (
+        ("move", "study.pmw", "--data", "duckdb:t", "--table", "t", "--inside", "--memory", "1GB"),
+        "expected no memory limit for a table that is counted inside",
+    ),
     ((*PLAN, "--beta", "0.1"), "--accuracy"),
     ((*PLAN[:5], "--accuracy", "0.1", "--beta", "0.1", "--confidence", "0.9"), "--beta and --confidence"),
     (("ask", "study.pmw"), "one of the four"),
@@ -158,7 +174,10 @@ WITH_EFFECT = (
     {("ask", "--wait"), ("close", "--wait"), ("draft", "--from-public"), ("move", "--wait")}
     | {("shell", "--wait"), ("shell", "--no-history")}
     | {(command, "--force") for command in ("demo", "export", "report")}
-    | {("offline", f"--{name}") for name in ("workload", "rounds", "threshold", "rows", "force")}
+    | {
+        ("offline", f"--{name}")
+        for name in ("workload", "rounds", "threshold", "rows", "force", "memory", "temporary-folder")
+    }
     | {("measure", "--wait"), ("measure", "--dry-run")}
     | {("serve", f"--{name}") for name in ("users", "host", "port", "rate")}
     | {("finish", "--wait"), ("finish", "--dry-run"), ("finish", "--yes")}

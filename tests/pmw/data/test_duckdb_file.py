@@ -48,6 +48,7 @@ HOSTILE = {
         "chr(65533)",
         "chr(128077)",
     ],
+    "VARCHAR COLLATE NOCASE": ["'f'", "'F'", "''", "'true'", "'TRUE'"],
     "BLOB": ["'\\xFF\\x00'::BLOB", "'f'::BLOB"],
     "BOOLEAN": ["true", "false"],
     "DATE": ["'infinity'", "'-infinity'", "'2020-02-29'", "'5877642-06-25 (BC)'", "'5881580-07-10'"],
@@ -197,7 +198,7 @@ def test_a_database_that_another_process_writes_to_is_told(people: Path) -> None
         process.stdin.close()
 
 
-@pytest.mark.parametrize("kind", ["VARCHAR", "ENUM('f', 'm')"])
+@pytest.mark.parametrize("kind", ["VARCHAR", "VARCHAR COLLATE NOCASE", "ENUM('f', 'm')"])
 def test_texts_have_the_same_cells_whether_few_or_many_are_distinct(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

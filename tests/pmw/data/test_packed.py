@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.data import MemorySource, people
+from pmw.data import MemorySource, digests
 from pmw.data.packed import PackedRecords, pack
 from queries import CodedRecords, Domain, IntegerAttribute
 
@@ -99,10 +99,10 @@ def test_the_digest_is_that_of_all_words_sorted(
         column.astype(np.min_scalar_type(size - 1))
         for column, size in zip(whole(domain, blocks), domain.shape, strict=True)
     )
-    words = people.cell_words(CodedRecords(domain, columns))
+    words = digests.cell_words(CodedRecords(domain, columns))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(people, "_SORTED_AT_ONCE", at_once)
-        assert people.packed_digest(packed(domain, blocks)) == people.multiset_digest(words)
+        patch.setattr(digests, "_SORTED_AT_ONCE", at_once)
+        assert digests.packed_digest(packed(domain, blocks)) == digests.multiset_digest(words)
 
 
 def test_ten_attributes_of_a_census_take_five_bytes() -> None:

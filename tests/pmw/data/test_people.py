@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.data import CsvDialect, MemorySource, as_source, people, read_file
+from pmw.data.digests import Words, cell_words
 from pmw.data.people import OWN, PeopleRecords, Roster, keep_bounded, kept_by_limit
 from pmw.errors import DataError
 from pmw.privacy.budget import NeighboringRelation
@@ -243,7 +244,7 @@ def test_hashes_that_collide_are_told_apart_by_the_cells(
 def test_ids_whose_first_hashes_collide_stay_two_persons(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed = Roster._hashed
 
-    def colliding(self: Roster, texts: NDArray[np.object_]) -> people.Words:
+    def colliding(self: Roster, texts: NDArray[np.object_]) -> Words:
         words = hashed(self, texts)
         words[0] = 5
         return words
@@ -270,7 +271,7 @@ def test_cells_of_any_domain_are_put_into_words_exactly(
         np.array([(value * (n + 1)) % size for _, value in rows], dtype=np.uint64)
         for n, size in enumerate(sizes)
     )
-    words = people.cell_words(CodedRecords(domain, columns), np.arange(len(rows)))
+    words = cell_words(CodedRecords(domain, columns), np.arange(len(rows)))
     cells = list(zip(*(column.tolist() for column in columns), strict=True))
     packed = list(zip(*(word.tolist() for word in words), strict=True))
     assert len(words) == 1 or domain.size > 2**64
@@ -281,7 +282,7 @@ def test_the_last_cell_of_the_largest_word_is_not_the_first_of_the_next() -> Non
     domain = Domain(tuple(IntegerAttribute(f"a{n}", 0, 2**16 - 1) for n in range(4)))
     assert domain.size == 2**64
     columns = tuple(np.array([2**16 - 1, 0], dtype=np.uint16) for _ in range(4))
-    (word,) = people.cell_words(CodedRecords(domain, columns), np.arange(2))
+    (word,) = cell_words(CodedRecords(domain, columns), np.arange(2))
     assert word.tolist() == [2**64 - 1, 0]
 
 

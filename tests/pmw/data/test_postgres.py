@@ -14,10 +14,12 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -87,6 +89,7 @@ def execute(server: str, *statements: str) -> None:
     import psycopg
 
     with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("SET lock_timeout = '5s'")  # a test that leaves a snapshot open fails
         for statement in statements:
             connection.execute(statement)
 
@@ -229,6 +232,152 @@ def test_an_address_with_a_secret_is_refused_and_not_shown(address: str) -> None
     with pytest.raises(DataError, match="expected") as caught:
         DatabaseTable(address, "t")
     assert PASSWORD not in str(caught.value)
+
+
+INSIDE: list[Any] = [
+    IntegerAttribute("x", -3, 12, 4, missing=True, other=True),
+    IntegerAttribute("x", -(2**53) + 1, 2**53 - 1, 2**40),
+    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), missing=True, other=True),
+    NumericAttribute("x", (-3, 0, 3, 7), atoms=(0, 3), integer=True, missing=True, other=True),
+    CategoricalAttribute("x", ("f", "a ", "it's", "\\", "é"), missing=True, other=True),
+    CategoricalAttribute("x", (0, 3, -3), missing=True, other=True),
+    CategoricalAttribute("x", (True, False), other=True),
+]
+INSIDE_VALUES = {
+    "smallint": ["-32768", "3", "32767", "0", "-3"],
+    "integer": ["-2147483648", "3", "2147483647", "7"],
+    "bigint": [str(-(2**63)), str(2**63 - 1), str(2**53 + 1), "3", "12", "0"],
+    "real": ["'NaN'", "'Infinity'", "'-Infinity'", "'-0'", "'0.1'", "'3e38'", "'1e-45'", "2.5"],
+    "double precision": ["'NaN'", "'Infinity'", "'-Infinity'", "'-0'", "'0.1'", "'1e308'", "'5e-324'", "7"],
+    "boolean": ["true", "false"],
+    "text": ["'f'", "''", "'a '", "' f'", "'F'", "'é'", "'e' || chr(769)", "'it''s'", "E'\\\\'"],
+    "text COLLATE nocase": ["'f'", "'F'", "'a '", "''"],
+    "varchar(3)": ["'f'", "'a '"],
+    "char(3)": ["'f'", "'a '", "''"],
+    "letters": ["'f'", "'F'", "'it''s'"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", INSIDE_VALUES)
+def test_cells_made_in_the_database_are_those_that_the_encoder_makes(
+    server: str, reader: str, kind: str
+) -> None:
+    nocase = (
+        "CREATE COLLATION IF NOT EXISTS nocase "
+        "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+    )
+    with suppress(Exception):
+        execute(server, "CREATE TYPE letters AS ENUM ('f', 'F', 'it''s')")
+    values = [*INSIDE_VALUES[kind], "NULL"]
+    rows = ", ".join(f"({value})" for value in values)
+    if "COLLATE" in kind:
+        execute(server, nocase)
+    execute(server, "DROP TABLE IF EXISTS t", f"CREATE TABLE t (x {kind})", f"INSERT INTO t VALUES {rows}")
+    counted = 0
+    for attribute in INSIDE:
+        domain = Domain((attribute,))
+        expected = counts(reader, attribute)
+        with suppress(DataError):
+            source = as_source(DatabaseTable(reader, "t", inside=True), domain, None)
+            counted += 1
+            assert source.counts(("x",)).counts.tolist() == expected, attribute
+    assert counted >= 1
+
+
+def test_a_random_table_is_counted_inside_as_in_memory_in_one_snapshot(server: str, reader: str) -> None:
+    execute(
+        server,
+        "DROP TABLE IF EXISTS t",
+        "CREATE TABLE t (a bigint, b double precision, c text, d boolean)",
+        "INSERT INTO t SELECT floor(40 * random()) - 10, CASE WHEN random() < .9 THEN 12 * random() - 1 END,"
+        " (ARRAY['f', 'm', 'F', '', NULL])[1 + floor(5 * random())::int], random() < .3"
+        " FROM generate_series(1, 3000)",
+    )
+    domain = Domain(
+        (
+            IntegerAttribute("a", 0, 19, 3),
+            NumericAttribute("b", (0, 0.5, 3, 9), missing=True),
+            CategoricalAttribute("c", ("f", "m"), missing=True),  # others are dropped
+            CategoricalAttribute("d", (True, False)),
+        )
+    )
+    held = as_source(DatabaseTable(reader, "t"), domain, None)
+    counted = as_source(DatabaseTable(reader, "t", inside=True), domain, None)
+    printed = counted.fingerprint(b"k")
+    execute(server, "DELETE FROM t WHERE a > 3")  # the snapshot is the table as it was
+    scopes = [scope for size in range(5) for scope in combinations(domain.names, size)]
+    counted.prepare(scopes[:12])
+    for scope in scopes:
+        assert np.array_equal(held.counts(scope).counts, counted.counts(scope).counts)
+    bins = [np.arange(size) // 2 for size in domain.shape]
+    coarse = Domain(tuple(IntegerAttribute(one.name, 0, (one.size + 1) // 2 - 1) for one in domain))
+    for scope in scopes:
+        one, other = held.coarsened(coarse, bins), counted.coarsened(coarse, bins)
+        assert np.array_equal(one.counts(scope).counts, other.counts(scope).counts)
+    assert counted.fingerprint(b"k") == printed
+    changed = as_source(DatabaseTable(reader, "t", inside=True), domain, None)
+    assert changed.fingerprint(b"k") != printed
+
+
+def test_a_server_that_is_killed_in_a_count_is_told_and_the_batch_finished_later(
+    people: DatabaseTable, server: str, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    sex = CategoricalAttribute("sex", ("f", "m"), missing=True)
+    domain = Domain((IntegerAttribute("id", 0, 99), IntegerAttribute("x", 0, 20_000), sex), "t")
+    path, rows = tmp_path / "study.pmw", postgres.PostgresSnapshot.rows
+    place = DatabaseTable(reader, "study.people", inside=True)
+    pmw.open_session(place, domain, epsilon=1, path=path).close()
+
+    def kill(self: postgres.PostgresSnapshot, statement: str) -> list[tuple[Any, ...]]:
+        monkeypatch.setattr(postgres.PostgresSnapshot, "rows", rows)
+        with psycopg.connect(server) as connection:
+            found = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'pmw'")
+            for (pid,) in found.fetchall():
+                os.kill(pid, signal.SIGKILL)
+        return rows(self, statement)
+
+    with pmw.resume_session(path) as session:
+        session.measure(("sex",))  # the table is compared
+        lines = len(session.ledger().lines)
+        monkeypatch.setattr(postgres.PostgresSnapshot, "rows", kill)
+        with pytest.raises(DataError, match="the connection was lost") as caught:
+            session.measure(("x", "sex"))
+        assert caught.value.__context__ is None
+        assert PASSWORD not in str(caught.value)
+    for _ in range(100):
+        with suppress(psycopg.OperationalError):
+            psycopg.connect(server).close()
+            break
+        time.sleep(0.1)
+    with pmw.resume_session(path) as session:  # the batch is finished here, in a new snapshot
+        assert len(session.ledger().lines) == lines + 1
+    del session, caught  # lets go of the snapshot
+    assert pmw.verify_session(path).holds
+    assert not any(PASSWORD.encode() in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_what_cannot_be_counted_inside_is_told_without_a_value_or_a_password(
+    people: DatabaseTable, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domain = Domain((IntegerAttribute("x", 0, 9),))
+
+    def told(address: str, table: str, domain: Domain = domain) -> str:
+        with pytest.raises(DataError) as caught:
+            as_source(DatabaseTable(address, table, inside=True), domain, None).counts(("x",))
+        assert caught.value.__context__ is None
+        assert PASSWORD not in str(caught.value)
+        return str(caught.value)
+
+    assert told(reader, "study.bad").endswith(": the table could not be read")
+    assert told(reader, "study.absent").endswith("got none")
+    assert "expected a column 'y', got no such column" in told(
+        reader, "study.people", Domain((IntegerAttribute("y", 0, 9),))
+    )
+    assert "could not be reached" in told("postgresql://reader@/postgres?host=/nowhere", "t")
+    monkeypatch.setenv("PGPASSWORD", f"no {PASSWORD}")
+    assert "credentials" in told(reader, "study.people")
 
 
 def test_a_server_that_is_killed_while_it_is_read_is_told_and_read_again(

@@ -1,0 +1,344 @@
+"""Tables that their database counts: the same cells as the encoder makes, whatever the values are.
+
+These tests are of DuckDB; ``test_postgres.py`` has those of Postgres.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import os
+import pickle
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pmw
+from pmw.data import DatabaseTable, MemoryLimit, as_source, engine_source, place_of
+from pmw.data.duckdb_file import DuckdbSnapshot
+from pmw.data.engine_source import EngineSource
+from pmw.errors import DataError
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    DateAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    Person,
+)
+
+BIG = 2**53 - 1
+ATTRIBUTES: list[Attribute] = [
+    IntegerAttribute("x", -3, 12, 4, missing=True, other=True),
+    IntegerAttribute("x", 0, 9),
+    IntegerAttribute("x", -BIG, BIG, 2**40, missing=True, other=True),
+    NumericAttribute("x", (-1.5, 0, 0.1, 2.5, 7), missing=True, other=True),
+    NumericAttribute("x", (-3, 0, 3, 7), atoms=(0, 3, -3), integer=True, missing=True, other=True),
+    NumericAttribute("x", (0, 0.3, 1e300)),
+    NumericAttribute("x", (0, 5e-324, 1), atoms=(1,), other=True),
+    CategoricalAttribute("x", ("f", "a ", "3", "é", "it's", "\\"), missing=True, other=True),
+    CategoricalAttribute("x", ("f", "F")),
+    CategoricalAttribute("x", (0, 3, -3, 127), other=True),
+    CategoricalAttribute("x", (True, False), missing=True),
+    CategoricalAttribute("x", ("True", "no"), other=True),
+]
+FLOATS = [
+    "'NaN'", "'Infinity'", "'-Infinity'", "'-0'", "'0.1'", "'3e38'", "3", "2.5", "7", "'1e-45'", "-3", "NULL",
+]  # fmt: skip
+HOSTILE = {
+    "TINYINT": ["-128", "0", "3", "-3", "127", "NULL"],
+    "SMALLINT": ["-32768", "3", "32767"],
+    "BIGINT": [str(-(2**63)), str(2**63 - 1), str(2**53 + 1), str(-(2**53) - 1), "3", "0", "12", "NULL"],
+    "UINTEGER": ["4294967295", "3", "0", "NULL"],
+    "FLOAT": FLOATS,
+    "DOUBLE": [
+        *FLOATS, "'1e308'", "'6.999999999999999'", "'5e-324'", "'0.30000000000000004'", "'9007199254740993'",
+    ],
+    "BOOLEAN": ["true", "false", "NULL"],
+    "VARCHAR": [
+        "'f'", "''", "'a '", "' f'", "'F'", "'nan'", "'3'", "'03'", "'TRUE'", "'é'",
+        "'e' || chr(769)", "'it''s'",
+        "chr(0)", "'f' || chr(0)", "repeat('f', 9999)", "'\\'", "NULL",
+    ],
+    "VARCHAR COLLATE NOCASE": ["'f'", "'F'", "'É'", "''", "NULL"],
+    "ENUM('f', 'F', '3')": ["'f'", "'F'", "'3'", "NULL"],
+}  # fmt: skip
+REFUSED = {  # by what the declaration or the type may mean
+    "an attribute of numbers in a column of texts": (ATTRIBUTES[0], "VARCHAR"),
+    "a declared number in a column of texts": (ATTRIBUTES[9], "VARCHAR"),
+    "a declared truth in a column of texts": (ATTRIBUTES[11], "VARCHAR"),
+    "declared values in a column of fractions": (ATTRIBUTES[7], "DOUBLE"),
+    "large numbers": (ATTRIBUTES[0], "HUGEINT"),
+    "decimals": (ATTRIBUTES[3], "DECIMAL(6,2)"),
+    "dates": (DateAttribute("x", date(2020, 1, 1), date(2020, 2, 1)), "DATE"),
+    "dates as text": (DateAttribute("x", date(2020, 1, 1), date(2020, 2, 1)), "VARCHAR"),
+    "lists": (ATTRIBUTES[7], "VARCHAR[]"),
+    "many edges": (NumericAttribute("x", tuple(range(2000))), "DOUBLE"),
+}
+
+
+def made(folder: Path, *statements: str) -> str:
+    path = folder / "t.duckdb"
+    path.unlink(missing_ok=True)
+    with duckdb.connect(str(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    return f"duckdb:{path}"
+
+
+def inside(address: str, domain: Domain, table: str = "t") -> EngineSource:
+    source = as_source(DatabaseTable(address, table, inside=True), domain, None)
+    assert isinstance(source, EngineSource)
+    return source
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_values_fall_into_the_cells_that_the_encoder_gives_them(tmp_path: Path, kind: str) -> None:
+    values = HOSTILE[kind]
+    address = made(
+        tmp_path,
+        f"CREATE TABLE t (x {kind})",
+        f"INSERT INTO t VALUES {', '.join(f'({value})' for value in values)}",
+    )
+    counted = 0
+    for attribute in ATTRIBUTES:
+        domain = Domain((attribute,))
+        expected = as_source(DatabaseTable(address, "t"), domain, None).counts(("x",)).counts
+        try:
+            source = inside(address, domain)
+        except DataError:
+            continue
+        counted += 1
+        assert source.counts(("x",)).counts.tolist() == expected.tolist(), attribute
+        assert source.counts(()).total == expected.sum()
+    assert counted >= (2 if kind[0] in "VE" else 3 if kind == "BOOLEAN" else 7)
+    assert os.listdir(tmp_path) == ["t.duckdb"]
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_column_whose_cells_cannot_be_made_exactly_is_refused_by_its_type(
+    tmp_path: Path, what: str
+) -> None:
+    attribute, kind = REFUSED[what]
+    address = made(tmp_path, f"CREATE TABLE t (x {kind})")
+    with pytest.raises(DataError, match="cannot be made in the database exactly as a session makes them; "):
+        inside(address, Domain((attribute,)))
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Domain, list[tuple[object, ...]]]:
+    """Return a domain of several attributes, and records, some of which are dropped."""
+    missing = st.booleans()
+    domain = Domain(
+        (
+            IntegerAttribute("a", draw(st.integers(-9, 0)), 9, 3, missing=draw(missing)),
+            NumericAttribute("b", (-1.0, 0.1, 2.5, 9.0), missing=draw(missing), other=draw(missing)),
+            CategoricalAttribute("c", ("f", "m", "it's"), missing=draw(missing), other=draw(missing)),
+            CategoricalAttribute("d", (True, False), missing=draw(missing)),
+        ),
+        "t",
+    )
+    record = st.tuples(
+        st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-12, 12),
+        st.none() | st.floats() | st.sampled_from([0.1, -0.0, 2.5]),
+        st.none() | st.sampled_from(["f", "m", "F", "", "f ", "it's"]),
+        st.none() | st.booleans(),
+    )
+    return domain, draw(st.lists(record, max_size=12))
+
+
+def filled(folder: Path, records: list[tuple[object, ...]]) -> str:
+    address = made(folder, "CREATE TABLE t (a BIGINT, b DOUBLE, c VARCHAR, d BOOLEAN)")
+    with duckdb.connect(address.partition(":")[2]) as connection:
+        for record in records:
+            connection.execute("INSERT INTO t VALUES (?, ?, ?, ?)", record)
+    return address
+
+
+def bins_of(domain: Domain) -> tuple[Domain, list[np.ndarray | None]]:
+    attributes = [IntegerAttribute(one.name, 0, (one.size + 1) // 2 - 1) for one in domain]
+    return Domain(tuple(attributes), "t"), [np.arange(size) // 2 for size in domain.shape]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(table=tables())
+def test_random_tables_are_counted_as_in_memory(
+    tmp_path: Path, table: tuple[Domain, list[tuple[object, ...]]]
+) -> None:
+    domain, records = table
+    address = filled(tmp_path, records)
+    held, counted = as_source(DatabaseTable(address, "t"), domain, None), inside(address, domain)
+    scopes = [scope for size in range(5) for scope in itertools.combinations(domain.names, size)]
+    counted.prepare(scopes)
+    for scope in scopes:
+        assert np.array_equal(held.counts(scope).counts, counted.counts(scope).counts)
+        assert np.array_equal(held.counts(scope).counts, inside(address, domain).counts(scope).counts)
+    coarse, bins = bins_of(domain)
+    one, other = held.coarsened(coarse, bins), counted.coarsened(coarse, bins)
+    other.prepare(scopes[:-1])
+    for scope in scopes:
+        assert np.array_equal(one.counts(scope).counts, other.counts(scope).counts)
+
+
+RECORDS: list[tuple[object, ...]] = [(n % 9, n * 0.25 % 9, "fm"[n % 2], n % 3 == 0) for n in range(300)]
+DOMAIN = Domain(
+    (
+        IntegerAttribute("a", 0, 9),
+        NumericAttribute("b", (0, 2, 5, 9)),
+        CategoricalAttribute("c", ("f", "m")),
+        CategoricalAttribute("d", (True, False)),
+    ),
+    "t",
+)
+
+WIDE = Domain((IntegerAttribute("a", 0, 20_000), *DOMAIN.attributes[1:]), "t")  # is not measured whole
+
+
+def test_a_batch_is_one_statement_and_parts_of_it_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, statements = DuckdbSnapshot.rows, []
+
+    def counting(self: DuckdbSnapshot, statement: str) -> list[tuple[object, ...]]:
+        statements.append(statement)
+        return rows(self, statement)
+
+    monkeypatch.setattr(DuckdbSnapshot, "rows", counting)
+    source = inside(filled(tmp_path, RECORDS), DOMAIN)
+    source.prepare([("a", "b"), ("c", "d"), ("a", "b"), ()])
+    assert len(statements) == 1
+    for scope in [("a", "b"), ("a",), ("c", "d"), ("d",), ()]:
+        assert source.counts(scope).total == len(RECORDS)
+        assert source.counts(scope) is source.counts(scope) or scope not in (("a", "b"), ("c", "d"))
+    assert len(statements) == 1
+    monkeypatch.setattr(engine_source, "_MOST_CACHED_CELLS", 4)
+    source.counts(("a", "c"))
+    source.counts(("a", "b"))
+    assert len(statements) == 3
+    monkeypatch.setattr(engine_source, "_LARGEST_SCOPE", 4)
+    with pytest.raises(DataError, match="spans 40 cells; a database counts at most 4 for us"):
+        source.counts(("a", "c", "d"))
+
+
+def test_a_fingerprint_tells_changed_tables_apart_and_their_order_is_no_matter(tmp_path: Path) -> None:
+    def printed(records: list[tuple[object, ...]], key: bytes = b"k") -> bytes:
+        return inside(filled(tmp_path, records), DOMAIN).fingerprint(key)
+
+    first = printed(RECORDS)
+    assert printed(RECORDS[::-1]) == first
+    one, other = RECORDS[0], RECORDS[5]
+    swapped = [(other[0], *one[1:]), (one[0], *other[1:])]  # every attribute has the counts that it had
+    others = [
+        printed(RECORDS, b"l"),
+        printed(RECORDS[:-1]),
+        printed([(1, *one[1:]), *RECORDS[1:]]),
+        printed([*swapped, *RECORDS[1:5], *RECORDS[6:]]),
+        printed([]),
+    ]
+    assert len({first, *others}) == 6
+    with duckdb.connect() as engine:
+        engine.execute(f"ATTACH '{tmp_path}/t.duckdb' AS d (READ_ONLY)")
+        assert as_source(engine.sql("FROM d.t"), DOMAIN, None).fingerprint(b"k") not in {first, *others}
+
+
+def test_a_session_answers_as_on_the_table_that_is_read(tmp_path: Path) -> None:
+    address = filled(tmp_path, RECORDS * 9)
+    told = []
+    for chosen in (False, True):
+        with pmw.open_session(
+            DatabaseTable(address, "t", inside=chosen), WIDE, epsilon=1, options=pmw.Options(seed=5)
+        ) as session:
+            told.append([session.ask("a >= 3 AND c = 'f'").to_dict(), session.measure(("b", "d")).to_dict()])
+    assert told[0] == told[1]
+
+
+def test_a_session_remembers_how_it_counts_and_notices_a_changed_table(tmp_path: Path) -> None:
+    address, path = filled(tmp_path, RECORDS), tmp_path / "study.pmw"
+    place = DatabaseTable(address, "t", inside=True)
+    assert place_of(json.loads(json.dumps(place.to_dict()))) == place
+    pmw.open_session(place, WIDE, epsilon=1, path=path).close()
+    with pmw.resume_session(path) as session:
+        session.measure(("a", "c"))
+    del session  # lets go of the database
+    with pytest.raises(DataError, match="the table differs"):
+        pmw.move_session(path, DatabaseTable(address, "t"))  # read, it has another fingerprint
+    with duckdb.connect(address.partition(":")[2]) as connection:
+        connection.execute("UPDATE t SET c = 'f' WHERE a = 1")
+    with pmw.resume_session(path) as session:
+        before = session.status().to_dict()
+        with pytest.raises(DataError, match="the table differs"):
+            session.measure(("a", "d"))
+        assert session.status().to_dict() == before
+    assert pmw.verify_session(path).holds
+
+
+def test_what_cannot_be_counted_is_told_by_name_and_without_a_value(tmp_path: Path) -> None:
+    address = made(
+        tmp_path,
+        "CREATE TABLE t (a VARCHAR)",
+        "INSERT INTO t VALUES ('MARK-7f3a')",
+        "CREATE VIEW bad AS SELECT CAST(a AS INTEGER) AS a FROM t",
+    )
+    domain = Domain((IntegerAttribute("a", 0, 9),))
+    failing: list[Callable[[EngineSource], object]] = [
+        lambda source: source.counts(("a",)),
+        lambda source: source.fingerprint(b"k"),
+    ]
+    for call in failing:
+        source = inside(address, domain, "bad")
+        with pytest.raises(DataError, match="its table could not be read") as caught:
+            call(source)
+        assert "MARK" not in str(caught.value)
+        assert caught.value.__context__ is None
+        with pytest.raises(DataError):  # the snapshot is gone
+            source.counts(())
+    with pytest.raises(DataError, match="expected a column 'b', got no such column"):
+        inside(address, Domain((IntegerAttribute("b", 0, 9),)))
+    with pytest.raises(DataError, match="expected a table or view 'absent'"):
+        inside(address, domain, "absent")
+    with pytest.raises(DataError, match="no such file"):
+        inside("duckdb:nowhere.duckdb", domain)
+    with pytest.raises(DataError, match="people are bounded where the table is read; leave --inside out"):
+        as_source(
+            DatabaseTable(address, "bad", inside=True),
+            Domain(domain.attributes, person=Person("p", 1)),
+            bytes(32),
+        )
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: DatabaseTable("spark:local[2]", "t", inside=True), "Spark always counts its tables inside"),
+        (lambda: DatabaseTable("duckdb:t", "t", MemoryLimit(9), inside=True), "no memory limit for a table"),
+        (lambda: DatabaseTable("duckdb:t", "t", inside=1), "expected True or False for inside, got a int"),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+def test_choices_that_contradict_each_other_are_refused(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        make()
+
+
+def test_a_source_shows_nothing_cannot_be_copied_and_lets_go_of_the_database(tmp_path: Path) -> None:
+    address = filled(tmp_path, RECORDS)
+    source = inside(address, DOMAIN)
+    assert repr(source) == "EngineSource('t', records not shown)"
+    assert as_source(source, DOMAIN, None) is source
+    assert source.counts(("a",)).total == len(RECORDS)
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(DataError, match="cannot be copied"):
+            attempt(source)
+    coarse = source.coarsened(*bins_of(DOMAIN))
+    with pytest.raises(DataError, match="over its declared cells"):
+        coarse.coarsened(DOMAIN, [None] * 4)
+    del source, coarse, attempt
+    with duckdb.connect(address.partition(":")[2]) as connection:
+        connection.execute("DELETE FROM t")
