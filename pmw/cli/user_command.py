@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = [
     "command",
 ]
+
+_PART = re.compile(r"[0-9]{1,3}|[0-9]?\.[0-9]{1,20}|[0-9]{1,9}/[0-9]{1,9}")
 
 _users_option = click.option(
     "--users",
@@ -53,7 +56,7 @@ def _share(_: click.Context, parameter: click.Parameter, value: str | None) -> F
     if value is None:
         return None
     try:
-        share = Fraction(value) if len(value) <= 30 else Fraction(-1)
+        share = Fraction(value) if _PART.fullmatch(value) else Fraction(-1)
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
     if not 0 <= share <= 1:
