@@ -127,7 +127,8 @@ def _typed(text: str) -> str:
 def _of_answers(answers: Answers) -> Result:
     grouped = isinstance(answers.asked, GroupedQuery) and bool(answers.asked.columns)
     labels = [" · ".join(map(str, label)) for label in answers.labels()]
-    bars = [(label, one.count, one.interval) for label, one in zip(labels, answers, strict=True)]
+    named = labels if grouped else ["records"]
+    bars = [(label, one.count, one.interval) for label, one in zip(named, answers, strict=True)]
     asked = answers.asked.query if isinstance(answers.asked, GroupedQuery) else answers.asked[0]
     typical = any(one.typical is not None for one in answers)
     head, more = ", ".join(answers.columns), ("typically from", "to") if typical else ()
@@ -199,7 +200,7 @@ def _chart(bars: Sequence[tuple[str, float, tuple[float, float] | None]]) -> Mar
     parts = []
     for place, (label, count, interval) in enumerate(drawn):
         y = _ROW * place + 4
-        short = label if len(label) <= 28 else label[:27] + "…"
+        short = label if len(label) <= 24 else label[:23] + "…"
         parts.append(f'<text x="{_LABEL - 8}" y="{y + 16}" text-anchor="end">{escaped(short)}</text>')
         width = max(0.0, scale * count)
         parts.append(f'<rect class="bar" x="{_LABEL}" y="{y + 3}" width="{width:.1f}" height="{_ROW - 9}"/>')

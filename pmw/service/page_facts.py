@@ -165,7 +165,12 @@ def custodian_facts(hosted: Hosted) -> dict[str, Any]:
     for line in ledger.lines:
         key = line.analyst or "the session itself", line.event
         by_event[key] = by_event.get(key, 0.0) + line.share
-    points = [(0.0, 0.0), *((float(line.number), 100 * line.running_share) for line in ledger.lines)]
+    points, named, sum_ = [(0.0, 0.0)], [(0.0, 0.0)], 0.0
+    for line in ledger.lines:
+        sum_ += 100 * line.share if line.analyst else 0.0
+        points.append((float(line.number), 100 * line.running_share))
+        named.append((float(line.number), sum_))
+    lines = [Line("spent in all", "model", points), Line("for analysts", "measured", named)]
     picture = Picture(
         headline(session.state),
         "Budget by charge",
@@ -200,7 +205,7 @@ def custodian_facts(hosted: Hosted) -> dict[str, Any]:
     ]
     return {
         "sentence": ledger.sentence(),
-        "chart": Markup(line_chart(picture, [Line("spent", "model", points)], "charges", 100.0)),  # noqa: S704
+        "chart": Markup(line_chart(picture, lines, "charges", 100.0)),  # noqa: S704
         "tables": tables,
         "theorems": list(dict.fromkeys(f"{line.event}: {line.theorem}" for line in ledger.lines)),
     }
