@@ -71,6 +71,7 @@ LIBRARIES = {
     "starlette": {"pmw.service"},
     "uvicorn": {"pmw.service"},
     "jinja2": {"pmw.service"},
+    "markupsafe": {"pmw.service"},
 }
 KNOWN_LIBRARIES = {"numpy", *LIBRARIES}
 IMPORTS = (ast.Import, ast.ImportFrom)

@@ -35,7 +35,16 @@ from pmw.session.accounts import Activity
 from queries.errors import QueryError
 
 __all__ = [
+    "ask",
+    "build",
+    "custodian",
+    "history",
+    "pay",
+    "price",
+    "report",
     "router",
+    "session",
+    "start",
 ]
 
 _MOST_LISTED = 200  # questions of a history
