@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         NoiseError,
         PMWError,
         ReleaseError,
+        ServiceError,
         SessionCorruptError,
         SessionError,
         SessionExistsError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pmw.public.quotes import Quote
     from pmw.public.status import Status
     from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
+    from pmw.service.client import RemoteSession, connect
     from pmw.session.accounts import Activity, Booked
     from pmw.session.backup import backup_session
     from pmw.session.dialogue import Analyst
@@ -59,6 +61,7 @@ __all__ = [
     "BudgetExhaustedError",
     "Check",
     "Composition",
+    "connect",
     "CsvDialect",
     "DatabaseTable",
     "DataError",
@@ -83,8 +86,10 @@ __all__ = [
     "PublicModel",
     "Quote",
     "ReleaseError",
+    "RemoteSession",
     "resume_session",
     "RowPlan",
+    "ServiceError",
     "Session",
     "SessionCorruptError",
     "SessionError",
@@ -116,6 +121,7 @@ _HOMES = {
         "NoiseError",
         "PMWError",
         "ReleaseError",
+        "ServiceError",
         "SessionCorruptError",
         "SessionError",
         "SessionExistsError",
@@ -133,6 +139,7 @@ _HOMES = {
     "public.quotes": ("Quote",),
     "public.status": ("Status",),
     "research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
+    "service.client": ("RemoteSession", "connect"),
     "session.accounts": ("Activity", "Booked"),
     "session.backup": ("backup_session",),
     "session.dialogue": ("Analyst",),

@@ -11,7 +11,8 @@
     │   └── SessionCorruptError             a file that is no session, or a damaged or newer one
     ├── StoreError (OSError)                the session file could not be written
     ├── ModelFileError (ValueError)         a file that is no model, or a damaged or newer one
-    └── ReleaseError (ValueError)           an export that cannot be written
+    ├── ReleaseError (ValueError)           an export that cannot be written
+    └── ServiceError (RuntimeError)         a service or its users that cannot be, or a request it refuses
 
 Whether and how an error is raised depends on questions, parameters and public state, never on records;
 texts of drivers and engines are replaced by our own.
@@ -27,6 +28,7 @@ __all__ = [
     "NoiseError",
     "PMWError",
     "ReleaseError",
+    "ServiceError",
     "SessionCorruptError",
     "SessionError",
     "SessionExistsError",
@@ -81,3 +83,16 @@ class ModelFileError(PMWError, ValueError):
 
 class ReleaseError(PMWError, ValueError):
     """An export that cannot be written."""
+
+
+class ServiceError(PMWError, RuntimeError):
+    """A service, or a file of users, that cannot be used; or a request that a service refuses.
+
+    Args:
+        message: what was expected, what came, what to do next.
+        status: of the HTTP response; None where there was none.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status

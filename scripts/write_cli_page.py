@@ -1,7 +1,9 @@
 """Write docs/cli.md: the help of every command, as the command line prints it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 from click.testing import CliRunner
 
 from pmw.cli import main
@@ -29,14 +31,23 @@ Data goes to standard output; progress, warnings and errors go to standard error
 """
 
 
+def names(group: click.Group) -> Iterator[tuple[str, ...]]:
+    """Yield the words of every command, those of a command's own commands after it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        yield (name,)
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from ((name, *words) for words in names(command))
+
+
 def page() -> str:
     """Return the page."""
     runner = CliRunner(env={"COLUMNS": "100"})
     sections = [_HEAD]
-    for name in ("", *main.list_commands(None)):  # type: ignore[arg-type]  # the list needs no context
-        arguments = [name, "--help"] if name else ["--help"]
-        printed = runner.invoke(main, arguments, prog_name="pmw", terminal_width=100).stdout
-        sections.append(f"## pmw {name}".rstrip() + f"\n\n```text\n{printed.rstrip()}\n```\n")
+    for words in ((), *names(main)):
+        printed = runner.invoke(main, [*words, "--help"], prog_name="pmw", terminal_width=100).stdout
+        sections.append(f"## {' '.join(('pmw', *words))}\n\n```text\n{printed.rstrip()}\n```\n")
     return "\n".join(sections)
 
 

@@ -40,14 +40,16 @@ def test_every_command_is_in_the_tour_and_every_one_there_exists() -> None:
 
 
 def test_every_option_in_the_documents_exists() -> None:
-    from click import Context
+    from click import Context, Group
 
     context = Context(main)
     known = {"--help", "--version", "--extra", "--data-dir"}
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         assert command is not None
-        known |= {option for parameter in command.params for option in parameter.opts}
+        own = list(command.commands.values()) if isinstance(command, Group) else []
+        for one in (command, *own):
+            known |= {option for parameter in one.params for option in parameter.opts}
     for path in (*(ROOT / "examples").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")):
         known |= set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', path.read_text()))
     for path in DOCUMENTS:

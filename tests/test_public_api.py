@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from importlib.util import find_spec
 from types import ModuleType
 
 import pytest
@@ -15,13 +16,13 @@ from pmw.session import opening
 
 PMW = """
 Activity Analyst Answer Answers backup_session Booked Budget BudgetError
-BudgetExhaustedError Check Composition CsvDialect
+BudgetExhaustedError Check Composition connect CsvDialect
 DatabaseTable DataError finalize_session fit_workload Ledger LedgerLine load_model MemoryLimit ModelFileError
 ModelKind move_session
 NeighboringRelation NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session
-PMWError PublicModel Quote ReleaseError resume_session RowPlan Session SessionCorruptError SessionError
-SessionExistsError SessionLockedError SessionPlan Sides Source SparseVectorKind Spent Status StoreError
-TableFile TestKind UpdateRule Verification verify_session
+PMWError PublicModel Quote ReleaseError RemoteSession resume_session RowPlan ServiceError Session
+SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan Sides Source
+SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verification verify_session
 """
 QUERIES = """
 all_marginals all_ranges Attribute CategoricalAttribute CodedRecords DateAttribute DatetimeAttribute
@@ -37,7 +38,8 @@ def modules() -> list[ModuleType]:
     found = [pmw, queries]
     for package in (pmw, queries):
         for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            if not info.name.endswith("__main__"):
+            needed = find_spec("fastapi") or not info.name.startswith("pmw.service")
+            if needed and not info.name.endswith("__main__"):
                 found.append(importlib.import_module(info.name))
     return found
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pmw.cli.streaming import StreamOptions, answer_code, table_code
 from pmw.cli.texts import answer_text, answers_text, table_text
-from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.tables import AnswerTable
 from pmw.session.asking import Asking
@@ -21,7 +20,6 @@ __all__ = [
     "Asked",
     "csv_of",
     "exit_code_of",
-    "form_of",
     "read_condition",
     "read_statement",
     "Result",
@@ -70,14 +68,8 @@ def text_of(result: Result) -> str:
     """Return an answer in words, or as a table."""
     if isinstance(result, AnswerTable):
         return table_text(result)
-    alone = _alone(result)
+    alone = result.alone()
     return answers_text(result) if alone is None else answer_text(alone)
-
-
-def form_of(result: Result) -> dict[str, Any]:
-    """Return an answer ready for JSON."""
-    alone = _alone(result) if isinstance(result, Answers) else None
-    return result.to_dict() if alone is None else alone.to_dict()
 
 
 def csv_of(result: Result) -> str:
@@ -90,9 +82,3 @@ def exit_code_of(result: Result, *, strict: bool) -> int:
     if isinstance(result, AnswerTable):
         return table_code(result) if strict else 0
     return max(answer_code(one, strict=strict) for one in result)
-
-
-def _alone(answers: Answers) -> Answer | None:
-    """Return the one answer of a question that has no groups; None where groups have answers."""
-    grouped = isinstance(answers.asked, GroupedQuery) and answers.asked.columns
-    return None if grouped else answers[0]

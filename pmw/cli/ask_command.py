@@ -47,6 +47,7 @@ Examples:
   pmw ask study.pmw --workload marginals:2 > cells.jsonl
   pmw ask study.pmw "sex = 'Female' AND age >= 65" --within 100
   pmw ask study.model "age >= 65"
+  pmw ask http://127.0.0.1:8000/sessions/study "age >= 65" --token-file ann.token
 \b
 A stream has one question per line, each an object:
   {"id": 1, "where": "age >= 65"}
@@ -64,7 +65,7 @@ Workloads:
   popular:1000:7         the same, some of them asked again and again
 """,
 )
-@click.argument("session", type=click.Path(path_type=Path))
+@click.argument("session")
 @click.argument("where", required=False)
 @click.option("--sql", metavar="TEXT", help="Ask a statement: SELECT COUNT(*) FROM ….")
 @click.option("--stream", is_flag=True, help="Read questions from standard input, one JSON object per line.")
@@ -82,9 +83,15 @@ Workloads:
     help="Answer within ± N records; where that costs something, say the price and ask first.",
 )
 @click.option("--yes", is_flag=True, help="With --within: pay the price without being asked.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The token for a SESSION that is the address of a service; - reads standard input.",
+)
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer, or why it is refused, as JSON.")
-def command(session: Path, where: str | None, wait: float, **given: Any) -> None:
+def command(session: str, where: str | None, wait: float, **given: Any) -> None:
     """Answer the question WHERE from SESSION: how many records satisfy a condition?
 
     The condition is written as in SQL: comparisons, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT; or as an
@@ -97,13 +104,25 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
     other cases the exit code is 4 and nothing is spent.
 
     SESSION may be a model too, as `pmw export --format model` writes it: it answers offline and free, as far
-    as what was released goes.
+    as what was released goes. It may be the address of a session of `pmw serve`, such as
+    http://127.0.0.1:8000/sessions/study, with --token-file; whose share pays is told by the token.
 
     One process at a time answers from a session; others wait for it to end, as long as --wait says. The other
     commands read a session that is in use without waiting.
     """
     asked = [where is not None, given["sql"] is not None, given["stream"], given["workload"] is not None]
     _check(sum(asked), where, given)
+    if session.startswith(("http://", "https://")):
+        from pmw.cli.remote import ask_remote
+
+        sys.exit(ask_remote(session, where, given))
+    if given["token_file"] is not None:
+        raise click.UsageError("--token-file is for the address of a service; leave it out, or give one")
+    sys.exit(_ask(Path(session), where, wait, given))
+
+
+def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -> int:
+    """Print the answers to what was asked of a session or a model in a file; return the exit code."""
     from pmw.cli.streaming import StreamOptions
     from pmw.cli.texts import json_line, say
     from pmw.session.opening import resume_session
@@ -119,13 +138,12 @@ def command(session: Path, where: str | None, wait: float, **given: Any) -> None
             resume = patiently(lambda seconds: resume_session(session, wait=seconds), session, wait)
             opened = held.enter_context(resume)
         try:
-            code = _answer(opened, where, options, given)
+            return _answer(opened, where, options, given)
         except QueryError as error:
             if not as_json:
                 raise
             say(json_line({"error": error.to_dict()}))
-            code = 4
-    sys.exit(code)
+            return 4
 
 
 def _model(path: Path, given: dict[str, Any]) -> PublicModel:
@@ -174,8 +192,9 @@ def _ask_one(
     session: Asking, where: str | None, sql: str | None, options: StreamOptions, *, as_json: bool
 ) -> int:
     """Print the answer to one question; return the exit code."""
-    from pmw.cli.answering import answered, exit_code_of, form_of, read_condition, read_statement, text_of
+    from pmw.cli.answering import answered, exit_code_of, read_condition, read_statement, text_of
     from pmw.cli.texts import json_line, say
+    from pmw.public.forms import form_of
 
     domain = session.domain
     asked = read_condition(where or "", domain) if sql is None else read_statement(sql, domain)

@@ -15,7 +15,7 @@ __all__ = [
 
 _COMMANDS = (
     "ask", "audit", "backup", "check", "close", "demo", "draft", "export", "finish", "ledger", "measure",
-    "move", "offline", "open", "plan", "report", "shell", "status", "verify",
+    "move", "offline", "open", "plan", "report", "serve", "shell", "status", "user", "verify",
 )  # fmt: skip
 
 

@@ -48,6 +48,11 @@ class Answers(Sequence[Answer]):
             return self.asked.labels()
         return tuple((query.describe(),) for query in self.asked)
 
+    def alone(self) -> Answer | None:
+        """Return the one answer of a question that has no groups; None where groups have answers."""
+        grouped = isinstance(self.asked, GroupedQuery) and self.asked.columns
+        return None if grouped else self.answers[0]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer format of a grouped question, ready for JSON; what was spent is the newest."""
         groups = []

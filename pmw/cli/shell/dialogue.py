@@ -11,7 +11,6 @@ from pmw.cli.answering import (
     Result,
     answered,
     csv_of,
-    form_of,
     read_condition,
     read_statement,
     text_of,
@@ -23,6 +22,7 @@ from pmw.cli.shell.statements import Statements, is_statement
 from pmw.cli.shell.words import COMMANDS, MODES, schema_text
 from pmw.cli.streaming import StreamOptions
 from pmw.cli.texts import json_line, quote_text, status_text
+from pmw.public.forms import form_of
 from pmw.session.session import Session
 from queries.errors import QueryError
 

@@ -134,6 +134,15 @@ CONTRADICTIONS = [
     (("draft", "--data", "people.parquet", "--delimiter", ",", "--trim"), "--delimiter and --trim tell"),
     (("demo", "--data", "people.csv"), "--schema"),
     (("demo", "--schema", "people.toml", "--output", "shown"), "--data"),
+    (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
+    (
+        ("ask", "http://127.0.0.1:1", "", "--within", "9", "--token-file", "t"),
+        "--within is for a session in a",
+    ),
+    (("ask", "http://127.0.0.1:1", "--workload", "marginals:1", "--token-file", "t"), "--workload is for a"),
+    (("ask", "http://127.0.0.1:1", "age >= 30"), "give --token-file FILE"),
+    (("user", "add", "ann", "--users", "users.json"), "an analyst needs --share"),
+    (("user", "add", "ann", "--role", "reader", "--share", "0.2", "--users", "u"), "leave --share out"),
 ]
 
 
@@ -170,6 +179,7 @@ WITH_EFFECT = (
         for name in ("workload", "rounds", "threshold", "rows", "force", "memory", "temporary-folder")
     }
     | {("measure", "--wait"), ("measure", "--dry-run")}
+    | {("serve", f"--{name}") for name in ("users", "host", "port", "rate")}
     | {("finish", "--wait"), ("finish", "--dry-run"), ("finish", "--yes")}
 )
 

@@ -1,0 +1,106 @@
+"""Questions to a service: what ``pmw ask`` does where the session is an address."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from pmw.cli.texts import answer_text, json_line, say
+from pmw.service.client import RemoteSession, answer_of, connect
+from queries.errors import QueryError
+from queries.parsing import read_line
+
+__all__ = [
+    "ask_remote",
+]
+
+_BATCH = 50  # lines of a stream, so that answers come while others are asked
+_CODES = {"exhausted": 3, "unverified": 4, "refused": 4}  # under --strict
+
+
+def ask_remote(url: str, where: str | None, given: dict[str, Any]) -> int:
+    """Print a service's answers to what was asked; return the exit code.
+
+    Args:
+        url: of the service, or of a session in it.
+        where: a condition.
+        given: the other options of ``pmw ask``.
+
+    Raises:
+        UsageError: an option is for sessions in files alone, or the token is missing.
+        QueryError: a question is refused; nothing is spent.
+        ServiceError: the service refuses the request, or does not answer.
+    """
+    for option in ("workload", "within"):
+        if given[option] is not None:
+            raise click.UsageError(f"--{option} is for a session in a file; leave it out, or ask in a stream")
+    with connect(url, token=_token(given["token_file"])) as session:
+        options = {"fresh": given["fresh"], "strict_cells": given["strict_cells"]}
+        if given["stream"]:
+            return _stream(session, sys.stdin.buffer, options, strict=given["strict"])
+        body = {"sql": given["sql"]} if where is None else {"where": _condition(where)}
+        try:
+            form = session.send({**body, **options})
+        except QueryError as error:
+            if not given["as_json"]:
+                raise
+            say(json_line({"error": error.to_dict()}))
+            return 4
+    say(json_line(form) if given["as_json"] or "count" not in form else answer_text(answer_of(form)))
+    return _code(form) if given["strict"] or form.get("source") == "refused" else 0
+
+
+def _condition(where: str) -> str | dict[str, Any]:
+    return read_line(where) if where.lstrip().startswith("{") else where
+
+
+def _token(path: Path | None) -> str:
+    if path is None:
+        raise click.UsageError("a service asks for a token; give --token-file FILE")
+    if str(path) == "-":
+        return sys.stdin.readline().strip()
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise click.UsageError(f"--token-file {path}: the file cannot be read as a token") from None
+
+
+def _stream(session: RemoteSession, source: BinaryIO, options: dict[str, Any], *, strict: bool) -> int:
+    """Print a line for each line of questions, in order; return the exit code."""
+    code = asked = refused = 0
+    lines = (line for line in source if line.strip())
+    while batch := list(islice(lines, _BATCH)):
+        for form in _answers(session, batch, options):
+            say(json_line(form))
+            asked, refused = asked + 1, refused + ("error" in form)
+            code = max(code, _code(form))
+    if refused:
+        click.echo(f"{refused:,} of {asked:,} questions were refused", err=True)
+    return code if strict or (refused and refused == asked) else 0
+
+
+def _answers(session: RemoteSession, lines: list[bytes], options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield an answer object for each line; one that is no JSON object is refused here."""
+    read: list[dict[str, Any] | QueryError] = []
+    for line in lines:
+        try:
+            read.append(read_line(line))
+        except QueryError as error:
+            read.append(error)
+    forms = [form for form in read if not isinstance(form, QueryError)]
+    answers = iter(session.send({"queries": forms, **options})["answers"] if forms else ())
+    for form in read:
+        yield {"id": None, "error": form.to_dict()} if isinstance(form, QueryError) else next(answers)
+
+
+def _code(form: dict[str, Any]) -> int:
+    """Return the exit code of an answer object under --strict."""
+    if "error" in form:
+        return 4
+    groups = form.get("groups", [form])
+    return max((_CODES.get(one.get("source", ""), 0) for one in groups), default=0)

@@ -1,0 +1,169 @@
+"""``pmw user``: who may ask a service, and with which share of the budget."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from pmw.service.users import Role, User
+
+__all__ = [
+    "command",
+]
+
+_PART = re.compile(r"[0-9]{1,3}|[0-9]?\.[0-9]{1,20}|[0-9]{1,9}/[0-9]{1,9}")
+
+_users_option = click.option(
+    "--users",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The file of users; made by the first add.",
+)
+
+
+@click.group(
+    "user",
+    short_help="Add, list and revoke the users of a service.",
+    epilog="""\b
+Examples:
+  pmw user add ann --share 0.2 --users users.json
+  pmw user add bea --role reader --sessions study --expires 2027-12-31 --users users.json
+  pmw user list --users users.json
+  pmw user rotate ann --users users.json
+  pmw user revoke bea --users users.json
+""",
+)
+def command() -> None:
+    """Manage the users of `pmw serve`.
+
+    The file of users holds no token, only digests of them, and nobody but its owner may read it. A service
+    that runs takes changes over at once.
+    """
+
+
+def _share(_: click.Context, parameter: click.Parameter, value: str | None) -> Fraction | None:
+    """Return a share as an exact fraction, for click.
+
+    Raises:
+        BadParameter: it is no number in [0, 1].
+    """
+    if value is None:
+        return None
+    try:
+        share = Fraction(value) if _PART.fullmatch(value) else Fraction(-1)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(-1)
+    if not 0 <= share <= 1:
+        raise click.BadParameter("expected a number from 0 to 1, such as 0.2 or 1/5", param=parameter)
+    return share
+
+
+@command.command("add", short_help="Add a user and print the token.")
+@click.argument("name")
+@click.option(
+    "--share",
+    metavar="PART",
+    callback=_share,
+    help="The part of each session's whole budget that may be charged, such as 0.2 or 1/5. "
+    "[required for analysts; custodians have 1 by default, readers have 0]",
+)
+@click.option(
+    "--role",
+    type=click.Choice(["analyst", "custodian", "reader"]),
+    default="analyst",
+    show_default=True,
+    help="A custodian sees everybody's questions; a reader gets free answers only.",
+)
+@click.option("--sessions", metavar="A,B", help="The sessions that may be used. [default: all]")
+@click.option("--expires", type=click.DateTime(["%Y-%m-%d"]), help="The last day, in UTC. [default: none]")
+@_users_option
+def add(
+    name: str, share: Fraction | None, role: str, sessions: str | None, expires: datetime | None, users: Path
+) -> None:
+    """Add the user NAME and print the token, which is shown this once and stored nowhere.
+
+    Charges are booked to NAME, so that it is never used for somebody else. Shares may add up to more than 1:
+    the session's cap binds in any case. They are fairness, not privacy.
+    """
+    from pmw.service.users import Role, User, UsersFile
+
+    chosen = Role(role)
+    listed = None if sessions is None else tuple(one.strip() for one in sessions.split(",") if one.strip())
+    if listed == ():
+        raise click.BadParameter("expected names of sessions, got none", param_hint="--sessions")
+    last: date | None = None if expires is None else expires.date()
+    click.echo(UsersFile(users).add(User(name, chosen, _share_of(chosen, share), listed, last)))
+
+
+def _share_of(role: Role, share: Fraction | None) -> Fraction:
+    """Return the share of a new user.
+
+    Raises:
+        UsageError: an analyst has none, or a reader has one.
+    """
+    if role.value == "analyst" and share is None:
+        raise click.UsageError("an analyst needs --share, such as 0.2")
+    if role.value == "reader":
+        if share:
+            raise click.UsageError("a reader gets free answers only; leave --share out, or add an analyst")
+        return Fraction(0)
+    return Fraction(1) if share is None else share
+
+
+@command.command("list", short_help="List users.")
+@_users_option
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def list_(users: Path, as_json: bool) -> None:
+    """List the users; tokens are not known."""
+    from pmw.cli.texts import json_line
+    from pmw.markup import text_table
+    from pmw.service.users import UsersFile
+
+    listed = UsersFile(users).listed()
+    if as_json:
+        click.echo(json_line({"users": [user.to_dict() for user in listed]}))
+        return
+    header = ("name", "role", "share", "sessions", "expires")
+    click.echo(text_table(header, [_row(user) for user in listed], left=5))
+
+
+def _row(user: User) -> tuple[str, ...]:
+    sessions = "all" if user.sessions is None else ", ".join(user.sessions)
+    expires = "never" if user.expires is None else user.expires.isoformat()
+    return (
+        user.name,
+        user.role.value,
+        f"{float(user.share):.4g}",
+        sessions,
+        "revoked" if user.revoked else expires,
+    )
+
+
+@command.command("revoke", short_help="Make a user's token invalid.")
+@click.argument("name")
+@_users_option
+def revoke(name: str, users: Path) -> None:
+    """Make the token of NAME invalid, at once. What was charged stays booked to the name."""
+    from pmw.service.users import UsersFile
+
+    UsersFile(users).revoke(name)
+    click.echo(f"Revoked the token of {name}.")
+
+
+@command.command("rotate", short_help="Replace a user's token and print the new one.")
+@click.argument("name")
+@_users_option
+def rotate(name: str, users: Path) -> None:
+    """Replace the token of NAME, and print the new one; the old one is invalid at once.
+
+    A user who was revoked is a user again.
+    """
+    from pmw.service.users import UsersFile
+
+    click.echo(UsersFile(users).rotate(name))

@@ -1,0 +1,141 @@
+"""Access: who makes a request, by a token in its header or by the page's cookie."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import Annotated
+from urllib.parse import parse_qs, urlsplit
+
+from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi.responses import RedirectResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from pmw.service.hosting import Service
+from pmw.service.users import User, digest_of
+
+__all__ = [
+    "COOKIE",
+    "current_user",
+    "CurrentUser",
+    "require_own_page",
+    "router",
+    "service_of",
+    "sign_in",
+    "sign_out",
+    "signed_in",
+    "SignedIn",
+]
+
+COOKIE = "pmw_session"
+_MOST_SIGNED_IN = 10_000
+_bearer = HTTPBearer(auto_error=False, description="A token that pmw user add printed.")
+router = APIRouter(include_in_schema=False)
+
+
+class SignedIn:
+    """Who is signed in on the page: cookies in memory, which end with the process and with their tokens."""
+
+    def __init__(self) -> None:
+        self._digests: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def add(self, token: str) -> str:
+        """Return a new cookie for the owner of a token; the oldest one ends where there are too many."""
+        cookie = secrets.token_urlsafe(32)
+        with self._lock:
+            self._digests[digest_of(cookie).hex()] = digest_of(token)
+            if len(self._digests) > _MOST_SIGNED_IN:
+                del self._digests[next(iter(self._digests))]
+        return cookie
+
+    def token_digest(self, cookie: str) -> bytes | None:
+        """Return the digest of the token that a cookie stands for; None where it stands for none."""
+        return self._digests.get(digest_of(cookie).hex())
+
+    def end(self, cookie: str) -> None:
+        """Forget a cookie."""
+        with self._lock:
+            self._digests.pop(digest_of(cookie).hex(), None)
+
+
+def service_of(request: Request) -> Service:
+    """Return the service that answers a request."""
+    service: Service = request.app.state.service
+    return service
+
+
+def signed_in(request: Request) -> User | None:
+    """Return whose cookie comes with a request; None where none does, or its token is no longer good."""
+    cookies: SignedIn = request.app.state.signed_in
+    digest = cookies.token_digest(request.cookies.get(COOKIE, ""))
+    return None if digest is None else service_of(request).users.find_digest(digest)
+
+
+def current_user(
+    request: Request, bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)] = None
+) -> User:
+    """Return who makes a request, and count it.
+
+    Raises:
+        HTTPException: 401 where nobody is known by the token or cookie; 403 where another site's page made
+            a request that changes something.
+        BusyError: the user made too many.
+    """
+    service = service_of(request)
+    if "authorization" in request.headers:
+        user = None if bearer is None else service.users.find(bearer.credentials)
+    else:
+        user = signed_in(request)
+        if user is not None and request.method not in ("GET", "HEAD"):
+            require_own_page(request)
+    if user is None:
+        raise HTTPException(401, "expected a token that is good: Authorization: Bearer TOKEN")
+    request.state.user = user.name
+    service.rate.take(user.name)
+    return user
+
+
+CurrentUser = Annotated[User, Depends(current_user)]
+
+
+def require_own_page(request: Request) -> None:
+    """Refuse a request that a page of another site made.
+
+    Raises:
+        HTTPException: 403.
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        own = site in ("same-origin", "none")
+    else:
+        own = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if not own:
+        raise HTTPException(403, "expected a request of this page, got another site's")
+
+
+async def _form_token(request: Request) -> str:
+    fields = parse_qs((await request.body()).decode(errors="replace"))
+    return fields.get("token", [""])[0].strip()
+
+
+@router.post("/sign-in", dependencies=[Depends(require_own_page)])
+def sign_in(request: Request, token: Annotated[str, Depends(_form_token)]) -> RedirectResponse:
+    """Give the owner of a token a cookie for the page."""
+    if service_of(request).users.find(token) is None:
+        return RedirectResponse("/?refused=1", 303)
+    response = RedirectResponse("/", 303)
+    cookies: SignedIn = request.app.state.signed_in
+    secure = request.url.scheme == "https"
+    response.set_cookie(COOKIE, cookies.add(token), httponly=True, samesite="strict", secure=secure, path="/")
+    return response
+
+
+@router.post("/sign-out", dependencies=[Depends(require_own_page)])
+def sign_out(request: Request) -> RedirectResponse:
+    """End the page's cookie."""
+    cookies: SignedIn = request.app.state.signed_in
+    cookies.end(request.cookies.get(COOKIE, ""))
+    response = RedirectResponse("/", 303)
+    response.delete_cookie(COOKIE, path="/")
+    return response

@@ -1,0 +1,223 @@
+"""The application: the addresses of the service, which answer in JSON.
+
+Handlers run in threads. The sessions' own intents and charges are the only ledger: a charge is durable before
+an answer leaves.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import anyio.to_thread
+from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
+
+from pmw.errors import ReleaseError
+from pmw.public.export import RowPlan, program_version
+from pmw.service import access, asking, problems
+from pmw.service.access import CurrentUser
+from pmw.service.bodies import Asked, Measured
+from pmw.service.guard import Guard
+from pmw.service.hosting import ForbiddenError, Hosted, Service
+from pmw.service.limits import MOST_WAITING
+from pmw.service.log import Log
+from pmw.service.users import Role, User
+from pmw.session.accounts import Activity
+
+__all__ = [
+    "activity",
+    "ask",
+    "create_app",
+    "export",
+    "health",
+    "ledger",
+    "measure",
+    "sessions",
+    "status",
+]
+
+_KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
+_MOST_ROWS = 1_000_000  # of an export, which is held in memory
+_THREADS = 40  # for what waits for no session
+_MEDIA = {
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "model": "application/octet-stream",
+}
+router = APIRouter()
+
+
+def create_app(service: Service, log: Log | None = None, ready: Callable[[], None] = lambda: None) -> FastAPI:
+    """Return the application over a service's sessions and users.
+
+    Args:
+        service: sessions and users.
+        log: where requests are written down; None for standard error.
+        ready: is called at the start.
+    """
+    log = log or Log()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # One crowded session leaves threads to the others, and to the page.
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS + MOST_WAITING * len(service)
+        ready()
+        yield
+
+    app = FastAPI(
+        title="online-pmw",
+        summary="Private answers over sensitive tables.",
+        version=program_version(),
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.service, app.state.signed_in = service, access.SignedIn()
+    problems.add_handlers(app, log)
+    app.include_router(router)
+    app.include_router(access.router)
+    if find_spec("pmw.service.pages") is not None:
+        app.include_router(importlib.import_module("pmw.service.pages").router)
+    app.add_middleware(Guard, log=log)
+    return app
+
+
+@contextmanager
+def _used(request: Request, user: User, name: str) -> Iterator[Hosted]:
+    """Yield a session of the user's, with a place in its queue."""
+    hosted = access.service_of(request).hosted(user, name)
+    request.state.session = name
+    with hosted.waiting.place():
+        yield hosted
+
+
+@router.get("/health")
+def health() -> dict[str, str]:
+    """Tell that the service runs."""
+    return {"status": "ok"}
+
+
+@router.get("/sessions")
+def sessions(request: Request, user: CurrentUser) -> dict[str, Any]:
+    """List the user's sessions, with what is left of the user's share."""
+    listed = [_summary(one, user) for one in access.service_of(request).visible(user)]
+    return {"user": user.name, "role": user.role.value, "sessions": listed}
+
+
+def _summary(hosted: Hosted, user: User) -> dict[str, Any]:
+    state = hosted.session.state
+    return {
+        "name": hosted.name,
+        "table": state.domain.name,
+        "attributes": list(state.domain.names),
+        "budget_share": state.ledger.share,
+        "share": float(user.share),
+    }
+
+
+@router.get("/sessions/{name}")
+def status(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
+    """Tell where a session stands, and what was charged for the user."""
+    with _used(request, user, name) as hosted:
+        booked = hosted.asking(user).budget()
+        yours = {"share": float(user.share), "spent": float(booked.spent), "questions": booked.questions}
+        return {**hosted.session.status().to_dict(), "you": yours}
+
+
+@router.post("/sessions/{name}/ask")
+def ask(
+    request: Request,
+    user: CurrentUser,
+    name: str,
+    asked: Asked,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200, pattern=_KEY)] = None,
+) -> dict[str, Any]:
+    """Answer a question, or several in order.
+
+    Each answer is the object that `pmw ask --json` prints. Among several, a refused question has an error
+    object in its place. With an Idempotency-Key a request is safe to repeat: it gets the same answers.
+    """
+    with _used(request, user, name) as hosted:
+        forms = asked.forms()
+        request.state.questions = len(forms)
+        analyst, given = hosted.asking(user), (asked.fresh, asked.strict_cells)
+        if asked.queries is None:
+            return asking.answered(analyst, forms[0], idempotency_key, *given)
+        return {"answers": asking.answered_all(analyst, forms, idempotency_key, *given)}
+
+
+@router.post("/sessions/{name}/measure")
+def measure(request: Request, user: CurrentUser, name: str, measured: Measured) -> dict[str, Any]:
+    """Measure a table of counts, charged to the user; with `dry_run`, tell its price alone.
+
+    A request that is repeated measures again, at the same price: ask for the ledger after a lost response.
+    """
+    with _used(request, user, name) as hosted:
+        if user.role is Role.READER and not measured.dry_run:
+            raise ForbiddenError("a reader gets free answers only; leave measure to an analyst")
+        return hosted.asking(user).measure(measured.scope, dry_run=measured.dry_run).to_dict()
+
+
+@router.get("/sessions/{name}/export", response_class=Response)
+def export(
+    request: Request,
+    user: CurrentUser,
+    name: str,
+    format: Literal["csv", "parquet", "model"] = "csv",
+    rows: Annotated[int | None, Query(ge=1, le=_MOST_ROWS)] = None,
+    seed: int | None = None,
+) -> Response:
+    """Give a synthetic table, or a model to ask offline; free."""
+    with _used(request, user, name) as hosted, tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / f"export.{format}"
+        if format != "model" and rows is None and hosted.session.state.total.value > _MOST_ROWS:
+            raise ReleaseError(f"the table is long; give rows, at most {_MOST_ROWS:,}")
+        typed = (rows, seed) != (None, None)
+        hosted.session.export(target, RowPlan(rows, seed=seed) if typed else None, format=format)
+        content = target.read_bytes()
+    named = {"Content-Disposition": f'attachment; filename="export.{format}"'}
+    return Response(content, media_type=_MEDIA[format], headers=named)
+
+
+@router.get("/sessions/{name}/ledger")
+def ledger(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
+    """List every charge to a session, and the sum of each analyst: everybody sees what was spent."""
+    with _used(request, user, name) as hosted:
+        booked = hosted.session.bookings()
+        listed = [
+            {"name": one.name, "spent": float(one.spent), "exact": str(one.spent), "questions": one.questions}
+            for one in booked
+        ]
+        return {**hosted.session.ledger().to_dict(), "analysts": listed}
+
+
+@router.get("/activity")
+def activity(
+    request: Request,
+    user: CurrentUser,
+    session: str | None = None,
+    most: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> dict[str, Any]:
+    """List answered questions, the newest first: the user's own, or everybody's to a custodian."""
+    service = access.service_of(request)
+    chosen = service.visible(user) if session is None else [service.hosted(user, session)]
+    listed = []
+    for hosted in chosen:
+        with _used(request, user, hosted.name):
+            named = None if user.role is Role.CUSTODIAN else user.name
+            found = hosted.session.activity(named, most)
+        listed += [_activity_form(one, hosted.name, named) for one in found]
+    return {"activity": listed}
+
+
+def _activity_form(one: Activity, session: str, named: str | None) -> dict[str, Any]:
+    form = {**asdict(one), "query": json.loads(one.query)}
+    # Somebody else may have asked it first, which is not told.
+    return {"session": session, **form, "name": one.name if named is None else named}

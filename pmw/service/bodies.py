@@ -1,0 +1,48 @@
+"""Bodies: what requests hold, as pydantic checks it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pmw.service.limits import MOST_QUESTIONS
+
+__all__ = [
+    "Asked",
+    "Measured",
+]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Asked(_Body):
+    """One question, as ``where`` or ``sql``, or several, as ``queries``."""
+
+    where: str | dict[str, Any] | None = None
+    sql: str | None = None
+    queries: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)] | None = None
+    fresh: bool = False
+    strict_cells: bool = False
+
+    @model_validator(mode="after")
+    def one_form(self) -> Asked:
+        """Refuse none or several of the three forms."""
+        if sum(form is not None for form in (self.where, self.sql, self.queries)) != 1:
+            raise ValueError
+        return self
+
+    def forms(self) -> list[dict[str, Any]]:
+        """Return the questions as lines of a stream hold them."""
+        if self.queries is not None:
+            return self.queries
+        return [{"where": self.where} if self.sql is None else {"sql": self.sql}]
+
+
+class Measured(_Body):
+    """Attributes of a table of counts."""
+
+    scope: Annotated[list[str], Field(min_length=1, max_length=100)]
+    dry_run: bool = False

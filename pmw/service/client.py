@@ -1,0 +1,330 @@
+"""The client: a session of a service, asked like one of this process. It needs the standard library alone."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import ssl
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from pmw.errors import BudgetExhaustedError, ReleaseError, ServiceError
+from pmw.public.answer import Answer, Source, Spent
+from queries.errors import QueryError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "answer_of",
+    "connect",
+    "RemoteSession",
+]
+
+_SECONDS = 60.0  # for one response
+_BATCH = 500  # questions of one request; the service takes 1,000
+_TRIES = 5
+_HERE = ("localhost", "127.0.0.1", "::1")
+
+
+def connect(url: str, *, token: str, session: str | None = None) -> RemoteSession:
+    """Return a session of a service.
+
+    Args:
+        url: of the service, such as ``https://counts.example.org``, or of a session in it, such as
+            ``https://counts.example.org/sessions/study``.
+        token: as ``pmw user add`` printed it; it is sent in a header, never in an address.
+        session: its name; needed where the URL names none and the user has several.
+
+    Raises:
+        ServiceError: the URL is none, the service does not answer or refuses the token, or the session is
+            not told.
+    """
+    return RemoteSession(url, token=token, session=session)
+
+
+class RemoteSession:
+    """A session of a service, as one user asks it. Made by ``connect``; threads may share it and take turns.
+
+    Answers are those that the service gives: the token says whose share pays. A question that got no response
+    is asked again: the service gives a repeated question its stored answer.
+    """
+
+    def __init__(self, url: str, *, token: str, session: str | None = None) -> None:
+        parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or port == -1:
+            raise ServiceError(
+                "expected the URL of a service, such as http://127.0.0.1:8000, got another text"
+            )
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise ServiceError("expected a token as pmw user add printed it, got another text")
+        if parts.scheme == "http" and parts.hostname not in _HERE:
+            warnings.warn("the token crosses the network unencrypted; use https://", stacklevel=3)
+        self._lock = threading.Lock()
+        self._connection = _connection(parts.scheme, parts.hostname, port)
+        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        self._base, self.name = _base_and_name(parts.path)
+        try:
+            self.name = session or self.name or self._only_session()
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(
+        self, question: str | Mapping[str, Any], *, fresh: bool = False, request_id: str | None = None
+    ) -> Answer:
+        """Answer one question.
+
+        Args:
+            question: a where-text or a structured condition.
+            fresh: answer again even where the same question was answered before.
+            request_id: idempotency key, for safe retries; the same key gets the same answer.
+
+        Raises:
+            QueryError: the question is refused, or the key was used for another; nothing is spent.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        form = question if isinstance(question, str) else dict(question)
+        return answer_of(self.send({"where": form, "fresh": fresh}, request_id))
+
+    def ask_all(
+        self, questions: Iterable[str | Mapping[str, Any]], *, fresh: bool = False
+    ) -> tuple[Answer, ...]:
+        """Answer questions in order.
+
+        Raises:
+            QueryError: a question is refused; others may have been answered.
+            ServiceError: the service refuses a request, or does not answer.
+        """
+        forms = [{"where": one if isinstance(one, str) else dict(one)} for one in questions]
+        found: list[Answer] = []
+        for start in range(0, len(forms), _BATCH):
+            sent = self.send({"queries": forms[start : start + _BATCH], "fresh": fresh})
+            found += map(answer_of, sent["answers"])
+        return tuple(found)
+
+    def sql(self, statement: str, *, fresh: bool = False) -> dict[str, Any]:
+        """Answer an SQL statement with the object that ``pmw ask --sql --json`` prints.
+
+        Raises:
+            QueryError: the statement is refused; nothing is spent.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        return self.send({"sql": statement, "fresh": fresh})
+
+    def send(self, body: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
+        """Return what the service answers to the body of an ask, as JSON.
+
+        Args:
+            body: ``where``, ``sql`` or ``queries``, and options.
+            key: idempotency key.
+
+        Raises:
+            QueryError: the question is refused, or the key was used for another; nothing is spent.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        again = key is not None or not body.get("fresh")
+        headers = {} if key is None else {"Idempotency-Key": key}
+        return self._json("POST", "/ask", body, headers, again=again)
+
+    def measure(self, names: str | Sequence[str], *, dry_run: bool = False) -> dict[str, Any]:
+        """Measure a table of counts now, or tell its price.
+
+        Returns scope, cells, share, half_width and affordable.
+
+        Raises:
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: there is no such table; nothing is spent.
+            ServiceError: the service refuses the request; or it does not answer, and the ledger tells whether
+                the table was measured.
+        """
+        scope = [names] if isinstance(names, str) else list(names)
+        return self._json("POST", "/measure", {"scope": scope, "dry_run": dry_run}, again=dry_run)
+
+    def status(self) -> dict[str, Any]:
+        """Return where the session stands, and the user's share of it."""
+        return self._json("GET", "")
+
+    def ledger(self) -> dict[str, Any]:
+        """Return every charge so far, and each analyst's sum."""
+        return self._json("GET", "/ledger")
+
+    def synthetic_records(self, rows: int | None = None, *, seed: int | None = None) -> pd.DataFrame:
+        """Return a synthetic table drawn from the model; free. Its columns have the types of a CSV file.
+
+        Args:
+            rows: number of rows; None for the session's total.
+            seed: repeats a drawing; None draws again.
+        """
+        import pandas as pd
+
+        return pd.read_csv(BytesIO(self._export("csv", rows, seed)))
+
+    def export(self, path: str | Path, *, format: str = "csv", rows: int | None = None) -> None:
+        """Write a synthetic table (csv, parquet), or a model to ask offline (model), to a new file; free.
+
+        Raises:
+            ReleaseError: the file exists, or cannot be written.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        content = self._export(format, rows, None)
+        try:
+            with Path(path).open("xb") as file:
+                file.write(content)
+        except OSError as error:
+            raise ReleaseError(f"{path}: the file cannot be written: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Let go of the connection; the next question makes another."""
+        with self._lock:
+            self._connection.close()
+
+    def __enter__(self) -> RemoteSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"RemoteSession({self.name!r} at {self._connection.host}:{self._connection.port})"
+
+    def _only_session(self) -> str:
+        names = [one["name"] for one in json.loads(self._sent("GET", f"{self._base}/sessions"))["sessions"]]
+        if len(names) != 1:
+            raise ServiceError(f"give session=, one of {', '.join(names) or 'none'}")
+        return str(names[0])
+
+    def _export(self, format: str, rows: int | None, seed: int | None) -> bytes:
+        asked = {key: value for key, value in (("rows", rows), ("seed", seed)) if value is not None}
+        return self._sent("GET", f"{self._address}/export?{urlencode({'format': format, **asked})}")
+
+    @property
+    def _address(self) -> str:
+        return f"{self._base}/sessions/{quote(self.name, safe='')}"
+
+    def _json(
+        self,
+        method: str,
+        place: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        again: bool = True,
+    ) -> dict[str, Any]:
+        content = self._sent(method, self._address + place, body, headers, again=again)
+        try:
+            form = json.loads(content)
+        except ValueError:
+            form = None
+        if not isinstance(form, dict):
+            raise ServiceError("expected a JSON object of the service, got something else; look at the URL")
+        return form
+
+    def _sent(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        again: bool = True,
+    ) -> bytes:
+        """Return the content of a good response; a busy or silent service is asked again, after a pause."""
+        content = None if body is None else json.dumps(body).encode()
+        sent = {
+            **self._headers,
+            **(headers or {}),
+            **({"Content-Type": "application/json"} if content else {}),
+        }
+        for pause in [*(0.1 * 2**turn for turn in range(_TRIES - 1)), None]:
+            status, found = self._tried(method, path, content, sent)
+            may = pause is not None and (status == 429 or (again and status in (0, 503)))
+            if not may:
+                break
+            time.sleep(pause or 0)
+        if status != 200:
+            raise _refusal(status, found)
+        return found
+
+    def _tried(
+        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        with self._lock:
+            try:
+                self._connection.request(method, path, content, headers)
+                response = self._connection.getresponse()
+                return response.status, response.read()
+            except (OSError, http.client.HTTPException):
+                self._connection.close()
+                return 0, b""
+
+
+def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+    if scheme == "http":
+        return http.client.HTTPConnection(host, port, timeout=_SECONDS)
+    return http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=ssl.create_default_context())
+
+
+def _base_and_name(path: str) -> tuple[str, str]:
+    """Return the path of a service, and the name of the session that follows it, if any."""
+    parts = [part for part in path.split("/") if part]
+    for place, part in enumerate(parts[:-1]):
+        if part in ("sessions", "page"):
+            return "".join(f"/{one}" for one in parts[:place]), parts[place + 1]
+    return "".join(f"/{part}" for part in parts), ""
+
+
+def answer_of(form: Mapping[str, Any]) -> Answer:
+    """Return the answer of an answer object.
+
+    Raises:
+        QueryError: the object tells that the question is refused.
+    """
+    if "error" in form and form.get("source") != Source.REFUSED.value:
+        raise _question_error(form["error"])
+    interval, typical = (None if form[key] is None else tuple(form[key]) for key in ("interval", "typical"))
+    refused = form["count"] is None
+    return Answer(
+        math.nan if refused else form["count"],
+        math.nan if refused else form["fraction"],
+        interval,
+        form["confidence"],
+        Source(form["source"]),
+        form["aligned"],
+        form["version"],
+        Spent(**form["spent"]),
+        seeded=form.get("seeded", False),
+        typical=typical,
+    )
+
+
+def _refusal(status: int, content: bytes) -> Exception:
+    """Return the error of a response that is not good."""
+    try:
+        error = json.loads(content)["error"]
+        message = str(error["message"])
+    except (ValueError, KeyError, TypeError):
+        error, message = (
+            {},
+            "the service does not answer" if status == 0 else "the service refuses the request",
+        )
+    if error.get("code") == "budget_exhausted":
+        return BudgetExhaustedError(message)
+    if status in (400, 409) and "code" in error:
+        return _question_error(error)
+    return ServiceError(message, status=status or None)
+
+
+def _question_error(error: Mapping[str, Any]) -> QueryError:
+    return QueryError(str(error["message"]), code=str(error["code"]), position=error.get("position"))

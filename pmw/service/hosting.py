@@ -1,0 +1,112 @@
+"""Hosting: the sessions that a service holds, and who may use which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pmw.errors import ServiceError
+from pmw.service.limits import Rate, Waiting
+from pmw.service.users import Role, User, UsersFile
+from pmw.session.dialogue import Analyst
+from pmw.session.opening import resume_session
+from pmw.session.session import Session
+
+__all__ = [
+    "ForbiddenError",
+    "Hosted",
+    "hosting",
+    "names_of",
+    "Service",
+]
+
+_PER_SECOND = 100.0  # requests of one user
+_AT_ONCE = 200.0
+
+
+class ForbiddenError(ServiceError):
+    """What a user may not do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """One session of a service.
+
+    Args:
+        name: in addresses: the stem of its file.
+        session: the session, held open.
+        waiting: how many requests are at it.
+    """
+
+    name: str
+    session: Session
+    waiting: Waiting = field(default_factory=Waiting)
+
+    def asking(self, user: User) -> Analyst:
+        """Return the session as a user asks it: charges are booked to the name, up to the share."""
+        return self.session.analyst(user.name, 0 if user.role is Role.READER else user.share)
+
+
+class Service:
+    """Sessions and users.
+
+    Args:
+        hosted: the sessions.
+        users: who may ask.
+        rate: how many requests each user may make.
+    """
+
+    def __init__(self, hosted: Sequence[Hosted], users: UsersFile, rate: Rate | None = None) -> None:
+        self._hosted = {one.name: one for one in hosted}
+        self.users = users
+        self.rate = rate or Rate(_PER_SECOND, _AT_ONCE)
+
+    def __len__(self) -> int:
+        return len(self._hosted)
+
+    def hosted(self, user: User, name: str) -> Hosted:
+        """Return a session by its name.
+
+        Raises:
+            ForbiddenError: it is none of the user's; whether it exists is not told.
+        """
+        found = self._hosted.get(name)
+        if found is None or not user.may_use(name):
+            raise ForbiddenError("this is none of your sessions; GET /sessions lists them")
+        return found
+
+    def visible(self, user: User) -> list[Hosted]:
+        """Return a user's sessions, by name."""
+        return [one for name, one in sorted(self._hosted.items()) if user.may_use(name)]
+
+
+def names_of(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return session files by their names, which are the files' stems.
+
+    Raises:
+        ServiceError: two have the same one.
+    """
+    named: dict[str, Path] = {}
+    for path in paths:
+        if path.stem in named:
+            raise ServiceError(f"{named[path.stem]} and {path} have the same name {path.stem!r}; rename one")
+        named[path.stem] = path
+    return named
+
+
+@contextmanager
+def hosting(paths: Sequence[Path], users: UsersFile, rate: Rate | None = None) -> Iterator[Service]:
+    """Hold sessions open while a service runs; they are closed at the end, and their locks are let go.
+
+    Raises:
+        ServiceError: two files have the same stem, or the users file cannot be used.
+        SessionLockedError: another process, such as another service, is using a session.
+    """
+    users.listed()
+    with ExitStack() as held:
+        hosted = [
+            Hosted(name, held.enter_context(resume_session(path))) for name, path in names_of(paths).items()
+        ]
+        yield Service(hosted, users, rate)

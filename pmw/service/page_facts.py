@@ -1,0 +1,206 @@
+"""Facts of the page: what is in a table, what was asked, who spent what."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from pmw.errors import BudgetError
+from pmw.public.ledger import ledger_cells
+from pmw.public.report.charts import Line, Picture, line_chart
+from pmw.public.report.elements import number
+from pmw.public.report.pictures import headline
+from pmw.service.hosting import Hosted
+from pmw.service.page_answers import NONE
+from pmw.service.users import Role, User
+from pmw.session.accounts import Activity, Booked
+from pmw.session.dialogue import Analyst
+from queries.domain import CategoricalAttribute, Domain
+from queries.linear import LinearQuery
+
+__all__ = [
+    "attributes_of",
+    "custodian_facts",
+    "history_rows",
+    "price_of",
+    "report_of",
+    "share_text",
+    "Shown",
+]
+
+_MOST_VALUES = 12  # of an attribute that are listed in the table of attributes
+_MOST_ACTS = 50  # questions of everybody that the custodian sees
+_MOST_OPTIONS = 500  # of an attribute that the form lists
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the page's forms hold.
+
+    Args:
+        question: as it was typed in.
+        within: half-width of the bar that is wanted, in records, as it was typed in.
+        is_built: the form that builds a question is open.
+    """
+
+    question: str = ""
+    within: str = ""
+    is_built: bool = False
+
+    @property
+    def records(self) -> float:
+        """The half-width that is wanted.
+
+        Raises:
+            BudgetError: it is no number.
+        """
+        try:
+            return float(self.within)
+        except ValueError:
+            raise BudgetError("expected a number of records above 0") from None
+
+    def examples(self, domain: Domain) -> dict[str, str]:
+        """Return a condition and a statement over a domain."""
+        first = next(iter(domain))
+        name = '"' + first.name.replace('"', '""') + '"'
+        if isinstance(first, CategoricalAttribute):
+            value = first.values[0]
+            condition = f"{name} = '{value}'" if isinstance(value, str) else f"{name} = {value}"
+        else:
+            condition = f"{name} >= {first.literal(first.boundaries[len(first.boundaries) // 2])}"
+        table = '"' + domain.name.replace('"', '""') + '"'
+        return {
+            "example": condition,
+            "statement": f"SELECT {name}, COUNT(*) FROM {table} GROUP BY {name}",  # noqa: S608
+        }
+
+
+def attributes_of(domain: Domain) -> list[dict[str, Any]]:
+    """Return what the page tells of each attribute."""
+    listed = []
+    for attribute in domain:
+        also = [text for text, is_so in (("missing", attribute.missing), ("other", attribute.other)) if is_so]
+        form: dict[str, Any] = {
+            "name": attribute.name,
+            "cells": attribute.size,
+            "also": ", ".join(also) or NONE,
+        }
+        if isinstance(attribute, CategoricalAttribute):
+            values = [str(value) for value in attribute.values]
+            more = f", … {len(values):,} in all" if len(values) > _MOST_VALUES else ""
+            form.update(options=values[:_MOST_OPTIONS], size=min(6, len(values)))
+            form["shown"] = ", ".join(values[:_MOST_VALUES]) + more
+        else:
+            first, last = attribute.boundaries[0], attribute.boundaries[-1]
+            low, high = attribute.literal(first), attribute.literal(last - 1 if attribute.is_whole else last)
+            form.update(options=None, low=low, high=high, shown=f"{low} to {high}")
+        listed.append(form)
+    return listed
+
+
+def share_text(user: User, booked: Booked) -> str:
+    """Return what a user may still have charged."""
+    if user.role is Role.READER:
+        return "You are a reader: you get answers that cost nothing; nothing is tested for you."
+    share = float(booked.share or 0)
+    return (
+        f"Of the whole budget you may use {share:.1%}, and have used {float(booked.spent):.2%}, with "
+        f"{booked.questions:,} different questions."
+    )
+
+
+def price_of(analyst: Analyst, shown: Shown) -> dict[str, Any]:
+    """Return what an answer within so many records costs, in a sentence.
+
+    Raises:
+        BudgetError: the width is no number.
+        QueryError: no measurement gives such a bar.
+    """
+    quote = analyst.quote(shown.question, shown.records)
+    width = f"within ± {quote.half_width:,.0f} records"
+    if not quote.needed:
+        return {"sentence": f"It is free: the answer is {width} as it is. Ask it.", "affordable": False}
+    scope = ", ".join(quote.scope)
+    sentence = (
+        f"{quote.share:.2%} of the budget: the table of {scope} would be measured, for an answer {width}."
+    )
+    if not quote.affordable:
+        sentence += " That is more than is left for you."
+    return {"sentence": sentence, "affordable": quote.affordable}
+
+
+def history_rows(hosted: Hosted, found: Sequence[Activity], *, plain: bool = False) -> list[tuple[str, ...]]:
+    """Return questions in words with their answers; plain numbers for a file."""
+    domain = hosted.session.domain
+    rows = []
+    for act in found:
+        low, high = act.interval or (None, None)
+        texts = [
+            ("" if plain else NONE) if one is None else f"{one:.3f}" if plain else number(one)
+            for one in (act.count, low, high)
+        ]
+        rows.append((LinearQuery.from_dict(domain, json.loads(act.query)).describe(), *texts))
+    return rows
+
+
+def report_of(hosted: Hosted) -> str:
+    """Return the report on a session as a page."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "report.html"
+        hosted.session.report(target)
+        return target.read_text(encoding="utf-8")
+
+
+def custodian_facts(hosted: Hosted) -> dict[str, Any]:
+    """Return what the custodian's page shows."""
+    session = hosted.session
+    ledger, booked, acts = session.ledger(), session.bookings(), session.activity(None, _MOST_ACTS)
+    by_event: dict[tuple[str, str], float] = {}
+    for line in ledger.lines:
+        key = line.analyst or "the session itself", line.event
+        by_event[key] = by_event.get(key, 0.0) + line.share
+    points = [(0.0, 0.0), *((float(line.number), 100 * line.running_share) for line in ledger.lines)]
+    picture = Picture(
+        headline(session.state),
+        "Budget by charge",
+        f"{ledger.share:.1%} after {len(ledger.lines):,} charges.",
+    )
+    header, *rows = ledger_cells(ledger)
+    tables = [
+        {
+            "title": "Who spent what",
+            "caption": "Parts of the whole cap, by analyst",
+            "header": ("analyst", "spent", "questions"),
+            "rows": [
+                (one.name or "the session itself", f"{float(one.spent):.2%}", f"{one.questions:,}")
+                for one in booked
+            ],
+        },
+        {
+            "title": "On what",
+            "caption": "Parts of the whole cap, by analyst and event",
+            "header": ("analyst", "event", "spent"),
+            "rows": [(name, event, f"{share:.2%}") for (name, event), share in by_event.items()],
+        },
+        {"title": "Ledger", "caption": "Every charge", "header": header, "rows": rows},
+        {
+            "title": "Activity",
+            "caption": "The newest questions of everybody",
+            "header": ("question", "records", "from", "to", "first asked by"),
+            "rows": [
+                (*row, act.name or NONE) for row, act in zip(history_rows(hosted, acts), acts, strict=True)
+            ],
+        },
+    ]
+    return {
+        "sentence": ledger.sentence(),
+        "chart": Markup(line_chart(picture, [Line("spent", "model", points)], "charges", 100.0)),  # noqa: S704
+        "tables": tables,
+        "theorems": list(dict.fromkeys(f"{line.event}: {line.theorem}" for line in ledger.lines)),
+    }

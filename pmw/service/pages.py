@@ -1,0 +1,205 @@
+"""The page: what a service shows to people, as HTML that works without its script.
+
+Templates escape whatever somebody chose. Nothing is shown but what was released, or follows from it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi.responses import HTMLResponse
+from fastapi.staticfiles import StaticFiles
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
+from pmw.service.access import CurrentUser, service_of, signed_in
+from pmw.service.hosting import Hosted
+from pmw.service.page_answers import answer_of, asked_by, is_statement
+from pmw.service.page_facts import (
+    Shown,
+    attributes_of,
+    custodian_facts,
+    history_rows,
+    price_of,
+    report_of,
+    share_text,
+)
+from pmw.service.users import Role, User
+from pmw.session.accounts import Activity
+from queries.errors import QueryError
+
+__all__ = [
+    "router",
+]
+
+_MOST_LISTED = 200  # questions of a history
+router = APIRouter(include_in_schema=False)
+_templates = Environment(
+    loader=PackageLoader("pmw.service"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+)
+router.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
+
+
+async def _fields(request: Request) -> dict[str, list[str]]:
+    """Return the fields of a form, each with its values."""
+    fields: dict[str, list[str]] = {}
+    for name, value in parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True):
+        fields.setdefault(name, []).append(value)
+    return fields
+
+
+_Fields = Annotated[dict[str, list[str]], Depends(_fields)]
+
+
+def _page(name: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
+    return HTMLResponse(_templates.get_template(name).render(**values), status)
+
+
+@router.get("/")
+def start(request: Request, refused: str = "") -> HTMLResponse:
+    """Show the form to sign in, or the sessions of whoever is signed in."""
+    user = signed_in(request)
+    sessions = [] if user is None else [_summary(one) for one in service_of(request).visible(user)]
+    values = {"title": "Private answers", "user": user, "hosted": None, "sessions": sessions}
+    return _page("start.html", {**values, "refused": bool(refused)}, 401 if refused else 200)
+
+
+def _summary(hosted: Hosted) -> dict[str, Any]:
+    state = hosted.session.state
+    return {
+        "name": hosted.name,
+        "table": state.domain.name,
+        "attributes": len(state.domain.names),
+        "spent": f"{state.ledger.share:.1%}",
+    }
+
+
+@router.get("/page/{name}")
+def session(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
+    """Show a session: what can be asked, and what was."""
+    return _shown(request, user, name, Shown())
+
+
+@router.post("/page/{name}/ask")
+def ask(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
+    """Answer a question."""
+    return _shown(request, user, name, Shown(_first(fields, "question")), "ask")
+
+
+@router.post("/page/{name}/build")
+def build(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
+    """Write down the question that a form was filled in with."""
+    hosted = service_of(request).hosted(user, name)
+    return _shown(request, user, name, Shown(asked_by(fields, hosted.session.domain), is_built=True))
+
+
+@router.post("/page/{name}/price")
+def price(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
+    """Tell what an answer within so many records costs."""
+    return _shown(request, user, name, Shown(_first(fields, "question"), _first(fields, "within")), "price")
+
+
+@router.post("/page/{name}/pay")
+def pay(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
+    """Answer a question within so many records, and pay for it."""
+    return _shown(request, user, name, Shown(_first(fields, "question"), _first(fields, "within")), "pay")
+
+
+@router.get("/page/{name}/history.csv")
+def history(request: Request, user: CurrentUser, name: str) -> Response:
+    """Give what the user asked as CSV."""
+    hosted = service_of(request).hosted(user, name)
+    with hosted.waiting.place():
+        found = hosted.session.activity(user.name, 10_000)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["question", "count", "low", "high", "source"])
+    for row, act in zip(history_rows(hosted, found, plain=True), found, strict=True):
+        writer.writerow([_safe(row[0]), *row[1:], act.source])
+    headers = {"Content-Disposition": 'attachment; filename="questions.csv"'}
+    return Response(text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _safe(text: str) -> str:
+    return f"'{text}" if text[:1] in "=+-@" else text  # else a spreadsheet would run it
+
+
+@router.get("/page/{name}/custodian")
+def custodian(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
+    """Show a custodian who spent what, and everybody's questions."""
+    hosted = _own(request, user, name)
+    with hosted.waiting.place():
+        values = custodian_facts(hosted)
+    return _page("custodian.html", {"title": f"{name}: budget", "user": user, "hosted": hosted, **values})
+
+
+@router.get("/page/{name}/report")
+def report(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
+    """Show the report on a session."""
+    hosted = _own(request, user, name)
+    with hosted.waiting.place():
+        page = report_of(hosted)
+    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    return HTMLResponse(page, headers={"Content-Security-Policy": policy})
+
+
+def _own(request: Request, user: User, name: str) -> Hosted:
+    hosted = service_of(request).hosted(user, name)
+    if user.role is not Role.CUSTODIAN:
+        raise HTTPException(403, "this page is the custodian's")
+    return hosted
+
+
+def _first(fields: Mapping[str, list[str]], name: str) -> str:
+    return fields.get(name, [""])[0].strip()
+
+
+def _shown(request: Request, user: User, name: str, shown: Shown, act: str = "") -> HTMLResponse:
+    hosted = service_of(request).hosted(user, name)
+    analyst = hosted.asking(user)
+    values: dict[str, Any] = {"result": None, "price": None, "error": None}
+    with hosted.waiting.place():
+        try:
+            if act == "ask":
+                values["result"] = answer_of(analyst, shown.question)
+            elif act == "price":
+                values["price"] = price_of(analyst, shown)
+            elif act == "pay":
+                values["result"] = answer_of(analyst, shown.question, shown.records)
+        except QueryError as error:
+            values["error"] = {"message": error.message, "mark": _mark(error)}
+        except (BudgetError, BudgetExhaustedError, SessionError) as error:
+            values["error"] = {"message": str(error), "mark": ""}
+        found: tuple[Activity, ...] = hosted.session.activity(user.name, _MOST_LISTED)
+        values.update(
+            {
+                "title": f"{name}: ask",
+                "user": user,
+                "hosted": hosted,
+                "table": hosted.session.domain.name,
+                "promise": hosted.session.status().guarantee,
+                "share": share_text(user, analyst.budget()),
+                "question": shown.question,
+                "condition": "" if is_statement(shown.question) else shown.question,
+                "within": shown.within,
+                "built": shown.is_built,
+                "can_pay": user.role is not Role.READER,
+                "attributes": attributes_of(hosted.session.domain),
+                "history": history_rows(hosted, found),
+                **shown.examples(hosted.session.domain),
+            }
+        )
+    return _page("session.html", values)
+
+
+def _mark(error: QueryError) -> str:
+    """Return the text of a question with a mark below its fault."""
+    if error.text is None or not isinstance(error.position, int) or "\n" in error.text:
+        return "" if error.position is None else f"at {error.position}"
+    return f"{error.text}\n{' ' * error.position}^"

@@ -1,0 +1,135 @@
+"""The server: one process with one worker, which ends gracefully and does not wait for slow clients."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from pmw.errors import ServiceError
+from pmw.service.app import create_app
+from pmw.service.hosting import hosting
+from pmw.service.limits import Rate
+from pmw.service.log import Log
+from pmw.service.users import UsersFile
+
+__all__ = [
+    "PatientProtocol",
+    "serve",
+]
+
+_MOST_CONNECTIONS = 512
+_HEADER_SECONDS = 10.0  # for the head of a request
+_IDLE_SECONDS = 5  # between two requests of a connection
+_ENDING_SECONDS = 30  # for the requests that are being answered at the end
+_HEADER_BYTES = 2**14
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP whose patience ends: the head of a request comes in time, or the connection closes."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Read what came, and wait on where it ends within the head of a request."""
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the wait."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop()
+        elif self._late is None:
+            self._late = self.loop.call_later(_HEADER_SECONDS, self.transport.close)
+
+    def _stop(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+def serve(
+    paths: Sequence[Path],
+    users: UsersFile,
+    *,
+    host: str,
+    port: int,
+    rate: Rate | None = None,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve sessions until the process is told to end; what is being answered then is finished first.
+
+    Args:
+        paths: the session files.
+        users: who may ask.
+        host: an address of this machine.
+        port: 0 takes a free one.
+        rate: how many requests each user may make; None for the usual number.
+        ready: is called with the address once it can be used.
+
+    Raises:
+        ServiceError: the address, the users file or a name cannot be used.
+        SessionLockedError: another process, such as another service, is using a session.
+        SessionCorruptError: a file is no session, or damaged.
+    """
+    log = Log()
+    with _listening(host, port) as listening, hosting(paths, users, rate) as service:
+        bound = listening.getsockname()
+        address = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
+        if not ipaddress.ip_address(bound[0]).is_loopback:
+            log.write(
+                "warning", message="tokens cross the network unencrypted; put a proxy with TLS before it"
+            )
+        config = uvicorn.Config(
+            create_app(service, log, ready=lambda: ready(address)),
+            http=PatientProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="critical",  # its texts quote addresses; the application has its own log
+            access_log=False,
+            server_header=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=_ENDING_SECONDS,
+            h11_max_incomplete_event_size=_HEADER_BYTES,
+        )
+        before = {name: signal.signal(name, _ignored) for name in (signal.SIGTERM, signal.SIGINT)}
+        log.write("start", address=address, sessions=[path.stem for path in paths])
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            log.write("end")
+            for name, handler in before.items():
+                signal.signal(name, handler)
+
+
+def _ignored(_: int, __: object) -> None:
+    """Do nothing: the server, which ends by the signal, sends it again after it has ended."""
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.create_server(address[:2], family=family, backlog=1024)
+        # Connections inherit it: else the end of a response waits 40 ms for the client's acknowledgement.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
+    except (OSError, OverflowError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no address"
+        raise ServiceError(f"{host}, port {port}: the service cannot listen there: {reason}") from None

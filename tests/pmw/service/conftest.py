@@ -1,0 +1,85 @@
+"""A service over one small session, as its tests share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.data import TableFile
+from pmw.service.users import Role, User, UsersFile
+from queries import CategoricalAttribute, Domain, IntegerAttribute
+
+pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
+pytest.importorskip("httpx2", reason="the test client needs httpx2")
+
+from fastapi.testclient import TestClient
+
+from pmw.service.app import create_app
+from pmw.service.hosting import Service, hosting
+from pmw.service.log import Log
+
+AddUser = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def years() -> Domain:
+    """People by single years: too many cells to measure the whole table."""
+    return Domain(
+        (
+            IntegerAttribute("age", 20, 59, missing=True, other=True),
+            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
+            CategoricalAttribute("member", (True, False), missing=True, other=True),
+        ),
+        name="people",
+    )
+
+
+@pytest.fixture
+def study(tmp_path: Path, frame: pd.DataFrame, years: Domain) -> Path:
+    """The file of a session over a table in a file."""
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    path = tmp_path / "study.pmw"
+    pmw.open_session(TableFile(tmp_path / "people.csv"), years, epsilon=1, delta=1e-9, path=path).close()
+    return path
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> UsersFile:
+    return UsersFile(tmp_path / "users.json")
+
+
+@pytest.fixture
+def add(users: UsersFile) -> AddUser:
+    """Add a user and return the headers of the user's requests."""
+
+    def added(name: str, share: Any = Fraction(1, 2), role: Role = Role.ANALYST, **choices: Any) -> Any:
+        token = users.add(User(name, role, Fraction(share), **choices))
+        return {"Authorization": f"Bearer {token}"}
+
+    return added
+
+
+@pytest.fixture
+def log() -> StringIO:
+    return StringIO()
+
+
+@pytest.fixture
+def service(study: Path, users: UsersFile, add: AddUser) -> Iterator[Service]:
+    add("first")
+    with hosting([study], users) as service:
+        yield service
+
+
+@pytest.fixture
+def client(service: Service, log: StringIO) -> Iterator[TestClient]:
+    with TestClient(create_app(service, Log(log)), raise_server_exceptions=False) as client:
+        yield client

@@ -1,0 +1,291 @@
+"""The API: answers, roles and refusals over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from pmw.errors import ServiceError, SessionLockedError
+from pmw.service.hosting import Service, hosting
+from pmw.service.limits import MOST_WAITING, Rate
+from pmw.service.users import Role, UsersFile
+
+ASK = "/sessions/study/ask"
+
+
+def test_what_needs_no_token(client: TestClient) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+    paths = client.get("/openapi.json").json()["paths"]
+    assert set(paths) >= {"/sessions", "/sessions/{name}/ask", "/activity"}
+    assert client.get("/docs").status_code == client.get("/redoc").status_code == 404
+
+
+def test_an_answer_is_the_object_that_the_command_prints(client: TestClient, add: Any) -> None:
+    ann = add("ann")
+    answer = client.post(ASK, json={"where": "age >= 30"}, headers=ann)
+    assert answer.status_code == 200, answer.text
+    assert set(answer.json()) == {
+        "count", "fraction", "interval", "typical", "confidence", "source", "aligned", "version", "spent",
+    }  # fmt: skip
+    groups = client.post(ASK, json={"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}, headers=ann)
+    assert [one["sex"] for one in groups.json()["groups"]][:2] == ["Female", "Male"]
+    means = client.post(ASK, json={"sql": "SELECT sex, AVG(age) FROM people GROUP BY sex"}, headers=ann)
+    assert means.status_code == 200
+    several = [
+        {"id": "a", "where": "age >= 30"},
+        {"id": 2, "where": "height > 2"},
+        {"where": {"sex": {"eq": "Male"}}},
+    ]
+    answers = client.post(ASK, json={"queries": several}, headers=ann).json()["answers"]
+    assert answers[0] == {"id": "a", **answer.json()}
+    assert answers[1]["id"] == 2
+    assert answers[1]["error"]["code"] == "unknown_attribute"
+    assert answers[2]["interval"] is not None
+
+
+def test_the_share_of_each_analyst_binds(client: TestClient, add: Any, service: Service) -> None:
+    ann, bea, cat = add("ann", "1/2"), add("bea", 0), add("cat", role=Role.CUSTODIAN)
+    reader = add("rea", 0, role=Role.READER)
+    for headers in (ann, bea, reader):
+        for age in range(21, 40):
+            sent = {"where": f"age >= {age} AND member = TRUE AND region = 'north'"}
+            assert client.post(ASK, json=sent, headers=headers).status_code == 200
+    measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=reader)
+    assert (measured.status_code, measured.json()["error"]["code"]) == (403, "forbidden")
+    measured = client.post("/sessions/study/measure", json={"scope": ["sex"]}, headers=bea)
+    assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
+    priced = client.post("/sessions/study/measure", json={"scope": ["sex"], "dry_run": True}, headers=reader)
+    assert priced.json()["scope"] == ["sex"]
+    told = client.get("/sessions/study/ledger", headers=bea).json()
+    spent = {one["name"]: one["spent"] for one in told["analysts"]}
+    assert spent["bea"] == spent["rea"] == 0
+    assert sum(spent.values()) == pytest.approx(told["share"])
+    assert client.get("/sessions/study", headers=ann).json()["you"]["questions"] == 19
+    asked = client.get("/activity", headers=bea).json()["activity"]
+    assert {one["name"] for one in asked} <= {"bea"}
+    everybody = client.get("/activity", headers=cat).json()["activity"]
+    assert {one["name"] for one in everybody} >= {"ann"}
+    assert everybody[0]["session"] == "study"
+
+
+def test_a_key_gets_the_same_answer(client: TestClient, add: Any) -> None:
+    ann, bea = add("ann"), add("bea")
+    key = {"Idempotency-Key": "k1"}
+    first = client.post(ASK, json={"where": "age >= 30"}, headers={**ann, **key})
+    again = client.post(ASK, json={"where": "age >= 30"}, headers={**ann, **key})
+    assert again.content == first.content
+    other = client.post(ASK, json={"where": "age >= 31"}, headers={**ann, **key})
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "key_reused")
+    assert client.post(ASK, json={"where": "age >= 31"}, headers={**bea, **key}).status_code == 200
+    batch = {"queries": [{"where": "age >= 32"}, {"where": "age >= 33"}]}
+    mixed = {"queries": [{"where": "age >= 32"}, {"where": "age >= 34"}]}
+    key = {"Idempotency-Key": "k2"}
+    assert client.post(ASK, json=batch, headers={**ann, **key}).status_code == 200
+    assert client.post(ASK, json=mixed, headers={**ann, **key}).status_code == 409
+    for bad in ("", "x" * 201, "a\tb"):
+        got = client.post(ASK, json={"where": "age >= 31"}, headers={**ann, "Idempotency-Key": bad})
+        assert got.status_code == 400
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet", "model"])
+def test_exports(client: TestClient, add: Any, format: str) -> None:
+    ann = add("ann")
+    got = client.get(f"/sessions/study/export?format={format}", headers=ann)
+    assert got.status_code == 200
+    assert len(got.content) > 1000
+    assert client.get("/sessions/study/export?format=exe", headers=ann).status_code == 400
+
+
+# --- bad input ----------------------------------------------------------------------------------------------
+
+
+def test_who_has_no_good_token_is_refused(client: TestClient, add: Any, users: UsersFile) -> None:
+    ann = add("ann")
+    assert client.get("/sessions", headers=ann).status_code == 200
+    users.revoke("ann")
+    for headers in ({}, {"Authorization": "Bearer x"}, {"Authorization": "Basic x"}, ann):
+        for address in ("/sessions", "/sessions/study", "/sessions/study/ledger", "/activity"):
+            got = client.get(address, headers=headers)
+            assert (got.status_code, got.headers["www-authenticate"]) == (401, "Bearer")
+        assert client.post(ASK, json={"where": ""}, headers=headers).status_code == 401
+
+
+def test_a_session_of_others_is_not_told_from_none(client: TestClient, add: Any) -> None:
+    ann = add("ann", sessions=("other",))
+    assert client.get("/sessions", headers=ann).json()["sessions"] == []
+    for name in ("study", "other", "none", "..", "%2e%2e%2fstudy", "study.pmw", "a%00b"):
+        got = client.get(f"/sessions/{name}/ledger", headers=ann)
+        assert got.status_code in (403, 404), name
+    assert client.get("/activity?session=study", headers=ann).status_code == 403
+
+
+LITERAL = "zebra77"
+BODIES = [
+    b"",
+    b"{",
+    b"[]",
+    b'"x"',
+    b"\xff\xfe",
+    b"{}",
+    b'{"where": 7}',
+    b'{"where": "", "sql": ""}',
+    b'{"queries": []}',
+    b'{"queries": [1]}',
+    b'{"queries": [{}' + b", {}" * 1000 + b"]}",
+    b'{"zebra77": 1}',
+    b'{"where": {"zebra77": {"eq": "zebra77"}}, "fresh": "zebra77"}',
+    b'{"where": "", "request_id": "zebra77"}',
+    b'{"sql": {"a": "zebra77"}}',
+    b"[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_body_that_is_none_gets_one_error_object(
+    client: TestClient, add: Any, log: StringIO, body: bytes
+) -> None:
+    headers = {**add("ann"), "Content-Type": "application/json"}
+    for address in (ASK, "/sessions/study/measure"):
+        got = client.post(address, content=body, headers=headers)
+        assert got.status_code == 400, got.text
+        assert set(got.json()["error"]) == {"code", "message", "position", "request_id"}
+        assert LITERAL not in got.text
+    assert LITERAL not in log.getvalue()
+    assert client.get("/sessions", headers=headers).status_code == 200
+
+
+def test_a_bad_question_gets_the_error_object_of_the_command(client: TestClient, add: Any) -> None:
+    got = client.post(ASK, json={"where": "height >= 3"}, headers=add("ann"))
+    assert got.status_code == 400
+    error = got.json()["error"]
+    assert (error["code"], error["position"]) == ("unknown_attribute", 0)
+
+
+def test_a_long_body_is_refused_before_it_is_read(client: TestClient, add: Any) -> None:
+    ann = add("ann")
+    got = client.post(ASK, content=b"x" * 10_000_000, headers=ann)
+    assert (got.status_code, got.json()["error"]["code"]) == (413, "too_long")
+    parts = (b"x" * 100_000 for _ in range(100))
+    assert client.post(ASK, content=parts, headers=ann).status_code == 413
+
+
+def test_too_many_requests_wait_or_come(client: TestClient, add: Any, service: Service) -> None:
+    ann = add("ann")
+    (hosted,) = service.visible(service.users.listed()[0])
+    with contextlib.ExitStack() as held:
+        for _ in range(MOST_WAITING):
+            held.enter_context(hosted.waiting.place())
+        got = client.post(ASK, json={"where": ""}, headers=ann)
+        assert (got.status_code, got.headers["retry-after"]) == (429, "1")
+    service.rate = Rate(1, 2, lambda: 0.0)
+    codes = [client.get("/sessions", headers=ann).status_code for _ in range(4)]
+    assert codes == [200, 200, 429, 429]
+    assert client.get("/sessions", headers=add("bea")).status_code == 200
+
+
+def test_a_users_file_that_others_can_read_stops_all(client: TestClient, add: Any, users: UsersFile) -> None:
+    ann = add("ann")
+    users.path.chmod(0o644)
+    got = client.get("/sessions", headers=ann)
+    assert (got.status_code, got.json()["error"]["code"]) == (503, "unavailable")
+    assert str(users.path) not in got.text
+    users.path.chmod(0o600)
+    assert client.get("/sessions", headers=ann).status_code == 200
+
+
+def test_a_session_damaged_behind_the_service_is_an_error_of_its_own(
+    client: TestClient, add: Any, study: Path, log: StringIO
+) -> None:
+    ann = add("ann")
+    for file in study.parent.glob("study.pmw*"):
+        if not file.name.endswith("lock"):
+            file.write_bytes(b"\x00" * max(1, file.stat().st_size))
+    codes = {
+        client.post(ASK, json={"where": f"age >= {age} AND sex = 'Male'"}, headers=ann).status_code
+        for age in range(21, 40)
+    }
+    assert codes <= {200, 503}
+    assert 500 not in codes
+    assert client.get("/health").status_code == 200
+    assert client.get("/sessions", headers=ann).status_code == 200
+
+
+def test_an_unexpected_error_tells_nothing(
+    client: TestClient, add: Any, log: StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError(LITERAL)
+
+    monkeypatch.setattr("pmw.service.asking.answered", fails)
+    got = client.post(ASK, json={"where": ""}, headers=add("ann"))
+    assert (got.status_code, got.json()["error"]["code"]) == (500, "internal")
+    assert LITERAL not in got.text + log.getvalue()
+    assert got.json()["error"]["request_id"] in log.getvalue()
+
+
+def test_the_log_has_no_question_and_no_token(client: TestClient, add: Any, log: StringIO) -> None:
+    ann = add("ann")
+    client.post(ASK, json={"where": "region = 'north'"}, headers=ann)
+    client.post(ASK, json={"where": f"region = '{LITERAL}'"}, headers=ann)
+    client.get(f"/{LITERAL}", headers=ann)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [line["status"] for line in lines] == [200, 400, 404]
+    assert lines[0]["user"] == "ann"
+    assert len({line["request_id"] for line in lines}) == 3
+    for told in (LITERAL, "north", ann["Authorization"].split()[1]):
+        assert told not in log.getvalue()
+
+
+def test_every_response_has_the_headers(client: TestClient) -> None:
+    for address in ("/health", "/nothing", "/sessions"):
+        headers = client.get(address).headers
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+
+
+# --- the page's cookie --------------------------------------------------------------------------------------
+
+
+def test_a_cookie_stands_for_a_token(client: TestClient, users: UsersFile) -> None:
+    token = users.rotate("first")
+    refused = client.post("/sign-in", data={"token": "x"}, follow_redirects=False)
+    assert (refused.status_code, refused.headers["location"]) == (303, "/?refused=1")
+    taken = client.post("/sign-in", data={"token": token}, follow_redirects=False)
+    cookie = taken.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert token not in cookie
+    assert client.get("/sessions").status_code == 200
+    assert client.post(ASK, json={"where": ""}).status_code == 200
+    foreign = {"Origin": "https://evil.example"}
+    assert client.post(ASK, json={"where": ""}, headers=foreign).status_code == 403
+    assert client.post(ASK, json={"where": ""}, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    users.rotate("first")
+    assert client.get("/sessions").status_code == 401
+
+
+def test_who_signs_out_is_out(client: TestClient, users: UsersFile) -> None:
+    client.post("/sign-in", data={"token": users.rotate("first")}, follow_redirects=False)
+    kept = client.cookies["pmw_session"]
+    assert client.get("/sessions").status_code == 200
+    client.post("/sign-out", follow_redirects=False)
+    assert client.get("/sessions", headers={"Cookie": f"pmw_session={kept}"}).status_code == 401
+
+
+# --- what is served -----------------------------------------------------------------------------------------
+
+
+def test_equal_names_and_a_session_in_use_are_refused(
+    study: Path, users: UsersFile, service: Service
+) -> None:
+    with pytest.raises(SessionLockedError), hosting([study], users):
+        pass
+    with pytest.raises(ServiceError, match="same name 'study'"), hosting([study, Path("x/study.pmw")], users):
+        pass

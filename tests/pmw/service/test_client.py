@@ -1,0 +1,233 @@
+"""The client, the command and the server's process, over real connections."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import pmw
+from pmw.cli import main
+from pmw.errors import BudgetExhaustedError, ServiceError
+from pmw.service.users import Role, User, UsersFile
+from queries import QueryError
+
+WRONG = "x"
+
+
+class Running:
+    """A service in a process of its own."""
+
+    def __init__(self, study: Path, users: Path, port: int = 0) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "pmw",
+            "serve",
+            str(study),
+            "--users",
+            str(users),
+            "--port",
+            str(port),
+        ]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(self.process.communicate()[1])
+        self.url = line.split()[2].rstrip(";")
+        self.port = int(self.url.rpartition(":")[2])
+        self.log: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.log.extend(self.process.stderr)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        self._reader.join()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+        return code
+
+
+@pytest.fixture
+def ann(users: UsersFile) -> str:
+    users.add(User("zoe", Role.READER, Fraction(0)))
+    return users.add(User("ann", Role.ANALYST, Fraction("1/2")))
+
+
+@pytest.fixture
+def running(study: Path, users: UsersFile, ann: str) -> Iterator[Running]:
+    service = Running(study, users.path)
+    yield service
+    if service.process.poll() is None:
+        service.end()
+
+
+def test_a_remote_session_answers_like_a_local_one(
+    running: Running, ann: str, users: UsersFile, tmp_path: Path
+) -> None:
+    with pmw.connect(running.url, token=ann) as session:
+        answer = session.ask("age >= 30", request_id="k")
+        assert isinstance(answer, pmw.Answer)
+        assert answer == session.ask("age >= 30", request_id="k")
+        assert session.ask_all(["age >= 30", {"sex": {"eq": "Male"}}])[0] == answer
+        assert session.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex")["groups"]
+        with pytest.raises(QueryError, match="height") as refused:
+            session.ask("height > 3")
+        assert refused.value.code == "unknown_attribute"
+        with pytest.raises(QueryError, match="was used"):
+            session.ask("age >= 31", request_id="k")
+        assert session.measure(["sex"], dry_run=True)["scope"] == ["sex"]
+        assert session.status()["you"]["share"] == 0.5
+        assert session.ledger()["analysts"]
+        assert list(session.synthetic_records(100, seed=1).columns) == ["age", "sex", "region", "member"]
+        session.export(tmp_path / "made.model", format="model")
+        assert pmw.load_model(tmp_path / "made.model").ask("age >= 30").interval is not None
+        assert "study" in repr(session)
+    named = pmw.connect(f"{running.url}/sessions/study", token=ann)
+    assert named.ask("age >= 30") == answer
+    named.close()
+    with pmw.connect(running.url, token=users.rotate("zoe")) as reader:
+        assert reader.ask("age >= 30") == answer
+        with pytest.raises(ServiceError, match="reader"):
+            reader.measure("sex")
+    users.add(User("nil", Role.ANALYST, Fraction(0)))
+    with (
+        pmw.connect(running.url, token=users.rotate("nil")) as nil,
+        pytest.raises(BudgetExhaustedError),
+    ):
+        nil.measure("sex")
+    assert ann not in "".join(running.log)
+
+
+def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
+    with pytest.raises(ServiceError, match="a token that is good") as refused:
+        pmw.connect(running.url, token=WRONG)
+    assert refused.value.status == 401
+    for url in ("ftp://x", "study.pmw", "http://", "http://localhost:99999999"):
+        with pytest.raises(ServiceError, match="expected the URL"):
+            pmw.connect(url, token=WRONG)
+    with pytest.raises(ServiceError, match="expected a token"):
+        pmw.connect(running.url, token=f"{WRONG}\n")
+    with pytest.warns(UserWarning, match="unencrypted"):
+        pmw.connect("http://nowhere.invalid", token=WRONG, session="study")
+
+
+def test_the_command_asks_a_service(running: Running, ann: str, tmp_path: Path) -> None:
+    token = tmp_path / "ann.token"
+    token.write_text(f"{ann}\n")
+
+    def run(*arguments: str, stdin: str | None = None) -> Any:
+        options = ["--token-file", str(token)]
+        return CliRunner().invoke(main, ["ask", running.url, *arguments, *options], input=stdin)
+
+    answer = json.loads(run("age >= 30", "--json").stdout)
+    assert answer["interval"]
+    assert "records" in run("age >= 30").stdout
+    assert json.loads(run("--sql", "SELECT sex, COUNT(*) FROM people GROUP BY sex").stdout)["groups"]
+    lines = '{"id": 1, "where": "age >= 30"}\n\n[\n{"id": 2, "where": "height > 3"}\n'
+    streamed = run("--stream", stdin=lines)
+    forms = [json.loads(line) for line in streamed.stdout.splitlines()]
+    assert forms[0] == {"id": 1, **answer}
+    assert ["error" in form for form in forms] == [False, True, True]
+    assert streamed.exit_code == 0
+    bad = run("height > 3", "--json")
+    assert (bad.exit_code, json.loads(bad.stdout)["error"]["code"]) == (4, "unknown_attribute")
+    assert run("--workload", "marginals:1").exit_code == 2
+    assert CliRunner().invoke(main, ["ask", running.url, "age >= 30"]).exit_code == 2
+
+
+def test_a_signal_ends_the_service_gracefully(running: Running, ann: str, study: Path) -> None:
+    with pmw.connect(running.url, token=ann) as session:
+        session.ask("age >= 30")
+    assert running.end() == 0
+    events = [json.loads(line)["event"] for line in running.log]
+    assert (events[0], events[-1]) == ("start", "end")
+    with pmw.resume_session(study) as resumed:
+        assert resumed.verify().holds
+
+
+def test_a_slow_or_wild_client_harms_nobody(running: Running, ann: str) -> None:
+    parts = [b"GET / HT", b"\x00\xff\r\n\r\n", b"POST /sign-in HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"]
+    with pmw.connect(running.url, token=ann) as session:
+        slow = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(50)]
+        for place, connection in enumerate(slow):
+            connection.sendall(parts[place % 3])
+        assert session.ask("age >= 30").count > 0
+        for connection in slow:
+            connection.close()
+        assert session.ask("age >= 31").count > 0
+
+
+def test_a_killed_service_loses_no_charge(study: Path, users: UsersFile, ann: str) -> None:
+    given: dict[str, pmw.Answer] = {}
+    for turn in range(2):
+        service = Running(study, users.path)
+        killer = threading.Timer(0.5, service.process.kill)
+        killer.start()
+        with pmw.connect(f"{service.url}/sessions/study", token=ann) as session:
+            try:
+                for place in range(10_000):
+                    member = "TRUE" if turn else "FALSE"
+                    where = f"age >= {20 + place % 40} AND region = 'north' AND member = {member}"
+                    answer = session.ask(where)
+                    assert given.setdefault(where, answer) == answer
+            except ServiceError:
+                pass
+        service.end(signal.SIGKILL)
+        killer.join()
+    with pmw.resume_session(study) as session:
+        assert session.verify().holds
+        spent = sum(one.spent for one in session.bookings())
+        ledger = session.ledger()
+        assert spent == sum(line.price for line in ledger.lines) / ledger.cap
+        for where, answer in given.items():
+            assert session.ask(where).to_dict() == answer.to_dict()
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "service.md").read_text()
+EXAMPLES = re.findall(r"^curl .*$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+def test_every_curl_example_runs(study: Path, users: UsersFile, tmp_path: Path) -> None:
+    assert len(EXAMPLES) >= 6
+    token = users.add(User("ann", Role.ANALYST, Fraction(1, 5)))
+    running = Running(study, users.path)
+    try:
+        for example in EXAMPLES:
+            command = example.replace("http://127.0.0.1:8000", running.url).replace(
+                "curl ", "curl -sS --fail ", 1
+            )
+            environment = {**os.environ, "TOKEN": token}
+            ran = subprocess.run(
+                ["/bin/sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, check=False
+            )
+            assert ran.returncode == 0, (example, ran.stderr)
+            if "-o" not in command.split():
+                assert "error" not in json.loads(ran.stdout)
+        assert (tmp_path / "study.model").stat().st_size > 1000
+    finally:
+        running.end()

@@ -1,0 +1,227 @@
+"""The page without a browser: what it shows, to whom, and that nothing anybody chose becomes HTML."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.service.users import Role, UsersFile
+from queries import CategoricalAttribute, Domain, IntegerAttribute
+
+pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
+pytest.importorskip("jinja2", reason="the extra 'service' is not installed")
+
+from fastapi.testclient import TestClient
+
+from pmw.service.app import create_app
+from pmw.service.hosting import hosting
+from pmw.service.page_answers import asked_by
+
+AddUser = Callable[..., Any]
+HOSTILE = "<script>alert(1)</script>&\"'"
+
+
+def texts(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
+
+
+def sign_in(client: TestClient, headers: dict[str, str]) -> None:
+    token = headers["Authorization"].partition(" ")[2]
+    answer = client.post("/sign-in", data={"token": token}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert token not in answer.headers["set-cookie"]
+
+
+def test_a_token_signs_in_and_out_and_a_wrong_one_is_told(client: TestClient, add: AddUser) -> None:
+    assert "Sign in" in client.get("/").text
+    refused = client.post("/sign-in", data={"token": "nobody's"})
+    assert "not good" in refused.text
+    sign_in(client, add("ann"))
+    page = client.get("/").text
+    assert "/page/study" in page
+    assert "Sign out ann" in page
+    client.post("/sign-out")
+    assert client.get("/page/study").status_code == 401
+
+
+def test_revoking_a_token_ends_its_page(client: TestClient, add: AddUser, users: UsersFile) -> None:
+    sign_in(client, add("ann"))
+    assert client.get("/page/study").status_code == 200
+    users.revoke("ann")
+    assert client.get("/page/study").status_code == 401
+
+
+def test_an_answer_is_a_sentence_a_table_and_a_chart(client: TestClient, add: AddUser) -> None:
+    headers = add("ann")
+    page = client.post("/page/study/ask", data={"question": "age >= 40 AND sex = 'Male'"}, headers=headers)
+    assert page.status_code == 200
+    assert "holds the true count with at least 95% confidence" in page.text
+    assert '<svg role="img"' in page.text
+    assert 'class="range"' in page.text
+    stored = client.post("/sessions/study/ask", json={"where": "age >= 40 AND sex = 'Male'"}, headers=headers)
+    assert f"{stored.json()['count']:,.0f}" in page.text  # the same answer as over the interface
+    assert "age 40 to 59 and sex Male" in client.get("/page/study", headers=headers).text  # in the history
+    grouped = client.post(
+        "/page/study/ask", data={"question": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}, headers=headers
+    ).text
+    assert grouped.count('class="bar"') == 4
+    mean = client.post("/page/study/ask", data={"question": "SELECT AVG(age) FROM people"}, headers=headers)
+    assert "avg(age)" in mean.text
+
+
+def test_an_error_is_marked_in_the_question(client: TestClient, add: AddUser) -> None:
+    page = client.post(
+        "/page/study/ask", data={"question": "age >= 40 ANDD sex = 3"}, headers=add("ann")
+    ).text
+    assert "Not answered" in page
+    assert "<pre>age &gt;= 40 ANDD sex = 3\n          ^</pre>" in page
+
+
+def test_a_price_is_told_before_it_is_paid(client: TestClient, add: AddUser) -> None:
+    headers, question = add("ann", Fraction(1)), "sex = 'Male' AND region = 'north'"
+    asked = {"question": question, "within": "30"}
+    before = client.get("/sessions/study/ledger", headers=headers).json()["spent"]
+    page = client.post("/page/study/price", data=asked, headers=headers).text
+    assert "of the budget: the table of sex, region would be measured" in page
+    assert client.get("/sessions/study/ledger", headers=headers).json()["spent"] == before
+    paid = client.post("/page/study/pay", data=asked, headers=headers).text
+    assert "holds the true count" in paid
+    ledger = client.get("/sessions/study/ledger", headers=headers).json()
+    assert ledger["spent"] > before
+    assert ledger["entries"][-1]["analyst"] == "ann"
+    assert "It is free" in client.post("/page/study/price", data=asked, headers=headers).text
+    for wrong in ("", "x", "-1", "nan"):
+        told = client.post("/page/study/price", data={**asked, "within": wrong}, headers=headers).text
+        assert "Not answered" in told
+
+
+def test_a_share_that_is_short_pays_nothing(client: TestClient, add: AddUser) -> None:
+    headers = add("ann", Fraction(1, 1000))
+    asked = {"question": "sex = 'Male' AND region = 'north'", "within": "30"}
+    page = client.post("/page/study/price", data=asked, headers=headers).text
+    assert "more than is left for you" in page
+    assert "Pay, and answer" not in page
+    assert "Not answered" in client.post("/page/study/pay", data=asked, headers=headers).text
+    assert client.get("/sessions/study", headers=headers).json()["you"]["spent"] == 0
+
+
+def test_a_reader_is_told_what_is_free_and_is_offered_no_price(client: TestClient, add: AddUser) -> None:
+    page = client.get("/page/study", headers=add("eve", 0, Role.READER)).text
+    assert "answers that cost nothing" in page
+    assert "What does it cost?" not in page
+
+
+@pytest.mark.parametrize(
+    ("fields", "question"),
+    [
+        ({}, ""),
+        ({"low age": ["30"], "high age": ["39"]}, '"age" BETWEEN 30 AND 39'),
+        ({"low age": ["30"], "in sex": ["1"]}, "\"age\" >= 30 AND \"sex\" IN ('Male')"),
+        ({"high age": ["3' OR 1"]}, "\"age\" <= '3'' OR 1'"),
+        ({"in sex": ["7", "x", "0"]}, "\"sex\" IN ('Female')"),
+        ({"in member": ["0"], "by": ["sex"]},
+         'SELECT "sex", COUNT(*) FROM "people" WHERE "member" IN (true) GROUP BY "sex"'),
+        ({"by": ["nobody"]}, ""),
+    ],
+)  # fmt: skip
+def test_the_form_writes_a_question(years: Domain, fields: dict[str, list[str]], question: str) -> None:
+    assert asked_by(fields, years) == question
+
+
+def test_the_form_shows_what_it_wrote(client: TestClient, add: AddUser) -> None:
+    page = client.post("/page/study/build", data={"low age": "30", "by": "sex"}, headers=add("ann")).text
+    assert "SELECT &#34;sex&#34;, COUNT(*) FROM &#34;people&#34; WHERE &#34;age&#34; &gt;= 30" in page
+
+
+def test_the_history_is_a_file(client: TestClient, add: AddUser) -> None:
+    headers = add("ann")
+    client.post("/page/study/ask", data={"question": "age >= 40"}, headers=headers)
+    rows = list(csv.reader(io.StringIO(client.get("/page/study/history.csv", headers=headers).text)))
+    assert rows[0] == ["question", "count", "low", "high", "source"]
+    assert rows[1][0] == "age 40 to 59"
+    other = client.get("/page/study/history.csv", headers=add("bob")).text
+    assert len(other.splitlines()) == 1  # of one's own questions alone
+
+
+def test_the_custodian_sees_who_spent_what_and_nobody_else_does(client: TestClient, add: AddUser) -> None:
+    ann, custodian = add("ann"), add("carol", 1, Role.CUSTODIAN)
+    client.post("/page/study/ask", data={"question": "age >= 40 AND region = 'north'"}, headers=ann)
+    page = texts(client.get("/page/study/custodian", headers=custodian).text)
+    for text in ("Who spent what", "ann", "Ledger", "age 40 to 59 and region north", "pmw user"):
+        assert text in page
+    report = client.get("/page/study/report", headers=custodian)
+    assert "<title>Report on" in report.text
+    for path in ("custodian", "report"):
+        assert client.get(f"/page/study/{path}", headers=ann).status_code == 403
+        assert client.get(f"/page/other/{path}", headers=custodian).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/page/other", "/page/..%2fstudy", "/page/study.pmw", "/page/%00"])
+def test_a_session_that_is_not_ones_own_is_not_told_from_none(
+    client: TestClient, add: AddUser, path: str
+) -> None:
+    limited = add("ann", sessions=("else",))
+    assert client.get("/page/study", headers=limited).status_code == 403
+    assert client.get(path, headers=add("bob")).status_code in (403, 404)
+
+
+def test_another_sites_page_can_ask_nothing(client: TestClient, add: AddUser) -> None:
+    sign_in(client, add("ann"))
+    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://elsewhere.example"}):
+        answer = client.post("/page/study/ask", data={"question": "age >= 40"}, headers=headers)
+        assert answer.status_code == 403
+    assert client.get("/activity").json()["activity"] == []
+
+
+def test_what_somebody_chose_is_text(tmp_path: Path, users: UsersFile, add: AddUser) -> None:
+    domain = Domain(
+        (
+            CategoricalAttribute(HOSTILE, (HOSTILE, "b")),
+            IntegerAttribute("age", 0, 3),
+        ),
+        name=HOSTILE,
+    )
+    table = pd.DataFrame({HOSTILE: [HOSTILE, "b"] * 50, "age": [1, 2] * 50})
+    path = tmp_path / "hostile.pmw"
+    table.to_csv(tmp_path / "hostile.csv", index=False)
+    pmw.open_session(tmp_path / "hostile.csv", domain, epsilon=1, path=path).close()
+    custodian = add(HOSTILE, 1, Role.CUSTODIAN)
+    with hosting([path], users) as service, TestClient(create_app(service)) as client:
+        by = {"by": HOSTILE, f"in {HOSTILE}": "0"}
+        pages = [
+            client.get("/page/hostile", headers=custodian),
+            client.post("/page/hostile/ask", data={"question": HOSTILE}, headers=custodian),
+            client.post("/page/hostile/build", data=by, headers=custodian),
+            client.get("/page/hostile/custodian", headers=custodian),
+        ]
+        question = re.findall(r"<textarea[^>]*>([^<]*)</textarea>", pages[2].text)
+        assert question
+        pages.append(client.post("/page/hostile/ask", data={"question": "age >= 1"}, headers=custodian))
+        for page in pages:
+            assert page.status_code == 200
+            assert "<script>alert" not in page.text
+            assert "&lt;script&gt;" in page.text
+            policy = page.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+
+
+def test_pages_load_nothing_but_their_own(client: TestClient, add: AddUser) -> None:
+    page = client.get("/page/study", headers=add("ann")).text
+    assert set(re.findall(r'(?:src|href)="([^"#]*)', page)) <= {
+        "/static/page.css", "/static/page.js", "/", "/page/study", "/page/study/history.csv", "data:,", "",
+    }  # fmt: skip
+    for name, kind in (("page.css", "text/css"), ("page.js", "javascript")):
+        file = client.get(f"/static/{name}")
+        assert kind in file.headers["content-type"]
+        assert "http" not in file.text
+    assert client.get("/static/../pages.py").status_code == 404
