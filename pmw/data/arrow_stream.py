@@ -90,6 +90,7 @@ def arrow_parts(table: object, domain: Domain) -> Iterator[pd.DataFrame]:
             )
     try:
         with duckdb.connect(":memory:") as connection:
+            connection.execute("SET enable_progress_bar = false")  # it is written to the output
             connection.execute("SET TimeZone = 'UTC'")  # else texts would depend on the machine
             connection.register("records", _Registered(chosen))
             names = ", ".join(_decoded(name, texts) for name in domain.columns)

@@ -137,7 +137,9 @@ def _connect(file: Path) -> duckdb.DuckDBPyConnection:
 
     if not file.is_file():
         raise DataError(f"expected a DuckDB database, got {file}: no such file")
-    return duckdb.connect(str(file), read_only=True, config=_SETTINGS)
+    connection = duckdb.connect(str(file), read_only=True, config=_SETTINGS)
+    connection.execute("SET enable_progress_bar = false")  # it is written to the output
+    return connection
 
 
 @contextmanager

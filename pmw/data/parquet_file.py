@@ -134,6 +134,7 @@ def _connected(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
     try:
         with duckdb.connect(":memory:") as connection:
+            connection.execute("SET enable_progress_bar = false")  # it is written to the output
             connection.execute("SET TimeZone = 'UTC'")  # else texts would depend on the machine
             yield connection
     except (duckdb.Error, UnicodeDecodeError):  # the latter where the engine's text quotes such bytes
