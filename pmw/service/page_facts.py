@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from pmw.errors import BudgetError
-from pmw.public.ledger import ledger_cells
+from pmw.public.ledger import Ledger, ledger_cells
 from pmw.public.report.charts import Line, Picture, line_chart
 from pmw.public.report.elements import number
 from pmw.public.report.pictures import headline
@@ -34,6 +34,7 @@ __all__ = [
     "Shown",
 ]
 
+_SESSION = "the session itself"
 _MOST_VALUES = 12  # of an attribute that are listed in the table of attributes
 _MOST_ACTS = 50  # questions of everybody that the custodian sees
 _MOST_OPTIONS = 500  # of an attribute that the form lists
@@ -160,31 +161,40 @@ def report_of(hosted: Hosted) -> str:
 def custodian_facts(hosted: Hosted) -> dict[str, Any]:
     """Return what the custodian's page shows."""
     session = hosted.session
-    ledger, booked, acts = session.ledger(), session.bookings(), session.activity(None, _MOST_ACTS)
+    ledger, acts = session.ledger(), session.activity(None, _MOST_ACTS)
+    header, *rows = ledger_cells(ledger)
+    activity = [(*row, act.name or NONE) for row, act in zip(history_rows(hosted, acts), acts, strict=True)]
+    tables = [
+        *_spending(ledger, session.bookings()),
+        {"title": "Ledger", "caption": "Every charge", "header": header, "rows": rows},
+        {
+            "title": "Activity",
+            "caption": "The newest questions of everybody",
+            "header": ("question", "records", "from", "to", "first asked by"),
+            "rows": activity,
+        },
+    ]
+    return {
+        "sentence": ledger.sentence(),
+        "chart": _spent_chart(headline(session.state), ledger),
+        "tables": tables,
+        "theorems": list(dict.fromkeys(f"{line.event}: {line.theorem}" for line in ledger.lines)),
+    }
+
+
+def _spending(ledger: Ledger, booked: Sequence[Booked]) -> list[dict[str, Any]]:
+    """Return the tables of who spent what, and on what."""
     by_event: dict[tuple[str, str], float] = {}
     for line in ledger.lines:
-        key = line.analyst or "the session itself", line.event
+        key = line.analyst or _SESSION, line.event
         by_event[key] = by_event.get(key, 0.0) + line.share
-    points, named, sum_ = [(0.0, 0.0)], [(0.0, 0.0)], 0.0
-    for line in ledger.lines:
-        sum_ += 100 * line.share if line.analyst else 0.0
-        points.append((float(line.number), 100 * line.running_share))
-        named.append((float(line.number), sum_))
-    lines = [Line("spent in all", "model", points), Line("for analysts", "measured", named)]
-    picture = Picture(
-        headline(session.state),
-        "Budget by charge",
-        f"{ledger.share:.1%} after {len(ledger.lines):,} charges.",
-    )
-    header, *rows = ledger_cells(ledger)
-    tables = [
+    return [
         {
             "title": "Who spent what",
             "caption": "Parts of the whole cap, by analyst",
             "header": ("analyst", "spent", "questions"),
             "rows": [
-                (one.name or "the session itself", f"{float(one.spent):.2%}", f"{one.questions:,}")
-                for one in booked
+                (one.name or _SESSION, f"{float(one.spent):.2%}", f"{one.questions:,}") for one in booked
             ],
         },
         {
@@ -193,19 +203,17 @@ def custodian_facts(hosted: Hosted) -> dict[str, Any]:
             "header": ("analyst", "event", "spent"),
             "rows": [(name, event, f"{share:.2%}") for (name, event), share in by_event.items()],
         },
-        {"title": "Ledger", "caption": "Every charge", "header": header, "rows": rows},
-        {
-            "title": "Activity",
-            "caption": "The newest questions of everybody",
-            "header": ("question", "records", "from", "to", "first asked by"),
-            "rows": [
-                (*row, act.name or NONE) for row, act in zip(history_rows(hosted, acts), acts, strict=True)
-            ],
-        },
     ]
-    return {
-        "sentence": ledger.sentence(),
-        "chart": Markup(line_chart(picture, lines, "charges", 100.0)),  # noqa: S704
-        "tables": tables,
-        "theorems": list(dict.fromkeys(f"{line.event}: {line.theorem}" for line in ledger.lines)),
-    }
+
+
+def _spent_chart(head: str, ledger: Ledger) -> Markup:
+    """Return a chart of the budget over charges: all of them, and those of analysts."""
+    points, named, spent = [(0.0, 0.0)], [(0.0, 0.0)], 0.0
+    for line in ledger.lines:
+        spent += 100 * line.share if line.analyst else 0.0
+        points.append((float(line.number), 100 * line.running_share))
+        named.append((float(line.number), spent))
+    lines = [Line("spent in all", "model", points), Line("for analysts", "measured", named)]
+    told = f"{ledger.share:.1%} after {len(ledger.lines):,} charges, {spent:.1f}% of it for analysts."
+    chart = line_chart(Picture(head, "Budget by charge", told), lines, "charges", 100.0)
+    return Markup(chart)  # noqa: S704 - every text in it is escaped

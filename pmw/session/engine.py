@@ -182,6 +182,10 @@ class Engine:
             self._data = self._source = self._coarse_source = None
         self._store.scrub()
 
+    def let_go(self) -> None:
+        """Let go of the table: where it is counted in a database, that is free again."""
+        self._source = self._coarse_source = None
+
     def finish_interrupted(self) -> None:
         """Finish what was interrupted, so that the state is that of the file."""
         if self._interrupted:

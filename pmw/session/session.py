@@ -271,6 +271,7 @@ class Session(Dialogue):
                     self._engine.save_snapshot()
             finally:
                 self._store = None
+                self._engine.let_go()
                 self._held.close()
 
     @contextmanager
