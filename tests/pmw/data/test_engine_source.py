@@ -267,7 +267,7 @@ def test_a_session_remembers_how_it_counts_and_notices_a_changed_table(tmp_path:
     pmw.open_session(place, WIDE, epsilon=1, path=path).close()
     with pmw.resume_session(path) as session:
         session.measure(("a", "c"))
-    del session  # lets go of the database
+    assert session.state.closed is False  # the session is there yet, and its file and database are let go of
     with pytest.raises(DataError, match="the table differs"):
         pmw.move_session(path, DatabaseTable(address, "t"))  # read, it has another fingerprint
     with duckdb.connect(address.partition(":")[2]) as connection:
