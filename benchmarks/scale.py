@@ -150,6 +150,7 @@ def _in_postgres(file: Path, address: str) -> Iterator[tuple[str, Any]]:
                 copy.write(part)
         try:
             yield "postgres", DatabaseTable(address, "pmw_scale")
+            yield "postgres inside", DatabaseTable(address, "pmw_scale", inside=True)
         finally:
             connection.execute("DROP TABLE pmw_scale")
 
@@ -174,7 +175,7 @@ def _measured(table: Any, source: str, persons: bool) -> dict[str, object]:
         "measure_s": round(done[1] - opened[1], 2),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
-    alone = persons or source in ("pandas", "postgres", "spark", "inside")
+    alone = persons or source in ("pandas", "postgres", "postgres inside", "spark", "inside")
     return line if alone else {**line, **_counts(table)}
 
 
