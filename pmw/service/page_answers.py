@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
 
 _WIDTH, _LABEL, _ROW, _RIGHT = 640, 190, 26, 70
 _MOST_BARS, _MOST_ROWS = 40, 1000
+_PLACE = re.compile(r"[0-9]{1,6}")  # of a value in a list
 NONE = "\N{EN DASH}"  # where a table has no number
 
 
@@ -88,7 +90,7 @@ def asked_by(fields: Mapping[str, Sequence[str]], domain: Domain) -> str:
     for attribute in domain:
         name = _quoted(attribute.name)
         if isinstance(attribute, CategoricalAttribute):
-            places = [int(one) for one in fields.get(f"in {attribute.name}", ()) if one.isdecimal()]
+            places = [int(one) for one in fields.get(f"in {attribute.name}", ()) if _PLACE.fullmatch(one)]
             values = [attribute.values[place] for place in places if place < len(attribute.values)]
             if values:
                 terms.append(f"{name} IN ({', '.join(map(_literal, values))})")

@@ -127,7 +127,7 @@ def test_a_reader_is_told_what_is_free_and_is_offered_no_price(client: TestClien
         ({"low age": ["30"], "high age": ["39"]}, '"age" BETWEEN 30 AND 39'),
         ({"low age": ["30"], "in sex": ["1"]}, "\"age\" >= 30 AND \"sex\" IN ('Male')"),
         ({"high age": ["3' OR 1"]}, "\"age\" <= '3'' OR 1'"),
-        ({"in sex": ["7", "x", "0"]}, "\"sex\" IN ('Female')"),
+        ({"in sex": ["7", "x", "9" * 5000, "²", "0"]}, "\"sex\" IN ('Female')"),
         ({"in member": ["0"], "by": ["sex"]},
          'SELECT "sex", COUNT(*) FROM "people" WHERE "member" IN (true) GROUP BY "sex"'),
         ({"by": ["nobody"]}, ""),
