@@ -195,7 +195,12 @@ def ledger(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
             {"name": one.name, "spent": float(one.spent), "exact": str(one.spent), "questions": one.questions}
             for one in booked
         ]
-        return {**hosted.session.ledger().to_dict(), "analysts": listed}
+        form = hosted.session.ledger().to_dict()
+    if user.role is not Role.CUSTODIAN:  # a label may be a question: whose it was is told to its asker alone
+        for entry in form["entries"]:
+            if entry.get("analyst") != user.name:
+                entry.pop("analyst", None)
+    return {**form, "analysts": listed}
 
 
 @router.get("/activity")
