@@ -56,7 +56,7 @@ class ScratchFile:
             DataError: the disk is full, or fails.
         """
         stored = StoredArray(self, self._size, len(array), array.dtype)
-        content = memoryview(np.ascontiguousarray(array)).cast("B") if len(array) else memoryview(b"")
+        content = np.ascontiguousarray(array).view(np.uint8).data if len(array) else memoryview(b"")
         self._tried("the cells of the table could not be written there", lambda: self._write(content))
         return stored
 
