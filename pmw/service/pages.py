@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
+from pmw.errors import (
+    BudgetError,
+    BudgetExhaustedError,
+    PMWError,
+    SessionCorruptError,
+    SessionError,
+    SessionLockedError,
+)
 from pmw.service.access import CurrentUser, service_of, signed_in
 from pmw.service.hosting import Hosted
 from pmw.service.page_answers import answer_of, asked_by, is_statement
@@ -48,18 +57,52 @@ __all__ = [
 ]
 
 _MOST_LISTED = 200  # questions of a history
-router = APIRouter(include_in_schema=False)
+_KEPT = ("WWW-Authenticate", "Retry-After")  # headers of an error
+_REFUSED = "This token is not good: it was never issued, was revoked, or has expired."
 _templates = Environment(
     loader=PackageLoader("pmw.service"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
 )
+
+
+class _PageRoute(APIRoute):
+    """A route whose errors are pages too, with the status and the words of the service's JSON."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of a request."""
+        answer = super().get_route_handler()
+
+        async def answered(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except (HTTPException, PMWError, QueryError) as error:
+                known = request.app.exception_handlers
+                told = known[next(kind for kind in type(error).__mro__ if kind in known)](request, error)
+            message = json.loads(told.body)["error"]["message"]
+            page = _problem(told.status_code, message)
+            page.headers.update({name: told.headers[name] for name in _KEPT if name in told.headers})
+            return page
+
+        return answered
+
+
+router = APIRouter(include_in_schema=False, route_class=_PageRoute)
 router.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
 
 
+def _problem(status: int, message: str) -> HTMLResponse:
+    """Return the page of an error; where nobody is signed in, the form to sign in."""
+    values: dict[str, Any] = {"user": None, "hosted": None}
+    if status == 401:
+        told = "You are not signed in, or no longer: sign in again."
+        return _page("start.html", {**values, "title": "Sign in", "sessions": [], "refused": told}, 401)
+    return _page("problem.html", {**values, "title": "Not shown", "message": message}, status)
+
+
 async def _fields(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a form, each with its values."""
+    """Return the fields of a form, each with its values; lines end as they were typed in."""
     fields: dict[str, list[str]] = {}
     for name, value in parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True):
-        fields.setdefault(name, []).append(value)
+        fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
     return fields
 
 
@@ -76,7 +119,8 @@ def start(request: Request, refused: str = "") -> HTMLResponse:
     user = signed_in(request)
     sessions = [] if user is None else [_summary(one) for one in service_of(request).visible(user)]
     values = {"title": "Private answers", "user": user, "hosted": None, "sessions": sessions}
-    return _page("start.html", {**values, "refused": bool(refused)}, 401 if refused else 200)
+    told = _REFUSED if refused and user is None else ""
+    return _page("start.html", {**values, "refused": told}, 401 if told else 200)
 
 
 def _summary(hosted: Hosted) -> dict[str, Any]:
@@ -104,7 +148,7 @@ def ask(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTML
 @router.post("/page/{name}/build")
 def build(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
     """Write down the question that a form was filled in with."""
-    hosted = service_of(request).hosted(user, name)
+    hosted = _hosted(request, user, name)
     return _shown(request, user, name, Shown(asked_by(fields, hosted.session.domain), is_built=True))
 
 
@@ -123,7 +167,7 @@ def pay(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTML
 @router.get("/page/{name}/history.csv")
 def history(request: Request, user: CurrentUser, name: str) -> Response:
     """Give what the user asked as CSV."""
-    hosted = service_of(request).hosted(user, name)
+    hosted = _hosted(request, user, name)
     with hosted.waiting.place():
         found = hosted.session.activity(user.name, 10_000)
     text = io.StringIO()
@@ -158,8 +202,15 @@ def report(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
     return HTMLResponse(page, headers={"Content-Security-Policy": policy})
 
 
-def _own(request: Request, user: User, name: str) -> Hosted:
+def _hosted(request: Request, user: User, name: str) -> Hosted:
+    """Return a session of the user's, and have the log name it."""
     hosted = service_of(request).hosted(user, name)
+    request.state.session = name
+    return hosted
+
+
+def _own(request: Request, user: User, name: str) -> Hosted:
+    hosted = _hosted(request, user, name)
     if user.role is not Role.CUSTODIAN:
         raise HTTPException(403, "this page is the custodian's")
     return hosted
@@ -170,7 +221,7 @@ def _first(fields: Mapping[str, list[str]], name: str) -> str:
 
 
 def _shown(request: Request, user: User, name: str, shown: Shown, act: str = "") -> HTMLResponse:
-    hosted = service_of(request).hosted(user, name)
+    hosted = _hosted(request, user, name)
     analyst = hosted.asking(user)
     values: dict[str, Any] = {"result": None, "price": None, "error": None}
     with hosted.waiting.place():
@@ -183,6 +234,8 @@ def _shown(request: Request, user: User, name: str, shown: Shown, act: str = "")
                 values["result"] = answer_of(analyst, shown.question, shown.records)
         except QueryError as error:
             values["error"] = {"message": error.message, "mark": _mark(error)}
+        except (SessionCorruptError, SessionLockedError):
+            raise  # what is wrong with a file is the custodian's to know
         except (BudgetError, BudgetExhaustedError, SessionError) as error:
             values["error"] = {"message": str(error), "mark": ""}
         found: tuple[Activity, ...] = hosted.session.activity(user.name, _MOST_LISTED)
@@ -208,7 +261,12 @@ def _shown(request: Request, user: User, name: str, shown: Shown, act: str = "")
 
 
 def _mark(error: QueryError) -> str:
-    """Return the text of a question with a mark below its fault."""
-    if error.text is None or not isinstance(error.position, int) or "\n" in error.text:
-        return "" if error.position is None else f"at {error.position}"
-    return f"{error.text}\n{' ' * error.position}^"
+    """Return the text of a question with a mark below its fault, in whichever line it is."""
+    text, position = error.text, error.position
+    if text is None or not isinstance(position, int):
+        return "" if position is None else f"at {position}"
+    end = text.find("\n", position)
+    before, after = (text, "") if end < 0 else (text[:end], text[end:])
+    # A tab is as wide below as above.
+    indent = "".join("\t" if letter == "\t" else " " for letter in before[:position].rpartition("\n")[2])
+    return f"{before}\n{indent}^{after}"

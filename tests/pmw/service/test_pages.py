@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.errors import PMWError, SessionCorruptError, SessionLockedError, StoreError
 from pmw.service.users import Role, UsersFile
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
@@ -84,6 +85,45 @@ def test_an_error_is_marked_in_the_question(client: TestClient, add: AddUser) ->
     ).text
     assert "Not answered" in page
     assert "<pre>age &gt;= 40 ANDD sex = 3\n          ^</pre>" in page
+
+
+def test_an_error_is_marked_in_its_line(client: TestClient, add: AddUser) -> None:
+    statement = "SELECT sex,\r\n\tCOUNT(*)\r\nFROM people\r\n\tGROUP BYY sex\r\nORDER BY sex"
+    page = client.post("/page/study/ask", data={"question": statement}, headers=add("ann")).text
+    marked = "<pre>SELECT sex,\n\tCOUNT(*)\nFROM people\n\tGROUP BYY sex\n\t      ^\nORDER BY sex</pre>"
+    assert marked in page
+
+
+def test_what_a_browser_is_refused_is_a_page(client: TestClient, add: AddUser) -> None:
+    sign_in(client, add("ann"))
+    refused = [client.get("/page/other"), client.get("/page/study/custodian"), client.get("/page/study/pay")]
+    client.cookies.clear()
+    refused += [client.get("/page/study"), client.post("/page/study/ask", data={"question": ""})]
+    assert [one.status_code for one in refused] == [403, 403, 405, 401, 401]
+    for one in refused[:2]:
+        assert "<h1>Not shown</h1>" in one.text
+        assert 'href="/"' in one.text
+    for one in refused[3:]:
+        assert 'action="/sign-in"' in one.text
+        assert "sign in again" in one.text
+        assert one.headers["www-authenticate"] == "Bearer"
+        assert "default-src 'none'" in one.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("kind", [StoreError, SessionCorruptError, SessionLockedError])
+def test_a_session_that_fails_is_told_on_a_page_and_logged(
+    client: TestClient, add: AddUser, log: io.StringIO, monkeypatch: pytest.MonkeyPatch, kind: type[PMWError]
+) -> None:
+    def failing(*_: object) -> None:
+        raise kind("/secret/study.pmw is damaged")
+
+    monkeypatch.setattr("pmw.service.pages.answer_of", failing)
+    page = client.post("/page/study/ask", data={"question": "age >= 40"}, headers=add("ann"))
+    assert page.status_code == 503
+    assert "the custodian finds the reason" in page.text
+    assert "secret" not in page.text
+    assert kind.__name__ in log.getvalue()
+    assert '"session": "study"' in log.getvalue()
 
 
 def test_a_price_is_told_before_it_is_paid(client: TestClient, add: AddUser) -> None:
