@@ -12,8 +12,10 @@ from markupsafe import Markup
 
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
-from pmw.public.report.elements import escaped, number
+from pmw.public.report.elements import number
+from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
+from pmw.service.page_charts import Bar, bars_chart
 from pmw.session.dialogue import Analyst
 from queries.domain import CategoricalAttribute, Domain
 from queries.grouping import GroupedQuery
@@ -28,8 +30,7 @@ __all__ = [
     "Result",
 ]
 
-_WIDTH, _LABEL, _ROW, _RIGHT = 640, 190, 26, 70
-_MOST_BARS, _MOST_ROWS = 40, 1000
+_MOST_ROWS = 1000
 _PLACE = re.compile(r"[0-9]{1,6}")  # of a value in a list
 NONE = "\N{EN DASH}"  # where a table has no number
 
@@ -130,7 +131,10 @@ def _of_answers(answers: Answers) -> Result:
     grouped = isinstance(answers.asked, GroupedQuery) and bool(answers.asked.columns)
     labels = [" · ".join(map(str, label)) for label in answers.labels()]
     named = labels if grouped else ["records"]
-    bars = [(label, one.count, one.interval) for label, one in zip(named, answers, strict=True)]
+    bars = [
+        Bar(label, number(one.count), one.count, one.interval)
+        for label, one in zip(named, answers, strict=True)
+    ]
     asked = answers.asked.query if isinstance(answers.asked, GroupedQuery) else answers.asked[0]
     typical = any(one.typical is not None for one in answers)
     head, more = ", ".join(answers.columns), ("typically from", "to") if typical else ()
@@ -149,7 +153,7 @@ def _of_answers(answers: Answers) -> Result:
         sentences,
         header,
         tuple(rows[:_MOST_ROWS]),
-        _chart(bars),
+        bars_chart("Counts with their intervals", bars),
         notes if not all(one.aligned for one in answers) else (),
     )
 
@@ -170,18 +174,57 @@ def _meaning(answers: Sequence[Answer]) -> tuple[str, ...]:
 
 
 def _of_table(table: AnswerTable, text: str) -> Result:
-    frame = table.to_pandas()
-    rows = tuple(
-        tuple(_cell(value) for value in row) for row in frame.head(_MOST_ROWS).itertuples(index=False)
+    barred = [
+        any(isinstance(row[place], Estimate) for row in table.rows) for place in range(len(table.titles))
+    ]
+    header: list[str] = []
+    for title, bar in zip(table.titles, barred, strict=True):
+        header += [title, "from", "to"] if bar else [title]
+    rows, charts = [], []
+    for row in table.rows[:_MOST_ROWS]:
+        words: list[str] = []
+        for cell, bar in zip(row, barred, strict=True):
+            words += _three(cell) if bar else [_plain(cell)]
+        rows.append(tuple(words))
+    for place, title in enumerate(table.titles):
+        if barred[place]:
+            bars = [_bar_of(table, row, place, barred) for row in table.rows]
+            charts.append(bars_chart(f"{title} with its intervals", [bar for bar in bars if bar is not None]))
+    return Result(
+        text, _promised(table), tuple(header), tuple(rows), Markup("").join(charts), tuple(table.notes)
     )
-    sentences = (f"Columns named low and high are the ends of {table.confidence:.0%} intervals.",)
-    return Result(text, sentences, tuple(map(str, frame.columns)), rows, Markup(""), tuple(table.notes))
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return NONE if math.isnan(value) else f"{value:,.6g}"
-    return str(value)
+def _promised(table: AnswerTable) -> tuple[str, ...]:
+    sure = f"Each interval holds the true value with at least {table.confidence:.0%} confidence."
+    none = "Nothing is promised of a number without an interval."
+    return (sure,) if table.is_promised else (sure, none)
+
+
+def _bar_of(table: AnswerTable, row: Sequence[Any], place: int, barred: Sequence[bool]) -> Bar | None:
+    """Return what is drawn of a cell; None where it is undefined."""
+    cell = row[place]
+    if not isinstance(cell, Estimate) or cell.value is None:
+        return None
+    group = [_plain(one) for one, bar in zip(row, barred, strict=True) if not bar]
+    return Bar(" · ".join(group) or table.titles[place], _three(cell)[0], cell.value, cell.interval)
+
+
+def _plain(cell: Any) -> str:
+    return "(missing)" if cell is None else str(cell)
+
+
+def _three(cell: Any) -> tuple[str, str, str]:
+    """Return a number and the ends of its interval, with digits that the interval does not hide."""
+    if not isinstance(cell, Estimate):
+        return _plain(cell), NONE, NONE
+    if cell.value is None:
+        return "undefined", NONE, NONE
+    low, high = cell.interval or (math.nan, math.nan)
+    spread = high - low if math.isfinite(high - low) else abs(cell.value)
+    digits = 0 if spread >= 100 or abs(cell.value) >= 10_000 else 2 if spread >= 0.1 else 4
+    texts = [NONE if math.isnan(one) else f"{one:,.{digits}f}" for one in (cell.value, low, high)]
+    return texts[0], texts[1], texts[2]
 
 
 def _count(answer: Answer) -> str:
@@ -190,36 +233,3 @@ def _count(answer: Answer) -> str:
 
 def _ends(interval: tuple[float, float] | None) -> tuple[str, str]:
     return (NONE, NONE) if interval is None else (number(interval[0]), number(interval[1]))
-
-
-def _chart(bars: Sequence[tuple[str, float, tuple[float, float] | None]]) -> Markup:
-    """Return bars with their intervals as SVG; each text in it is escaped."""
-    drawn = [bar for bar in bars if not math.isnan(bar[1])][:_MOST_BARS]
-    most = max((max(count, *(interval or (0.0,))) for _, count, interval in drawn), default=0.0)
-    if not most > 0:
-        return Markup("")
-    scale, height = (_WIDTH - _LABEL - _RIGHT) / most, _ROW * len(drawn) + 8
-    parts = []
-    for place, (label, count, interval) in enumerate(drawn):
-        y = _ROW * place + 4
-        short = label if len(label) <= 24 else label[:23] + "…"
-        parts.append(f'<text x="{_LABEL - 8}" y="{y + 16}" text-anchor="end">{escaped(short)}</text>')
-        width = max(0.0, scale * count)
-        parts.append(f'<rect class="bar" x="{_LABEL}" y="{y + 3}" width="{width:.1f}" height="{_ROW - 9}"/>')
-        end = count
-        if interval is not None:
-            low, high = (_LABEL + scale * max(0.0, one) for one in interval)
-            middle, end = y + _ROW / 2 - 1, max(count, interval[1])
-            parts.append(f'<path class="range" d="M{low:.1f} {middle - 5}v10M{low:.1f} {middle}H{high:.1f}'
-                         f'M{high:.1f} {middle - 5}v10"/>')  # fmt: skip
-        x = _LABEL + scale * max(0.0, end) + 6
-        parts.append(f'<text x="{x:.1f}" y="{y + 16}">{escaped(number(count))}</text>')
-    told = "; ".join(
-        f"{label}: {number(count)}" + ("" if interval is None else f", {' to '.join(_ends(interval))}")
-        for label, count, interval in drawn
-    )
-    more = f" The first {_MOST_BARS} of {len(bars):,}." if len(bars) > len(drawn) else ""
-    return Markup(  # noqa: S704 - every text in it is escaped above
-        f'<svg role="img" viewBox="0 0 {_WIDTH} {height}"><title>Counts with their intervals.{more}</title>'
-        f"<desc>{escaped(told)}</desc>{''.join(parts)}</svg>"
-    )

@@ -13,11 +13,11 @@ from markupsafe import Markup
 
 from pmw.errors import BudgetError
 from pmw.public.ledger import Ledger, ledger_cells
-from pmw.public.report.charts import Line, Picture, line_chart
-from pmw.public.report.elements import number
+from pmw.public.report.elements import number, percent
 from pmw.public.report.pictures import headline
 from pmw.service.hosting import Hosted
 from pmw.service.page_answers import NONE
+from pmw.service.page_charts import spending_chart
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity, Booked
 from pmw.session.dialogue import Analyst
@@ -28,6 +28,7 @@ __all__ = [
     "attributes_of",
     "custodian_facts",
     "history_rows",
+    "is_dearer",
     "price_of",
     "report_of",
     "share_text",
@@ -48,11 +49,13 @@ class Shown:
         question: as it was typed in.
         within: half-width of the bar that is wanted, in records, as it was typed in.
         is_built: the form that builds a question is open.
+        price: part of the cap that was told as the price; empty where none was.
     """
 
     question: str = ""
     within: str = ""
     is_built: bool = False
+    price: str = ""
 
     @property
     def records(self) -> float:
@@ -64,7 +67,7 @@ class Shown:
         try:
             return float(self.within)
         except ValueError:
-            raise BudgetError("expected a number of records above 0") from None
+            raise BudgetError("expected a number of records above 0, such as 100") from None
 
     def examples(self, domain: Domain) -> dict[str, str]:
         """Return a condition and a statement over a domain."""
@@ -116,6 +119,20 @@ def share_text(user: User, booked: Booked) -> str:
     )
 
 
+def is_dearer(analyst: Analyst, shown: Shown) -> bool:
+    """Tell whether an answer costs more than was told, as others may have asked meanwhile.
+
+    Raises:
+        BudgetError: the width or the price is no number.
+        QueryError: no measurement gives such a bar.
+    """
+    try:
+        told = float(shown.price)
+    except ValueError:
+        raise BudgetError("expected the price that was told; ask for it first") from None
+    return not analyst.quote(shown.question, shown.records).share <= told
+
+
 def price_of(analyst: Analyst, shown: Shown) -> dict[str, Any]:
     """Return what an answer within so many records costs, in a sentence.
 
@@ -126,14 +143,21 @@ def price_of(analyst: Analyst, shown: Shown) -> dict[str, Any]:
     quote = analyst.quote(shown.question, shown.records)
     width = f"within ± {quote.half_width:,.0f} records"
     if not quote.needed:
-        return {"sentence": f"It is free: the answer is {width} as it is. Ask it.", "affordable": False}
+        return {
+            "sentence": f"It is free: the answer is {width} as it is.",
+            "share": 0.0,
+            "button": "Answer it, free",
+        }
     scope = ", ".join(quote.scope)
-    sentence = (
-        f"{quote.share:.2%} of the budget: the table of {scope} would be measured, for an answer {width}."
-    )
+    measured = f"the table of {scope} would be measured, for an answer {width}"
+    sentence = f"{percent(quote.share)} of the budget: {measured}."
     if not quote.affordable:
         sentence += " That is more than is left for you."
-    return {"sentence": sentence, "affordable": quote.affordable}
+    return {
+        "sentence": sentence,
+        "share": quote.share,
+        "button": "Pay, and answer" if quote.affordable else "",
+    }
 
 
 def history_rows(hosted: Hosted, found: Sequence[Activity], *, plain: bool = False) -> list[tuple[str, ...]]:
@@ -176,7 +200,7 @@ def custodian_facts(hosted: Hosted) -> dict[str, Any]:
     ]
     return {
         "sentence": ledger.sentence(),
-        "chart": _spent_chart(headline(session.state), ledger),
+        "chart": _spent_charts(headline(session.state), ledger),
         "tables": tables,
         "theorems": list(dict.fromkeys(f"{line.event}: {line.theorem}" for line in ledger.lines)),
     }
@@ -206,14 +230,10 @@ def _spending(ledger: Ledger, booked: Sequence[Booked]) -> list[dict[str, Any]]:
     ]
 
 
-def _spent_chart(head: str, ledger: Ledger) -> Markup:
-    """Return a chart of the budget over charges: all of them, and those of analysts."""
-    points, named, spent = [(0.0, 0.0)], [(0.0, 0.0)], 0.0
-    for line in ledger.lines:
-        spent += 100 * line.share if line.analyst else 0.0
-        points.append((float(line.number), 100 * line.running_share))
-        named.append((float(line.number), spent))
-    lines = [Line("spent in all", "model", points), Line("for analysts", "measured", named)]
-    told = f"{ledger.share:.1%} after {len(ledger.lines):,} charges, {spent:.1f}% of it for analysts."
-    chart = line_chart(Picture(head, "Budget by charge", told), lines, "charges", 100.0)
-    return Markup(chart)  # noqa: S704 - every text in it is escaped
+def _spent_charts(head: str, ledger: Ledger) -> Markup:
+    """Return charts of the budget over charges: by analyst, and by event."""
+    lines = ledger.lines
+    by = {"analyst": [line.analyst or _SESSION for line in lines], "event": [line.event for line in lines]}
+    return Markup("").join(
+        spending_chart(f"{head}: the budget by {kind}", lines, names) for kind, names in by.items()
+    )

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
-from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pmw.errors import (
     BudgetError,
     BudgetExhaustedError,
-    PMWError,
     SessionCorruptError,
     SessionError,
     SessionLockedError,
@@ -35,12 +31,15 @@ from pmw.service.page_facts import (
     attributes_of,
     custodian_facts,
     history_rows,
+    is_dearer,
     price_of,
     report_of,
     share_text,
 )
+from pmw.service.page_templates import PageRoute, page
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity
+from pmw.session.dialogue import Analyst
 from queries.errors import QueryError
 
 __all__ = [
@@ -57,45 +56,11 @@ __all__ = [
 ]
 
 _MOST_LISTED = 200  # questions of a history
-_KEPT = ("WWW-Authenticate", "Retry-After")  # headers of an error
 _REFUSED = "This token is not good: it was never issued, was revoked, or has expired."
-_templates = Environment(
-    loader=PackageLoader("pmw.service"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-)
 
 
-class _PageRoute(APIRoute):
-    """A route whose errors are pages too, with the status and the words of the service's JSON."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of a request."""
-        answer = super().get_route_handler()
-
-        async def answered(request: Request) -> Response:
-            try:
-                return await answer(request)
-            except (HTTPException, PMWError, QueryError) as error:
-                known = request.app.exception_handlers
-                told = known[next(kind for kind in type(error).__mro__ if kind in known)](request, error)
-            message = json.loads(told.body)["error"]["message"]
-            page = _problem(told.status_code, message)
-            page.headers.update({name: told.headers[name] for name in _KEPT if name in told.headers})
-            return page
-
-        return answered
-
-
-router = APIRouter(include_in_schema=False, route_class=_PageRoute)
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
 router.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
-
-
-def _problem(status: int, message: str) -> HTMLResponse:
-    """Return the page of an error; where nobody is signed in, the form to sign in."""
-    values: dict[str, Any] = {"user": None, "hosted": None}
-    if status == 401:
-        told = "You are not signed in, or no longer: sign in again."
-        return _page("start.html", {**values, "title": "Sign in", "sessions": [], "refused": told}, 401)
-    return _page("problem.html", {**values, "title": "Not shown", "message": message}, status)
 
 
 async def _fields(request: Request) -> dict[str, list[str]]:
@@ -109,10 +74,6 @@ async def _fields(request: Request) -> dict[str, list[str]]:
 _Fields = Annotated[dict[str, list[str]], Depends(_fields)]
 
 
-def _page(name: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
-    return HTMLResponse(_templates.get_template(name).render(**values), status)
-
-
 @router.get("/")
 def start(request: Request, refused: str = "") -> HTMLResponse:
     """Show the form to sign in, or the sessions of whoever is signed in."""
@@ -120,7 +81,7 @@ def start(request: Request, refused: str = "") -> HTMLResponse:
     sessions = [] if user is None else [_summary(one) for one in service_of(request).visible(user)]
     values = {"title": "Private answers", "user": user, "hosted": None, "sessions": sessions}
     told = _REFUSED if refused and user is None else ""
-    return _page("start.html", {**values, "refused": told}, 401 if told else 200)
+    return page("start.html", {**values, "refused": told}, 401 if told else 200)
 
 
 def _summary(hosted: Hosted) -> dict[str, Any]:
@@ -160,8 +121,9 @@ def price(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HT
 
 @router.post("/page/{name}/pay")
 def pay(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
-    """Answer a question within so many records, and pay for it."""
-    return _shown(request, user, name, Shown(_first(fields, "question"), _first(fields, "within")), "pay")
+    """Answer a question within so many records, and pay for it; a price above the one told is told first."""
+    told = Shown(_first(fields, "question"), _first(fields, "within"), price=_first(fields, "price"))
+    return _shown(request, user, name, told, "pay")
 
 
 @router.get("/page/{name}/history.csv")
@@ -189,7 +151,7 @@ def custodian(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
     hosted = _own(request, user, name)
     with hosted.waiting.place():
         values = custodian_facts(hosted)
-    return _page("custodian.html", {"title": f"{name}: budget", "user": user, "hosted": hosted, **values})
+    return page("custodian.html", {"title": f"{name}: budget", "user": user, "hosted": hosted, **values})
 
 
 @router.get("/page/{name}/report")
@@ -197,9 +159,9 @@ def report(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
     """Show the report on a session."""
     hosted = _own(request, user, name)
     with hosted.waiting.place():
-        page = report_of(hosted)
+        text = report_of(hosted)
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-    return HTMLResponse(page, headers={"Content-Security-Policy": policy})
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy})
 
 
 def _hosted(request: Request, user: User, name: str) -> Hosted:
@@ -223,41 +185,57 @@ def _first(fields: Mapping[str, list[str]], name: str) -> str:
 def _shown(request: Request, user: User, name: str, shown: Shown, act: str = "") -> HTMLResponse:
     hosted = _hosted(request, user, name)
     analyst = hosted.asking(user)
-    values: dict[str, Any] = {"result": None, "price": None, "error": None}
     with hosted.waiting.place():
-        try:
-            if act == "ask":
-                values["result"] = answer_of(analyst, shown.question)
-            elif act == "price":
-                values["price"] = price_of(analyst, shown)
-            elif act == "pay":
-                values["result"] = answer_of(analyst, shown.question, shown.records)
-        except QueryError as error:
-            values["error"] = {"message": error.message, "mark": _mark(error)}
-        except (SessionCorruptError, SessionLockedError):
-            raise  # what is wrong with a file is the custodian's to know
-        except (BudgetError, BudgetExhaustedError, SessionError) as error:
-            values["error"] = {"message": str(error), "mark": ""}
+        values = _outcome(analyst, shown, act)
         found: tuple[Activity, ...] = hosted.session.activity(user.name, _MOST_LISTED)
         values.update(
             {
-                "title": f"{name}: ask",
+                "title": f"{_said(values)} · {name}",
                 "user": user,
                 "hosted": hosted,
                 "table": hosted.session.domain.name,
-                "promise": hosted.session.status().guarantee,
+                "promise": (status := hosted.session.status()).guarantee,
+                "closed": status.closed,
                 "share": share_text(user, analyst.budget()),
                 "question": shown.question,
                 "condition": "" if is_statement(shown.question) else shown.question,
                 "within": shown.within,
                 "built": shown.is_built,
                 "can_pay": user.role is not Role.READER,
-                "attributes": attributes_of(hosted.session.domain),
+                "attributes": (attributes := attributes_of(hosted.session.domain)),
+                "described": [
+                    (one["name"], f"{one['cells']:,}", one["shown"], one["also"]) for one in attributes
+                ],
                 "history": history_rows(hosted, found),
                 **shown.examples(hosted.session.domain),
             }
         )
-    return _page("session.html", values)
+    return page("session.html", values)
+
+
+def _outcome(analyst: Analyst, shown: Shown, act: str) -> dict[str, Any]:
+    """Return the answer, the price or the error that an act leads to."""
+    values: dict[str, Any] = {"result": None, "price": None, "error": None}
+    try:
+        if act == "ask":
+            values["result"] = answer_of(analyst, shown.question)
+        elif act == "price" or (act == "pay" and is_dearer(analyst, shown)):
+            values["price"] = price_of(analyst, shown)
+        elif act == "pay":
+            values["result"] = answer_of(analyst, shown.question, shown.records)
+    except QueryError as error:
+        values["error"] = {"message": error.message, "mark": _mark(error)}
+    except (SessionCorruptError, SessionLockedError):
+        raise  # what is wrong with a file is the custodian's to know
+    except (BudgetError, BudgetExhaustedError, SessionError) as error:
+        values["error"] = {"message": str(error), "mark": ""}
+    return values
+
+
+def _said(values: Mapping[str, Any]) -> str:
+    """Return what a page has to tell, as its title: a screen reader says it first."""
+    said = {"error": "Not answered", "result": "Answer", "price": "Price"}
+    return next((title for name, title in said.items() if values[name] is not None), "Ask")
 
 
 def _mark(error: QueryError) -> str:

@@ -1,7 +1,7 @@
 "use strict";
 // Comfort alone: everything works without this.
-const answer = document.getElementById("answer");
-if (answer) { answer.scrollIntoView(); answer.focus({ preventScroll: true }); }
+const outcome = document.getElementById("outcome");
+if (outcome) { outcome.scrollIntoView(); outcome.focus({ preventScroll: true }); }
 const question = document.getElementById("question");
 if (question) {
   question.addEventListener("keydown", (event) => {

@@ -67,13 +67,13 @@ class Journey:
         return bool(width <= self.page.evaluate("window.innerWidth"))
 
     def controls(self) -> list[str]:
-        """Return the names of what the tab key reaches, and check that each has one."""
+        """Return the names of what the tab key reaches, and check that it is everything and has names."""
         found: list[str] = []
-        total = self.page.locator(
-            "a[href], button, input:not([type=hidden]), select, textarea, summary"
-        ).count()
+        reached = 0
+        kinds = "a[href], button, input:not([type=hidden]), select, textarea, summary"
+        total = self.page.locator(kinds).locator("visible=true").count()
         self.page.evaluate("document.activeElement.blur()")
-        for _ in range(total + 8):
+        for _ in range(total + 20):  # tables are reached too
             self.page.keyboard.press("Tab")
             name = self.page.evaluate(
                 "(() => { const e = document.activeElement; if (!e || e === document.body) return null;"
@@ -83,6 +83,8 @@ class Journey:
                 break
             assert name.strip()
             found.append(name.strip())
+            reached += self.page.evaluate("kinds => document.activeElement.matches(kinds)", kinds)
+        assert reached == total
         return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -26,6 +27,7 @@ from fastapi.testclient import TestClient
 from pmw.service.app import create_app
 from pmw.service.hosting import hosting
 from pmw.service.page_answers import asked_by
+from pmw.service.page_charts import Bar, bars_chart
 
 AddUser = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -77,6 +79,30 @@ def test_an_answer_is_a_sentence_a_table_and_a_chart(client: TestClient, add: Ad
     assert grouped.count('class="bar"') == 4
     mean = client.post("/page/study/ask", data={"question": "SELECT AVG(age) FROM people"}, headers=headers)
     assert "avg(age)" in mean.text
+    several = client.post(
+        "/page/study/ask",
+        data={"question": "SELECT sex, COUNT(*) AS n, AVG(age) AS mean FROM people GROUP BY sex"},
+        headers=headers,
+    ).text
+    assert several.count('<svg role="img"') == 2  # a chart of each
+    assert "<title>mean with its intervals.</title>" in several
+    assert several.count('class="range"') >= 4
+    assert "Each interval holds the true value" in several
+
+
+def test_a_chart_shows_bars_below_zero_and_what_is_infinite_is_left_out() -> None:
+    bars = [
+        Bar("a", "-2", -2.0, (-3.0, -1.0)),
+        Bar("<b>", "1", 1.0, (0.0, 3.0)),
+        Bar("c", "none", math.nan, None),
+        Bar("d", "1", 1.0, (-math.inf, 4.0)),
+    ]
+    chart = bars_chart("<i>", bars)
+    assert "<desc>a: -2, -3 to -1; &lt;b&gt;: 1, 0 to 3</desc>" in chart
+    found = [float(width) for width in re.findall(r'class="bar"[^>]* width="([0-9.]+)"', chart)]
+    assert found == [90.0, 45.0]  # 270 units for -3 to 3
+    assert "<i>" not in chart
+    assert bars_chart("nothing", []) == ""
 
 
 def test_an_error_is_marked_in_the_question(client: TestClient, add: AddUser) -> None:
@@ -133,12 +159,20 @@ def test_a_price_is_told_before_it_is_paid(client: TestClient, add: AddUser) -> 
     page = client.post("/page/study/price", data=asked, headers=headers).text
     assert "of the budget: the table of sex, region would be measured" in page
     assert client.get("/sessions/study/ledger", headers=headers).json()["spent"] == before
-    paid = client.post("/page/study/pay", data=asked, headers=headers).text
+    told = re.findall(r'name="price" value="([^"]+)"', page)[0]
+    for price in ("", "nan", "0", "1e-9"):  # below what it costs: the price is told again
+        answer = client.post("/page/study/pay", data={**asked, "price": price}, headers=headers).text
+        assert "Not answered" in answer if price == "" else "Pay, and answer" in answer
+    assert client.get("/sessions/study/ledger", headers=headers).json()["spent"] == before
+    paid = client.post("/page/study/pay", data={**asked, "price": told}, headers=headers).text
     assert "holds the true count" in paid
     ledger = client.get("/sessions/study/ledger", headers=headers).json()
     assert ledger["spent"] > before
     assert ledger["entries"][-1]["analyst"] == "ann"
     assert "It is free" in client.post("/page/study/price", data=asked, headers=headers).text
+    again = client.post("/page/study/pay", data={**asked, "price": "0.0"}, headers=headers).text
+    assert "holds the true count" in again
+    assert client.get("/sessions/study/ledger", headers=headers).json()["spent"] == ledger["spent"]
     for wrong in ("", "x", "-1", "nan"):
         told = client.post("/page/study/price", data={**asked, "within": wrong}, headers=headers).text
         assert "Not answered" in told
@@ -150,7 +184,8 @@ def test_a_share_that_is_short_pays_nothing(client: TestClient, add: AddUser) ->
     page = client.post("/page/study/price", data=asked, headers=headers).text
     assert "more than is left for you" in page
     assert "Pay, and answer" not in page
-    assert "Not answered" in client.post("/page/study/pay", data=asked, headers=headers).text
+    refused = client.post("/page/study/pay", data={**asked, "price": "1"}, headers=headers).text
+    assert "Not answered" in refused
     assert client.get("/sessions/study", headers=headers).json()["you"]["spent"] == 0
 
 
@@ -195,7 +230,9 @@ def test_the_history_is_a_file(client: TestClient, add: AddUser) -> None:
 def test_the_custodian_sees_who_spent_what_and_nobody_else_does(client: TestClient, add: AddUser) -> None:
     ann, custodian = add("ann"), add("carol", 1, Role.CUSTODIAN)
     client.post("/page/study/ask", data={"question": "age >= 40 AND region = 'north'"}, headers=ann)
-    page = texts(client.get("/page/study/custodian", headers=custodian).text)
+    page = client.get("/page/study/custodian", headers=custodian).text
+    assert re.findall(r"<title>[^<]*: the budget by (\w+)", page) == ["analyst", "event"]
+    page = texts(page)
     for text in ("Who spent what", "ann", "Ledger", "age 40 to 59 and region north", "pmw user"):
         assert text in page
     report = client.get("/page/study/report", headers=custodian)
@@ -253,15 +290,17 @@ def test_what_somebody_chose_is_text(tmp_path: Path, users: UsersFile, add: AddU
             policy = page.headers["content-security-policy"]
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
+            assert "data:" not in policy
 
 
 def test_pages_load_nothing_but_their_own(client: TestClient, add: AddUser) -> None:
     page = client.get("/page/study", headers=add("ann")).text
     assert set(re.findall(r'(?:src|href)="([^"#]*)', page)) <= {
-        "/static/page.css", "/static/page.js", "/", "/page/study", "/page/study/history.csv", "data:,", "",
+        "/static/page.css", "/static/page.js", "/static/icon.svg", "/", "/page/study",
+        "/page/study/history.csv", "",
     }  # fmt: skip
-    for name, kind in (("page.css", "text/css"), ("page.js", "javascript")):
+    for name, kind in (("page.css", "text/css"), ("page.js", "javascript"), ("icon.svg", "svg")):
         file = client.get(f"/static/{name}")
         assert kind in file.headers["content-type"]
-        assert "http" not in file.text
+        assert "http" not in file.text.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert client.get("/static/../pages.py").status_code == 404
