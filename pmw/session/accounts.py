@@ -20,7 +20,7 @@ from pmw.public.state import PublicState
 from pmw.session.asks import Ask, key_of
 from pmw.session.encoding import dumps
 from pmw.session.loading import load_entries
-from pmw.session.store import SessionStore, query_key
+from pmw.session.store import SessionStore
 from queries.plain_values import type_name
 
 __all__ = [
@@ -110,9 +110,9 @@ class Account:
             for ask in asks
         ]
 
-    def repeats(self, asks: Sequence[Ask]) -> list[tuple[str, bytes]]:
+    def repeats(self, asks: Sequence[Ask]) -> list[tuple[str, str]]:
         """Return what is noted of questions that had a stored answer; nothing where nobody is named."""
-        return [(self.name, query_key(ask.text)) for ask in asks] if self.name else []
+        return [(self.name, ask.text) for ask in asks] if self.name else []
 
     def told(self, state: PublicState, answers: Sequence[Answer]) -> tuple[Answer, ...]:
         """Return answers that no test decided, as they are told to this analyst.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pmw.public.answer import Answer, Source
 from pmw.public.state import PublicState
 from pmw.session.journal import answer_row, read_answer
-from pmw.session.store import Outcome, SessionStore, query_key
+from pmw.session.store import Outcome, SessionStore, StoredAnswer
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
@@ -72,8 +72,10 @@ def sorted_asks(
     waiting: list[int] = []
     first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
     repeats: dict[int, int] = {}
+    new = dict.fromkeys(ask.text for ask in asks if not ask.fresh and newest.get(ask.text) is None)
+    rows = dict(zip(new, store.newest_answers(list(new)), strict=True))
     for place, ask in enumerate(asks):
-        stored = _stored_answer(store, state, ask, is_tested, newest)
+        stored = _stored_answer(store, state, ask, is_tested, newest, rows)
         keyed = ask.request_id is not None
         earlier = first.get((ask.request_id or ask.text, keyed))
         if keyed and earlier is not None:
@@ -97,7 +99,7 @@ def tie_keys(store: SessionStore, asks: Sequence[Ask]) -> None:
     Else a request that is repeated after its question was asked again would get the newer answer.
     """
     keys = {
-        ask.request_id: query_key(ask.text)
+        ask.request_id: ask.text
         for ask in asks
         if ask.request_id is not None and store.answer_to_request(ask.request_id) is None
     }
@@ -134,6 +136,7 @@ def _stored_answer(
     ask: Ask,
     is_tested: Callable[[LinearQuery], bool],
     newest: Memory[Answer],
+    rows: Mapping[str, StoredAnswer | None],
 ) -> Answer | None:
     row = None if ask.request_id is None else store.answer_to_request(ask.request_id)
     if row is not None:
@@ -145,7 +148,7 @@ def _stored_answer(
     known = newest.get(ask.text)
     if known is not None:
         return known
-    row = store.newest_answer(query_key(ask.text))
+    row = rows[ask.text] if ask.text in rows else store.newest_answer(ask.text)
     if row is None or row.source == Source.REFUSED.value:
         return None  # what was measured since may answer it
     if row.analyst and row.source in _UNTESTED:

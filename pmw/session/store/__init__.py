@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pmw.session.store.answer_rows import query_key
+from pmw.session.store.answer_rows import StoredAnswer, query_key
 from pmw.session.store.files import SessionFiles, is_model_file
 from pmw.session.store.rows import (
     LATER,
@@ -14,7 +14,6 @@ from pmw.session.store.rows import (
     LedgerRow,
     MeasurementRow,
     Outcome,
-    StoredAnswer,
 )
 from pmw.session.store.schema import FORMAT_VERSION
 from pmw.session.store.session_store import SessionStore

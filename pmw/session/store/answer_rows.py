@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import Any
-
-from pmw.session.store.rows import StoredAnswer
 
 __all__ = [
     "answer_of_row",
@@ -14,6 +13,7 @@ __all__ = [
     "query_key",
     "row_of_answer",
     "SHARES",
+    "StoredAnswer",
 ]
 
 MEASURED = "measured"  # the source of an answer that drew noise of its own
@@ -23,6 +23,24 @@ SHARES = (
     "WITH RECURSIVE steps(place) AS (SELECT ? UNION ALL SELECT place - ? FROM steps WHERE place > ?)"
     " SELECT sequence, share FROM steps JOIN answers ON sequence = place ORDER BY sequence"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """One answer as it was released, and the question it belongs to."""
+
+    request_id: str | None
+    query_key: bytes
+    query: str
+    count: float
+    interval: tuple[float, float] | None
+    confidence: float
+    source: str
+    version: int
+    share: float
+    kind: str | None = None  # of the question, where errors of such questions are looked at
+    typical: tuple[float, float] | None = None
+    analyst: str = ""  # who asked first; an empty name where nobody was named
 
 
 def query_key(text: str) -> bytes:

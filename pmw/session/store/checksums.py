@@ -60,9 +60,16 @@ def sealed(table: str, values: Sequence[object]) -> tuple[object, ...]:
     return (*values, _checksum(table, values))
 
 
-def insertion(table: str, verb: str = "INSERT") -> str:
-    """Return the statement that adds a row to a table, sealed where the table has checksums."""
+def insertion(table: str, verb: str = "INSERT", *, numbered: bool = False) -> str:
+    """Return the statement that adds a row to a table, sealed where the table has checksums.
+
+    Args:
+        table: its name.
+        verb: with what it begins.
+        numbered: the row ends with its number.
+    """
     columns = (*COLUMNS[table], "checksum") if table in SEALED else COLUMNS[table]
+    columns = (*columns, "sequence") if numbered else columns
     return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 

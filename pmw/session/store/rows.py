@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pmw.session.store.answer_rows import StoredAnswer
+from pmw.session.store.columns import AnswerColumns
+
 __all__ = [
     "CertificateRow",
     "ChainedRows",
@@ -15,7 +18,6 @@ __all__ = [
     "Outcome",
     "QUANTILES",
     "REQUESTED",
-    "StoredAnswer",
 ]
 
 REQUESTED = "requested"  # kind of a batch, and of the measurement that comes of it
@@ -114,24 +116,6 @@ class CertificateRow:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredAnswer:
-    """One answer as it was released, and the question it belongs to."""
-
-    request_id: str | None
-    query_key: bytes
-    query: str
-    count: float
-    interval: tuple[float, float] | None
-    confidence: float
-    source: str
-    version: int
-    share: float
-    kind: str | None = None  # of the question, where errors of such questions are looked at
-    typical: tuple[float, float] | None = None
-    analyst: str = ""  # who asked first; an empty name where nobody was named
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """What one commit adds to the file.
 
@@ -139,12 +123,13 @@ class Outcome:
         ledger: charges.
         measurements: released measurements.
         answers: released answers.
+        columns: further released answers, which drew no noise.
         certificates: tests that found nothing wrong; each replaces the one of its scope.
         asked: how many questions it answers, repeated ones included.
         meta: public facts to set, as JSON texts.
         secrets: secret facts to set; None wipes one.
-        idempotency_keys: of requests that are given the newest stored answer to a query; query keys.
-        repeats: analysts and the queries whose newest stored answers they are given; query keys.
+        idempotency_keys: of requests that are given the newest stored answer to a question; its text.
+        repeats: analysts and the questions whose newest stored answers they are given; their texts.
         charged_before: how many charges the file must hold before these, so that a sum that was computed
             from others is never added to; None looks at none.
     """
@@ -152,10 +137,11 @@ class Outcome:
     ledger: Sequence[LedgerRow] = ()
     measurements: Sequence[MeasurementRow] = ()
     answers: Sequence[StoredAnswer] = ()
+    columns: Sequence[AnswerColumns] = ()
     certificates: Sequence[CertificateRow] = ()
     asked: int = 0
     meta: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, bytes | None] = field(default_factory=dict)
-    idempotency_keys: dict[str, bytes] = field(default_factory=dict)
-    repeats: Sequence[tuple[str, bytes]] = ()
+    idempotency_keys: dict[str, str] = field(default_factory=dict)
+    repeats: Sequence[tuple[str, str]] = ()
     charged_before: int | None = None

@@ -1,7 +1,8 @@
 """The tables of a session file.
 
 Rows of ``meta``, ``secrets`` and ``certificates`` end with a checksum of the columns before it, and so do
-answers that drew no noise. Charges, measurements and measured answers have none: the chain covers them.
+single answers that drew no noise. Charges, measurements, measured answers and blocks of others have none: the
+chain covers them, and with a block's row the hash of its answers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = [
     "TABLES",
 ]
 
-FORMAT_VERSION = 9
+FORMAT_VERSION = 10
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,
@@ -32,12 +33,17 @@ TABLES = {
     query_key BLOB NOT NULL, query TEXT NOT NULL, count REAL NOT NULL, low REAL, high REAL,
     confidence REAL NOT NULL, source TEXT NOT NULL, version INTEGER NOT NULL, share REAL NOT NULL,
     kind TEXT, typical_low REAL, typical_high REAL, analyst TEXT NOT NULL, checksum BLOB) STRICT""",
+    # Runs of answers that drew no noise; what they have in common, and the others in few bytes.
+    "blocks": """CREATE TABLE blocks (sequence INTEGER PRIMARY KEY, size INTEGER NOT NULL,
+    analyst TEXT NOT NULL, confidence REAL NOT NULL, share REAL NOT NULL, version INTEGER NOT NULL,
+    keys BLOB NOT NULL, hash BLOB NOT NULL, answers BLOB NOT NULL) STRICT""",
     # Who asked again what was answered to somebody else.
     "repeats": """CREATE TABLE repeats (analyst TEXT NOT NULL, answer INTEGER NOT NULL,
     checksum BLOB NOT NULL, PRIMARY KEY (analyst, answer)) STRICT""",
     # A link covers the chained rows after those of the link before it, up to these numbers.
     "chain": """CREATE TABLE chain (sequence INTEGER PRIMARY KEY, ledger INTEGER NOT NULL,
-    measurements INTEGER NOT NULL, answers INTEGER NOT NULL, link BLOB NOT NULL) STRICT""",
+    measurements INTEGER NOT NULL, blocks INTEGER NOT NULL, answers INTEGER NOT NULL,
+    link BLOB NOT NULL) STRICT""",
     "certificates": """CREATE TABLE certificates (sequence INTEGER PRIMARY KEY, scope TEXT UNIQUE NOT NULL,
     version INTEGER NOT NULL, threshold INTEGER NOT NULL, units BLOB NOT NULL,
     checksum BLOB NOT NULL) STRICT""",
@@ -61,6 +67,7 @@ COLUMNS = {
         "request_id", "query_key", "query", "count", "low", "high",
         "confidence", "source", "version", "share", "kind", "typical_low", "typical_high", "analyst",
     ),
+    "blocks": ("size", "analyst", "confidence", "share", "version", "keys", "hash"),
     "repeats": ("analyst", "answer"),
     "certificates": ("scope", "version", "threshold", "units"),
 }  # fmt: skip
@@ -72,7 +79,7 @@ SEALED = (
     "certificates",
 )  # have a checksum; measured answers do not
 # Which rows the chain covers. Rows are only ever added to these tables.
-CHAINED = {"ledger": "TRUE", "measurements": "TRUE", "answers": "source = 'measured'"}
+CHAINED = {"ledger": "TRUE", "measurements": "TRUE", "blocks": "TRUE", "answers": "source = 'measured'"}
 
 
 def statements() -> tuple[str, ...]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store.answer_rows import MEASURED, SHARES, answer_of_row, key_name
+from pmw.session.store.answer_rows import MEASURED, SHARES, StoredAnswer, answer_of_row, key_name, query_key
+from pmw.session.store.blocks import Blocks
 from pmw.session.store.chain import Chain
 from pmw.session.store.checksums import read_fact, require_checksum
 from pmw.session.store.connection import own_error
-from pmw.session.store.rows import CertificateRow, ChainedRows, LedgerRow, MeasurementRow, StoredAnswer
+from pmw.session.store.rows import CertificateRow, ChainedRows, LedgerRow, MeasurementRow
 from pmw.session.store.schema import COLUMNS
 from pmw.session.store.wholeness import require_all
 
@@ -24,6 +25,9 @@ __all__ = [
     "SessionReader",
     "snapshot_checksum",
 ]
+
+_MOST_KEYS = 500  # of one look
+_LAST = 2**63 - 1  # no answer has this number
 
 
 class SessionReader:
@@ -38,6 +42,7 @@ class SessionReader:
         self._connection = connection
         self._name = name
         self._chain = Chain(connection, name)
+        self._blocks = Blocks(connection, name)
 
     def meta(self, key: str) -> str | None:
         """Return a public fact, as JSON text."""
@@ -104,28 +109,44 @@ class SessionReader:
 
     def answer_count(self) -> int:
         """Return how many answers are stored: one for each question, repeated ones left out."""
-        return int(self._one("SELECT count(*) FROM answers")[0])
+        (rows,) = self._one("SELECT count(*) FROM answers")
+        with self._guarded():
+            return int(rows) + sum(end - first for first, end in self._blocks.spans())
 
     def answer_to_request(self, request_id: str) -> StoredAnswer | None:
         """Return the answer that a request was given, or None."""
         number = self.meta(key_name(request_id))
-        if number is None:
-            row = self._answer("WHERE request_id = ?", request_id)
-        else:
-            row = self._answer("WHERE sequence = ?", int(number))
+        if number is not None:
+            return self.answer_at(int(number))
+        row = self._answer("WHERE request_id = ?", request_id)
         return None if row is None else row[1]
 
-    def newest_answer(self, query_key: bytes) -> StoredAnswer | None:
-        """Return the newest answer to a query, or None."""
-        found = self._newest(query_key)
-        return None if found is None else found[1]
+    def newest_answer(self, text: str) -> StoredAnswer | None:
+        """Return the newest answer to a question, by its canonical text, or None."""
+        return self.newest_answers([text])[0]
+
+    def newest_answers(self, texts: Sequence[str]) -> list[StoredAnswer | None]:
+        """Return the newest answer to each of some questions, by their canonical texts, or None."""
+        return [None if found is None else found[1] for found in self._newest(texts)]
 
     def answers(self) -> Iterator[StoredAnswer]:
         """Yield all released answers, in order."""
         with self._guarded():
-            statement = f"SELECT {self._columns('answers')}, sequence FROM answers ORDER BY sequence"
-            for row in self._connection.execute(statement):
-                yield self._numbered(row)[1]
+            after = 0
+            for first, columns in self._blocks.each():
+                yield from self._rows_between(after, first)
+                yield from map(columns.answer, range(len(columns)))
+                after = first + len(columns) - 1
+            yield from self._rows_between(after, _LAST)
+
+    def _rows_between(self, after: int, before: int) -> Iterator[StoredAnswer]:
+        """Yield the answers that are rows, in order, between two numbers."""
+        between = "FROM answers WHERE sequence > ? AND sequence < ? ORDER BY sequence"
+        rows = self._connection.execute(
+            f"SELECT {self._columns('answers')}, sequence {between}", (after, before)
+        )
+        for row in rows:
+            yield self._numbered(row)[1]
 
     def newest_numbers(self, analyst: str | None, most: int) -> list[int]:
         """Return the numbers of the newest answers, of one analyst or of all, the newest first."""
@@ -135,7 +156,8 @@ class SessionReader:
         statement, given = (everybody, ()) if analyst is None else (own, (analyst, analyst))
         with self._guarded():
             rows = self._connection.execute(f"{statement} ORDER BY 1 DESC LIMIT ?", (*given, most))
-            return [int(row[0]) for row in rows]
+            numbers = [*(int(row[0]) for row in rows), *self._blocks.newest_numbers(analyst, most)]
+            return sorted(numbers, reverse=True)[:most]
 
     def question_counts(self) -> dict[str, int]:
         """Return how many answers each analyst was given first, or again what somebody else was given.
@@ -146,6 +168,7 @@ class SessionReader:
         with self._guarded():
             for statement in (
                 "SELECT analyst, count(*), count(*) FROM answers WHERE analyst <> '' GROUP BY analyst",
+                "SELECT analyst, sum(size), sum(size) FROM blocks WHERE analyst <> '' GROUP BY analyst",
                 "SELECT analyst, count(*), 0 FROM repeats GROUP BY analyst",
             ):
                 for name, count, first in self._connection.execute(statement):
@@ -159,26 +182,32 @@ class SessionReader:
         Raises:
             SessionCorruptError: there is none.
         """
-        found = self._answer("WHERE sequence = ?", number)
+        row = self._answer("WHERE sequence = ?", number)
+        with self._guarded():
+            found = self._blocks.at(number) if row is None else row[1]
         if found is None:
             raise SessionCorruptError(f"{self._name}: the session file is damaged: answer {number} is gone")
-        return found[1]
+        return found
 
     def first_answers(self) -> list[tuple[int, str, float]]:
         """Return the first answer of each question that has a kind: its number, the kind, and how far its
         interval reaches above it, in records."""
-        with self._guarded():
-            return self._connection.execute(
-                "SELECT sequence, kind, high - count FROM answers WHERE kind IS NOT NULL AND sequence IN"
-                " (SELECT min(sequence) FROM answers GROUP BY query_key) ORDER BY sequence"
-            ).fetchall()
+        seen, found = set[str](), list[tuple[int, str, float]]()
+        for number, answer in enumerate(self.answers(), start=1):
+            if answer.query not in seen:
+                seen.add(answer.query)
+                if answer.kind is not None and answer.interval is not None:
+                    found.append((number, answer.kind, answer.interval[1] - answer.count))
+        return found
 
     def shares(self, most: int) -> list[tuple[int, float]]:
         """Return the share spent after n answers, as (n, share), evenly thinned to ``most`` pairs."""
         (last,) = self._one("SELECT coalesce(max(sequence), 0) FROM answers")
-        step = max(1, -(-last // most))
         with self._guarded():
-            return self._connection.execute(SHARES, (last, step, step)).fetchall()
+            last = max(last, *(end - 1 for _, end in self._blocks.spans()), 0)
+            step = max(1, -(-last // most))
+            rows = self._connection.execute(SHARES, (last, step, step)).fetchall()
+            return sorted([*rows, *self._blocks.shares(range(last, 0, -step))])
 
     def snapshot(self) -> tuple[int, NDArray[np.float64]] | None:
         """Return the newest snapshot whose checksum holds: its version and dual numbers, or None."""
@@ -240,9 +269,23 @@ class SessionReader:
             self._checked("answers", sealed)
         return int(number), answer
 
-    def _newest(self, key: bytes) -> tuple[int, StoredAnswer] | None:
-        """Return the newest answer to a query, with its number, or None."""
-        return self._answer("WHERE query_key = ? ORDER BY sequence DESC LIMIT 1", key)
+    def _newest(self, texts: Sequence[str]) -> list[tuple[int, StoredAnswer] | None]:
+        """Return the newest answer to each of some questions, with its number, or None."""
+        with self._guarded():
+            found = self._blocks.newest(texts)
+        keys = [query_key(text) for text in texts]
+        for start in range(0, len(keys), _MOST_KEYS):
+            part = keys[start : start + _MOST_KEYS]
+            marks = ", ".join("?" * len(part))
+            rows = {}
+            with self._guarded():
+                newest = f"SELECT query_key, max(sequence) FROM answers WHERE query_key IN ({marks})"
+                rows = dict(self._connection.execute(f"{newest} GROUP BY query_key", part).fetchall())
+            for place, key in enumerate(part, start=start):
+                known = found[place]
+                if key in rows and (known is None or known[0] < rows[key]):
+                    found[place] = self._answer("WHERE sequence = ?", rows[key])
+        return found
 
     def _columns(self, table: str) -> str:
         return ", ".join((*COLUMNS[table], "checksum"))

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
 from pmw.privacy.random_bits import fresh_seed
-from pmw.session.store.answer_rows import MEASURED, key_name, row_of_answer
+from pmw.session.store.answer_rows import MEASURED, StoredAnswer, key_name, row_of_answer
 from pmw.session.store.checksums import as_written, insertion
+from pmw.session.store.columns import AnswerColumns, runs
 from pmw.session.store.companion import SESSION_BYTES, Companion
 from pmw.session.store.connection import (
     APPLICATION_ID,
@@ -37,7 +38,7 @@ from pmw.session.store.connection import (
 from pmw.session.store.copying import copy_public
 from pmw.session.store.fence import Fence
 from pmw.session.store.files import SessionFiles, is_model_file
-from pmw.session.store.rows import IntentRow, Outcome, StoredAnswer
+from pmw.session.store.rows import IntentRow, Outcome
 from pmw.session.store.schema import FORMAT_VERSION, statements
 from pmw.session.store.session_reader import SessionReader, snapshot_checksum
 from pmw.session.store.wholeness import ANSWERS, require_tables, require_whole
@@ -315,7 +316,7 @@ class SessionStore(SessionReader):
             "measurements",
             [(intent, row.kind, row.what, row.units, row.noise) for row in outcome.measurements],
         )
-        self._add("answers", map(row_of_answer, outcome.answers))
+        is_covered = bool(outcome.answers or outcome.columns) and self._add_answers(outcome)
         self._add(
             "certificates",
             [(row.scope, row.version, row.threshold, row.units) for row in outcome.certificates],
@@ -324,18 +325,15 @@ class SessionStore(SessionReader):
         facts = dict(outcome.meta)
         if outcome.asked:
             facts["asked"] = str(self.asked() + outcome.asked)
-        if outcome.answers:
-            facts[ANSWERS] = str(int(self.meta(ANSWERS) or 0) + len(outcome.answers))
         self._add("meta", facts.items(), "INSERT OR REPLACE")
-        measured = any(answer.source == MEASURED for answer in outcome.answers)
-        if outcome.ledger or outcome.measurements or measured:
+        if outcome.ledger or outcome.measurements or is_covered:
             self._chain.extend()
         keys = [
-            (key_name(request), str(self._newest_stored(key)[0]))
-            for request, key in outcome.idempotency_keys.items()
+            (key_name(request), str(self._newest_stored(text)[0]))
+            for request, text in outcome.idempotency_keys.items()
         ]
         self._add("meta", keys)
-        given = [(analyst, *self._newest_stored(key)) for analyst, key in outcome.repeats]
+        given = [(analyst, *self._newest_stored(text)) for analyst, text in outcome.repeats]
         repeats = [(analyst, number) for analyst, number, answer in given if answer.analyst != analyst]
         self._add("repeats", repeats, "INSERT OR IGNORE")
         for key, value in outcome.secrets.items():
@@ -344,12 +342,28 @@ class SessionStore(SessionReader):
             else:
                 self._add("secrets", [(key, value)], "INSERT OR REPLACE")
 
+    def _add_answers(self, outcome: Outcome) -> bool:
+        """Add answers, the many that drew no noise as blocks; tell whether the chain covers any of them."""
+        number, is_covered = int(self.meta(ANSWERS) or 0), False
+        for run in (*runs(outcome.answers), *outcome.columns):
+            if isinstance(run, AnswerColumns):
+                self._blocks.insert(number + 1, run)
+                is_covered = True
+            else:
+                rows = (as_written("answers", row_of_answer(answer)) for answer in run)
+                numbered = [(*row, place) for place, row in enumerate(rows, start=number + 1)]
+                self._connection.executemany(insertion("answers", numbered=True), numbered)
+                is_covered |= any(answer.source == MEASURED for answer in run)
+            number += len(run)
+        self._add("meta", [(ANSWERS, str(number))], "INSERT OR REPLACE")
+        return is_covered
+
     def _add(self, table: str, rows: Iterable[Sequence[object]], verb: str = "INSERT") -> None:
         self._connection.executemany(insertion(table, verb), [as_written(table, row) for row in rows])
 
-    def _newest_stored(self, key: bytes) -> tuple[int, StoredAnswer]:
-        """Return the newest answer to a query, with its number."""
-        found = self._newest(key)
+    def _newest_stored(self, text: str) -> tuple[int, StoredAnswer]:
+        """Return the newest answer to a question, with its number."""
+        (found,) = self._newest([text])
         if found is None:
             raise StoreError(f"{self._name}: expected a stored answer to tie a key to, found none")
         return found
@@ -375,6 +389,10 @@ class SessionStore(SessionReader):
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """One durable transaction, for whoever holds the session."""
-        with self._transaction():
-            self._fence.check()
-            yield
+        try:
+            with self._transaction():
+                self._fence.check()
+                yield
+        except BaseException:
+            self._blocks.forget()
+            raise

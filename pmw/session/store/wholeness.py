@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pmw.errors import SessionCorruptError
+from pmw.session.store.blocks import Blocks
 from pmw.session.store.chain import Chain
 from pmw.session.store.checksums import read_fact, require_checksum
 from pmw.session.store.schema import CHAINED, COLUMNS, SEALED, statements
@@ -57,6 +58,8 @@ def require_all(connection: sqlite3.Connection, name: str) -> None:
     """
     _require_answers(connection, name)
     _require_rows(connection, SEALED, name)
+    for _ in Blocks(connection, name).each():
+        pass
 
 
 def _require_rows(connection: sqlite3.Connection, tables: Sequence[str], name: str) -> None:
@@ -72,12 +75,32 @@ def _require_answers(connection: sqlite3.Connection, name: str) -> None:
     """Follow the chain, look up every measured answer, and compare the number of answers with what it was."""
     measured = [row for link in Chain(connection, name).follow() for row in link.rows[-1]]
     count = int(read_fact(connection, ANSWERS, name) or 0)
-    places = f"count(*), coalesce(min(sequence), 1), coalesce(max(sequence), 0), total({CHAINED['answers']})"
-    found = connection.execute(f"SELECT {places} FROM answers NOT INDEXED").fetchone()
+    rows = f"SELECT count(*), total({CHAINED['answers']}) FROM answers NOT INDEXED"
+    found = connection.execute(rows).fetchone()
     by_query = connection.execute("SELECT count(*) FROM answers INDEXED BY answers_by_query").fetchone()
-    whole = found == (count, 1, count, len(measured)) and by_query == (count,)
-    if not (whole and all(_is_found(connection, *row[:3]) for row in measured)):
+    gaps = list(_gaps(Blocks(connection, name).spans(), count))
+    whole = found == (sum(stop - start for start, stop in gaps), len(measured)) and by_query == found[:1]
+    if not (
+        whole
+        and all(_is_full(connection, *gap) for gap in gaps)
+        and all(_is_found(connection, *row[:3]) for row in measured)
+    ):
         raise SessionCorruptError(f"{name}: the session file is damaged: rows of its answers are not there")
+
+
+def _gaps(spans: Sequence[tuple[int, int]], count: int) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of answers that are in no block, from the first up to the one after the last."""
+    start = 1
+    for first, end in (*spans, (count + 1, count + 1)):
+        if first != start:
+            yield start, first
+        start = end
+
+
+def _is_full(connection: sqlite3.Connection, start: int, stop: int) -> bool:
+    """Tell whether there is a row for each number."""
+    between = "SELECT count(*) FROM answers NOT INDEXED WHERE sequence >= ? AND sequence < ?"
+    return bool(connection.execute(between, (start, stop)).fetchone() == (stop - start,))
 
 
 def _is_found(connection: sqlite3.Connection, place: int, request: str | None, key: bytes) -> bool:

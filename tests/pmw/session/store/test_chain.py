@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
+from pmw.session.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer, query_key
 from pmw.session.store.chain import Chain
 
 CONTRACT = '"the contract"'
@@ -23,7 +23,7 @@ BROKEN = (
 
 
 def answer(number: int, source: str = "measured") -> StoredAnswer:
-    key = hashlib.sha256(b"%d" % number).digest()
+    key = query_key(f"{{{number}}}")
     return StoredAnswer(
         f"r{number}",
         key,
@@ -115,28 +115,28 @@ def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() 
 
     assert found.origin == link(b"", session, CONTRACT)
     first = link(
-        found.origin, [1, 1, 2, 0],
+        found.origin, [1, 1, 2, 0, 0],
         [[1, 1, "total", "records", None, "1/8", "1/4", ""]],
         [[1, 1, "total", "[]", blob(b"\1" * 8), "{}"], [2, 1, "marginal", "x", blob(b"\2" * 16), "{}"]],
-        [],
+        [], [],
     )  # fmt: skip
     second = link(
-        first, [2, 3, 3, 2],
+        first, [2, 3, 3, 0, 2],
         [
             [2, 2, "round", "a round", "1/9", "1/162", "1/50", ""],
             [3, 2, "value", "q2", None, "1/7", None, "ann"],
         ],
         [[3, 2, "query", "2", blob(b"\2" * 8), "{}"]],
-        [drawn(2, 2)],
+        [], [drawn(2, 2)],
     )  # fmt: skip
     third = link(
-        second, [3, 5, 4, 6],
+        second, [3, 5, 4, 0, 6],
         [
             [4, 3, "round", "a round", "1/9", "1/162", "1/50", ""],
             [5, 3, "value", "q3", None, "1/7", None, "ann"],
         ],
         [[4, 3, "query", "3", blob(b"\3" * 8), "{}"]],
-        [drawn(6, 3)],
+        [], [drawn(6, 3)],
     )  # fmt: skip
     assert found.links == (first, second, third)
     assert numbers == [1, 2, 3]
@@ -276,7 +276,7 @@ def test_a_link_that_was_made_to_fit_its_rows_does_not_fit_the_links_after_it(pa
     execute(path, "UPDATE ledger SET rho = '1/800' WHERE sequence = 1")
     with closing(sqlite3.connect(path)) as connection:
         chain = Chain(connection, "s.pmw")
-        made = chain._next(chain._newest(0), (1, 1, 2, 0))
+        made = chain._next(chain._newest(0), (1, 1, 2, 0, 0))
         connection.execute("UPDATE chain SET link = ? WHERE sequence = 1", (made.hash,))
         connection.commit()
     with pytest.raises(SessionCorruptError, match=BROKEN.format(2)):
@@ -286,18 +286,18 @@ def test_a_link_that_was_made_to_fit_its_rows_does_not_fit_the_links_after_it(pa
 def test_a_measured_answer_is_compared_with_its_link_each_time_it_is_read(path: Path) -> None:
     drawn, free = answer(3), answer(103, "synthetic")
     with closing(SessionStore.open(path)) as store:
-        assert store.newest_answer(drawn.query_key) == store.answer_to_request("r3") == drawn
-        assert store.newest_answer(free.query_key) == free
+        assert store.newest_answer(drawn.query) == store.answer_to_request("r3") == drawn
+        assert store.newest_answer(free.query) == free
         execute(path, "UPDATE answers SET count = count + 1 WHERE sequence > 4")
         reads: list[Callable[[], object]] = [
-            lambda: store.newest_answer(drawn.query_key),
+            lambda: store.newest_answer(drawn.query),
             lambda: store.answer_to_request("r3"),
         ]
         for read in reads:
             with pytest.raises(SessionCorruptError, match=BROKEN.format(3)):
                 read()
         with pytest.raises(SessionCorruptError, match=DAMAGED + "a row of its answers was altered"):
-            store.newest_answer(free.query_key)
+            store.newest_answer(free.query)
         assert store.answer_to_request("r2") == answer(2)
 
 

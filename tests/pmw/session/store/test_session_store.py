@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
-from pmw.session.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer
+from pmw.session.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer, query_key
 from pmw.session.store.locking import SessionLock
 
-ANSWER = StoredAnswer("r1", b"k" * 32, "{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
+ANSWER = StoredAnswer("r1", query_key("{}"), "{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
 FULL = Outcome(
     ledger=[
         LedgerRow("total", "records", "1/100", "1/20000", "1/6000"),
@@ -56,17 +56,17 @@ def test_an_outcome_is_read_back_as_it_was_written(store: SessionStore) -> None:
     assert store.ledger() == FULL.ledger
     assert store.measurements() == FULL.measurements
     assert store.answer_to_request("r1") == ANSWER
-    assert store.newest_answer(b"k" * 32) == ANSWER
+    assert store.newest_answer("{}") == ANSWER
     assert store.asked() == 4
     assert store.secret("threshold") == b"[1,2]"
     assert [store.meta("absent"), store.secret("absent"), store.answer_to_request("r2")] == [None] * 3
 
 
 def test_the_newest_answer_to_a_question_is_given(store: SessionStore) -> None:
-    newer = StoredAnswer(None, b"k" * 32, "{}", 13.0, None, 0.95, "exhausted", 4, 0.5)
+    newer = StoredAnswer(None, query_key("{}"), "{}", 13.0, None, 0.95, "exhausted", 4, 0.5)
     store.finish(1, FULL)
     store.finish(None, Outcome(answers=[newer]))
-    assert store.newest_answer(b"k" * 32) == newer
+    assert store.newest_answer("{}") == newer
 
 
 def test_shares_are_read_in_order_and_thinned_evenly_with_the_last_one_kept(store: SessionStore) -> None:
@@ -79,7 +79,7 @@ def test_shares_are_read_in_order_and_thinned_evenly_with_the_last_one_kept(stor
 
 
 def answer_number(number: int) -> StoredAnswer:
-    return StoredAnswer(None, b"k" * 32, "{}", 1.0, None, 0.95, "synthetic", 0, number / 100)
+    return StoredAnswer(None, query_key("{}"), "{}", 1.0, None, 0.95, "synthetic", 0, number / 100)
 
 
 def test_a_long_history_is_looked_up_and_not_read(store: SessionStore) -> None:
@@ -241,7 +241,7 @@ def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
         SessionStore.open(path)
 
 
-@pytest.mark.parametrize("version", [8, 10])
+@pytest.mark.parametrize("version", [9, 11])
 def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int) -> None:
     path = tmp_path / "s.pmw"
     create(path).close()
@@ -249,7 +249,7 @@ def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int)
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     with pytest.raises(
-        SessionCorruptError, match=f"a session of format {version}; this program reads format 9 alone"
+        SessionCorruptError, match=f"a session of format {version}; this program reads format 10 alone"
     ):
         SessionStore.open(path)
 
@@ -423,13 +423,13 @@ def test_what_fails_after_the_commit_takes_nothing_back(
 
 def test_a_mark_is_tied_to_the_newest_answer_of_its_time(store: SessionStore) -> None:
     store.finish(1, FULL)
-    store.finish(None, Outcome(idempotency_keys={"another": ANSWER.query_key}))
+    store.finish(None, Outcome(idempotency_keys={"another": ANSWER.query}))
     newer = replace(ANSWER, request_id="r2", count=99.0)
     store.finish(None, Outcome(answers=[newer]))
     assert store.answer_to_request("another") == ANSWER
-    assert store.newest_answer(ANSWER.query_key) == newer
+    assert store.newest_answer(ANSWER.query) == newer
     with pytest.raises(StoreError):
-        store.finish(None, Outcome(idempotency_keys={"third": b"no such query"}))
+        store.finish(None, Outcome(idempotency_keys={"third": "no such query"}))
     assert store.answer_to_request("third") is None
 
 
@@ -466,7 +466,13 @@ def test_a_secret_that_is_wiped_without_a_charge_leaves_the_log_too(tmp_path: Pa
 def test_of_each_question_the_first_answer_is_listed(store: SessionStore) -> None:
     kinds = ("2 tested", None, "3 bins")
     first = [
-        replace(answer_number(number), query_key=bytes([number]) * 32, interval=(0.0, 9.0), kind=kind)
+        replace(
+            answer_number(number),
+            query_key=query_key(str(number)),
+            query=str(number),
+            interval=(0.0, 9.0),
+            kind=kind,
+        )
         for number, kind in enumerate(kinds)
     ]
     again = [replace(one, count=one.count + 1, kind="2 bins", request_id=None) for one in first]

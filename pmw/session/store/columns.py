@@ -1,0 +1,216 @@
+"""Columns: many answers that drew no noise, in few bytes, and back to the last bit.
+
+Texts of questions repeat each other, and are compressed together. Numbers hardly can be: where one follows
+from another but for rounding, what is kept of it is by how many bits it is off.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.session.store.answer_rows import MEASURED, StoredAnswer, query_key
+
+__all__ = [
+    "AnswerColumns",
+    "packed",
+    "question_keys",
+    "runs",
+    "unpacked",
+]
+
+_FEWEST = 64  # answers of a block; fewer are rows
+_LEVEL = 6  # of the compression
+_NUMBERS = 7  # columns of 8 bytes
+_CODES = 2  # columns of 1 byte
+_UNITED = ("analyst", "confidence", "share", "version")  # what all answers of a block have in common
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerColumns:
+    """Answers to questions without idempotency keys, given at one time.
+
+    Args:
+        texts: of the questions.
+        counts: float64, shape (n,), records.
+        ends: float64, shape (n, 2), the ends of the intervals; NaN where nothing is promised.
+        typical: float64, shape (n, 2), the same of typical errors.
+        sources: uint8, shape (n,), places in ``source_names``.
+        kinds: uint8, shape (n,), places in ``kind_names``.
+        source_names: what the answers rest on.
+        kind_names: of the questions; None where their errors are not looked at.
+        analyst: who asked.
+        confidence: of the intervals.
+        share: of the cap that the session had spent.
+        version: of the model that answered.
+    """
+
+    texts: Sequence[str]
+    counts: NDArray[np.float64]
+    ends: NDArray[np.float64]
+    typical: NDArray[np.float64]
+    sources: NDArray[np.uint8]
+    kinds: NDArray[np.uint8]
+    source_names: tuple[str, ...]
+    kind_names: tuple[str | None, ...]
+    analyst: str
+    confidence: float
+    share: float
+    version: int
+
+    @classmethod
+    def of(cls, answers: Sequence[StoredAnswer]) -> AnswerColumns:
+        """Return the columns of answers that have all else in common."""
+        sources, source_names = _coded([one.source for one in answers])
+        kinds, kind_names = _coded([one.kind for one in answers])
+        first = answers[0]
+        return cls(
+            [one.query for one in answers],
+            np.array([one.count for one in answers], dtype=np.float64),
+            _pairs([one.interval for one in answers]),
+            _pairs([one.typical for one in answers]),
+            sources,
+            kinds,
+            source_names,
+            kind_names,
+            first.analyst,
+            first.confidence,
+            first.share,
+            first.version,
+        )
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def answer(self, place: int) -> StoredAnswer:
+        """Return one answer."""
+        text = self.texts[place]
+        return StoredAnswer(
+            request_id=None,
+            query_key=query_key(text),
+            query=text,
+            count=float(self.counts[place]),
+            interval=_pair(self.ends[place]),
+            confidence=self.confidence,
+            source=self.source_names[self.sources[place]],
+            version=self.version,
+            share=self.share,
+            kind=self.kind_names[self.kinds[place]],
+            typical=_pair(self.typical[place]),
+            analyst=self.analyst,
+        )
+
+
+def runs(answers: Sequence[StoredAnswer]) -> Iterator[Sequence[StoredAnswer] | AnswerColumns]:
+    """Yield answers in order: as columns where enough of them are alike, else as they are.
+
+    Measured answers, and those to requests with idempotency keys, are rows: each is looked up by itself.
+    """
+
+    def alike(one: StoredAnswer) -> tuple[object, ...] | None:
+        if one.source == MEASURED or one.request_id is not None:
+            return None
+        return one.analyst, one.confidence, one.share, one.version
+
+    for common, found in groupby(answers, alike):
+        run = list(found)
+        yield run if common is None or len(run) < _FEWEST else AnswerColumns.of(run)
+
+
+def question_keys(texts: Sequence[str]) -> NDArray[np.uint32]:
+    """Return 32 bits of each question's text, by which it is found: uint32, shape (n,)."""
+    return np.fromiter((zlib.crc32(text.encode()) for text in texts), dtype=np.uint32, count=len(texts))
+
+
+def packed(columns: AnswerColumns) -> bytes:
+    """Return what differs between answers as compressed bytes."""
+    names = json.dumps([columns.source_names, columns.kind_names])
+    texts = "\n".join((names, *columns.texts)).encode()
+    counts, low, high = columns.counts, *columns.ends.T
+    typical_low, typical_high = columns.typical.T
+    width, reach = high - low, typical_high - counts
+    numbers = (
+        counts.view(np.uint64),
+        np.ascontiguousarray(low).view(np.uint64),
+        width.view(np.uint64),
+        _off(high, low + width),
+        reach.view(np.uint64),
+        _off(typical_high, counts + reach),
+        _off(typical_low, np.maximum(0.0, counts - reach)),
+    )
+    parts = [len(texts).to_bytes(4, "little"), texts, columns.sources.tobytes(), columns.kinds.tobytes()]
+    parts += [column.astype("<u8").tobytes() for column in numbers]
+    return zlib.compress(b"".join(parts), _LEVEL)
+
+
+def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version: int) -> AnswerColumns:
+    """Return the answers of compressed bytes.
+
+    Raises:
+        ValueError: the bytes are none.
+    """
+    try:
+        plain = zlib.decompress(raw)
+    except zlib.error:
+        raise ValueError("expected compressed answers") from None
+    end = 4 + int.from_bytes(plain[:4], "little")
+    names, *texts = plain[4:end].decode().split("\n")
+    count = len(texts)
+    codes = np.frombuffer(plain, dtype=np.uint8, count=_CODES * count, offset=end).reshape(_CODES, count)
+    numbers = np.frombuffer(plain, dtype="<u8", count=_NUMBERS * count, offset=end + codes.size)
+    bits = [column.astype(np.uint64) for column in numbers.reshape(_NUMBERS, count)]
+    counts, low, width, reach = (bits[place].view(np.float64) for place in (0, 1, 2, 4))
+    high = _put(low + width, bits[3])
+    typical_high = _put(counts + reach, bits[5])
+    typical_low = _put(np.maximum(0.0, counts - reach), bits[6])
+    source_names, kind_names = json.loads(names)
+    return AnswerColumns(
+        texts,
+        counts,
+        np.stack([low, high], axis=1),
+        np.stack([typical_low, typical_high], axis=1),
+        codes[0],
+        codes[1],
+        tuple(source_names),
+        tuple(kind_names),
+        analyst,
+        confidence,
+        share,
+        version,
+    )
+
+
+def _off(values: NDArray[np.float64], near: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return by how many bits numbers are off others: zeros and ones mostly, which compress to nothing."""
+    return np.ascontiguousarray(values).view(np.uint64) - np.ascontiguousarray(near).view(np.uint64)
+
+
+def _put(near: NDArray[np.float64], off: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return the numbers that are so many bits off others: what ``_off`` was given, to the last bit."""
+    return (near.view(np.uint64) + off).view(np.float64)
+
+
+_Name = TypeVar("_Name", str, str | None)
+
+
+def _coded(names: Sequence[_Name]) -> tuple[NDArray[np.uint8], tuple[_Name, ...]]:
+    """Return names as places in a list of the distinct ones."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return np.array([places[name] for name in names], dtype=np.uint8), tuple(places)
+
+
+def _pairs(pairs: Sequence[tuple[float, float] | None]) -> NDArray[np.float64]:
+    return np.array([(math.nan, math.nan) if pair is None else pair for pair in pairs], dtype=np.float64)
+
+
+def _pair(ends: NDArray[np.float64]) -> tuple[float, float] | None:
+    low, high = map(float, ends)
+    return None if math.isnan(low) else (low, high)

@@ -1,0 +1,316 @@
+"""Answers in blocks: the same to the last bit, found by their questions, and refused where they were altered."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from pmw.errors import SessionCorruptError
+from pmw.session.store import Outcome, SessionStore, StoredAnswer, query_key
+from pmw.session.store.blocks import Blocks
+from pmw.session.store.columns import AnswerColumns, packed, question_keys, runs, unpacked
+
+FINITE = st.floats(0.0, 1e12)
+ENDS = st.none() | st.tuples(FINITE, FINITE)
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=20)
+
+
+def stored(text: str, **others: Any) -> StoredAnswer:
+    given = StoredAnswer(
+        None, query_key(text), text, 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25, "2 tested", (11.0, 14.0)
+    )
+    return replace(given, **others)
+
+
+ANSWERS = st.builds(
+    lambda text, count, ends, typical, source, kind: stored(
+        text, count=count, interval=ends, typical=typical, source=source, kind=kind
+    ),
+    TEXTS, FINITE, ENDS, ENDS, st.sampled_from(["synthetic", "exhausted"]), st.sampled_from([None, "3 bins"]),
+)  # fmt: skip
+
+
+@pytest.fixture
+def store() -> Iterator[SessionStore]:
+    with closing(make(None)) as made:
+        yield made
+
+
+def make(path: Path | None) -> SessionStore:
+    made = SessionStore.create(path, "opening", "{}", bytes(32), Outcome(meta={"contract": '"c"'}))
+    made.finish(1, Outcome())
+    return made
+
+
+def many(size: int, first: int = 0, **others: Any) -> list[StoredAnswer]:
+    return [
+        stored(f'{{"{number}"}}', **{"count": number + 0.1, **others})
+        for number in range(first, first + size)
+    ]
+
+
+# --- columns ------------------------------------------------------------------------------------------------
+
+
+@given(
+    answers=st.lists(ANSWERS, min_size=1, max_size=40), ends=st.lists(st.sampled_from(["x", ""]), max_size=2)
+)
+def test_answers_come_back_to_the_last_bit(answers: list[StoredAnswer], ends: list[str]) -> None:
+    answers += [stored(text) for text in ends]
+    columns = AnswerColumns.of(answers)
+    again = unpacked(packed(columns), "", 0.95, 0.25, 3)
+    assert [again.answer(place) for place in range(len(again))] == answers
+    assert again.counts.tobytes() == columns.counts.tobytes()
+
+
+def test_ends_that_follow_from_others_take_few_bytes() -> None:
+    generator = np.random.default_rng(0)
+    counts = generator.uniform(1000, 2000, 1000)
+
+    def size(reach: NDArray[np.float64]) -> float:
+        answers = [
+            stored("q", count=count, interval=None, typical=(count - width, count + width))
+            for count, width in zip(counts, reach, strict=True)
+        ]
+        return len(packed(AnswerColumns.of(answers))) / 1000
+
+    same, others = size(np.full(1000, 7.3)), size(generator.uniform(1, 9, 1000))
+    assert same < 11 < others < 22  # 8 bytes are the count
+
+
+def test_bytes_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected compressed answers"):
+        unpacked(b"what", "", 0.95, 0.0, 1)
+
+
+def test_only_what_is_alike_and_drew_no_noise_is_put_together() -> None:
+    answers = [*many(64), *many(64, 64, share=0.5), stored("key", request_id="r"), *many(63, 200, share=0.5)]
+    measured = stored("measured", source="measured")
+    found = list(runs([*answers, measured, *many(64, 300, analyst="ann")]))
+    assert [(isinstance(run, AnswerColumns), len(run)) for run in found] == [
+        (True, 64), (True, 64), (False, 1), (False, 63), (False, 1), (True, 64),
+    ]  # fmt: skip
+    one = found[-1]
+    assert isinstance(one, AnswerColumns)
+    assert (one.analyst, one.share) == ("ann", 0.25)
+
+
+# --- in a session file --------------------------------------------------------------------------------------
+
+
+def test_rows_and_blocks_are_numbered_together(store: SessionStore) -> None:
+    parts = [many(3), many(100, 10), many(2, 200, analyst="ann"), many(70, 300, analyst="ann", share=0.5)]
+    for part in parts:
+        store.finish(None, Outcome(answers=part, asked=len(part)))
+    everything = [answer for part in parts for answer in part]
+    assert list(store.answers()) == everything
+    assert store.answer_count() == len(everything) == 175
+    assert store._blocks.spans() == [(4, 104), (106, 176)]
+    assert [store.answer_at(number + 1) for number in range(175)] == everything
+    assert store.newest_answers([one.query for one in everything]) == everything
+    assert store.newest_answer("another") is None
+    assert store.newest_numbers(None, 73) == list(range(175, 102, -1))
+    assert store.newest_numbers("ann", 71) == [*range(175, 105, -1), 105]
+    assert store.question_counts() == {"": 103, "ann": 72}
+    assert store.shares(175) == [(number, 0.25 if number < 106 else 0.5) for number in range(1, 176)]
+    assert store.shares(5) == [(number, 0.25 if number < 106 else 0.5) for number in range(35, 176, 35)]
+    assert store.is_whole()
+    with pytest.raises(SessionCorruptError, match="answer 176 is gone"):
+        store.answer_at(176)
+
+
+def test_the_newest_answer_is_given_whether_it_is_a_row_or_in_a_block(store: SessionStore) -> None:
+    text = many(1)[0].query
+    for number, size in enumerate([64, 1, 64, 64, 2]):
+        store.finish(None, Outcome(answers=[replace(one, version=number) for one in many(size)]))
+        found = store.newest_answer(text)
+        assert found is not None and found.version == number
+
+
+def test_requests_and_repeats_find_answers_in_blocks(store: SessionStore) -> None:
+    answers = many(80)
+    store.finish(None, Outcome(answers=answers))
+    store.finish(None, Outcome(idempotency_keys={"r": answers[7].query}, repeats=[("ann", answers[9].query)]))
+    assert store.answer_to_request("r") == answers[7]
+    assert store.newest_numbers("ann", 5) == [10]
+
+
+def test_the_first_answers_of_questions_are_those_of_rows_and_blocks(store: SessionStore) -> None:
+    store.finish(None, Outcome(answers=many(2)))
+    store.finish(None, Outcome(answers=[*many(70), *many(1, 500, kind=None)]))
+    store.finish(None, Outcome(answers=many(71, 69, count=0.0)))
+    numbers = [number for number, *_ in store.first_answers()]
+    assert numbers == [1, 2, *range(5, 73), *range(75, 145)]
+
+
+def test_questions_whose_keys_are_the_same_are_told_apart_by_their_texts(store: SessionStore) -> None:
+    texts = _colliding()
+    assert len(set(question_keys(texts).tolist())) == 1
+    store.finish(None, Outcome(answers=[*many(70), stored(texts[0], count=1.0)]))
+    assert store.newest_answer(texts[1]) is None
+    store.finish(None, Outcome(answers=[*many(70), stored(texts[1], count=2.0)]))
+    assert [one and one.count for one in store.newest_answers(texts)] == [1.0, 2.0]
+
+
+def _colliding() -> list[str]:
+    seen: dict[int, str] = {}
+    for number in range(10**6):
+        key = int(question_keys([f"{number:x}~{number * 7919:x}"])[0])
+        if key in seen:
+            return [seen[key], f"{number:x}~{number * 7919:x}"]
+        seen[key] = f"{number:x}~{number * 7919:x}"
+    raise AssertionError
+
+
+def test_many_blocks_are_found_after_their_keys_were_merged(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pmw.session.store.blocks._RECENT", 150)
+    monkeypatch.setattr("pmw.session.store.blocks._DECODED", 2)
+    for number in range(8):
+        store.finish(None, Outcome(answers=many(64, 64 * number)))
+        assert store.newest_answer(many(1, 64 * number)[0].query) is not None
+    assert store._blocks._sorted.size > 150
+    everything = many(8 * 64)
+    assert store.newest_answers([one.query for one in everything]) == everything
+
+
+def test_a_block_that_was_rolled_back_is_not_found(store: SessionStore) -> None:
+    answers = many(64)
+    store._connection.execute(
+        "CREATE TRIGGER full BEFORE INSERT ON secrets BEGIN SELECT RAISE(ABORT, 'full'); END"
+    )
+    repeats = [("ann", answers[0].query)]  # looks the block up inside the transaction
+    with pytest.raises(Exception, match="nothing was released"):
+        store.finish(None, Outcome(answers=answers, repeats=repeats, secrets={"x": b"y"}))
+    assert store.newest_answer(answers[0].query) is None
+    store.finish(None, Outcome(answers=many(64, 100)))
+    assert store.newest_answer(many(1, 100)[0].query) == many(1, 100)[0]
+    assert list(store.answers()) == many(64, 100)
+
+
+def test_a_copy_holds_the_blocks(tmp_path: Path) -> None:
+    with closing(make(tmp_path / "s.pmw")) as store:
+        store.finish(None, Outcome(answers=many(70)))
+        store.copy_public(tmp_path / "copy.pmw", tmp_path / "copy.pmw")
+    with closing(SessionStore.open(tmp_path / "copy.pmw")) as copy:
+        assert list(copy.answers()) == many(70)
+        assert copy.is_whole()
+
+
+# --- damage -------------------------------------------------------------------------------------------------
+
+CHAINED = {
+    "a share": "UPDATE blocks SET share = 0.125 WHERE sequence = 4",
+    "who asked": "UPDATE blocks SET analyst = 'eve' WHERE sequence = 4",
+    "a version": "UPDATE blocks SET version = 2 WHERE sequence = 4",
+    "a confidence": "UPDATE blocks SET confidence = 0.99 WHERE sequence = 4",
+    "a size": "UPDATE blocks SET size = 99 WHERE sequence = 4",
+    "a key": "UPDATE blocks SET keys = CAST(x'00000000' || substr(keys, 5) AS BLOB) WHERE sequence = 4",
+    "a hash": "UPDATE blocks SET hash = zeroblob(32) WHERE sequence = 4",
+    "a number": "UPDATE blocks SET sequence = 5 WHERE sequence = 4",
+    "a block": "DELETE FROM blocks WHERE sequence = 4",
+    "the last block": "DELETE FROM blocks WHERE sequence = 104",
+    "all blocks": "DELETE FROM blocks",
+    "blocks that were exchanged": "UPDATE blocks SET sequence = -1 WHERE sequence = 4;"
+    "UPDATE blocks SET sequence = 4 WHERE sequence = 104;"
+    "UPDATE blocks SET sequence = 104 WHERE sequence = -1",
+    "a block that was added": "INSERT INTO blocks SELECT 204, size, analyst, confidence, share, version,"
+    " keys, hash, answers FROM blocks WHERE sequence = 4",
+}
+ANSWERS_ALTERED = {
+    "a byte": "UPDATE blocks SET answers = CAST(substr(answers, 1, 40) || x'00' || substr(answers, 42)"
+    " AS BLOB) WHERE sequence = 4",
+    "its end": "UPDATE blocks SET answers = substr(answers, 1, length(answers) - 1) WHERE sequence = 4",
+    "another's": "UPDATE blocks SET answers = (SELECT answers FROM blocks WHERE sequence = 104)"
+    " WHERE sequence = 4",
+}
+ROWS = {
+    "a row before": "DELETE FROM answers WHERE sequence = 2",
+    "a row's number inside a block": "UPDATE answers SET sequence = 50 WHERE sequence = 2",
+    "a row's number behind all": "UPDATE answers SET sequence = 300 WHERE sequence = 2",
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "s.pmw"
+    with closing(make(path)) as store:
+        for part in (many(3), many(100, 10), many(100, 200)):
+            store.finish(None, Outcome(answers=part, asked=len(part)))
+    return path
+
+
+def execute(path: Path, script: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+
+
+@pytest.mark.parametrize("script", [*CHAINED.values(), *ROWS.values()], ids=[*CHAINED, *ROWS])
+def test_a_block_or_a_row_that_was_altered_is_refused_by_who_takes_over(path: Path, script: str) -> None:
+    with closing(SessionStore.open(path)) as store:
+        execute(path, script)
+        copy = path.with_name("copy")
+        uses: list[Callable[[], object]] = [store.take_over, store.is_whole]
+        uses.append(lambda: store.copy_public(copy, copy))
+        for use in uses:
+            with pytest.raises(SessionCorruptError, match="the session file is damaged"):
+                use()
+
+
+@pytest.mark.parametrize("script", ANSWERS_ALTERED.values(), ids=ANSWERS_ALTERED)
+def test_answers_that_were_altered_are_refused_by_every_reader(path: Path, script: str) -> None:
+    with closing(SessionStore.open(path)) as store:
+        execute(path, script)
+        reads: list[Callable[[], object]] = [
+            lambda: store.answer_at(20),
+            lambda: store.newest_answer(many(1, 11)[0].query),
+            lambda: list(store.answers()),
+            store.first_answers,
+            store.is_whole,
+        ]
+        for read in reads:
+            with pytest.raises(SessionCorruptError, match="a row of its blocks of answers was altered"):
+                read()
+        assert store.answer_at(150) == many(100, 200)[46]
+        assert store.answer_at(2) == many(3)[1]
+
+
+def test_a_block_whose_hash_was_made_to_fit_is_refused_where_its_keys_do_not(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        blocks = Blocks(connection, "s.pmw")
+        columns = AnswerColumns.of(many(100, 500))
+        connection.execute("CREATE TEMP TABLE was AS SELECT keys FROM blocks WHERE sequence = 4")
+        connection.execute("DELETE FROM blocks WHERE sequence = 4")
+        blocks.insert(4, columns)
+        connection.execute("UPDATE blocks SET keys = (SELECT keys FROM was) WHERE sequence = 4")
+        connection.commit()
+        with pytest.raises(SessionCorruptError, match="a row of its blocks"):
+            list(blocks.each())
+
+
+@settings(max_examples=30, deadline=None)
+@given(sizes=st.lists(st.integers(1, 130), max_size=8))
+def test_whatever_the_sizes_all_answers_are_there_in_order(sizes: list[int]) -> None:
+    with closing(make(None)) as store:
+        given, number = list[StoredAnswer](), 0
+        for size in sizes:
+            part = many(size, number)
+            number += size
+            given += part
+            store.finish(None, Outcome(answers=part))
+        assert list(store.answers()) == given
+        assert store.newest_answers([one.query for one in given]) == given
+        assert store.is_whole()
+        assert all(math.isfinite(one.count) for one in store.answers())
