@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pmw.public.export import RowPlan
     from pmw.public.ledger import Ledger, LedgerLine
     from pmw.public.quotes import Quote
+    from pmw.public.range_answers import RangeAnswers
     from pmw.public.status import Status
     from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
     from pmw.service.client import RemoteSession, connect
@@ -85,6 +86,7 @@ __all__ = [
     "PMWError",
     "PublicModel",
     "Quote",
+    "RangeAnswers",
     "ReleaseError",
     "RemoteSession",
     "resume_session",
@@ -137,6 +139,7 @@ _HOMES = {
     "public.export": ("RowPlan",),
     "public.ledger": ("Ledger", "LedgerLine"),
     "public.quotes": ("Quote",),
+    "public.range_answers": ("RangeAnswers",),
     "public.status": ("Status",),
     "research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
     "service.client": ("RemoteSession", "connect"),

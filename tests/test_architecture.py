@@ -53,6 +53,7 @@ LIBRARIES = {
         "pmw.data.postgres",
         "pmw.data.spark_workers",
         "pmw.public.answers",
+        "pmw.public.range_answers",
         "pmw.public.tables",
         "pmw.service.client",
     },

@@ -20,7 +20,7 @@ BudgetExhaustedError Check Composition connect CsvDialect
 DatabaseTable DataError finalize_session fit_workload Ledger LedgerLine load_model MemoryLimit ModelFileError
 ModelKind move_session
 NeighboringRelation NoiseError OfflineOptions OfflineRelease open_session Opening Options plan_session
-PMWError PublicModel Quote ReleaseError RemoteSession resume_session RowPlan ServiceError Session
+PMWError PublicModel Quote RangeAnswers ReleaseError RemoteSession resume_session RowPlan ServiceError Session
 SessionCorruptError SessionError SessionExistsError SessionLockedError SessionPlan Sides Source
 SparseVectorKind Spent Status StoreError TableFile TestKind UpdateRule Verification verify_session
 """

@@ -29,13 +29,14 @@ __all__ = [
     "kind_of",
     "MOST_CELLS",
     "quantile_margin",
+    "QUESTION_ATTRIBUTES",
     "rank_of",
     "typical_errors",
     "typical_half_width",
 ]
 
 MOST_CELLS = 2**24  # of the scope of a question whose error is looked at
-_MOST_ATTRIBUTES = 3  # questions on more are of one kind
+QUESTION_ATTRIBUTES = 3  # questions on more are of one kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def kind_of(query: LinearQuery, basis: Basis) -> QuestionKind | None:
         return None
     if query.domain.scope_size(query.scope) > MOST_CELLS:
         return None
-    return QuestionKind(min(len(query.scope), _MOST_ATTRIBUTES), basis)
+    return QuestionKind(min(len(query.scope), QUESTION_ATTRIBUTES), basis)
 
 
 def typical_half_width(

@@ -18,23 +18,14 @@ from functools import partial
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pmw.model import (
-    CombinedMarginal,
-    HierarchicalMeasurement,
     MarginalMeasurement,
     MarginalValues,
     OneWayMeasurement,
 )
-from pmw.privacy.tail_bounds import (
-    simultaneous_half_width,
-    sum_half_width,
-)
 from pmw.public.answer import Answer, Basis, Source, Spent
-from pmw.public.certificate_bounds import certificate_bound
-from pmw.public.evidence import Known, is_fine, is_whole_table, known_of, marginals_over, opened_over, weighed
+from pmw.public.evidence import Known, is_fine, known_of, marginals_over, opened_over, weighed
+from pmw.public.evidence_bounds import Evidence, evidence_of
 from pmw.public.intervals import (
     Confidences,
     answer_within,
@@ -43,17 +34,30 @@ from pmw.public.intervals import (
     with_typical,
 )
 from pmw.public.state import Certificate, PublicState
-from pmw.public.table_noise import TableNoise, moved_cells
+from queries.boxes import MOST_SUMS, BoxSums
 from queries.linear import UNITS, LinearQuery
 
 __all__ = [
     "answers_untested",
     "MarginalBars",
+    "Together",
 ]
 
 
 _Known: TypeAlias = OneWayMeasurement | Known
 _Pieces: TypeAlias = Sequence[tuple[LinearQuery, Sequence[_Known]]]  # what bounds which query
+
+
+class Together(NamedTuple):
+    """What bounds all boxes of a scope alike.
+
+    Attributes:
+        sums: the model's, inside boxes.
+        evidence: of which the one with the smallest half-width bounds a box; the first of several.
+    """
+
+    sums: BoxSums
+    evidence: tuple[Evidence, ...]
 
 
 class _Bound(NamedTuple):
@@ -116,19 +120,6 @@ class _Scope:
         return cls(*opened_over(state, scope), *known_of(state, scope, asked), measured[::-1])
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """What bounds the queries over a scope.
-
-    Args:
-        values: float64, one axis per attribute of the scope, records.
-        half_width: how far the truth may be from a query's answer on the values, in records.
-    """
-
-    values: NDArray[np.float64]
-    half_width: Callable[[LinearQuery], float]
-
-
 def answers_untested(state: PublicState, spent: Spent) -> Callable[[LinearQuery], Answer]:
     """Return what answers questions from one state's model, within what was released and tests promise."""
     if not state.contract.options.tests_marginals:
@@ -152,7 +143,8 @@ class MarginalBars:
         self._total_error = total_error_bound(state, confidences.alone)
         self._certified_total_error = total_error_bound(state, confidences.total)
         self._scopes: dict[tuple[tuple[str, ...], ...], _Scope] = {}
-        self._held: dict[tuple[_Known, tuple[str, ...], bool], _Evidence] = {}
+        self._sums: dict[tuple[str, ...], BoxSums | None] = {}
+        self._held: dict[tuple[_Known, tuple[str, ...], bool], Evidence] = {}
 
     def answer(self, query: LinearQuery, *, measured: bool = False) -> Answer:
         """Return the model's answer to a question.
@@ -201,7 +193,8 @@ class MarginalBars:
         is on declared cells of a bin that the question cuts, the answer is moved to within one standard
         deviation of what the marginal says.
         """
-        count = self._state.model.answer(query)
+        sums = self._model_sums(query.scope) if query.is_box else None
+        count = self._state.model.answer(query) if sums is None else sums.one(query.box)
         for one, beside, fine in self._scope(query.scope, query.scope).measured:
             if not beside and not (fine and not self._state.coarsening.is_aligned(query)):
                 continue
@@ -290,12 +283,11 @@ class MarginalBars:
                 if share is _Share.CERTIFIED and not isinstance(one, Certificate):
                     continue
                 evidence = self._evidence(one, query.scope, one_end=share is _Share.HALF)
-                basis = Basis.TESTED if isinstance(one, Certificate) else Basis.RELEASED
-                widths.append((evidence.half_width(query), evidence.values, query, basis))
+                widths.append((evidence.half_width(query), evidence, query))
         if not widths:
             return None
-        width, values, query, basis = min(widths, key=itemgetter(0))
-        return _Bound(query.evaluate(values), width, basis)
+        width, evidence, query = min(widths, key=itemgetter(0))
+        return _Bound(evidence.value(query), width, evidence.basis)
 
     def _everybody(self, query: LinearQuery, share: _Share = _Share.ONE) -> _Bound:
         """Return the answer to a question of one weight for everybody, and its half-width."""
@@ -303,20 +295,40 @@ class MarginalBars:
         total_error = self._certified_total_error if share is _Share.CERTIFIED else self._total_error
         return _Bound(weight * self._state.total.value, weight * total_error, Basis.RELEASED)
 
+    def _model_sums(self, scope: tuple[str, ...]) -> BoxSums | None:
+        """Return the model's sums inside boxes of a scope; None where it has too many cells for a table."""
+        if scope not in self._sums:
+            few = self._state.domain.scope_size(scope) <= MOST_SUMS
+            self._sums[scope] = BoxSums.of_few(self._state.model.marginal(scope)) if few else None
+        return self._sums[scope]
+
+    def together(self, scope: tuple[str, ...]) -> Together | None:
+        """Return what bounds all boxes of a scope alike; None where they have to be looked at one by one.
+
+        That is where a marginal lies beside the model, an attribute is binned, noise is that of a tree or of
+        the whole table, or a contract moves answers.
+        """
+        state, sums = self._state, self._model_sums(scope) if scope else None
+        binned = [state.coarsening.bins[state.domain.index(name)] is not None for name in scope]
+        if sums is None or any(binned) or state.contract.options.bar_limit is not None:
+            return None
+        known = self._scope(scope, scope)
+        if any(beside for _, beside, _ in known.measured):
+            return None
+        pieces = (*known.opened, *known.opened_bins) if known.opened else (*known.fine, *known.coarse)
+        evidence = [self._evidence(one, scope, one_end=False) for one in pieces]
+        if any(one.of_cells is None for one in evidence):
+            return None
+        return Together(sums, tuple(evidence))
+
     def _scope(self, scope: tuple[str, ...], asked: tuple[str, ...]) -> _Scope:
         if (scope, asked) not in self._scopes:
             self._scopes[scope, asked] = _Scope.of(self._state, scope, asked)
         return self._scopes[scope, asked]
 
-    def _evidence(self, known: _Known, scope: tuple[str, ...], *, one_end: bool) -> _Evidence:
+    def _evidence(self, known: _Known, scope: tuple[str, ...], *, one_end: bool) -> Evidence:
         if (known, scope, one_end) not in self._held:
-            if isinstance(known, Certificate):
-                found = _of_certificate(self._state, known, scope, one_end=one_end)
-            elif is_whole_table(known, self._state):
-                found = _of_table(self._state, known, scope, self._confidence)
-            else:
-                simultaneous = self._state.contract.options.simultaneous
-                found = _of_noise(known, scope, self._confidence, simultaneous=simultaneous)
+            found = evidence_of(self._state, known, scope, self._confidence, one_end=one_end)
             self._held[known, scope, one_end] = found
         return self._held[known, scope, one_end]
 
@@ -334,55 +346,3 @@ def _outer_ends(ends: tuple[_Bound | None, _Bound | None]) -> _Ends:
 def _width(ends: tuple[_Bound | None, _Bound | None]) -> float:
     """Return the sum of the half-widths of two ends; infinite where one of them is not known."""
     return sum(math.inf if end is None else end.half_width for end in ends)
-
-
-def _of_noise(
-    measurement: OneWayMeasurement | CombinedMarginal,
-    scope: tuple[str, ...],
-    confidence: float,
-    *,
-    simultaneous: bool,
-) -> _Evidence:
-    axes, noise, values = _others(measurement.scope, scope), measurement.noise, measurement.values
-    part, peak = 1.0, 1.0
-    if isinstance(measurement, CombinedMarginal):
-        part, peak = measurement.squares, measurement.peak
-    elif simultaneous:
-        # A tree's cells are taken as they were drawn, for the noise of least squares is not independent.
-        drawn = values if isinstance(measurement, MarginalMeasurement) else measurement.cell_values
-        half_width = simultaneous_half_width(noise, drawn.size, confidence)
-        return _Evidence(drawn.sum(axis=axes), lambda _: half_width)
-    repeated = math.prod([int(values.shape[axis]) for axis in axes])
-
-    def squares(query: LinearQuery) -> float:
-        if isinstance(measurement, HierarchicalMeasurement):
-            return measurement.weighted_variance(query.weights() / UNITS) / measurement.variance
-        if query.is_box:  # a sum of ones is exact, in whatever order
-            return float(math.prod(side.stop - side.start for side in query.box)) * repeated * part
-        return float(np.sum((query.weights() / UNITS) ** 2)) * repeated * part
-
-    # Least squares too gives no number a weight beyond 1.
-    return _Evidence(
-        values.sum(axis=axes), lambda query: sum_half_width(noise, squares(query), confidence, peak=peak)
-    )
-
-
-def _of_table(
-    state: PublicState, table: MarginalMeasurement, scope: tuple[str, ...], confidence: float
-) -> _Evidence:
-    """Return what a table that opening measured whole says of a scope, with the number of records."""
-    noise = TableNoise.of(table.noise, table.units.size, state.total.deviation)
-    values = moved_cells(table, state.total.estimate).sum(axis=_others(table.scope, scope))
-    return _Evidence(values, lambda query: noise.question_half_width(query, confidence))
-
-
-def _of_certificate(
-    state: PublicState, certificate: Certificate, scope: tuple[str, ...], *, one_end: bool
-) -> _Evidence:
-    bound = certificate_bound(state, certificate, one_end=one_end)
-    axes = _others(certificate.scope, scope)
-    return _Evidence((certificate.units / UNITS).sum(axis=axes), lambda _: bound)
-
-
-def _others(scope: tuple[str, ...], kept: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(axis for axis, name in enumerate(scope) if name not in kept)

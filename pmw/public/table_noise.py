@@ -75,13 +75,19 @@ class TableNoise:
 
     def question_half_width(self, query: LinearQuery, confidence: float) -> float:
         """Return how far the truth may be from the answer to a question, in records."""
-        repeated = self.cells // query.domain.scope_size(query.scope)
-        if query.is_box:  # a sum of ones is exact, in whatever order
-            weight = float(math.prod(side.stop - side.start for side in query.box)) * repeated
-            return self.half_width(weight, weight, confidence)
+        size = query.domain.scope_size(query.scope)
+        if query.is_box:
+            inside = math.prod(side.stop - side.start for side in query.box)
+            return self.box_half_width(inside, size, confidence)
+        repeated = self.cells // size
         weights = query.weights() / UNITS
         squares, weight = float(np.sum(weights**2)) * repeated, float(np.sum(weights)) * repeated
         return self.half_width(squares, weight, confidence)
+
+    def box_half_width(self, inside: float, size: int, confidence: float) -> float:
+        """Return the same of a box, by how many cells it has of those of its scope."""
+        weight = float(inside) * (self.cells // size)  # a sum of ones is exact, in whatever order
+        return self.half_width(weight, weight, confidence)
 
     def widest(self, confidence: float) -> float:
         """Return what no half-width of a question with weights in [0, 1] exceeds, in records.

@@ -22,6 +22,7 @@ __all__ = [
     "ready_answers",
     "sorted_asks",
     "tie_keys",
+    "UNTESTED",
     "with_answers",
 ]
 
@@ -46,7 +47,7 @@ class Ask:
 
 
 _SEPARATOR = "\x1f"  # stands in no name of an analyst
-_UNTESTED = (Source.EXHAUSTED.value, Source.UNVERIFIED.value)
+UNTESTED = (Source.EXHAUSTED.value, Source.UNVERIFIED.value)
 
 Answering: TypeAlias = Callable[[Sequence[Ask], Deliver | None], list[Answer]]
 
@@ -151,7 +152,7 @@ def _stored_answer(
     row = rows[ask.text] if ask.text in rows else store.newest_answer(ask.text)
     if row is None or row.source == Source.REFUSED.value:
         return None  # what was measured since may answer it
-    if row.analyst and row.source in _UNTESTED:
+    if row.analyst and row.source in UNTESTED:
         return None if is_tested(ask.query) else read_answer(row, ask.query, state)
     known = read_answer(row, ask.query, state)
     newest.keep(ask.text, known)

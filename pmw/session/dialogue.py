@@ -9,15 +9,19 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
+from numpy.typing import ArrayLike
+
 from pmw.loop import Forecast
 from pmw.public import tables
 from pmw.public.answer import Answer
 from pmw.public.quotes import Quote, quote_marginal, quote_question
+from pmw.public.range_answers import RangeAnswers
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION, Account, Booked
 from pmw.session.asking import Asked, Asking
 from pmw.session.asks import Answering
-from pmw.session.engine import Engine
+from pmw.session.range_engine import RangeEngine
+from queries.boxes import Boxes
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.reader import QuestionReader
@@ -35,13 +39,43 @@ class Dialogue(Asking):
     _account: Account = SESSION
 
     @abstractmethod
-    def _engaged(self) -> AbstractContextManager[Engine]:
+    def _engaged(self) -> AbstractContextManager[RangeEngine]:
         """Return the engine, while nobody else uses it; what was interrupted is finished."""
 
     @contextmanager
     def _asking(self) -> Iterator[Answering]:
         with self._engaged() as engine:
             yield partial(engine.answer, account=self._account)
+
+    def answer_arrays(
+        self,
+        attributes: str | Sequence[str],
+        first: ArrayLike,
+        last: ArrayLike,
+        *,
+        fresh: bool = False,
+    ) -> RangeAnswers:
+        """Answer many questions about ranges of the same attributes, as arrays.
+
+        Each counts the records whose cells lie in a range of every attribute, and gets the answer that it
+        gets alone. The cell of a value is ``domain[name].encode([value])[0]``. Equal questions are one.
+
+        Args:
+            attributes: one attribute, or several.
+            first: int, shape (n, attributes), or (n,) of one attribute: the first cell of each range.
+            last: int, the same of the last cells, inclusive.
+            fresh: answer again what was answered before.
+
+        Raises:
+            ScopeError: an attribute is unknown, shapes differ, or a range is empty or outside; nothing is
+                answered then.
+            DataError: a test needs the table, and it cannot be read or differs.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        named = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+        boxes = Boxes.of(self.domain, named, first, last)
+        with self._engaged() as engine:
+            return engine.answer_ranges(boxes, fresh=fresh, account=self._account)
 
     def measure(self, names: str | Sequence[str], *, dry_run: bool = False) -> Quote:
         """Measure the counts of every combination of some attributes' values now, under the session's cap.
@@ -174,7 +208,7 @@ class Analyst(Dialogue):
             one = found.get(self.name, Booked(self.name, Fraction(0), 0))
             return replace(one, share=self.share)
 
-    def _engaged(self) -> AbstractContextManager[Engine]:
+    def _engaged(self) -> AbstractContextManager[RangeEngine]:
         return self._session._engaged()
 
     def __repr__(self) -> str:

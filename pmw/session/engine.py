@@ -260,18 +260,20 @@ class Engine:
         Returns:
             The last batch, the state after those that draw none, and their answers.
         """
-        state, answers, size = self._state, list[Answer](), size or _BATCH
+        state, size = self._state, size or _BATCH
+        free = 0
         while True:
-            asked = queries[len(answers) : len(answers) + size]
+            asked = queries[free : free + size]
             proposal = propose(self.bookings.limited(state, account), asked)
             if proposal.requests:
                 break
-            settled = settle(state, proposal, BatchDraws((), None), state.ledger)
-            state = settled.state
-            answers.extend(settled.answers)
-            if len(answers) == len(queries):
+            free += len(asked)
+            state = replace(state, asked=state.asked + len(asked))
+            if free == len(queries):
                 break
-        return proposal, state, account.told(state, answers)
+        untested = Proposal.untested(queries[:free])
+        settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger)
+        return proposal, settled.state, account.told(settled.state, settled.answers)
 
     def _carry_out(
         self,

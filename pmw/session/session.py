@@ -26,8 +26,8 @@ from pmw.public.status import Status, status_rows
 from pmw.session import loading, verification
 from pmw.session.accounts import Account, Activity, Booked, load_activity
 from pmw.session.dialogue import Analyst, Dialogue
-from pmw.session.engine import Engine
 from pmw.session.model_file import export_model
+from pmw.session.range_engine import RangeEngine
 from pmw.session.store import SessionStore
 from queries.linear import LinearQuery
 
@@ -51,7 +51,7 @@ class Session(Dialogue):
         self._turn = threading.RLock()
         self._process = os.getpid()
         self._store: SessionStore | None = store
-        self._engine = Engine(store, data)
+        self._engine = RangeEngine(store, data)
         self._held = held.pop_all()  # the store, and the lock of its file
 
     @property
@@ -275,7 +275,7 @@ class Session(Dialogue):
                 self._held.close()
 
     @contextmanager
-    def _engaged(self) -> Iterator[Engine]:
+    def _engaged(self) -> Iterator[RangeEngine]:
         with self._turn:
             self._open_store()
             self._engine.finish_interrupted()

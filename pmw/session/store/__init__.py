@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pmw.session.store.answer_rows import StoredAnswer, query_key
+from pmw.session.store.columns import AnswerColumns
 from pmw.session.store.files import SessionFiles, is_model_file
 from pmw.session.store.rows import (
     LATER,
@@ -20,6 +21,7 @@ from pmw.session.store.session_store import SessionStore
 from pmw.session.store.writing import writing
 
 __all__ = [
+    "AnswerColumns",
     "CertificateRow",
     "ChainedRows",
     "FORMAT_VERSION",

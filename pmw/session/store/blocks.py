@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,9 +29,10 @@ __all__ = [
 _DECODED = 64  # blocks that are kept as columns
 _RECENT = 2**14  # keys that are sorted again with each new block
 _BITS = np.uint64(32)  # of a number, below the bits of a question's key
+_NUMBER = np.uint64(2**32 - 1)
 _NONE = np.empty(0, dtype=np.uint64)
-_INSERT = f"INSERT INTO blocks VALUES ({', '.join('?' * 9)})"
-_READ = "SELECT sequence, size, analyst, confidence, share, version, keys, hash, answers FROM blocks"
+_INSERT = f"INSERT INTO blocks VALUES ({', '.join('?' * 10)})"
+_READ = "SELECT sequence, size, analyst, confidence, share, version, hash, answers, keys FROM blocks"
 
 
 class Blocks:
@@ -51,13 +53,14 @@ class Blocks:
         """Forget what was read: blocks that were written may be gone again."""
         self._decoded = Memory(_DECODED)
         self._sorted = self._recent = _NONE  # a question's key and an answer's number, sorted
-        self._known = 0  # the number of the first answer of the newest block whose keys are known
+        self._firsts = list[int]()  # the numbers of the first answers of the blocks whose keys are known
 
     def insert(self, first: int, columns: AnswerColumns) -> None:
         """Add a block, inside a transaction; its first answer has this number."""
         keys, answers = question_keys(columns.texts).astype("<u4").tobytes(), packed(columns)
         shared = columns.analyst, columns.confidence, columns.share, columns.version
-        row = (first, len(columns), *shared, keys, _hash(answers), answers)
+        kinds = sum(columns.kind_names[code] is not None for code in columns.kinds.tolist())
+        row = (first, len(columns), *shared, kinds, keys, _hash(answers), answers)
         self._connection.execute(_INSERT, row)
 
     def spans(self) -> list[tuple[int, int]]:
@@ -97,22 +100,22 @@ class Blocks:
             return None
         return self._columns(row[0]).answer(number - row[0])
 
-    def newest(self, texts: Sequence[str]) -> list[tuple[int, StoredAnswer] | None]:
-        """Return the newest answer in a block to each of some questions, with its number, or None."""
+    def newest(self, texts: Sequence[str]) -> dict[int, int]:
+        """Return the numbers of the newest answers in blocks to some questions, by the questions' places."""
         self._read_keys()
-        keys = question_keys(texts).astype(np.uint64) << _BITS
-        found: list[tuple[int, StoredAnswer] | None] = [None] * len(texts)
+        keys, found = question_keys(texts), dict[int, int]()
         for held in (self._sorted, self._recent):  # what is newer comes later
-            low = np.searchsorted(held, keys)
-            high = np.searchsorted(held, keys | np.uint64(2**32 - 1), side="right")
-            for place in np.flatnonzero(high > low).tolist():
-                for key in held[low[place] : high[place]][::-1]:
-                    number = int(key & np.uint64(2**32 - 1))
-                    answer = self.at(number)
-                    if answer is not None and answer.query == texts[place]:
-                        found[place] = number, answer
-                        break
+            for place, numbers in _numbers(held, keys):
+                same = (number for number in numbers[::-1].tolist() if self._text(number) == texts[place])
+                newest = next(same, None)
+                if newest is not None:
+                    found[place] = newest
         return found
+
+    def place(self, number: int) -> tuple[AnswerColumns, int]:
+        """Return the block of an answer that was found, and the answer's place in it."""
+        first = self._firsts[bisect_right(self._firsts, number) - 1]
+        return self._columns(first), number - first
 
     def each(self) -> Iterator[tuple[int, AnswerColumns]]:
         """Yield the blocks with the numbers of their first answers, in order; their keys are compared.
@@ -120,11 +123,35 @@ class Blocks:
         Raises:
             SessionCorruptError: one was altered.
         """
-        for row in self._connection.execute(f"{_READ} ORDER BY sequence"):
+        for *row, keys in self._connection.execute(f"{_READ} ORDER BY sequence"):
             columns = self._read(row)
-            if question_keys(columns.texts).astype("<u4").tobytes() != row[6]:
+            if question_keys(columns.texts).astype("<u4").tobytes() != keys:
                 raise self._damaged()
             yield row[0], columns
+
+    def with_kinds(self) -> Iterator[tuple[int, AnswerColumns]]:
+        """Yield blocks in which some answer has a kind, with the numbers of their first answers, in order."""
+        for *row, _ in self._connection.execute(f"{_READ} WHERE kinds > 0 ORDER BY sequence"):
+            yield row[0], self._read(row)
+
+    def are_first(self, texts: Sequence[str], numbers: Sequence[int]) -> list[bool]:
+        """Tell of some answers whether no answer in a block to the same question comes before them.
+
+        Args:
+            texts: of their questions.
+            numbers: of the answers, in blocks or not.
+        """
+        self._read_keys()
+        found = [True] * len(texts)
+        held = np.sort(np.concatenate([self._sorted, self._recent]))
+        for place, others in _numbers(held, question_keys(texts)):
+            earlier = others[others < numbers[place]].tolist()
+            found[place] = not any(self._text(number) == texts[place] for number in earlier)
+        return found
+
+    def _text(self, number: int) -> str:
+        columns, place = self.place(number)
+        return columns.texts[place]
 
     def _columns(self, first: int) -> AnswerColumns:
         known = self._decoded.get(first)
@@ -132,12 +159,12 @@ class Blocks:
             row = self._connection.execute(f"{_READ} WHERE sequence = ?", (first,)).fetchone()
             if row is None:
                 raise self._damaged()
-            known = self._read(row)
+            known = self._read(row[:-1])
             self._decoded.keep(first, known)
         return known
 
-    def _read(self, row: tuple[Any, ...]) -> AnswerColumns:
-        _, size, *shared, _, found, answers = row
+    def _read(self, row: Sequence[Any]) -> AnswerColumns:
+        _, size, *shared, found, answers = row
         if _hash(answers) == found:
             with contextlib.suppress(ValueError, TypeError):
                 columns = unpacked(answers, *shared)
@@ -148,13 +175,13 @@ class Blocks:
     def _read_keys(self) -> None:
         """Read the keys of blocks that are new since the last look."""
         statement = "SELECT sequence, size, keys FROM blocks WHERE sequence > ? ORDER BY sequence"
-        new = list[NDArray[np.uint64]]()
-        for first, size, raw in self._connection.execute(statement, (self._known,)):
+        new, known = list[NDArray[np.uint64]](), self._firsts[-1] if self._firsts else 0
+        for first, size, raw in self._connection.execute(statement, (known,)):
             keys = np.frombuffer(raw, dtype="<u4").astype(np.uint64)
             if keys.size != size:
                 raise self._damaged()
             new.append((keys << _BITS) | np.arange(first, first + size, dtype=np.uint64))
-            self._known = first
+            self._firsts.append(first)
         if not new:
             return
         self._recent = np.sort(np.concatenate([self._recent, *new]))
@@ -166,6 +193,14 @@ class Blocks:
         return SessionCorruptError(
             f"{self._name}: the session file is damaged: a row of its blocks of answers was altered"
         )
+
+
+def _numbers(held: NDArray[np.uint64], keys: NDArray[np.uint32]) -> Iterator[tuple[int, NDArray[np.uint64]]]:
+    """Yield the places of keys that are held, with the numbers of the answers that they may belong to."""
+    low = keys.astype(np.uint64) << _BITS
+    starts, stops = np.searchsorted(held, low), np.searchsorted(held, low | _NUMBER, side="right")
+    for place in np.flatnonzero(stops > starts).tolist():
+        yield place, held[starts[place] : stops[place]] & _NUMBER
 
 
 def _hash(answers: bytes) -> bytes:

@@ -33,10 +33,10 @@ TABLES = {
     query_key BLOB NOT NULL, query TEXT NOT NULL, count REAL NOT NULL, low REAL, high REAL,
     confidence REAL NOT NULL, source TEXT NOT NULL, version INTEGER NOT NULL, share REAL NOT NULL,
     kind TEXT, typical_low REAL, typical_high REAL, analyst TEXT NOT NULL, checksum BLOB) STRICT""",
-    # Runs of answers that drew no noise; what they have in common, and the others in few bytes.
+    # Runs of answers that drew no noise: what they have in common, how many have a kind, and all else.
     "blocks": """CREATE TABLE blocks (sequence INTEGER PRIMARY KEY, size INTEGER NOT NULL,
     analyst TEXT NOT NULL, confidence REAL NOT NULL, share REAL NOT NULL, version INTEGER NOT NULL,
-    keys BLOB NOT NULL, hash BLOB NOT NULL, answers BLOB NOT NULL) STRICT""",
+    kinds INTEGER NOT NULL, keys BLOB NOT NULL, hash BLOB NOT NULL, answers BLOB NOT NULL) STRICT""",
     # Who asked again what was answered to somebody else.
     "repeats": """CREATE TABLE repeats (analyst TEXT NOT NULL, answer INTEGER NOT NULL,
     checksum BLOB NOT NULL, PRIMARY KEY (analyst, answer)) STRICT""",
@@ -67,7 +67,7 @@ COLUMNS = {
         "request_id", "query_key", "query", "count", "low", "high",
         "confidence", "source", "version", "share", "kind", "typical_low", "typical_high", "analyst",
     ),
-    "blocks": ("size", "analyst", "confidence", "share", "version", "keys", "hash"),
+    "blocks": ("size", "analyst", "confidence", "share", "version", "kinds", "keys", "hash"),
     "repeats": ("analyst", "answer"),
     "certificates": ("scope", "version", "threshold", "units"),
 }  # fmt: skip

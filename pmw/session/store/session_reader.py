@@ -16,6 +16,7 @@ from pmw.session.store.answer_rows import MEASURED, SHARES, StoredAnswer, answer
 from pmw.session.store.blocks import Blocks
 from pmw.session.store.chain import Chain
 from pmw.session.store.checksums import read_fact, require_checksum
+from pmw.session.store.columns import AnswerColumns
 from pmw.session.store.connection import own_error
 from pmw.session.store.rows import CertificateRow, ChainedRows, LedgerRow, MeasurementRow
 from pmw.session.store.schema import COLUMNS
@@ -129,6 +130,29 @@ class SessionReader:
         """Return the newest answer to each of some questions, by their canonical texts, or None."""
         return [None if found is None else found[1] for found in self._newest(texts)]
 
+    def newest_together(
+        self, texts: Sequence[str]
+    ) -> tuple[dict[int, StoredAnswer], list[tuple[AnswerColumns, list[int], list[int]]]]:
+        """Return the newest answers to some questions that have one.
+
+        Returns:
+            Those that are rows, by the places of their questions; and for each block with others its
+            columns, the places of questions, and the places of their answers in the columns.
+        """
+        with self._guarded():
+            numbers, rows = self._blocks.newest(texts), self._newest_rows(texts)
+            alone, blocks = dict[int, StoredAnswer](), dict[int, tuple[AnswerColumns, list[int], list[int]]]()
+            for place, text in enumerate(texts):
+                number = numbers.get(place, 0)
+                if rows.get(text, 0) > number:
+                    alone[place] = self.answer_at(rows[text])
+                elif number:
+                    columns, own = self._blocks.place(number)
+                    _, asked, found = blocks.setdefault(id(columns), (columns, [], []))
+                    asked.append(place)
+                    found.append(own)
+        return alone, list(blocks.values())
+
     def answers(self) -> Iterator[StoredAnswer]:
         """Yield all released answers, in order."""
         with self._guarded():
@@ -192,13 +216,21 @@ class SessionReader:
     def first_answers(self) -> list[tuple[int, str, float]]:
         """Return the first answer of each question that has a kind: its number, the kind, and how far its
         interval reaches above it, in records."""
-        seen, found = set[str](), list[tuple[int, str, float]]()
-        for number, answer in enumerate(self.answers(), start=1):
-            if answer.query not in seen:
-                seen.add(answer.query)
-                if answer.kind is not None and answer.interval is not None:
-                    found.append((number, answer.kind, answer.interval[1] - answer.count))
-        return found
+        first = (
+            "SELECT query, sequence, kind, high - count FROM answers WHERE sequence IN"
+            " (SELECT min(sequence) FROM answers GROUP BY query_key)"
+        )
+        with self._guarded():
+            rows = {text: one for text, *one in self._connection.execute(first)}
+            found = [(text, *one) for text, one in rows.items() if one[1] is not None]
+            for start, columns in self._blocks.with_kinds():
+                for place, (text, code) in enumerate(zip(columns.texts, columns.kinds.tolist(), strict=True)):
+                    kind, number = columns.kind_names[code], start + place
+                    if kind is not None and not (text in rows and rows[text][0] < number):
+                        reach = float(columns.ends[place, 1] - columns.counts[place])
+                        found.append((text, number, kind, reach))
+            are_first = self._blocks.are_first([one[0] for one in found], [one[1] for one in found])
+        return sorted(tuple(one[1:]) for one, is_first in zip(found, are_first, strict=True) if is_first)
 
     def shares(self, most: int) -> list[tuple[int, float]]:
         """Return the share spent after n answers, as (n, share), evenly thinned to ``most`` pairs."""
@@ -272,20 +304,25 @@ class SessionReader:
     def _newest(self, texts: Sequence[str]) -> list[tuple[int, StoredAnswer] | None]:
         """Return the newest answer to each of some questions, with its number, or None."""
         with self._guarded():
-            found = self._blocks.newest(texts)
-        keys = [query_key(text) for text in texts]
+            numbers, rows = self._blocks.newest(texts), self._newest_rows(texts)
+            newest = [max(numbers.get(place, 0), rows.get(text, 0)) for place, text in enumerate(texts)]
+            return [(number, self.answer_at(number)) if number else None for number in newest]
+
+    def _newest_rows(self, texts: Sequence[str]) -> dict[str, int]:
+        """Return the numbers of the newest rows that answer some questions; maybe of others, too."""
+        execute = self._connection.execute
+        newest = "SELECT query, max(sequence) FROM answers"
+        (some,) = execute(
+            "SELECT count(*) FROM (SELECT 1 FROM answers LIMIT ?)", (len(texts) + 1,)
+        ).fetchone()
+        if some <= len(texts):
+            return dict(execute(f"{newest} GROUP BY query_key").fetchall())
+        rows, keys = dict[str, int](), [query_key(text) for text in texts]
         for start in range(0, len(keys), _MOST_KEYS):
             part = keys[start : start + _MOST_KEYS]
             marks = ", ".join("?" * len(part))
-            rows = {}
-            with self._guarded():
-                newest = f"SELECT query_key, max(sequence) FROM answers WHERE query_key IN ({marks})"
-                rows = dict(self._connection.execute(f"{newest} GROUP BY query_key", part).fetchall())
-            for place, key in enumerate(part, start=start):
-                known = found[place]
-                if key in rows and (known is None or known[0] < rows[key]):
-                    found[place] = self._answer("WHERE sequence = ?", rows[key])
-        return found
+            rows.update(execute(f"{newest} WHERE query_key IN ({marks}) GROUP BY query_key", part).fetchall())
+        return rows
 
     def _columns(self, table: str) -> str:
         return ", ".join((*COLUMNS[table], "checksum"))

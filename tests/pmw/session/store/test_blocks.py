@@ -1,4 +1,4 @@
-"""Answers in blocks: the same to the last bit, found by their questions, and refused where they were altered."""
+"""Answers in blocks: the same to the last bit, found by their questions, and refused where altered."""
 
 from __future__ import annotations
 
@@ -135,7 +135,8 @@ def test_the_newest_answer_is_given_whether_it_is_a_row_or_in_a_block(store: Ses
     for number, size in enumerate([64, 1, 64, 64, 2]):
         store.finish(None, Outcome(answers=[replace(one, version=number) for one in many(size)]))
         found = store.newest_answer(text)
-        assert found is not None and found.version == number
+        assert found is not None
+        assert found.version == number
 
 
 def test_requests_and_repeats_find_answers_in_blocks(store: SessionStore) -> None:
@@ -218,6 +219,7 @@ CHAINED = {
     "a confidence": "UPDATE blocks SET confidence = 0.99 WHERE sequence = 4",
     "a size": "UPDATE blocks SET size = 99 WHERE sequence = 4",
     "a key": "UPDATE blocks SET keys = CAST(x'00000000' || substr(keys, 5) AS BLOB) WHERE sequence = 4",
+    "how many have a kind": "UPDATE blocks SET kinds = 0 WHERE sequence = 4",
     "a hash": "UPDATE blocks SET hash = zeroblob(32) WHERE sequence = 4",
     "a number": "UPDATE blocks SET sequence = 5 WHERE sequence = 4",
     "a block": "DELETE FROM blocks WHERE sequence = 4",
@@ -227,7 +229,7 @@ CHAINED = {
     "UPDATE blocks SET sequence = 4 WHERE sequence = 104;"
     "UPDATE blocks SET sequence = 104 WHERE sequence = -1",
     "a block that was added": "INSERT INTO blocks SELECT 204, size, analyst, confidence, share, version,"
-    " keys, hash, answers FROM blocks WHERE sequence = 4",
+    " kinds, keys, hash, answers FROM blocks WHERE sequence = 4",
 }
 ANSWERS_ALTERED = {
     "a byte": "UPDATE blocks SET answers = CAST(substr(answers, 1, 40) || x'00' || substr(answers, 42)"

@@ -1,0 +1,210 @@
+"""Many questions about ranges into durable answers, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.loop import propose
+from pmw.loop.loop import may_test
+from pmw.planning.error_quantiles import next_due
+from pmw.public.answer import Source, Spent
+from pmw.public.marginal_intervals import MarginalBars, Together
+from pmw.public.range_answers import (
+    RangeAnswers,
+    RangeRoom,
+    answer_boxes,
+    answers_together,
+    range_answers,
+)
+from pmw.public.state import PublicState
+from pmw.session.accounts import SESSION, Account
+from pmw.session.asks import UNTESTED, Ask
+from pmw.session.engine import Engine
+from pmw.session.journal import read_answer
+from pmw.session.measurement_rows import kind_text
+from pmw.session.store import AnswerColumns, Outcome, StoredAnswer
+from queries.boxes import Boxes
+
+__all__ = [
+    "RangeEngine",
+]
+
+_Part: TypeAlias = tuple[NDArray[np.int64], Boxes]  # places of questions about the same attributes
+_CHUNK = 2**13  # questions of a commit, and of a block
+_ROUNDS = 4  # how often a chunk's scopes are looked at for further tests, before its questions go one by one
+_SOURCES = tuple(Source)
+_REFUSED, _EXHAUSTED, _UNVERIFIED = map(_SOURCES.index, (Source.REFUSED, Source.EXHAUSTED, Source.UNVERIFIED))
+
+
+class RangeEngine(Engine):
+    """An engine that takes questions about ranges as arrays, too."""
+
+    def answer_ranges(self, boxes: Boxes, *, fresh: bool = False, account: Account = SESSION) -> RangeAnswers:
+        """Answer questions about ranges, each durable before it is given.
+
+        What a scope's questions ask to be tested is tested once for many of them, with the first; else each
+        gets the answer that it gets alone.
+
+        Args:
+            boxes: the questions.
+            fresh: answer again what was answered before.
+            account: who asks.
+
+        Raises:
+            DataError: a test needs the table, and it cannot be read or differs.
+            StoreError: an answer could not be made durable; those before it are, and stay valid.
+        """
+        self.finish_interrupted()
+        first, numbers = boxes.distinct()
+        room = RangeRoom(self.state, len(first))
+        start = 0
+        while start < len(first):
+            self._release_spare()
+            self._release_quantiles()
+            stop = min(len(first), start + min(_CHUNK, next_due(self.state.asked) - self.state.asked))
+            self._answer_chunk(
+                room, np.arange(start, stop), boxes.take(first[start:stop]), account, fresh=fresh
+            )
+            start = stop
+        if len(boxes) > len(first):
+            self._store.finish(None, Outcome(asked=len(boxes) - len(first)))
+        return room.answers().take(numbers)
+
+    def _answer_chunk(
+        self, room: RangeRoom, places: NDArray[np.int64], boxes: Boxes, account: Account, *, fresh: bool
+    ) -> None:
+        """Answer distinct questions: what is stored, what asks for a test, then what asks for none."""
+        parts = [(places[own], part) for own, part in boxes.parts()]
+        if not fresh:
+            parts = self._answer_stored(room, parts, account)
+        parts = self._answer_tested(room, parts, account, fresh=fresh)
+        parts = self._answer_together(room, parts, account)
+        for own, part in parts:
+            self._answer_one_by_one(room, own, part, account, fresh=fresh)
+
+    def _answer_stored(self, room: RangeRoom, parts: Sequence[_Part], account: Account) -> list[_Part]:
+        """Give the answers that are stored, and return the questions without one."""
+        left = list[_Part]()
+        for places, part in parts:
+            texts = part.texts()
+            stored = np.zeros(len(part), dtype=bool)
+            rows, blocks = self._store.newest_together(texts)
+            for columns, own, found in blocks:
+                looked_at = {Source.REFUSED.value, *(UNTESTED if columns.analyst else ())}
+                if looked_at & set(columns.source_names):
+                    rows.update(zip(own, map(columns.answer, found), strict=True))
+                else:
+                    room.put(places[own], _of_block(self.state, columns, found))
+                    stored[own] = True
+            for place, row in rows.items():
+                if self._is_given_again(row, part, place, account):
+                    answer = read_answer(row, part.query(place), self.state)
+                    room.put(places[[place]], answers_together(self.state, [answer]))
+                    stored[place] = True
+            count = int(stored.sum())
+            if count:
+                named = (
+                    [(account.name, texts[place]) for place in np.flatnonzero(stored)] if account.name else []
+                )
+                self._store.finish(None, Outcome(asked=count, repeats=named))
+            left.append((places[~stored], part.take(np.flatnonzero(~stored))))
+        return left
+
+    def _is_given_again(self, row: StoredAnswer, part: Boxes, place: int, account: Account) -> bool:
+        """Tell whether a stored answer is given again; see ``sorted_asks``."""
+        if row.source == Source.REFUSED.value:
+            return False
+        if not (row.analyst and row.source in UNTESTED):
+            return True
+        return not propose(self.limited(account), [part.query(place)]).requests
+
+    def _answer_tested(
+        self, room: RangeRoom, parts: list[_Part], account: Account, *, fresh: bool
+    ) -> list[_Part]:
+        """Answer questions that ask for a test, and return those that are left when none does any more.
+
+        One question of a scope is asked first: after it the others of its scope ask for nothing, until
+        another scope's positive has changed the model. What still asks after some rounds goes one by one.
+        """
+        for number in range(_ROUNDS):
+            state = self.limited(account)
+            parts = [(places, part) for places, part in parts if len(part)]
+            asking = [
+                place for place, (_, part) in enumerate(parts) if propose(state, [part.query(0)]).requests
+            ]
+            for place in asking:
+                places, part = parts[place]
+                count = len(part) if number == _ROUNDS - 1 else 1
+                self._answer_one_by_one(room, places[:count], part, account, fresh=fresh)
+                parts[place] = places[count:], part.take(np.arange(count, len(part)))
+            if not asking:
+                break
+        return [(places, part) for places, part in parts if len(part)]
+
+    def _answer_one_by_one(
+        self, room: RangeRoom, places: NDArray[np.int64], part: Boxes, account: Account, *, fresh: bool
+    ) -> None:
+        queries = [part.query(place) for place in range(len(places))]
+        asks = [Ask(query, query.to_json(), fresh=fresh) for query in queries]
+        room.put(places, answers_together(self.state, self.answer(asks, account=account)))
+
+    def _answer_together(self, room: RangeRoom, parts: Sequence[_Part], account: Account) -> list[_Part]:
+        """Answer questions that need no test and are bounded alike; return the others."""
+        if not self.state.contract.options.tests_marginals:
+            return list(parts)
+        ledger, budget = self.state.ledger, self.state.contract.budget
+        bars = MarginalBars(self.state, Spent(ledger.share, float(budget.epsilon), float(budget.delta)))
+        left = list[_Part]()
+        for places, part in parts:
+            together = bars.together(part.scope)
+            if together is None:
+                left.append((places, part))
+            else:
+                room.put(places, self._give(together, part, account))
+        return left
+
+    def _give(self, together: Together, part: Boxes, account: Account) -> RangeAnswers:
+        """Return answers that no test decides, once they are durable."""
+        state = self.state
+        found, kinds, names = answer_boxes(state, together, part)
+        if account.share is not None and may_test(state):  # only the share forbids it
+            source = np.where(found.source == _EXHAUSTED, np.uint8(_UNVERIFIED), found.source)
+            found = replace(found, source=source)
+        codes, sources = np.unique(found.source, return_inverse=True)
+        columns = AnswerColumns(
+            part.texts(),
+            found.count,
+            found.interval,
+            found.typical,
+            sources.reshape(-1).astype(np.uint8),
+            kinds,
+            tuple(_SOURCES[code].value for code in codes),
+            tuple(None if kind is None else kind_text(kind) for kind in names),
+            account.name,
+            found.confidence,
+            state.ledger.share,
+            state.version,
+        )
+        rows = Outcome(columns=(columns,), asked=len(part), charged_before=self._charges)
+        self._store.finish(None, rows)
+        self._state = replace(state, asked=state.asked + len(part))
+        return found
+
+
+def _of_block(state: PublicState, columns: AnswerColumns, places: Sequence[int]) -> RangeAnswers:
+    """Return some answers of a block."""
+    codes = np.array([_SOURCES.index(Source(name)) for name in columns.source_names], dtype=np.uint8)
+    own = np.array(places, dtype=np.int64)
+    return range_answers(
+        state,
+        columns.counts[own],
+        columns.ends[own],
+        columns.typical[own],
+        codes[columns.sources[own]],
+        np.full(own.size, columns.version),
+    )

@@ -1,0 +1,249 @@
+"""Questions about ranges as arrays: each gets, durably, the answer that it gets alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import pmw
+from pmw.errors import DataError, StoreError
+from pmw.public.answer import Answer, Source
+from pmw.public.contract import Opening, TestKind
+from pmw.public.evidence import is_whole_table
+from pmw.session import range_engine
+from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
+from queries.boxes import Boxes
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 23),
+        IntegerAttribute("hours", 0, 15),
+        CategoricalAttribute("sex", ("f", "m"), missing=True),
+        IntegerAttribute("income", 0, 9),
+        IntegerAttribute("k", 0, 11),
+    ),
+    "people",
+)
+FORMS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "pure": {"delta": 0},
+    "textbook": {"opening": Opening.NONE},
+    "closed": {"closed": True},
+    "questions": {"test": TestKind.QUERY},
+    "simultaneous": {"simultaneous": True},
+    "little": {"epsilon": 0.01},
+    "contract": {"accuracy": 0.05, "records": 3000, "epsilon": 8},
+}
+
+
+def people(records: int = 3000) -> pd.DataFrame:
+    generator = np.random.default_rng(5)
+    age = generator.integers(0, 24, records)
+    hours = np.clip(age // 2 + generator.integers(0, 5, records), 0, 15)
+    sex = np.where(generator.random(records) < 0.3 + age / 60, "f", "m")
+    income = np.clip(age // 3 + generator.integers(0, 3, records), 0, 9)
+    return pd.DataFrame({"age": age, "hours": hours, "sex": sex, "income": income, "k": age // 2})
+
+
+def opened(
+    path: Path | None = None, *, epsilon: float = 1, delta: float = 1e-9, **options: Any
+) -> pmw.Session:
+    return pmw.open_session(
+        people(), DOMAIN, epsilon=epsilon, delta=delta, path=path, options=pmw.Options(**options)
+    )
+
+
+def ranges(names: Sequence[str], count: int, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    generator = np.random.default_rng(seed)
+    ends = [np.sort(generator.integers(0, DOMAIN[name].size, (count, 2)), axis=1) for name in names]
+    return np.stack([end[:, 0] for end in ends], axis=1), np.stack([end[:, 1] for end in ends], axis=1)
+
+
+def same(answers: pmw.RangeAnswers, place: int, one: Answer) -> None:
+    assert np.array_equal(answers.count[place], one.count, equal_nan=True)
+    for ends, pair in ((answers.interval, one.interval), (answers.typical, one.typical)):
+        np.testing.assert_array_equal(ends[place], (math.nan, math.nan) if pair is None else pair)
+    assert answers.sources[answers.source[place]] is one.source
+    assert answers.version[place] == one.version
+    assert answers.confidence == one.confidence
+    assert np.array_equal(answers.fraction[place], one.fraction, equal_nan=True)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("names", [("hours", "age"), ("sex", "income"), ("age",), ("age", "hours", "income")])
+def test_each_gets_the_answer_that_it_gets_alone(form: str, names: tuple[str, ...]) -> None:
+    options = dict(FORMS[form])
+    is_closed = options.pop("closed", False)
+    with opened(**options) as session:
+        session.answer_arrays(names, *ranges(names, 40, 1))  # what is tested, is tested
+        if is_closed:
+            session.finalize()
+        first, last = ranges(names, 60)
+        answers = session.answer_arrays(names, first, last)
+        boxes = Boxes.of(session.domain, names, first, last)
+        queries = [boxes.query(place) for place in range(len(boxes))]
+        asked = session.state.asked
+        for place, (query, stored) in enumerate(zip(queries, session.ask_all(queries), strict=True)):
+            same(answers, place, stored)
+            if answers.version[place] == session.state.version and session.state.asked == asked:
+                same(answers, place, session.ask(query))
+        assert session.state.asked == asked  # all of them were stored
+        again = session.answer_arrays(names, first, last)
+        np.testing.assert_array_equal(again.interval, answers.interval)
+        assert session.verify().holds
+
+
+def test_a_table_that_was_measured_whole_answers_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    domain = Domain(DOMAIN.attributes[:2], "people")
+    names = ("age", "hours")
+    with pmw.open_session(people()[list(domain.names)], domain, epsilon=1, delta=1e-9) as session:
+        assert is_whole_table(session.state.opening[0], session.state)
+        first, last = ranges(names, 200)
+        monkeypatch.setattr(range_engine.RangeEngine, "_answer_one_by_one", None)
+        answers = session.answer_arrays(names, first, last)
+        monkeypatch.undo()
+        boxes = Boxes.of(domain, names, first, last)
+        for place, one in enumerate(session.ask_all([boxes.query(k) for k in range(200)], fresh=True)):
+            same(answers, place, one)
+
+
+def test_alone_and_together_come_to_the_same_bits() -> None:
+    names = ("age", "income")
+    with opened() as session:
+        session.answer_arrays(names, *ranges(names, 30, 3))
+        first, last = ranges(names, 100)
+        together = session.answer_arrays(names, first, last, fresh=True)
+        boxes = Boxes.of(session.domain, names, first, last)
+        before = session.state.version
+        alone = session.ask_all([boxes.query(place) for place in range(len(boxes))], fresh=True)
+        assert session.state.version == before
+        for place, one in enumerate(alone):
+            same(together, place, one)
+        assert Source.SYNTHETIC in {one.source for one in alone}
+
+
+def test_charges_are_those_of_questions_asked_alone() -> None:
+    """With repeatable noise, one question of a scope makes the tests that the scope's first one makes."""
+    names = ("hours", "income")
+    first, last = ranges(names, 20)
+    with opened(seed=3) as one, opened(seed=3) as other:
+        boxes = Boxes.of(one.domain, names, first, last)
+        one.answer_arrays(names, first, last)
+        other.ask(boxes.query(0))
+        assert one.ledger().lines == other.ledger().lines
+        assert one.status().positives_used == other.status().positives_used
+        with opened(seed=3) as third:
+            third.ask_all([boxes.query(place) for place in range(20)])
+            assert one.ledger().lines == third.ledger().lines
+
+
+def test_ranges_of_all_cells_ask_nothing_of_an_attribute() -> None:
+    with opened() as session:
+        first, last = np.array([[0, 2], [3, 0], [0, 0]]), np.array([[23, 5], [9, 15], [23, 15]])
+        answers = session.answer_arrays(["age", "hours"], first, last)
+        questions = [{"hours": (2, 5)}, {"age": (3, 9)}, {}]
+        for place, cells in enumerate(questions):
+            same(answers, place, session.ask(LinearQuery.cells(session.domain, cells)))
+        assert session.answer_arrays([], np.zeros((2, 0), int), np.zeros((2, 0), int)).count.size == 2
+
+
+def test_answers_are_stored_by_an_analyst_s_name_and_found_by_everybody(tmp_path: Path) -> None:
+    names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 100)
+    path = tmp_path / "s.pmw"
+    with opened(path) as session:
+        given = session.analyst("ann", 0.5).answer_arrays(names, first, last)
+        other = session.analyst("bea", 0).answer_arrays(names, first, last)
+        np.testing.assert_array_equal(given.count, other.count)
+        distinct = len({row.query for row in session.activity("ann", 1000)})
+        counts = {one.name: one.questions for one in session.bookings()}
+        assert counts["ann"] == counts["bea"] == distinct
+    with pmw.resume_session(path) as session:
+        again = session.answer_arrays(names, first, last)
+        np.testing.assert_array_equal(given.interval, again.interval)
+        assert session.verify().holds
+
+
+def test_whose_share_is_spent_is_told_that_nothing_is_verified() -> None:
+    names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 80)
+    with opened() as session:
+        free = session.analyst("ann", 0).answer_arrays(names, first, last)
+        assert {free.sources[code] for code in free.source} <= {Source.UNVERIFIED, Source.SYNTHETIC}
+        assert Source.UNVERIFIED in {free.sources[code] for code in free.source}
+        paid = session.answer_arrays(names, first, last)
+        assert Source.UNVERIFIED not in {paid.sources[code] for code in paid.source}
+
+
+def test_chunks_go_on_after_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(range_engine, "_CHUNK", 70)
+    names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 700)
+    with opened(tmp_path / "s.pmw") as session:
+        answers = session.answer_arrays(names, first, last)
+        assert session.status().queries_answered == 700
+        again = session.answer_arrays(names, first, last)
+        np.testing.assert_array_equal(answers.count, again.count)
+        assert session.status().queries_answered == 1400
+        assert session.verify().holds
+
+
+def test_an_answer_that_cannot_be_kept_is_not_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(range_engine, "_CHUNK", 100)
+    names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 400)
+    path = tmp_path / "s.pmw"
+    with opened(path) as session:
+        session.answer_arrays(names, first[:100], last[:100])
+        before = session.status().queries_answered
+        connection = session._store._connection  # type: ignore[union-attr]
+        connection.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON blocks WHEN NEW.sequence > 150"
+            " BEGIN SELECT RAISE(ABORT, 'full'); END"
+        )
+        with pytest.raises(StoreError, match="nothing was released"):
+            session.answer_arrays(names, first, last)
+        kept = session.status().queries_answered
+        connection.execute("DROP TRIGGER full")
+        assert kept > before
+        answers = session.answer_arrays(names, first, last)
+    with pmw.resume_session(path) as session:
+        np.testing.assert_array_equal(session.answer_arrays(names, first, last).count, answers.count)
+        assert session.verify().holds
+
+
+def test_a_table_that_is_gone_leaves_free_answers(tmp_path: Path) -> None:
+    table = tmp_path / "people.csv"
+    people().to_csv(table, index=False)
+    names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 50)
+    pmw.open_session(table, DOMAIN, epsilon=1, delta=1e-9, path=tmp_path / "s.pmw").close()
+    with pmw.resume_session(tmp_path / "s.pmw") as session:
+        session.answer_arrays(names, first, last)
+    table.unlink()
+    with pmw.resume_session(tmp_path / "s.pmw") as session:
+        assert len(session.answer_arrays(names, first, last)) == 50
+        with pytest.raises(DataError):
+            session.answer_arrays(("hours", "income"), *ranges(("hours", "income"), 5))
+
+
+def test_answers_become_a_table_and_are_told_in_a_word() -> None:
+    with opened(seed=1) as session:
+        answers = session.answer_arrays("age", [0, 3], [5, 9])
+        frame = answers.to_pandas()
+        assert list(frame) == ["count", "low", "high", "fraction", "source", "version"]
+        assert frame.attrs == {"confidence": 0.95, "seeded": True}
+        assert frame["count"].tolist() == answers.count.tolist()
+        assert set(frame["source"]) <= {source.value for source in Source}
+        assert repr(answers) == "2 answers"
+        assert len(session.answer_arrays("age", np.zeros(0, int), np.zeros(0, int))) == 0
+
+
+def test_what_is_no_range_is_refused_before_anything_is_asked() -> None:
+    with opened() as session:
+        for first, last in (([0], [24]), ([0, 1], [3])):
+            with pytest.raises(ScopeError):
+                session.answer_arrays("age", first, last)
+        assert session.status().queries_answered == 0

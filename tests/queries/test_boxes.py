@@ -1,0 +1,120 @@
+"""Boxes: the texts, sums and parts of many questions about ranges are those of the questions alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import ArrayLike
+
+from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
+from queries.boxes import Boxes, BoxSums
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 6),
+        CategoricalAttribute('a "100%" ü', ("x", "y", "z")),
+        IntegerAttribute("k", 0, 1),
+    ),
+    "t",
+)
+NAMES = DOMAIN.names
+
+
+@st.composite
+def boxes(draw: st.DrawFn) -> Boxes:
+    scope = draw(st.permutations(NAMES))[: draw(st.integers(1, 3))]
+    rows = st.tuples(
+        *(st.tuples(*(st.integers(0, DOMAIN[name].size - 1),) * 2).map(sorted) for name in scope)
+    )
+    ranges = np.array(draw(st.lists(rows, min_size=1, max_size=12)))
+    return Boxes.of(DOMAIN, scope, ranges[:, :, 0], ranges[:, :, 1])
+
+
+@given(boxes())
+def test_parts_have_the_texts_and_queries_of_their_questions(given: Boxes) -> None:
+    seen = []
+    for places, part in given.parts():
+        seen += places.tolist()
+        for place, text in enumerate(part.texts()):
+            query = part.query(place)
+            assert text == query.to_json() == given.query(int(places[place])).to_json()
+            assert query.scope == part.scope
+            assert part.cells()[place] == np.prod([side.stop - side.start for side in query.box])
+    assert sorted(seen) == list(range(len(given)))
+
+
+@given(boxes())
+def test_equal_questions_are_one(given: Boxes) -> None:
+    first, numbers = given.distinct()
+    texts = [given.query(place).to_json() for place in range(len(given))]
+    keys = [(tuple(given.first[place]), tuple(given.last[place])) for place in range(len(given))]
+    assert first.tolist() == [keys.index(key) for key in dict.fromkeys(keys)]
+    assert [texts[first[number]] for number in numbers] == texts
+
+
+def test_equal_questions_are_found_where_codes_would_not_fit() -> None:
+    wide = Domain(tuple(IntegerAttribute(f"x{place}", 0, 999_999) for place in range(3)), "t")
+    first = np.array([[5, 0, 1], [2, 0, 1], [5, 0, 1], [2, 0, 0]])
+    found, numbers = Boxes.of(wide, wide.names, first, first + 3).distinct()
+    assert (found.tolist(), numbers.tolist()) == ([0, 1, 3], [0, 1, 0, 2])
+
+
+@given(boxes(), st.integers(0, 2**32 - 1))
+def test_a_sum_is_the_same_alone_and_among_many(given: Boxes, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    for _, part in given.parts():
+        values = generator.exponential(100, DOMAIN.scope_shape(part.scope))
+        sums = BoxSums(values)
+        alone = [sums.one(part.query(place).box) for place in range(len(part))]
+        assert sums.many(part).tolist() == alone
+        direct = [part.query(place).evaluate(values) for place in range(len(part))]
+        np.testing.assert_allclose(alone, direct, rtol=1e-9, atol=1e-9)
+
+
+def test_sums_of_whole_units_are_exact() -> None:
+    units = np.random.default_rng(0).integers(0, 2**40, (7, 3))
+    scope = NAMES[:2]
+    part = Boxes.of(DOMAIN, scope, [[1, 0], [0, 1]], [[5, 1], [6, 1]])
+    found = BoxSums(units / 2**20).many(part)
+    assert found.tolist() == [float(units[1:6, :2].sum()) / 2**20, float(units[:, 1:2].sum()) / 2**20]
+
+
+def test_tables_of_many_cells_or_attributes_have_no_sums() -> None:
+    assert BoxSums.of_few(np.ones(2**14)) is not None
+    assert BoxSums.of_few(np.ones(2**14 + 1)) is None
+    assert BoxSums.of_few(np.ones((2,) * 5)) is not None
+    assert BoxSums.of_few(np.ones((2,) * 6)) is None
+
+
+@pytest.mark.parametrize(
+    ("scope", "first", "last", "message"),
+    [
+        (["height"], [0], [0], "height"),
+        (["k", "k"], [[0, 0]], [[0, 0]], "each attribute once"),
+        (["k"], [0, 1], [1], "as many last cells as first ones, got 1, 2"),
+        (["k"], [0, 1], [1, 0], r"cells 0\.\.1, got the range 1\.\.0 in question 2"),
+        (["k"], [-1], [0], r"cells 0\.\.1, got the range -1\.\.0 in question 1"),
+        (["age"], [0], [7], r"cells 0\.\.6, got the range 0\.\.7 in question 1"),
+        (["age"], [0.0], [1.0], "whole numbers of cells"),
+        (["age"], [[0, 1]], [[0, 1]], r"of shape \(questions, 1\), got int64 of \(1, 2\)"),
+        (["age", "k"], [0], [1], r"of shape \(questions, 2\)"),
+        (["age"], [np.nan], [1], "whole numbers"),
+        (["age"], ["a"], ["b"], "whole numbers"),
+        (["age"], np.array([2**63], dtype=np.uint64), np.array([2**63], dtype=np.uint64), "got the range"),
+    ],
+)
+def test_what_is_no_range_is_refused(
+    scope: list[str], first: ArrayLike, last: ArrayLike, message: str
+) -> None:
+    with pytest.raises(ScopeError, match=message):
+        Boxes.of(DOMAIN, scope, first, last)
+
+
+def test_no_questions_have_no_parts() -> None:
+    none = Boxes.of(DOMAIN, ["k"], np.zeros(0, dtype=int), np.zeros(0, dtype=int))
+    assert len(none) == 0
+    assert list(none.parts()) == []
+    assert [found.size for found in none.distinct()] == [0, 0]
+    assert isinstance(LinearQuery.everything(DOMAIN).to_json(), str)
