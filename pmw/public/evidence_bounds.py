@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,19 +36,15 @@ class Evidence:
         basis: what it rests on.
         of_cells: the same half-width of a box of so many cells, each of weight one; None where it depends on
             which they are.
-
-    Attributes:
-        sums: of the values, inside boxes; None where there are too many cells.
+        sums: of the values, inside boxes; None where there are too many cells, or where every sum is exact
+            in any order, since the values are whole units of 2^-20 records.
     """
 
     values: NDArray[np.float64]
     half_width: Callable[[LinearQuery], float]
     basis: Basis
     of_cells: Callable[[float], float] | None = None
-    sums: BoxSums | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sums", BoxSums.of_few(self.values))
+    sums: BoxSums | None = None
 
     def value(self, query: LinearQuery) -> float:
         """Return a query's answer on the values, in records."""
@@ -99,6 +96,7 @@ def _of_noise(
         return _of_tree(measurement, axes, confidence)
     repeated = math.prod([int(values.shape[axis]) for axis in axes])
 
+    @lru_cache(maxsize=4096)
     def of_cells(cells: float) -> float:
         return sum_half_width(noise, float(cells) * repeated * part, confidence, peak=peak)
 
@@ -107,7 +105,9 @@ def _of_noise(
             return of_cells(math.prod([side.stop - side.start for side in query.box]))
         return of_cells(float(np.sum((query.weights() / UNITS) ** 2)))
 
-    return Evidence(values.sum(axis=axes), of_query, Basis.RELEASED, of_cells)
+    values = values.sum(axis=axes)
+    sums = None if isinstance(measurement, MarginalMeasurement) else BoxSums.of_few(values)
+    return Evidence(values, of_query, Basis.RELEASED, of_cells, sums)
 
 
 def _of_tree(tree: HierarchicalMeasurement, axes: tuple[int, ...], confidence: float) -> Evidence:
@@ -116,7 +116,8 @@ def _of_tree(tree: HierarchicalMeasurement, axes: tuple[int, ...], confidence: f
         # Least squares too gives no number a weight beyond 1.
         return sum_half_width(tree.noise, squares, confidence, peak=1.0)
 
-    return Evidence(tree.values.sum(axis=axes), of_query, Basis.RELEASED)
+    values = tree.values.sum(axis=axes)
+    return Evidence(values, of_query, Basis.RELEASED, sums=BoxSums.of_few(values))
 
 
 def _of_table(
@@ -129,10 +130,11 @@ def _of_table(
     def of_query(query: LinearQuery) -> float:
         return noise.question_half_width(query, confidence)
 
+    @lru_cache(maxsize=4096)
     def of_cells(cells: float) -> float:
         return noise.box_half_width(cells, values.size, confidence)
 
-    return Evidence(values, of_query, Basis.RELEASED, of_cells)
+    return Evidence(values, of_query, Basis.RELEASED, of_cells, BoxSums.of_few(values))
 
 
 def _of_certificate(

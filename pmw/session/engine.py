@@ -26,10 +26,11 @@ from pmw.loop import (
 from pmw.loop.secret import SecretState
 from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import next_due
-from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
+from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
 from pmw.public.charges import charged
-from pmw.public.contract import Contract, Options
+from pmw.public.contract import Contract
+from pmw.public.free_answers import FreeAnswers
 from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import journal, loading, proposals, releases
@@ -43,18 +44,12 @@ from queries.memory import Memory
 
 __all__ = [
     "Engine",
-    "next_seed",
 ]
 
 _BATCH = 256  # questions per intent
 _COMMIT = 1024  # questions per commit, where none of them draws noise
 _REMEMBERED = 2**14  # stored answers that were read, ready to be given again
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
-
-
-def next_seed(options: Options, number: int) -> bytes:
-    """Return the bytes for an intent: fresh ones, or repeatable ones where the options ask for them."""
-    return fresh_seed() if options.seed is None else repeatable_seed(options.seed, number)
 
 
 class Engine:
@@ -83,6 +78,7 @@ class Engine:
         self._source: CountSource | None = None
         self._coarse_source: CountSource | None = None
         self.bookings = Bookings(store)
+        self._free = FreeAnswers()
         self._newest: Memory[Answer] = Memory(_REMEMBERED)
         self._intents = 0
         self._load()
@@ -245,7 +241,7 @@ class Engine:
             return free
         asked = asked[: len(proposal.queries)]  # the others ask another tier for a test
         self._intents += 1
-        seed = next_seed(self._state.contract.options, self._intents)
+        seed = journal.next_seed(self._state.contract.options, self._intents)
         self._interrupted = True
         text = account.booking(proposals.recorded(proposal, asked))
         return self._carry_out(self._store.begin("tests", text, seed), proposal, asked, seed, account)
@@ -271,9 +267,8 @@ class Engine:
             state = replace(state, asked=state.asked + len(asked))
             if free == len(queries):
                 break
-        untested = Proposal.untested(queries[:free])
-        settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger)
-        return proposal, settled.state, account.told(settled.state, settled.answers)
+        answers = [self._free.of(self._state)(query) for query in queries[:free]]
+        return proposal, state, account.told(state, answers)
 
     def _carry_out(
         self,
@@ -331,7 +326,7 @@ class Engine:
         """Record what will be released durably, then draw it."""
         options = self._state.contract.options
         self._intents += 1
-        seed = next_seed(options, self._intents)
+        seed = journal.next_seed(options, self._intents)
         self._interrupted = True
         intent = self._store.begin(release.kind, account.booking(release.text(options)), seed)
         self._carry_out_release(intent, release, seed, account)

@@ -13,9 +13,10 @@ import numpy as np
 from pmw.errors import SessionCorruptError
 from pmw.loop import OpeningDraws
 from pmw.loop.secret import SecretState
+from pmw.privacy.random_bits import fresh_seed, repeatable_seed
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.charges import LedgerEntry, abandoned_entry
-from pmw.public.contract import Contract
+from pmw.public.contract import Contract, Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.session.encoding import (
@@ -54,6 +55,7 @@ __all__ = [
     "closing_outcome",
     "first_facts",
     "ledger_rows",
+    "next_seed",
     "opening_outcome",
     "PERSON_KEY",
     "read_answer",
@@ -63,6 +65,11 @@ __all__ = [
 
 _ABANDONED = {REQUESTED: "a requested marginal"}  # what the ledger calls a batch of a kind
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
+
+
+def next_seed(options: Options, number: int) -> bytes:
+    """Return the bytes for an intent: fresh ones, or repeatable ones where the options ask for them."""
+    return fresh_seed() if options.seed is None else repeatable_seed(options.seed, number)
 
 
 def first_facts(contract: Contract, plan: OpeningPlan, secrets: dict[str, bytes], data: Any) -> Outcome:

@@ -13,8 +13,7 @@ from pmw.planning.opening import check_model_size, check_neighbors, choose_filte
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import fresh_seed, person_key
 from pmw.public.contract import Contract, Options, agreed
-from pmw.session.engine import next_seed
-from pmw.session.journal import PERSON_KEY, first_facts
+from pmw.session.journal import PERSON_KEY, first_facts, next_seed
 from pmw.session.loading import load_contract
 from pmw.session.session import Session
 from pmw.session.store import SessionStore, writing

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pmw.loop import propose
 from pmw.loop.loop import may_test
 from pmw.planning.error_quantiles import next_due
-from pmw.public.answer import Source, Spent
-from pmw.public.marginal_intervals import MarginalBars, Together
+from pmw.public.answer import Source
+from pmw.public.marginal_intervals import Together
 from pmw.public.range_answers import (
     RangeAnswers,
     RangeRoom,
@@ -155,10 +155,9 @@ class RangeEngine(Engine):
 
     def _answer_together(self, room: RangeRoom, parts: Sequence[_Part], account: Account) -> list[_Part]:
         """Answer questions that need no test and are bounded alike; return the others."""
-        if not self.state.contract.options.tests_marginals:
+        bars = self._free.bars(self.state)
+        if bars is None:
             return list(parts)
-        ledger, budget = self.state.ledger, self.state.contract.budget
-        bars = MarginalBars(self.state, Spent(ledger.share, float(budget.epsilon), float(budget.delta)))
         left = list[_Part]()
         for places, part in parts:
             together = bars.together(part.scope)
