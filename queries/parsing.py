@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
@@ -17,6 +18,7 @@ from queries.errors import QueryError
 from queries.factors import Factor
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
+from queries.plain_text import plain_predicate
 from queries.segments import count_where
 from queries.statements import Statement
 from queries.structured import structured_predicate
@@ -87,7 +89,11 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
         QueryError: the condition cannot be read or names what is not declared.
     """
     if isinstance(where, str):
-        from queries.where_text import parse_predicate  # late: the SQL parser is only needed for texts
+        plain = plain_predicate(where, domain)
+        if plain is not None:
+            with suppress(QueryError):  # what is refused is read again, for the message
+                return count_where(plain, domain)
+        from queries.where_text import parse_predicate  # late: the SQL parser is only needed for some texts
 
         try:
             return count_where(parse_predicate(where, domain), domain)

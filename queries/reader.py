@@ -19,6 +19,7 @@ from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.memory import Memory
 from queries.parsing import Question, parse_asked, parse_where, question_of
+from queries.plain_text import AND, NAME, SPACE, TERM
 from queries.statements import Statement
 
 __all__ = [
@@ -33,19 +34,8 @@ _MOST_WEIGHTS = 2**9  # of a condition of another shape that is remembered
 
 _PLAIN = frozenset([str, int, float, bool])
 
-_SPACE = r"[ \t\r\n]"
-_NAME = r'(?:"[^"\n]+"|[A-Za-z_][A-Za-z_0-9]*)'
-_VALUE = r"(?:-?[0-9]+(?:\.[0-9]+)?|'[^'\\\n]*')"
-_TERM = re.compile(
-    rf"{_NAME}(?:"
-    rf"{_SPACE}*(?:<=|>=|<>|!=|=|<|>){_SPACE}*{_VALUE}"
-    rf"|{_SPACE}+BETWEEN{_SPACE}+{_VALUE}{_SPACE}+AND{_SPACE}+{_VALUE}"
-    rf"|{_SPACE}+IN{_SPACE}*\({_SPACE}*{_VALUE}(?:{_SPACE}*,{_SPACE}*{_VALUE})*{_SPACE}*\))",
-    re.IGNORECASE,
-)
-_AND = re.compile(rf"{_SPACE}+AND{_SPACE}+", re.IGNORECASE)
 _COUNT = re.compile(
-    rf"(SELECT{_SPACE}+COUNT\(\*\){_SPACE}+FROM{_SPACE}+{_NAME}{_SPACE}+WHERE{_SPACE}+)", re.IGNORECASE
+    rf"(SELECT{SPACE}+COUNT\(\*\){SPACE}+FROM{SPACE}+{NAME}{SPACE}+WHERE{SPACE}+)", re.IGNORECASE
 )
 
 
@@ -140,13 +130,13 @@ class QuestionReader:
             head: of the statement that it ends; empty for a condition alone.
         """
         factors, place = list[Factor | None](), 0
-        while match := _TERM.match(where, place):
+        while match := TERM.match(where, place):
             text = head + match[0]
             parse = partial(_counted, text, self.domain) if head else partial(parse_where, text, self.domain)
             factors.append(self._term(text, parse))
             if match.end() == len(where):
                 return self._joined(factors)
-            joint = _AND.match(where, match.end())
+            joint = AND.match(where, match.end())
             if joint is None:
                 return None
             place = joint.end()

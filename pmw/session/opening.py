@@ -8,8 +8,6 @@ from pathlib import Path
 
 from pmw.data import Table, as_place, as_source, require_table
 from pmw.errors import NoiseError
-from pmw.planning.accuracy import contract_budget
-from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.random_bits import fresh_seed, person_key
 from pmw.public.contract import Contract, Options, agreed
@@ -58,6 +56,9 @@ def open_session(
         neighbours that ``options`` declare. Noise comes from the operating system's generator, unless
         ``options.seed`` makes it repeatable, which a session in a file refuses.
     """
+    from pmw.planning.accuracy import contract_budget  # late: going on with a session plans nothing
+    from pmw.planning.opening import check_model_size, check_neighbors, choose_filter, plan_opening
+
     domain, chosen = agreed(domain, options or Options())
     if epsilon is not None:
         Budget.of(epsilon, delta)  # refused first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import Any
 
 from pmw.public.contract import guarantee
@@ -88,6 +87,8 @@ def _heading(state: PublicState, file_format: str, content: str) -> dict[str, An
 
 def program_version() -> str:
     """Return the version of the installed package."""
+    from importlib import metadata  # late: it takes a twentieth of the time in which a command answers
+
     try:
         return metadata.version("online-pmw")
     except metadata.PackageNotFoundError:
