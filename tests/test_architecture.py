@@ -47,6 +47,7 @@ LIBRARIES = {
         "queries.sources",
     },
     "pandas": {
+        "pmw.cli.answer_formats",
         "queries.records",
         "pmw.data.csv_file",
         "pmw.data.people",

@@ -33,7 +33,7 @@ from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttri
 
 FOLDER = Path(__file__).parent / "transcripts"
 WRITE = "PMW_WRITE_TRANSCRIPTS"
-SEEDS = "pmw.session.engine.fresh_seed"  # where sessions take the bytes of their noise from
+SEEDS = "pmw.session.journal.fresh_seed"  # where sessions take the bytes of their noise from
 DISTRIBUTIONS = (Geometric, DiscreteLaplace, DiscreteGaussian, SechSquared)
 
 DELTA = ("--delta", "1e-9")

@@ -70,6 +70,12 @@ Workloads:
 @click.option("--sql", metavar="TEXT", help="Ask a statement: SELECT COUNT(*) FROM ….")
 @click.option("--stream", is_flag=True, help="Read questions from standard input, one JSON object per line.")
 @click.option("--workload", metavar="NAME", help="Ask a whole workload; answers as JSON Lines.")
+@click.option(
+    "--format",
+    type=click.Choice(["jsonl", "csv", "parquet"]),
+    help="How --stream and --workload write their answers: JSON Lines unless told, rows of CSV, or a Parquet "
+    "file to standard output.",
+)
 @click.option("--fresh", is_flag=True, help="Answer again what was answered before.")
 @click.option(
     "--strict", is_flag=True, help="Exit with 3 when an answer is exhausted, with 4 when one is unverified."
@@ -130,7 +136,9 @@ def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -
     from queries.errors import QueryError
 
     as_json = given["as_json"]
-    options = StreamOptions(given["fresh"], given["strict"], given["strict_cells"])
+    options = StreamOptions(
+        given["fresh"], given["strict"], given["strict_cells"], given["format"] or "jsonl"
+    )
     with ExitStack() as held:
         if is_model_file(session):
             opened: Asking = _model(session, given)
@@ -167,6 +175,10 @@ def _check(forms: int, where: str | None, given: dict[str, Any]) -> None:
     """
     if forms != 1:
         raise click.UsageError("give a condition, --sql, --stream or --workload, one of the four")
+    if given["format"] is not None and not (given["stream"] or given["workload"] is not None):
+        raise click.UsageError("--format is for --stream and --workload; leave it out, or give one of them")
+    if given["format"] == "parquet" and sys.stdout.isatty():
+        raise click.UsageError("a Parquet file is not for a terminal; write it to a file: > answers.parquet")
     if given["within"] is None and given["yes"]:
         raise click.UsageError("--yes pays the price of a bar; give --within N with it")
     if given["within"] is not None and where is None:

@@ -36,7 +36,7 @@ def ask_remote(url: str, where: str | None, given: dict[str, Any]) -> int:
         QueryError: a question is refused; nothing is spent.
         ServiceError: the service refuses the request, or does not answer.
     """
-    for option in ("workload", "within"):
+    for option in ("workload", "within", "format"):
         if given[option] is not None:
             raise click.UsageError(f"--{option} is for a session in a file; leave it out, or ask in a stream")
     with connect(url, token=_token(given["token_file"])) as session:

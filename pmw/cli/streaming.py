@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ from typing import Any, BinaryIO, TypeAlias
 
 import click
 
+from pmw.cli.answer_formats import AnswerWriter, writer_of
 from pmw.cli.progress import Progress
-from pmw.cli.texts import json_line
 from pmw.markup import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
@@ -21,7 +20,6 @@ from pmw.session.asking import Asking
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
-from queries.memory import Memory
 from queries.parsing import Question, identifier_of, read_line, require_aligned
 from queries.statements import Statement
 from queries.workloads import Workload
@@ -37,10 +35,8 @@ __all__ = [
 _READ = 1 << 16  # bytes at a time
 _LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away
 _BATCH = 1024  # questions at a time
-_REMEMBERED = 2**14  # answers whose JSON is kept
 
 _Parsed: TypeAlias = tuple[dict[str, Any], Question | QueryError]
-_Written: TypeAlias = Memory[tuple[Answer, str]]  # by the identity of the answer, which is kept with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +47,13 @@ class StreamOptions:
         fresh: answer again what was answered before.
         strict: the exit code is 3 or 4 where an answer came without a promise, or a question was refused.
         strict_cells: refuse questions that cut cells.
+        format: how answers are written, one of ``FORMATS``.
     """
 
     fresh: bool = False
     strict: bool = False
     strict_cells: bool = False
+    format: str = "jsonl"
 
 
 def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> int:
@@ -86,17 +84,19 @@ def _answer_batches(
 ) -> int:
     code = asked = refused = 0
     progress = Progress("answered", total)
-    written: _Written = Memory(_REMEMBERED)
+    writer = writer_of(options.format)
     try:
         for parsed in batches:
-            strictest, failed = _answer_batch(session, parsed, options, written)
+            strictest, failed = _answer_batch(session, parsed, options, writer)
             code, asked, refused = max(code, strictest), asked + len(parsed), refused + failed
             progress.add(len(parsed), f"{session.state.ledger.share:.1%} of the budget spent")
     except KeyboardInterrupt:
         progress.close()
+        writer.close()
         click.echo("interrupted; everything printed so far is durable", err=True)
         return 130
     progress.close()
+    writer.close()
     if refused:
         was = "was" if refused == 1 else "were"
         # Under an accuracy contract a refusal may come after tests, which are charged.
@@ -106,10 +106,16 @@ def _answer_batches(
 
 
 def _answer_batch(
-    session: Asking, parsed: list[_Parsed], options: StreamOptions, written: _Written
+    session: Asking, parsed: list[_Parsed], options: StreamOptions, writer: AnswerWriter
 ) -> tuple[int, int]:
-    """Print a line for each question, in order; return the strictest exit code, and how many were refused."""
-    printer = _Printer(parsed, written)
+    """Write what comes of each question, in order.
+
+    Returns:
+        The strictest exit code, and how many were refused.
+    """
+    if not writer.has_tables:
+        parsed = [(head, _without_table(question)) for head, question in parsed]
+    printer = _Printer(parsed, writer)
     for questions in _chunks(printer.questions):
         if isinstance(questions[0].query, Statement):
             _answer_statement(session, questions[0], printer, options)
@@ -163,30 +169,30 @@ class _Printer:
 
     Args:
         parsed: what each line begins with, and its question or why it is refused.
-        written: answers that were given lately, with their JSON.
+        writer: writes it.
     """
 
-    def __init__(self, parsed: list[_Parsed], written: _Written) -> None:
-        self._written = written
+    def __init__(self, parsed: list[_Parsed], writer: AnswerWriter) -> None:
+        self._writer = writer
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
         self.code = 0
         self.refused = 0
         self._waiting = deque(parsed)
         self._answers: list[Answer] = []  # of the question at the front, where it has several
-        self._lines: list[str] = []  # not yet printed
 
     def deliver(self, answers: Sequence[Answer]) -> None:
         """Print answers that became durable together, each whole one with the refused lines before it."""
         for answer in answers:
             self._take(answer)
-        self._flush()
+        self._writer.flush()
 
     def deliver_table(self, table: AnswerTable) -> None:
         """Print the table of the next question, and the refused lines before it."""
         self._refuse_next()
         self.code = max(self.code, table_code(table))
-        self._print(self._waiting[0][0], table.to_dict())
-        self._flush()
+        self._writer.table(self._waiting[0][0], table)
+        self._next()
+        self._writer.flush()
 
     def _take(self, answer: Answer) -> None:
         self._refuse_next()
@@ -198,20 +204,22 @@ class _Printer:
         if isinstance(question.query, LinearQuery):
             if answer.is_refused:
                 self.refused += 1
-            self._print_answer(head, answer)
+            self._writer.answer(head, answer)
+            self._next()
         elif isinstance(question.query, GroupedQuery) and len(self._answers) == len(question.query):
-            self._print(head, Answers(tuple(self._answers), question.query).to_dict())
+            self._writer.groups(head, Answers(tuple(self._answers), question.query))
+            self._next()
 
     def refuse(self, error: QueryError) -> None:
         """Print the lines that were refused before the next question, then that it is refused too."""
         self._refuse_next()
         self._refuse(self._waiting[0][0], error)
-        self._flush()
+        self._writer.flush()
 
     def finish(self) -> None:
         """Print the refused lines at the front."""
         self._refuse_next()
-        self._flush()
+        self._writer.flush()
 
     def _refuse_next(self) -> None:
         while self._waiting:
@@ -223,30 +231,19 @@ class _Printer:
     def _refuse(self, head: dict[str, Any], error: QueryError) -> None:
         self.code = 4
         self.refused += 1
-        self._print(head, {"error": error.to_dict()})
+        self._writer.refusal(head, error)
+        self._next()
 
-    def _print_answer(self, head: dict[str, Any], answer: Answer) -> None:
-        """Write down the line of an answer; one that is given often is written once."""
-        known = self._written.get(id(answer))
-        if known is None or known[0] is not answer:
-            known = answer, json_line(answer.to_dict())
-            self._written.keep(id(answer), known)
-        self._next(f"{json_line(head)[:-1]}, {known[1][1:]}\n")
-
-    def _print(self, head: dict[str, Any], form: dict[str, Any]) -> None:
-        """Write down the line of the question at the front."""
-        self._next(json_line({**head, **form}) + "\n")
-
-    def _next(self, line: str) -> None:
+    def _next(self) -> None:
         self._waiting.popleft()
         self._answers.clear()
-        self._lines.append(line)
 
-    def _flush(self) -> None:
-        lines, self._lines = self._lines, []
-        if lines:
-            sys.stdout.write("".join(lines))
-            sys.stdout.flush()
+
+def _without_table(question: Question | QueryError) -> Question | QueryError:
+    """Return a question, or why it is refused where its answer is a table that rows have no room for."""
+    if isinstance(question, Question) and isinstance(question.query, Statement):
+        return QueryError("aggregates are written as jsonl alone; ask for that format", code="unsupported")
+    return question
 
 
 def _parsed(number: int, line: bytes, session: Asking, options: StreamOptions) -> _Parsed:

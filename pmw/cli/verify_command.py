@@ -43,9 +43,9 @@ def command(session: Path, anchor: Path | None, as_json: bool) -> None:
     in use. A session with many corrections takes as long as fitting its model again.
 
     A copy of the file from before looks whole, and has forgotten what was spent since. With --anchor, the
-    last link of a chain of hashes over all charges, measurements and measured answers is kept in FILE, which
-    is public: keep it on another machine. A later run tells an older copy and a rewritten history, and brings
-    FILE up to date where everything holds.
+    last link of a chain of hashes is kept in FILE, which is public: keep it on another machine. The chain
+    covers all charges, measurements and answers, but for free ones that came one by one. A later run tells an
+    older copy and a rewritten history, and brings FILE up to date where everything holds.
     """
     from pmw.cli.ledger_texts import verification_text
     from pmw.cli.progress import Progress

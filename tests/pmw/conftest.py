@@ -85,7 +85,7 @@ def long_frame() -> pd.DataFrame:
 def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the noise of sessions in files the same in every run; a session itself refuses to."""
     numbers = itertools.count()
-    monkeypatch.setattr("pmw.session.engine.fresh_seed", lambda: repeatable_seed(20, next(numbers)))
+    monkeypatch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(20, next(numbers)))
 
 
 def _require_independent(draws: NDArray[np.int64]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "column_type",
     "write_parquet",
+    "write_typed",
 ]
 
 _INT64 = 2**63
@@ -72,15 +73,30 @@ def write_parquet(frame: pd.DataFrame, domain: Domain, path: Path) -> None:
             f"a Parquet column is found by its name in any case, and {twice!r} would stand there twice; "
             "choose --format csv"
         )
+    write_typed(frame, [column_type(attribute) for attribute in domain], path)
+
+
+def write_typed(frame: pd.DataFrame, types: Sequence[str], path: Path) -> None:
+    """Write a table of which each column has one type; empty values become NULL.
+
+    Args:
+        frame: names that differ in more than case.
+        types: of its columns: BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP or VARCHAR.
+        path: the file to write, replaced where it exists.
+
+    Raises:
+        ReleaseError: the file cannot be written.
+        OSError: the file cannot be opened.
+    """
     path.open("wb").close()  # an operating system's reason is told by its error
     import duckdb  # late: only needed where Parquet is written
 
-    typed = frame.set_axis([f"c{place}" for place in range(len(domain))], axis="columns")
-    for name, attribute in zip(typed.columns, domain, strict=True):
-        typed[name] = _TYPED[column_type(attribute)](typed[name])
+    typed = frame.set_axis([f"c{place}" for place in range(len(types))], axis="columns")
+    for name, kind in zip(typed.columns, types, strict=True):
+        typed[name] = _TYPED[kind](typed[name])
     columns = ", ".join(
-        f"c{place}::{column_type(attribute)} AS {_quoted(attribute.name)}"
-        for place, attribute in enumerate(domain)
+        f"c{place}::{kind} AS {_quoted(name)}"
+        for place, (name, kind) in enumerate(zip(frame.columns, types, strict=True))
     )
     try:
         with duckdb.connect(":memory:") as connection:

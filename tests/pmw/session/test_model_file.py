@@ -100,7 +100,7 @@ def test_no_secret_of_a_session_is_in_its_model(
         seeds.append(repeatable_seed(0, len(seeds)))  # some noise would leave no threshold to hide
         return seeds[-1]
 
-    monkeypatch.setattr("pmw.session.engine.fresh_seed", note)
+    monkeypatch.setattr("pmw.session.journal.fresh_seed", note)
     data, path, target = tmp_path / "hidden_place.csv", tmp_path / "study.pmw", tmp_path / "study.model"
     frame.to_csv(data, index=False)
     with pmw.open_session(data, years, epsilon=4, delta=1e-9, path=path) as session:

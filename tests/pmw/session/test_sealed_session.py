@@ -39,7 +39,7 @@ def seeds(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         noted.append(fresh_seed())
         return noted[-1]
 
-    monkeypatch.setattr("pmw.session.engine.fresh_seed", note)
+    monkeypatch.setattr("pmw.session.journal.fresh_seed", note)
     return noted
 
 

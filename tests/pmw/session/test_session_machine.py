@@ -108,7 +108,7 @@ def drawing_from(seeds: Seeds) -> Iterator[None]:
         return create(*given)
 
     with (
-        patch("pmw.session.engine.fresh_seed", seeds.next),
+        patch("pmw.session.journal.fresh_seed", seeds.next),
         patch.object(SessionStore, "begin", counted),
         patch.object(SessionStore, "create", created),
     ):

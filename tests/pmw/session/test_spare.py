@@ -100,7 +100,7 @@ def begin_noise(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
     def begin(seed: int) -> None:
         numbers = itertools.count()
-        monkeypatch.setattr("pmw.session.engine.fresh_seed", lambda: repeatable_seed(seed, next(numbers)))
+        monkeypatch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(seed, next(numbers)))
 
     return begin
 

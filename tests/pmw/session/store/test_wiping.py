@@ -27,7 +27,7 @@ from pmw.session.store import SessionStore
 from queries import load_schema, random_conjunctions
 
 numbers = itertools.count()
-pmw.session.engine.fresh_seed = lambda: repeatable_seed(20, next(numbers))
+pmw.session.journal.fresh_seed = lambda: repeatable_seed(20, next(numbers))
 notes = open("notes.txt", "w")
 kept = set()
 put, finish = pmw.session.store.companion._put, SessionStore.finish

@@ -38,7 +38,7 @@ ORDER = "the share in answers never falls and never exceeds 1"
 def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw the same noise in every run, in files too."""
     numbers = iter(range(10**6))
-    monkeypatch.setattr("pmw.session.engine.fresh_seed", lambda: repeatable_seed(4, next(numbers)))
+    monkeypatch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(4, next(numbers)))
 
 
 @pytest.fixture

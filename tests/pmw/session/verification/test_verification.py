@@ -72,7 +72,7 @@ ALL = [
 def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw the same noise in every run, in files too."""
     numbers = iter(range(10**6))
-    monkeypatch.setattr("pmw.session.engine.fresh_seed", lambda: repeatable_seed(3, next(numbers)))
+    monkeypatch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(3, next(numbers)))
 
 
 @pytest.fixture(scope="module")

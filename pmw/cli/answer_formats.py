@@ -1,0 +1,211 @@
+"""Answers of streams and workloads as lines of JSON, rows of CSV, or a Parquet file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pmw.cli.texts import json_line
+from pmw.public.answer import REFUSAL, Answer
+from pmw.public.answers import Answers
+from queries.errors import QueryError
+from queries.memory import Memory
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pmw.public.tables import AnswerTable
+
+__all__ = [
+    "AnswerWriter",
+    "FORMATS",
+    "writer_of",
+]
+
+FORMATS = ("jsonl", "csv", "parquet")
+
+_REMEMBERED = 2**14  # answers whose JSON is kept
+_COLUMNS = {  # of rows, with their types in a Parquet file
+    "id": "VARCHAR", "line": "BIGINT", "question": "VARCHAR", "group": "VARCHAR", "count": "DOUBLE",
+    "fraction": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "typical_low": "DOUBLE",
+    "typical_high": "DOUBLE", "confidence": "DOUBLE", "source": "VARCHAR", "aligned": "BOOLEAN",
+    "version": "BIGINT", "share": "DOUBLE", "code": "VARCHAR", "message": "VARCHAR",
+}  # fmt: skip
+_ROWS = 2**14  # that are put together until the file is written
+
+
+class AnswerWriter(ABC):
+    """Writes what came of questions to standard output, in order.
+
+    The head of each is what it is known by: its id, and where it is told, its line or the question.
+    """
+
+    has_tables = False  # whether a table of aggregates can be written
+
+    @abstractmethod
+    def answer(self, head: dict[str, Any], answer: Answer) -> None:
+        """Take the answer to one question."""
+
+    @abstractmethod
+    def groups(self, head: dict[str, Any], answers: Answers) -> None:
+        """Take the answers to a grouped question."""
+
+    @abstractmethod
+    def refusal(self, head: dict[str, Any], error: QueryError) -> None:
+        """Take why a question is refused."""
+
+    def table(self, head: dict[str, Any], table: AnswerTable) -> None:
+        """Take a table of aggregates.
+
+        Raises:
+            NotImplementedError: there is no room for tables.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Write what was taken so far."""
+
+    def close(self) -> None:
+        """Write what is left."""
+        self.flush()
+
+
+class _JsonLines(AnswerWriter):
+    """One object a line. An answer that is given often is written once."""
+
+    has_tables = True
+
+    def __init__(self) -> None:
+        self._written: Memory[tuple[Answer, str]] = Memory(_REMEMBERED)  # by identity; kept with the answer
+        self._lines: list[str] = []
+
+    def answer(self, head: dict[str, Any], answer: Answer) -> None:
+        known = self._written.get(id(answer))
+        if known is None or known[0] is not answer:
+            known = answer, json_line(answer.to_dict())
+            self._written.keep(id(answer), known)
+        self._lines.append(f"{json_line(head)[:-1]}, {known[1][1:]}\n")
+
+    def groups(self, head: dict[str, Any], answers: Answers) -> None:
+        self._line(head, answers.to_dict())
+
+    def table(self, head: dict[str, Any], table: AnswerTable) -> None:
+        self._line(head, table.to_dict())
+
+    def refusal(self, head: dict[str, Any], error: QueryError) -> None:
+        self._line(head, {"error": error.to_dict()})
+
+    def _line(self, head: dict[str, Any], form: dict[str, Any]) -> None:
+        self._lines.append(json_line({**head, **form}) + "\n")
+
+    def flush(self) -> None:
+        lines, self._lines = self._lines, []
+        if lines:
+            sys.stdout.write("".join(lines))
+            sys.stdout.flush()
+
+
+class _Rows(AnswerWriter):
+    """One row an answer, and one for each refused question."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[Any, ...]] = []
+
+    def answer(self, head: dict[str, Any], answer: Answer) -> None:
+        self._row(head, _numbers(answer))
+
+    def groups(self, head: dict[str, Any], answers: Answers) -> None:
+        for label, answer in zip(answers.labels(), answers, strict=True):
+            group = json_line(dict(zip(answers.columns, label, strict=True)))
+            self._row({**head, "group": group}, _numbers(answer))
+
+    def refusal(self, head: dict[str, Any], error: QueryError) -> None:
+        self._row(head, {"code": error.code, "message": error.message})
+
+    def _row(self, head: dict[str, Any], values: dict[str, Any]) -> None:
+        row = {**head, **values}
+        self._rows.append(tuple(row.get(name) for name in _COLUMNS))
+
+
+class _Csv(_Rows):
+    """Rows of CSV under a header; what is missing is empty."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sys.stdout.write(",".join(_COLUMNS) + "\n")
+
+    def flush(self) -> None:
+        rows, self._rows = self._rows, []
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        sys.stdout.write(text.getvalue().encode(errors="backslashreplace").decode())
+        sys.stdout.flush()
+
+
+class _Parquet(_Rows):
+    """A Parquet file, which is written at the end; until then rows are in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[pd.DataFrame] = []
+
+    def flush(self) -> None:
+        if len(self._rows) >= _ROWS:
+            self._keep()
+
+    def _keep(self) -> None:
+        import pandas as pd
+
+        rows, self._rows = self._rows, []
+        columns = zip(*rows, strict=True) if rows else ((),) * len(_COLUMNS)
+        frame = pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True)))
+        frame["id"] = [None if one is None else str(one) for one in frame["id"]]
+        self._parts.append(frame)
+
+    def close(self) -> None:
+        import pandas as pd
+
+        from pmw.public.export.parquet import write_typed
+
+        if self._rows or not self._parts:
+            self._keep()
+        whole = pd.concat([part.astype(object) for part in self._parts], ignore_index=True)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "answers.parquet"
+            write_typed(whole, list(_COLUMNS.values()), path)
+            sys.stdout.buffer.write(path.read_bytes())
+            sys.stdout.buffer.flush()
+
+
+def writer_of(name: str) -> AnswerWriter:
+    """Return what writes answers in one of ``FORMATS``."""
+    writers: dict[str, Callable[[], AnswerWriter]] = {
+        "jsonl": _JsonLines,
+        "csv": _Csv,
+        "parquet": _Parquet,
+    }
+    return writers[name]()
+
+
+def _numbers(answer: Answer) -> dict[str, Any]:
+    """Return the columns of an answer."""
+    form = answer.to_dict()
+    low, high = form["interval"] or (None, None)
+    typical_low, typical_high = form["typical"] or (None, None)
+    refused = {"code": "inaccurate", "message": REFUSAL} if answer.is_refused else {}
+    return {
+        **form,
+        "low": low,
+        "high": high,
+        "typical_low": typical_low,
+        "typical_high": typical_high,
+        "share": form["spent"]["share"],
+        **refused,
+    }

@@ -1,0 +1,132 @@
+"""Answers of streams and workloads as JSON Lines, CSV and Parquet: the same numbers in each."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+from pmw.cli import main
+from pmw.cli.answer_formats import FORMATS
+
+LINES = [
+    {"id": 1, "where": "age >= 30"},
+    {"id": 'two, "x"', "where": {"sex": {"=": "Male"}}},
+    {"id": 3, "sql": "SELECT region, COUNT(*) FROM people GROUP BY region"},
+    {"id": 4, "where": "nobody = 3"},
+    {"id": 5, "sql": "SELECT AVG(age) FROM people"},
+    {"where": "age >= 30"},
+    {"id": 7, "sql": "SELECT"},
+]
+
+
+def asked(study: Path, *options: str) -> tuple[int, bytes, str]:
+    text = "".join(json.dumps(line) + "\n" for line in LINES) + "no json\n"
+    given = text if "--stream" in options else None
+    done = CliRunner().invoke(main, ["ask", str(study), *options], input=given, prog_name="pmw")
+    return done.exit_code, done.stdout_bytes, done.stderr
+
+
+def flat(form: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows that stand for an object of JSON Lines."""
+    head = {name: form.get(name) for name in ("id", "line", "question")}
+    if "error" in form:
+        return [{**head, "code": form["error"]["code"], "message": form["error"]["message"]}]
+    rows = []
+    for one in form.get("groups", [form]):
+        label = {name: value for name, value in one.items() if name == "region"}
+        low, high = one["interval"] or (None, None)
+        typical_low, typical_high = one["typical"] or (None, None)
+        rows.append(
+            {
+                **head,
+                "group": json.dumps(label) if label else None,
+                **{name: one[name] for name in ("count", "fraction", "source", "aligned", "version")},
+                "low": low, "high": high, "typical_low": typical_low, "typical_high": typical_high,
+                "confidence": form["confidence"],
+            }
+        )  # fmt: skip
+    return rows
+
+
+def read(path: Path, columns: str) -> list[Any]:
+    return duckdb.connect().execute(f"SELECT {columns} FROM '{path}'").fetchall()
+
+
+@pytest.fixture
+def expected(study: Path) -> list[dict[str, Any]]:
+    asked(study, "--stream")  # so that all answers are stored
+    _, out, _ = asked(study, "--stream")
+    forms = [json.loads(line) for line in out.splitlines()]
+    no_room = {"code": "unsupported", "message": "aggregates are written as jsonl alone; ask for that format"}
+    return [row for form in forms for row in ([{"id": 5, **no_room}] if form["id"] == 5 else flat(form))]
+
+
+def test_csv_has_a_row_for_each_answer_and_each_refusal(study: Path, expected: list[dict[str, Any]]) -> None:
+    code, out, err = asked(study, "--stream", "--format", "csv")
+    assert (code, "refused" in err) == (0, True)
+    rows = list(csv.DictReader(io.StringIO(out.decode(), newline="")))
+    assert len(rows) == len(expected) > 10
+    for row, wanted in zip(rows, expected, strict=True):
+        for name, value in wanted.items():
+            assert row[name] == ("" if value is None else str(value)), name
+
+
+def test_parquet_has_the_same_rows_in_typed_columns(
+    study: Path, expected: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    code, out, _ = asked(study, "--stream", "--format", "parquet")
+    assert code == 0
+    (tmp_path / "a.parquet").write_bytes(out)
+    found = duckdb.connect().sql(f"SELECT * FROM '{tmp_path / 'a.parquet'}'")
+    assert found is not None
+    kinds = dict(zip(found.columns, map(str, found.types), strict=True))
+    assert (kinds["id"], kinds["count"], kinds["aligned"], kinds["version"]) == (
+        "VARCHAR", "DOUBLE", "BOOLEAN", "BIGINT"
+    )  # fmt: skip
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    assert len(rows) == len(expected)
+    for row, wanted in zip(rows, expected, strict=True):
+        for name, value in wanted.items():
+            assert row[name] == (str(value) if name == "id" and value is not None else value), name
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_workload_is_written_in_each_format(study: Path, name: str, tmp_path: Path) -> None:
+    code, out, _ = asked(study, "--workload", "marginals:1", "--format", name)
+    assert code == 0
+    if name == "parquet":
+        (tmp_path / "a.parquet").write_bytes(out)
+        rows = read(tmp_path / "a.parquet", "id, question")
+        assert [row[0] for row in rows] == [str(number) for number in range(1, len(rows) + 1)]
+        assert len(rows) > 10
+    elif name == "csv":
+        named = list(csv.DictReader(io.StringIO(out.decode())))
+        assert len(named) > 10
+        assert all(row["question"] for row in named)
+    else:
+        assert len(out.splitlines()) > 10
+
+
+def test_many_rows_come_in_parts(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pmw.cli.answer_formats._ROWS", 3)
+    monkeypatch.setattr("pmw.cli.streaming._BATCH", 2)
+    _, out, _ = asked(study, "--workload", "marginals:1", "--format", "parquet")
+    (tmp_path / "a.parquet").write_bytes(out)
+    ((count,),) = read(tmp_path / "a.parquet", "count(*)")
+    _, lines, _ = asked(study, "--workload", "marginals:1")
+    assert count == len(lines.splitlines())
+
+
+def test_no_questions_make_an_empty_table(study: Path, tmp_path: Path) -> None:
+    for name in ("csv", "parquet"):
+        done = CliRunner().invoke(main, ["ask", str(study), "--stream", "--format", name], input="")
+        assert done.exit_code == 0
+        (tmp_path / f"a.{name}").write_bytes(done.stdout_bytes)
+        assert read(tmp_path / f"a.{name}", "*") == []
