@@ -248,7 +248,7 @@ def test_draws_on_private_values_come_from_one_room() -> None:
                     # synthetic rows and the demonstration's baseline: nothing private is drawn there
                     "default_rng": {"pmw.public.export.rows", "pmw.cli.demo.scores"},
                     "np.random": {
-                        "pmw.public.export.rows", "pmw.cli.demo.scores", "pmw.model.coarsening",
+                        "pmw.public.export.rows", "pmw.cli.demo.scores", "pmw.model.coarsened",
                         "pmw.model.dense", "pmw.model.distribution", "pmw.model.graphical",
                         "pmw.model.tree_rows", "queries.drawn_values", "queries.records",
                     },

@@ -12,7 +12,8 @@ from pmw.model.bins import (
     is_long,
     longest_kept,
 )
-from pmw.model.coarsening import CoarsenedDistribution, Coarsening
+from pmw.model.coarsened import CoarsenedDistribution
+from pmw.model.coarsening import Coarsening
 from pmw.model.combined import CombinedMarginal, MarginalValues, combined
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
 from pmw.model.distribution import (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ __all__ = [
     "AxisOrder",
     "by_size",
 ]
+
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,11 @@ class AxisOrder:
         masks = tuple(sum(1 << place for place in clique) for clique in cliques)
         return JunctionTree(tuple(shape), cliques, tree.parents, masks)
 
-    def inward(self, table: NDArray[np.float64], scope: Positions) -> NDArray[np.float64]:
-        """Return a table over declared positions with its axes in the order: float64, C-contiguous.
+    def inward(self, table: NDArray[_Scalar], scope: Positions) -> NDArray[_Scalar]:
+        """Return a table over declared positions with its axes in the order: C-contiguous.
 
         Args:
-            table: float64, one axis per position of the scope.
+            table: one axis per position of the scope.
             scope: declared positions, ascending.
         """
         return np.asarray(table.transpose(_axes(self.places, scope)), order="C")

@@ -11,8 +11,10 @@ Source: Koller and Friedman (2009), Probabilistic Graphical Models, sections 9.3
 from __future__ import annotations
 
 import math
+import string
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import combinations
 
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 ScopedTable = tuple[Positions, NDArray[np.float64]]
+
+_MOST_AXES = 26  # of two tables that one loop goes over; numpy's own limit is 32 before version 2
 
 
 class KeptTables:
@@ -133,7 +137,25 @@ def _conditional(
     return table * spread(inverse, separator, positions)
 
 
-def expect(beliefs: Beliefs, weights: Sequence[ScopedTable]) -> float:
+@dataclass(frozen=True, slots=True)
+class _Absorption:
+    """What one clique does to an expectation.
+
+    Args:
+        clique: its number.
+        scope: its positions that weights or the separator have.
+        separator: the positions that it shares with its parent.
+        factors: what it is multiplied with: the place of each among the weights and messages, where messages
+            follow the weights in the order they are made; its positions; and those left when it is summed.
+    """
+
+    clique: int
+    scope: Positions
+    separator: Positions
+    factors: tuple[tuple[int, Positions, Positions], ...]
+
+
+def expect(beliefs: Beliefs, weights: Sequence[ScopedTable], kept: KeptTables) -> float:
     """Return the expectation of a product of weights.
 
     Where each factor lies inside a clique, messages go from the leaves of the cliques that are touched to one
@@ -142,41 +164,74 @@ def expect(beliefs: Beliefs, weights: Sequence[ScopedTable]) -> float:
     Args:
         beliefs: the calibrated tree.
         weights: positions and float64 weights of their cells; no position in two of them.
+        kept: of this tree.
     """
-    tree = beliefs.tree
-    scope = tuple(sorted(position for positions, _ in weights for position in positions))
-    home = tree.covering(scope)
-    kept = tree.subtree(scope) if home is None else [home]
-    held: dict[int, list[ScopedTable]] = {clique: [] for clique in kept}
-    for positions, table in weights:
-        inside = [clique for clique in kept if {*positions} <= {*tree.cliques[clique]}]
-        if not inside:
-            return float(eliminate(tree.shape, [*conditionals(beliefs, scope), *weights], ()))
-        held[inside[0]].append((positions, table))
-    for clique in reversed(kept[1:]):
-        separator = tree.separator(clique)
-        message, mass = _absorbed(beliefs, clique, held[clique], separator)
+    route = _route(beliefs.tree, tuple([positions for positions, _ in weights]))
+    if route is None:
+        scope = tuple(sorted(position for positions, _ in weights for position in positions))
+        return float(eliminate(beliefs.tree.shape, [*conditionals(beliefs, scope), *weights], ()))
+    held = [table for _, table in weights]
+    for step in route:
+        table, mass = _sums(beliefs, step, kept)
+        scope = step.scope
+        for place, positions, result in step.factors:
+            table, scope = _contracted((scope, table), (positions, held[place]), result), result
+        if step is route[-1]:
+            return float(table)
+        message = np.array(table, order="C")
         np.divide(message, mass, out=message, where=mass > 0)
-        held[tree.parents[clique]].append((separator, message))
-    return float(_absorbed(beliefs, kept[0], held[kept[0]], ())[0])
+        held.append(message)
+    raise ValueError("expected at least one clique")
 
 
-def _absorbed(
-    beliefs: Beliefs, clique: int, factors: Sequence[ScopedTable], kept: Positions
+def _sums(
+    beliefs: Beliefs, step: _Absorption, kept: KeptTables
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return a clique's probabilities times factors, summed to some positions, and without them."""
-    axes = beliefs.tree.cliques[clique]
-    wanted = {*kept}.union(*[scope for scope, _ in factors])
-    scope = tuple(position for position in axes if position in wanted)
-    table = project(beliefs.tables[clique], axes, scope)
-    mass = project(table, scope, kept)
-    waiting = sorted(factors, key=lambda factor: (len(factor[0]), factor[0]))
+    """Return a clique's probabilities over what an expectation takes of it, and over its separator."""
+    axes, table = beliefs.tree.cliques[step.clique], beliefs.tables[step.clique]
+    if step.scope != axes:
+        part = (step.clique, step.scope, "part")
+        table = kept.get(part, partial(project, table, axes, step.scope))
+    if step.separator == step.scope:
+        return table, table
+    mass = (step.clique, step.scope, step.separator, "mass")
+    return table, kept.get(mass, partial(project, table, step.scope, step.separator))
+
+
+@lru_cache(maxsize=4096)
+def _route(tree: JunctionTree, scopes: tuple[Positions, ...]) -> tuple[_Absorption, ...] | None:
+    """Return the cliques that an expectation goes through, leaves first; None where none holds a factor."""
+    scope = tuple(sorted(position for positions in scopes for position in positions))
+    home = tree.covering(scope)
+    through = tree.subtree(scope) if home is None else [home]
+    held: dict[int, list[tuple[int, Positions]]] = {clique: [] for clique in through}
+    for place, positions in enumerate(scopes):
+        inside = [clique for clique in through if {*positions} <= {*tree.cliques[clique]}]
+        if not inside:
+            return None
+        held[inside[0]].append((place, positions))
+    route = []
+    for clique in reversed(through):
+        separator = tree.separator(clique) if clique != through[0] else ()
+        route.append(_absorption(tree.cliques[clique], clique, separator, held[clique]))
+        if clique != through[0]:
+            held[tree.parents[clique]].append((len(scopes) + len(route) - 1, separator))
+    return tuple(route)
+
+
+def _absorption(
+    axes: Positions, clique: int, separator: Positions, factors: Sequence[tuple[int, Positions]]
+) -> _Absorption:
+    wanted = {*separator}.union(*[positions for _, positions in factors])
+    scope = left = tuple(position for position in axes if position in wanted)
+    waiting = sorted(factors, key=lambda factor: (len(factor[1]), factor[1]))
+    steps = []
     while waiting:
-        factor = waiting.pop(0)
-        still = {*kept}.union(*[positions for positions, _ in waiting])
-        result = tuple(position for position in scope if position in still or position not in factor[0])
-        table, scope = _contracted((scope, table), factor, result), result
-    return np.array(table, order="C"), mass
+        place, positions = waiting.pop(0)
+        still = {*separator}.union(*[others for _, others in waiting])
+        left = tuple(position for position in left if position in still or position not in positions)
+        steps.append((place, positions, left))
+    return _Absorption(clique, scope, separator, tuple(steps))
 
 
 def eliminate(shape: tuple[int, ...], tables: Sequence[ScopedTable], kept: Positions) -> NDArray[np.float64]:
@@ -239,6 +294,8 @@ def _contracted(first: ScopedTable, second: ScopedTable, result: Positions) -> N
     (left, left_table), (right, right_table) = first, second
     if {*right} <= {*left}:
         return weighted_sum(np.asarray(left_table, order="C"), left, second, result)
+    if left[-1:] == right[-1:] == result[-1:] and len({*left, *right}) <= _MOST_AXES:
+        return _contracted_inside(first, second, result)
     shared = [position for position in left if position in right]
     batch = [position for position in shared if position in result]
     summed = [position for position in shared if position not in result]
@@ -261,3 +318,18 @@ def _contracted(first: ScopedTable, second: ScopedTable, result: Positions) -> N
     order = [*batch, *rows, *columns]
     values = product.reshape([lengths[position] for position in order])
     return np.asarray(values.transpose([order.index(position) for position in result]), order="C")
+
+
+def _contracted_inside(first: ScopedTable, second: ScopedTable, result: Positions) -> NDArray[np.float64]:
+    """Return a contraction whose innermost loop runs over a position that both tables and the result have.
+
+    As matrix products both tables would be copied with that position first, and the result turned back.
+    """
+    met = []
+    for (scope, table), (other, _) in ((first, second), (second, first)):
+        kept = tuple([position for position in scope if position in other or position in result])
+        met.append((kept, project(np.asarray(table, order="C"), scope, kept)))
+    letters = dict(zip(sorted({*met[0][0], *met[1][0]}), string.ascii_lowercase, strict=False))
+    named = ["".join([letters[position] for position in scope]) for scope in (met[0][0], met[1][0], result)]
+    values = np.einsum(f"{named[0]},{named[1]}->{named[2]}", met[0][1], met[1][1])
+    return np.asarray(values, order="C")

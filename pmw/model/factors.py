@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 __all__ = [
     "plan_product",
     "plan_projections",
+    "plan_sums",
     "Positions",
     "ProductPlan",
     "project",
@@ -66,7 +67,7 @@ def project(table: NDArray[np.float64], scope: Positions, kept: Positions) -> ND
         scope: its positions.
         kept: those that stay.
     """
-    steps, shape = _plan_sums(table.shape, scope, kept)
+    steps, shape = plan_sums(table.shape, scope, kept)
     result = table
     for lead, length, tail in steps:
         ones = _ONES[:length] if length <= _ONES.size else np.ones(length)
@@ -105,10 +106,16 @@ _ONES = np.ones(2**10)
 
 
 @lru_cache(maxsize=2**14)
-def _plan_sums(
+def plan_sums(
     shape: tuple[int, ...], scope: Positions, kept: Positions
 ) -> tuple[tuple[tuple[int, int, int], ...], tuple[int, ...]]:
-    """Return the runs to sum as (cells before, length, cells after), and the shape of the result."""
+    """Return the runs to sum as (cells before, length, cells after), and the shape of the result.
+
+    Args:
+        shape: lengths of the table's axes.
+        scope: its positions.
+        kept: those that stay.
+    """
     runs: list[tuple[bool, int]] = []
     for position, length in zip(scope, shape, strict=True):
         stays = position in kept

@@ -24,6 +24,7 @@ from pmw.model.calibration import Beliefs, CalibrationPlan, calibrate, plan_cali
 from pmw.model.distribution import MarginalTerm, Term, WeightedFactor, exponents_at
 from pmw.model.elimination import KeptTables, ScopedTable, expect, joint
 from pmw.model.factors import Positions, ProjectionPlan, plan_projections
+from pmw.model.gradient import PotentialMarginals
 from pmw.model.junction_tree import JunctionTree, fits_tree, junction_tree
 from pmw.model.tree_rows import draw_rows
 from queries.domain import Domain
@@ -201,6 +202,10 @@ class GraphicalDistribution:
             for scope, table in zip(scopes, found, strict=True)
         ]
 
+    def potential_marginals(self) -> PotentialMarginals:
+        """Return what finds the marginals of the terms' scopes for other duals than its own."""
+        return PotentialMarginals(self.domain, self._shape.scopes, self._shape.axes, self._shape.plan.tree)
+
     def answer(self, query: LinearQuery) -> float:
         """Return the expected answer, in records."""
         places = self._places(query.scope)
@@ -225,7 +230,8 @@ class GraphicalDistribution:
         for scope, values in factors:
             places = self._places(tuple(scope))
             weights.append((axes.scope(places), axes.inward(np.asarray(values, dtype=np.float64), places)))
-        return expect(self._beliefs(), weights) * self.total
+        with self._memo.lock:
+            return expect(self._beliefs(), weights, self._memo.tables) * self.total
 
     def log_density(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the natural logarithm of the probability of full cells: float64, shape (n,).

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistribution, Term
-from pmw.model.measurement import QueryMeasurement, Target
+from pmw.model.distribution import MarginalTerm, SyntheticDistribution, Term
+from pmw.model.evaluation import Aim, Evaluator, evaluator
+from pmw.model.measurement import Target
 
 __all__ = [
     "Aim",
@@ -35,8 +35,6 @@ __all__ = [
     "DescentRule",
     "FIRST_STEP_SIZE",
 ]
-
-Aim: TypeAlias = Target | QueryMeasurement
 
 FIRST_STEP_SIZE = 3.0  # of the first descent; later ones start from where the one before ended
 _FASTER, _SLOWER = 1.2, 0.7  # the step size between descents, and where the loss rises
@@ -77,12 +75,42 @@ class Descent:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Point:
-    """Duals, and what the model says there."""
+    """Duals, and how far the model is there from what was measured: all numbers in one array each."""
 
-    duals: list[NDArray[np.float64]]
-    model: SyntheticDistribution
-    residuals: list[NDArray[np.float64]]  # (a - y) / v, shaped like the duals
+    duals: NDArray[np.float64]
+    residuals: NDArray[np.float64]  # (a - y) / v
     loss: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loss:
+    """The loss as a function of the duals.
+
+    Args:
+        evaluate: what the model says.
+        measured: y, in its order.
+        variance: v, in its order.
+    """
+
+    evaluate: Evaluator
+    measured: NDArray[np.float64]
+    variance: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, model: SyntheticDistribution, aims: Sequence[Aim]) -> _Loss:
+        """Return the loss of models like one."""
+        evaluate = evaluator(model, aims)
+        measured = [np.asarray(_values(aim)) for aim in aims]
+        variance = [
+            np.broadcast_to(aim.variance, values.shape) for aim, values in zip(aims, measured, strict=True)
+        ]
+        return cls(evaluate, evaluate.flat(measured), evaluate.flat(variance))
+
+    def at(self, duals: NDArray[np.float64]) -> _Point:
+        """Return the point of some duals."""
+        error = self.evaluate.values(duals) - self.measured
+        residuals = error / self.variance
+        return _Point(duals, residuals, float(np.vdot(residuals, error)) / 2)
 
 
 def descend(
@@ -113,16 +141,13 @@ def descend(
     unit = 1.0 / sum(_curvature(aim) for aim in aims)
     start = [_dual(term) for term in model.terms]
     start += [np.zeros(np.shape(_values(aim))) for aim in aims[len(start) :]]
-    best = ahead = _point(model, aims, start)
-    duals, momentum, steps = start, 0, 1
+    loss = _Loss.of(model, aims)
+    best = ahead = loss.at(loss.evaluate.flat(start))
+    duals, momentum, steps = ahead.duals, 0, 1
     step_size *= _FASTER
     while steps < rule.steps:
-        moved = [
-            np.clip(dual - step_size * unit * residual, -_LARGEST_DUAL, _LARGEST_DUAL)
-            for dual, residual in zip(ahead.duals, ahead.residuals, strict=True)
-        ]
-        push = momentum / (momentum + 3)
-        point = _point(model, aims, [new + push * (new - old) for new, old in zip(moved, duals, strict=True)])
+        moved = np.clip(ahead.duals - step_size * unit * ahead.residuals, -_LARGEST_DUAL, _LARGEST_DUAL)
+        point = loss.at(moved + momentum / (momentum + 3) * (moved - duals))
         steps += 1
         if told is not None:
             told(1)
@@ -136,22 +161,7 @@ def descend(
             best = point
         if momentum > 1 and gain < rule.tolerance:
             break
-    return Descent(best.model, step_size, 2 * best.loss / numbers, steps)
-
-
-def _point(model: SyntheticDistribution, aims: Sequence[Aim], duals: list[NDArray[np.float64]]) -> _Point:
-    moved = model.with_terms([_term(aim, dual) for aim, dual in zip(aims, duals, strict=True)])
-    tables = iter(moved.marginals([aim.scope for aim in aims if isinstance(aim, Target)]))
-    residuals, loss = [], 0.0
-    for aim in aims:
-        if isinstance(aim, Target):
-            error = next(tables) - aim.values
-        else:
-            error = np.array(moved.answer(aim.query) - aim.value)
-        residual = error / aim.variance
-        loss += float(np.vdot(residual, error)) / 2
-        residuals.append(np.asarray(residual))
-    return _Point(duals, moved, residuals, loss)
+    return Descent(loss.evaluate.model(best.duals), step_size, 2 * best.loss / numbers, steps)
 
 
 def _values(aim: Aim) -> NDArray[np.float64] | float:
@@ -167,9 +177,3 @@ def _curvature(aim: Aim) -> float:
 
 def _dual(term: Term) -> NDArray[np.float64]:
     return term.duals if isinstance(term, MarginalTerm) else np.array(term.dual)
-
-
-def _term(aim: Aim, dual: NDArray[np.float64]) -> Term:
-    if isinstance(aim, Target):
-        return MarginalTerm(aim.scope, dual)
-    return QueryTerm(aim.query, float(dual))

@@ -17,6 +17,7 @@ from pmw.model import (
     GraphicalDistribution,
     MarginalTerm,
 )
+from queries.boxes import Boxes
 from queries.domain import CategoricalAttribute, Domain, IntegerAttribute
 from queries.errors import ScopeError
 from queries.linear import UNITS, Factor, LinearQuery
@@ -52,6 +53,30 @@ def model(coarsening: Coarsening) -> CoarsenedDistribution:
     return CoarsenedDistribution(
         coarsening, DenseDistribution.of_terms(COARSE, 1000.0, [MarginalTerm(COARSE.names, duals)])
     )
+
+
+@given(st.integers(0, 2**31))
+def test_bounds_of_boxes_are_those_of_their_queries(seed: int) -> None:
+    """The inner and the outer query of a box, whichever bins it cuts."""
+    coarsening = Coarsening(FINE, COARSE, (AGE, None, TOWN), (AGE_SHARES, None, TOWN_SHARES))
+    generator = np.random.default_rng(seed)
+    scope = [name for name in FINE.names if generator.random() < 0.7] or ["town"]
+    pairs = [np.sort(generator.integers(0, FINE[name].size, (8, 2)), axis=1) for name in scope]
+    if "town" in scope:  # whose bins are no runs of cells
+        pairs[-1][:, 1] = pairs[-1][:, 0]
+    boxes = Boxes.of(FINE, scope, *(np.stack([pair[:, end] for pair in pairs], axis=1) for end in (0, 1)))
+    found = coarsening.box_bounds(boxes)
+    assert found is not None
+    for place in range(len(boxes)):
+        for bound, wanted in zip(found, coarsening.bounds(boxes.query(place)), strict=True):
+            if np.any(bound.first[place] > bound.last[place]):
+                assert wanted.constant == 0
+            else:
+                assert bound.query(place).to_json() == wanted.to_json()
+
+
+def test_a_range_of_cells_whose_bins_are_no_runs_has_no_bounds(coarsening: Coarsening) -> None:
+    assert coarsening.box_bounds(Boxes.of(FINE, ["town"], [0], [1])) is None
 
 
 def queries_of(form: str, seed: int) -> LinearQuery:

@@ -65,10 +65,15 @@ def test_tables_are_kept_up_to_the_most_cells_those_used_last() -> None:
     assert made == ["a", "b", "c", "b"]
 
 
-@given(st.permutations(AXES), st.lists(st.integers(1, 3), max_size=6), st.integers(0, 20))
+@given(
+    st.permutations(AXES),
+    st.lists(st.integers(1, 3), max_size=6),
+    st.integers(0, 20),
+    st.sampled_from([0, 50, 10**6]),
+)
 @settings(deadline=None)
 def test_the_expectation_of_a_product_is_the_sum_over_all_cells(
-    order: list[int], sizes: list[int], seed: int
+    order: list[int], sizes: list[int], seed: int, most_cells: int
 ) -> None:
     generator = np.random.default_rng(seed)
     weights: list[ScopedTable] = []
@@ -77,7 +82,12 @@ def test_the_expectation_of_a_product_is_the_sum_over_all_cells(
         scope, order = tuple(sorted(order[:size])), order[size:]
         weights.append((scope, generator.random([SHAPE[place] for place in scope])))
         product = product * spread(weights[-1][1], scope, AXES)
-    assert expect(BELIEFS, weights) == pytest.approx(float((WHOLE * product).sum()), abs=1e-12)
+    kept = KeptTables(most_cells)
+    found = expect(BELIEFS, weights, kept)
+    assert found == pytest.approx(float((WHOLE * product).sum()), abs=1e-12)
+    again = [(scope, table) for scope, table in weights if len(scope) != 2]
+    assert expect(BELIEFS, again, kept) == expect(BELIEFS, again, KeptTables(0))  # bit for bit
+    assert expect(BELIEFS, weights, kept) == found
 
 
 def test_a_product_over_many_attributes_makes_no_joint_table() -> None:
@@ -86,7 +96,7 @@ def test_a_product_over_many_attributes_makes_no_joint_table() -> None:
     beliefs, _ = random_beliefs(shape, scopes)
     weights: list[ScopedTable] = [((place,), np.linspace(0, 1, 20)) for place in range(12)]
     tracemalloc.start()
-    found = expect(beliefs, weights)
+    found = expect(beliefs, weights, KeptTables(0))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     chain = np.ones(20)

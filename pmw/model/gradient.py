@@ -1,0 +1,352 @@
+"""The gradient of the log partition function: the marginals of all potentials, without clique tables.
+
+A descent asks for the marginals of the scopes that have potentials, and for no others. They are the
+derivatives of the logarithm of the partition function by the potentials. That number is made of the
+exponentiated potentials by contractions, clique by clique from the leaves of the junction tree to its root;
+and its derivatives are found by going through the same contractions backwards. No table over a whole clique
+is written where a matrix product sums it at once.
+
+Source: Darwiche (2003), A differential approach to inference in Bayesian networks; Koller and Friedman
+    (2009), Probabilistic Graphical Models, section 9.3 (elimination) and 10.4 (clique trees).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, combinations
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.model.axis_order import AxisOrder
+from pmw.model.contraction import Contraction, Program, bind_sums, plan_contraction
+from pmw.model.factors import Positions, ProjectionPlan, plan_projections, spread, table_cells
+from pmw.model.junction_tree import JunctionTree
+from queries.domain import Domain
+
+__all__ = [
+    "Gradient",
+    "GradientPlan",
+    "plan_gradient",
+    "PotentialMarginals",
+]
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+_SAFE_SPAN = 600.0  # exp(-600) is 10^-261; float64 reaches 10^-308
+_CALM_SPAN = 500.0  # of all potentials together, up to which no number on the way needs scaling
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One contraction, and what it takes back.
+
+    Args:
+        left: number of the first table.
+        right: number of the second table.
+        forward: makes the next table of the two.
+        to_left: makes the derivative by the first table, of that by the result and the second table.
+        to_right: the same the other way round.
+    """
+
+    left: int
+    right: int
+    forward: Contraction
+    to_left: Contraction
+    to_right: Contraction
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """A table on the way.
+
+    Args:
+        values: the array that holds it.
+        program: what writes it, of tables made before.
+    """
+
+    values: NDArray[np.float64]
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class GradientPlan:
+    """How the marginals of potentials are found, whatever their values.
+
+    Args:
+        shape: cells per attribute of the domain.
+        leaves: the scopes that lie in no other; their tables are contracted.
+        inside: per leaf, the numbers of the potentials in it and their scopes; the first is its own.
+        starts: where each leaf's table starts in one array of all.
+        steps: the contractions, to the root.
+        derivatives: per table, the positions on which its derivative depends.
+        readings: per leaf, how its marginal is summed to its potentials' scopes.
+    """
+
+    shape: tuple[int, ...]
+    leaves: tuple[Positions, ...]
+    inside: tuple[tuple[tuple[int, Positions], ...], ...]
+    starts: tuple[int, ...]
+    steps: tuple[_Step, ...]
+    derivatives: tuple[Positions, ...]
+    readings: tuple[ProjectionPlan, ...]
+
+
+class Gradient:
+    """The marginals of potentials, in arrays that are made once for all evaluations; of one thread.
+
+    Args:
+        plan: how they are found.
+    """
+
+    def __init__(self, plan: GradientPlan) -> None:
+        self._plan = plan
+        self._flat = np.empty(plan.starts[-1] + table_cells(plan.shape, plan.leaves[-1]))
+        self._lengths = np.diff(np.append(plan.starts, self._flat.size))
+        leaves = [
+            part.reshape([plan.shape[position] for position in scope])
+            for part, scope in zip(np.split(self._flat, plan.starts[1:]), plan.leaves, strict=True)
+        ]
+        self._forward: list[_Made] = []
+        self._backward: list[_Made] = []
+        self._bind_steps(leaves)
+        self._readings = Program()
+        self._marginals: dict[int, NDArray[np.float64]] = {}
+        for table, own, reading in zip(leaves, plan.inside, plan.readings, strict=True):
+            found = _bound(reading, table, self._readings)
+            self._marginals.update(zip([number for number, _ in own], found, strict=True))
+        self._leaves = leaves
+
+    def _bind_steps(self, leaves: Sequence[NDArray[np.float64]]) -> None:
+        plan, values = self._plan, list(leaves)
+        for step in plan.steps:
+            program = Program()
+            values.append(step.forward.bind(values[step.left], values[step.right], program))
+            self._forward.append(_Made(values[-1], program))
+        found = [np.ones(())] * len(values)
+        for made in range(len(values) - 1, len(leaves) - 1, -1):
+            step = plan.steps[made - len(leaves)]
+            for place, other, back in (
+                (step.left, step.right, step.to_left),
+                (step.right, step.left, step.to_right),
+            ):
+                program = Program()
+                found[place] = back.bind(found[made], values[other], program)
+                self._backward.append(_Made(found[place], program))
+        self._derivatives = [
+            spread(found[number], plan.derivatives[number], scope) for number, scope in enumerate(plan.leaves)
+        ]
+
+    def marginals(self, potentials: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]] | None:
+        """Return the marginal of each potential's scope under exp(sum of potentials), normalised.
+
+        Args:
+            potentials: float64, natural logarithms, in the order of the plan's scopes.
+
+        Returns:
+            Float64 tables in arrays that the next call writes over; None where potentials are too far apart
+            for ordinary numbers, and must be calibrated in logarithms.
+        """
+        flat, starts = self._flat, self._plan.starts
+        for table, scope, own in zip(self._leaves, self._plan.leaves, self._plan.inside, strict=True):
+            np.copyto(table, potentials[own[0][0]])
+            for number, smaller in own[1:]:
+                np.add(table, spread(potentials[number], smaller, scope), table)
+        tops = np.maximum.reduceat(flat, starts)
+        spans = tops - np.minimum.reduceat(flat, starts)
+        if not float(spans.max()) <= _SAFE_SPAN:
+            return None
+        np.subtract(flat, np.repeat(tops, self._lengths), flat)
+        np.exp(flat, flat)
+        if not self._run(scaled=not float(spans.sum()) <= _CALM_SPAN):
+            return None
+        for table, derivative in zip(self._leaves, self._derivatives, strict=True):
+            np.multiply(table, derivative, table)
+        np.divide(flat, np.repeat(np.add.reduceat(flat, starts), self._lengths), flat)
+        for call in self._readings:
+            call()
+        return [self._marginals[number] for number in range(len(potentials))]
+
+    def _run(self, *, scaled: bool) -> bool:
+        """Run all contractions, scaled to a maximum of 1 if asked; tell whether numbers stayed inside."""
+        for steps, lowest in ((self._forward, math.exp(-_SAFE_SPAN)), (self._backward, 0.0)):
+            for made in steps:
+                for call in made.program:
+                    call()
+                if scaled:
+                    np.divide(made.values, made.values.max(), made.values)
+                    if not float(made.values.min()) >= lowest:
+                        return False
+        return True
+
+
+class PotentialMarginals:
+    """The marginals of a model's scopes for any potentials over them, in the order of a tree's axes.
+
+    Args:
+        domain: the declared attributes.
+        scopes: declared positions of each distinct scope.
+        axes: the order of the tables' axes.
+        tree: in that order.
+    """
+
+    def __init__(
+        self, domain: Domain, scopes: Sequence[Positions], axes: AxisOrder, tree: JunctionTree
+    ) -> None:
+        self._domain = domain
+        self._numbers = {scope: number for number, scope in enumerate(scopes)}
+        self._axes = axes
+        self._gradient = Gradient(plan_gradient(tree, tuple(map(axes.scope, scopes))))
+
+    def number(self, scope: Sequence[str]) -> int:
+        """Return the place of a scope among the distinct ones."""
+        return self._numbers[tuple(map(self._domain.index, scope))]
+
+    def inward(self, scope: Sequence[str], table: NDArray[_Scalar]) -> NDArray[_Scalar]:
+        """Return a table over a scope, given in declared order, in the order of the axes."""
+        return self._axes.inward(table, tuple(map(self._domain.index, scope)))
+
+    def marginals(self, potentials: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]] | None:
+        """Return ``Gradient.marginals``: probabilities, one table per distinct scope."""
+        return self._gradient.marginals(potentials)
+
+
+def _bound(
+    reading: ProjectionPlan, table: NDArray[np.float64], program: Program
+) -> list[NDArray[np.float64]]:
+    """Return the arrays that will hold a table's sums over each wanted scope."""
+    held = [(reading.scope, table)]
+    for scope, source in reading.steps:
+        held.append((scope, bind_sums(held[source][1], held[source][0], scope, program)))
+    return [held[place][1] for place in reading.places]
+
+
+@lru_cache(maxsize=16)
+def plan_gradient(tree: JunctionTree, scopes: tuple[Positions, ...]) -> GradientPlan:
+    """Return the plan for potentials over distinct scopes, each inside a clique of the tree.
+
+    Args:
+        tree: no table on the way is larger than its cliques.
+        scopes: positions of attributes.
+    """
+    leaves, inside = _leaves(tree.shape, scopes)
+    steps, tables = _steps(tree, leaves)
+    derivatives: list[Positions] = [()] * len(tables)
+    planned = []
+    made = len(tables)
+    for left, right, result in reversed(steps):
+        made -= 1
+        known = derivatives[made]
+        back = []
+        for place, other in ((left, right), (right, left)):
+            scope = tuple(sorted({*tables[place]}.intersection({*known, *tables[other]})))
+            derivatives[place] = scope
+            back.append(plan_contraction(tree.shape, known, tables[other], scope))
+        forward = plan_contraction(tree.shape, tables[left], tables[right], result)
+        planned.append(_Step(left, right, forward, back[0], back[1]))
+    return GradientPlan(
+        tree.shape,
+        leaves,
+        inside,
+        tuple(accumulate([table_cells(tree.shape, scope) for scope in leaves[:-1]], initial=0)),
+        tuple(reversed(planned)),
+        tuple(derivatives),
+        tuple(
+            plan_projections(tree.shape, scope, tuple([smaller for _, smaller in own]))
+            for scope, own in zip(leaves, inside, strict=True)
+        ),
+    )
+
+
+def _leaves(
+    shape: tuple[int, ...], scopes: tuple[Positions, ...]
+) -> tuple[tuple[Positions, ...], tuple[tuple[tuple[int, Positions], ...], ...]]:
+    """Return the scopes that lie in no other, and the potentials in each: by number, its own first."""
+    leaves = tuple([scope for scope in scopes if not any({*scope} < {*other} for other in scopes)])
+    inside: dict[Positions, list[tuple[int, Positions]]] = {scope: [] for scope in leaves}
+    for number, scope in enumerate(scopes):
+        home = min(
+            [leaf for leaf in leaves if {*scope} <= {*leaf}], key=lambda leaf: table_cells(shape, leaf)
+        )
+        inside[home].append((number, scope))
+    for scope, own in inside.items():
+        own.sort(key=lambda one: one[1] != scope)
+    return leaves, tuple([tuple(own) for own in inside.values()])
+
+
+_Steps: TypeAlias = list[tuple[int, int, Positions]]
+
+
+def _steps(tree: JunctionTree, leaves: tuple[Positions, ...]) -> tuple[_Steps, list[Positions]]:
+    """Return the pairs to contract, with what each leaves, and the scopes of all tables."""
+    tables = list(leaves)
+    steps: _Steps = []
+    waiting: list[list[int]] = [[] for _ in tree.cliques]
+    for number, scope in enumerate(leaves):
+        home = tree.covering(scope)
+        if home is None:
+            raise ValueError(f"expected a scope inside a clique, got {scope}")
+        waiting[home].append(number)
+    for clique in range(len(tree.cliques) - 1, -1, -1):
+        if not waiting[clique]:
+            continue
+        kept = tree.separator(clique)
+        own = [tables[number] for number in waiting[clique]]
+        numbers = list(waiting[clique])
+        for left, right, result in _ordered(tree.shape, tuple(own), kept):
+            steps.append((numbers[left], numbers[right], result))
+            numbers.append(len(tables))
+            tables.append(result)
+        if clique:
+            waiting[tree.parents[clique]].append(numbers[-1])
+    return steps, tables
+
+
+@lru_cache(maxsize=4096)
+def _ordered(
+    shape: tuple[int, ...], scopes: tuple[Positions, ...], kept: Positions
+) -> tuple[tuple[int, int, Positions], ...]:
+    """Return the cheaper of two greedy orders to contract a clique's tables: pairs, and what they leave."""
+    orders = [_greedy(shape, scopes, kept, criterion) for criterion in range(2)]
+    return min(orders, key=lambda order: _cost(shape, scopes, order))
+
+
+def _greedy(
+    shape: tuple[int, ...], scopes: tuple[Positions, ...], kept: Positions, criterion: int
+) -> tuple[tuple[int, int, Positions], ...]:
+    """Return the order that next contracts the pair that grows least (0), or has the smallest union (1)."""
+    waiting = dict(enumerate(scopes))
+    steps: _Steps = []
+    while len(waiting) > 1:
+        found = []
+        for left, right in combinations(waiting, 2):
+            first, second = waiting[left], waiting[right]
+            others = [scope for number, scope in waiting.items() if number not in (left, right)]
+            together = tuple({*first, *second})
+            result = tuple(sorted({*together}.intersection({*kept}.union(*others))))
+            union, size = table_cells(shape, together), table_cells(shape, result)
+            apart = len(together) == len(first) + len(second)
+            grown = size - table_cells(shape, first) - table_cells(shape, second)
+            found.append(((apart, (grown, union)[criterion], left, right), result))
+        (_, _, left, right), result = min(found)
+        del waiting[left], waiting[right]
+        waiting[len(scopes) + len(steps)] = result
+        steps.append((left, right, result))
+    return tuple(steps)
+
+
+def _cost(
+    shape: tuple[int, ...], scopes: tuple[Positions, ...], steps: Sequence[tuple[int, int, Positions]]
+) -> float:
+    """Return the estimated nanoseconds of contractions, there and back."""
+    tables, cost = list(scopes), 0.0
+    for left, right, result in steps:
+        first, second = tables[left], tables[right]
+        cost += plan_contraction(shape, first, second, result).cost
+        cost += plan_contraction(shape, result, second, first).cost if {*first} <= {*result, *second} else 0.0
+        cost += plan_contraction(shape, result, first, second).cost if {*second} <= {*result, *first} else 0.0
+        tables.append(result)
+    return cost
