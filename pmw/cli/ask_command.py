@@ -14,7 +14,6 @@ from pmw.cli.waiting import patiently, wait_option
 
 if TYPE_CHECKING:
     from pmw.cli.streaming import StreamOptions
-    from pmw.public.quotes import Quote
     from pmw.session.asking import Asking
     from pmw.session.public_model import PublicModel
     from pmw.session.session import Session
@@ -218,6 +217,7 @@ def _ask_one(
 def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
     from pmw.cli.answering import read_condition
+    from pmw.cli.prices import agrees, not_paid, price_text
     from pmw.cli.streaming import answer_code
     from pmw.cli.texts import answer_text, json_line, say
     from queries.parsing import require_aligned
@@ -226,10 +226,9 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
     if options.strict_cells:
         require_aligned(query)
     quote = session.quote(query, within)
-    price = _price(quote, within)
-    if quote.needed and not (quote.affordable and (given["yes"] or _agrees(price))):
-        way = " Pay it with --yes." if quote.affordable else ""
-        error = {"code": "not_paid", "message": f"{price} Nothing was spent.{way}"}
+    price = price_text(quote.scope, quote.cells, quote.share, within, left=quote.affordable)
+    if quote.needed and not (quote.affordable and (given["yes"] or agrees(price))):
+        error = {"code": "not_paid", "message": not_paid(price, left=quote.affordable)}
         if as_json:
             say(json_line({"error": error, "quote": quote.to_dict()}))
         else:
@@ -238,18 +237,6 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
     answer = session.ask_within(query, within)
     say(json_line(answer.to_dict()) if as_json else answer_text(answer))
     return answer_code(answer, strict=options.strict)
-
-
-def _agrees(price: str) -> bool:
-    """Ask whether a price is to be paid; without a terminal nobody agrees."""
-    return sys.stdin.isatty() and click.confirm(f"{price} Pay it?", err=True)
-
-
-def _price(quote: Quote, within: float) -> str:
-    """Return what a bar costs, and how to pay it."""
-    cost = f"A bar of ± {within:g} records costs {quote.share:.2%} of the budget"
-    what = f"to measure {', '.join(quote.scope)} ({quote.cells:,} cells)"
-    return f"{cost}, {what}{'.' if quote.affordable else '; so much is not left.'}"
 
 
 def _ask_workload(session: Asking, name: str, options: StreamOptions) -> int:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from pmw.cli.prices import agrees, not_paid, price_text
 from pmw.cli.texts import answer_text, json_line, say
 from pmw.service.client import RemoteSession, answer_of, connect
 from queries.errors import QueryError
@@ -36,7 +37,7 @@ def ask_remote(url: str, where: str | None, given: dict[str, Any]) -> int:
         QueryError: a question is refused; nothing is spent.
         ServiceError: the service refuses the request, or does not answer.
     """
-    for option in ("workload", "within", "format"):
+    for option in ("workload", "format"):
         if given[option] is not None:
             raise click.UsageError(f"--{option} is for a session in a file; leave it out, or ask in a stream")
     with connect(url, token=_token(given["token_file"])) as session:
@@ -44,7 +45,11 @@ def ask_remote(url: str, where: str | None, given: dict[str, Any]) -> int:
         if given["stream"]:
             return _stream(session, sys.stdin.buffer, options, strict=given["strict"])
         body = {"sql": given["sql"]} if where is None else {"where": _condition(where)}
+        if given["within"] is not None:
+            body, options = {**body, "within": given["within"]}, {"strict_cells": given["strict_cells"]}
         try:
+            if given["within"] is not None and not _is_paid(session, {**body, **options}, given):
+                return 4
             form = session.send({**body, **options})
         except QueryError as error:
             if not given["as_json"]:
@@ -53,6 +58,22 @@ def ask_remote(url: str, where: str | None, given: dict[str, Any]) -> int:
             return 4
     say(json_line(form) if given["as_json"] or "count" not in form else answer_text(answer_of(form)))
     return _code(form) if given["strict"] or form.get("source") == "refused" else 0
+
+
+def _is_paid(session: RemoteSession, body: dict[str, Any], given: dict[str, Any]) -> bool:
+    """Tell whether a bar is free or its price is agreed to; else say what it costs."""
+    quote = session.send({**body, "dry_run": True})
+    price = price_text(
+        quote["scope"], quote["cells"], quote["share"], given["within"], left=quote["affordable"]
+    )
+    if not quote["needed"] or (quote["affordable"] and (given["yes"] or agrees(price))):
+        return True
+    message = not_paid(price, left=quote["affordable"])
+    if given["as_json"]:
+        say(json_line({"error": {"code": "not_paid", "message": message}, "quote": quote}))
+    else:
+        click.echo(f"Error: {message}", err=True)
+    return False
 
 
 def _condition(where: str) -> str | dict[str, Any]:

@@ -143,11 +143,17 @@ def ask(
 
     Each answer is the object that `pmw ask --json` prints. Among several, a refused question has an error
     object in its place. With an Idempotency-Key a request is safe to repeat: it gets the same answers.
+    With `within`, what a bar of so many records costs is charged to the user; with `dry_run`, it is told.
     """
     with _used(request, user, name) as hosted:
         forms = asked.forms()
         request.state.questions = len(forms)
         analyst, given = hosted.asking(user), (asked.fresh, asked.strict_cells)
+        if asked.within is not None:
+            pays, aligned = user.role is not Role.READER, asked.strict_cells
+            return asking.answered_within(
+                analyst, forms[0], asked.within, dry_run=asked.dry_run, pays=pays, aligned=aligned
+            )
         if asked.queries is None:
             return asking.answered(analyst, forms[0], idempotency_key, *given)
         return {"answers": asking.answered_all(analyst, forms, idempotency_key, *given)}

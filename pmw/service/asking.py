@@ -9,15 +9,19 @@ from typing import Any
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.forms import form_of
+from pmw.service.hosting import ForbiddenError
 from pmw.session.asking import Asking
+from pmw.session.dialogue import Dialogue
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
+from queries.linear import LinearQuery
 from queries.parsing import Question, identifier_of, require_aligned
 from queries.statements import Statement
 
 __all__ = [
     "answered",
     "answered_all",
+    "answered_within",
 ]
 
 
@@ -67,6 +71,43 @@ def answered_all(
     ):
         found[place] = {**found[place], **answer}
     return found
+
+
+def answered_within(
+    analyst: Dialogue, form: Mapping[str, Any], within: float, *, dry_run: bool, pays: bool, aligned: bool
+) -> dict[str, Any]:
+    """Return the answer object of a question with a bar of so many records at most, or what it costs.
+
+    Repeated, it costs nothing more: the bar is there already.
+
+    Args:
+        analyst: who answers, and whose share pays.
+        form: the question, as a line of a stream.
+        within: half-width of the bar, in records.
+        dry_run: tell the price alone.
+        pays: may pay; else what is not free is refused.
+        aligned: refuse a question that cuts cells.
+
+    Raises:
+        BudgetExhaustedError: the price is not left; nothing is spent.
+        ForbiddenError: it is not free, and nothing may be paid.
+        QueryError: it is refused; nothing is spent.
+    """
+    query = _read(analyst, form, aligned=aligned).query
+    if not isinstance(query, LinearQuery):
+        raise QueryError(
+            "a bar is for one count; leave within out, or ask for COUNT(*) alone",
+            code="unsupported",
+            position="within",
+        )
+    quote = analyst.quote(query, within)
+    if dry_run:
+        return {**quote.to_dict(), "needed": quote.needed}
+    if quote.needed and not pays:
+        raise ForbiddenError(
+            "a reader gets free answers only; ask for a wider bar, or leave it to an analyst"
+        )
+    return analyst.ask_within(query, within).to_dict()
 
 
 def _read(session: Asking, form: Mapping[str, Any], *, aligned: bool) -> Question:

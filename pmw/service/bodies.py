@@ -19,18 +19,27 @@ class _Body(BaseModel):
 
 
 class Asked(_Body):
-    """One question, as ``where`` or ``sql``, or several, as ``queries``."""
+    """One question, as ``where`` or ``sql``, or several, as ``queries``.
+
+    One that counts may have a bar of so many records at most, ``within``; with ``dry_run`` its price is told.
+    """
 
     where: str | dict[str, Any] | None = None
     sql: str | None = None
     queries: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)] | None = None
+    within: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    dry_run: bool = False
     fresh: bool = False
     strict_cells: bool = False
 
     @model_validator(mode="after")
     def one_form(self) -> Asked:
-        """Refuse none or several of the three forms."""
+        """Refuse none or several of the three forms, and a bar of several questions."""
         if sum(form is not None for form in (self.where, self.sql, self.queries)) != 1:
+            raise ValueError
+        if self.within is None and self.dry_run:
+            raise ValueError
+        if self.within is not None and (self.queries is not None or self.fresh):
             raise ValueError
         return self
 

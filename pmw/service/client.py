@@ -95,8 +95,30 @@ class RemoteSession:
             QueryError: the question is refused, or the key was used for another; nothing is spent.
             ServiceError: the service refuses the request, or does not answer.
         """
-        form = question if isinstance(question, str) else dict(question)
-        return answer_of(self.send({"where": form, "fresh": fresh}, request_id))
+        return answer_of(self.send({**_where(question), "fresh": fresh}, request_id))
+
+    def quote(self, question: str | Mapping[str, Any], within: float) -> dict[str, Any]:
+        """Return what a bar of so many records costs a question; free.
+
+        Returns scope, cells, share, half_width, affordable and needed.
+
+        Raises:
+            QueryError: no measurement gives the question such a bar.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        return self.send({**_where(question), "within": within, "dry_run": True})
+
+    def ask_within(self, question: str | Mapping[str, Any], within: float) -> Answer:
+        """Answer one question within a bar of so many records, and pay its price where there is one.
+
+        Repeated, it costs nothing more: the bar is there already.
+
+        Raises:
+            BudgetExhaustedError: the price is not left; nothing is spent.
+            QueryError: no measurement gives the question such a bar.
+            ServiceError: the service refuses the request, or does not answer.
+        """
+        return answer_of(self.send({**_where(question), "within": within}))
 
     def ask_all(
         self, questions: Iterable[str | Mapping[str, Any]], *, fresh: bool = False
@@ -107,7 +129,7 @@ class RemoteSession:
             QueryError: a question is refused; others may have been answered.
             ServiceError: the service refuses a request, or does not answer.
         """
-        forms = [{"where": one if isinstance(one, str) else dict(one)} for one in questions]
+        forms = list(map(_where, questions))
         found: list[Answer] = []
         for start in range(0, len(forms), _BATCH):
             sent = self.send({"queries": forms[start : start + _BATCH], "fresh": fresh})
@@ -131,6 +153,7 @@ class RemoteSession:
             key: idempotency key.
 
         Raises:
+            BudgetExhaustedError: what a bar costs is not left; nothing is spent.
             QueryError: the question is refused, or the key was used for another; nothing is spent.
             ServiceError: the service refuses the request, or does not answer.
         """
@@ -283,6 +306,10 @@ def _base_and_name(path: str) -> tuple[str, str]:
         if part in ("sessions", "page"):
             return "".join(f"/{one}" for one in parts[:place]), parts[place + 1]
     return "".join(f"/{part}" for part in parts), ""
+
+
+def _where(question: str | Mapping[str, Any]) -> dict[str, Any]:
+    return {"where": question if isinstance(question, str) else dict(question)}
 
 
 def answer_of(form: Mapping[str, Any]) -> Answer:

@@ -135,7 +135,7 @@ def _of_answers(answers: Answers) -> Result:
         Bar(label, number(one.count), one.count, one.interval)
         for label, one in zip(named, answers, strict=True)
     ]
-    asked = answers.asked.query if isinstance(answers.asked, GroupedQuery) else answers.asked[0]
+    asked = answers.asked.query if isinstance(answers.asked, GroupedQuery) else next(iter(answers.asked))
     typical = any(one.typical is not None for one in answers)
     head, more = ", ".join(answers.columns), ("typically from", "to") if typical else ()
     header = (head, "records", "from", "to", *more, "source")

@@ -139,8 +139,8 @@ CONTRADICTIONS = [
     (("demo", "--schema", "people.toml", "--output", "shown"), "--data"),
     (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
     (
-        ("ask", "http://127.0.0.1:1", "", "--within", "9", "--token-file", "t"),
-        "--within is for a session in a",
+        ("ask", "http://127.0.0.1:1", "--stream", "--format", "csv", "--token-file", "t"),
+        "--format is for a session in a",
     ),
     (("ask", "http://127.0.0.1:1", "--workload", "marginals:1", "--token-file", "t"), "--workload is for a"),
     (("ask", "http://127.0.0.1:1", "age >= 30"), "give --token-file FILE"),

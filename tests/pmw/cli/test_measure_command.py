@@ -99,10 +99,10 @@ def test_a_bar_is_told_its_price_and_paid_after_a_yes_alone(
     quoted = run(*ask, "--json")
     assert quoted.exit_code == 4
     assert form_of(quoted)["error"]["code"] == "not_paid"
-    monkeypatch.setattr("pmw.cli.ask_command._agrees", lambda _: False)
+    monkeypatch.setattr("pmw.cli.prices.agrees", lambda _: False)
     assert run(*ask).exit_code == 4
     assert spent(study) == before
-    monkeypatch.setattr("pmw.cli.ask_command._agrees", lambda _: True)
+    monkeypatch.setattr("pmw.cli.prices.agrees", lambda _: True)
     agreed = run(*ask, "--json")
     low, high = form_of(agreed)["interval"]
     assert agreed.exit_code == 0

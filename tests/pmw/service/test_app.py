@@ -49,6 +49,60 @@ def test_an_answer_is_the_object_that_the_command_prints(client: TestClient, add
     assert answers[2]["interval"] is not None
 
 
+def test_a_bar_is_priced_paid_once_and_booked_to_its_asker(client: TestClient, add: Any) -> None:
+    ann, bea, reader = add("ann", "1/2"), add("bea", 0), add("rea", 0, role=Role.READER)
+    asked = {"where": "sex = 'Male' AND region = 'north'", "within": 40}
+
+    def sent(headers: Any, **others: Any) -> Any:
+        return client.post(ASK, json={**asked, **others}, headers=headers)
+
+    def spent() -> dict[str, float]:
+        told = client.get("/sessions/study/ledger", headers=ann).json()["analysts"]
+        return {one["name"]: one["spent"] for one in told}
+
+    quote = sent(reader, dry_run=True).json()
+    assert quote["needed"]
+    assert not quote["affordable"]  # a reader has no share
+    assert (sent(reader).status_code, sent(reader).json()["error"]["code"]) == (403, "forbidden")
+    assert (sent(bea).status_code, sent(bea).json()["error"]["code"]) == (403, "budget_exhausted")
+    before = spent()
+    assert before.get("bea", 0) == before.get("rea", 0) == 0
+    answer = sent(ann, within=40.0).json()
+    low, high = answer["interval"]
+    assert high - low <= 80.001
+    paid = spent()
+    assert paid["ann"] > before.get("ann", 0)
+    for headers in (ann, bea, reader):  # the bar is there already
+        assert sent(headers).json()["interval"] == [low, high]
+    after = spent()
+    assert (after["ann"], after["bea"], after["rea"]) == (paid["ann"], 0, 0)
+    statement = {"sql": "SELECT COUNT(*) FROM people WHERE sex = 'Male' AND region = 'north'", "within": 40}
+    assert client.post(ASK, json=statement, headers=bea).json()["interval"] == [low, high]
+    assert sent(ann, dry_run=True).json()["needed"] is False
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"queries": [{"where": ""}], "within": 40},
+        {"where": "", "within": 40, "fresh": True},
+        {"where": "", "dry_run": True},
+        {"where": "", "within": 0},
+        {"where": "", "within": -1.5},
+        {"where": "", "within": "40"},
+        {"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex", "within": 40},
+        {"sql": "SELECT AVG(age) FROM people", "within": 40},
+        {"where": "height > 3", "within": 40},
+        {"where": "sex = 'Male' AND region = 'north'", "within": 1e-9},
+    ],
+)
+def test_a_bar_that_cannot_be_had_costs_nothing(client: TestClient, add: Any, body: dict[str, Any]) -> None:
+    ann = add("ann", "1/2")
+    refused = client.post(ASK, json=body, headers=ann)
+    assert refused.status_code == 400, refused.text
+    assert client.get("/sessions/study", headers=ann).json()["you"]["spent"] == 0
+
+
 def test_the_share_of_each_analyst_binds(client: TestClient, add: Any, service: Service) -> None:
     ann, bea, cat = add("ann", "1/2"), add("bea", 0), add("cat", role=Role.CUSTODIAN)
     reader = add("rea", 0, role=Role.READER)

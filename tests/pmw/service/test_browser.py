@@ -115,7 +115,7 @@ def test_an_analyst_asks_by_keyboard(
     box = page.get_by_label("A condition, or a statement in SQL")
     box.fill("SELECT sex, COUNT(*) FROM people WHERE age >= 40 GROUP BY sex")
     box.press("Control+Enter")
-    page.get_by_role("heading", name="Answer").wait_for()
+    page.get_by_role("heading", name="Answer", exact=True).wait_for()
     assert page.get_by_role("img", name="Counts with their intervals.").count() == 1
     assert page.get_by_role("table", name="The answer as a table").get_by_role("row").count() == 5
     assert journey.fits()
@@ -130,7 +130,7 @@ def test_an_analyst_asks_by_keyboard(
     page.get_by_label("within ± records").fill("30")
     page.get_by_role("button", name="What does it cost?").press("Enter")
     page.get_by_role("button", name="Pay, and answer").press("Enter")
-    page.get_by_role("heading", name="Answer").wait_for()
+    page.get_by_role("heading", name="Answer", exact=True).wait_for()
     assert "sex Male and region north" in page.get_by_role("table", name="Your questions").inner_text()
     with page.expect_download() as download:
         page.get_by_role("link", name="Download as CSV").press("Enter")
@@ -156,7 +156,7 @@ def test_a_question_is_built_without_the_script(browser: Any, address: str, user
     box = page.get_by_label("A condition, or a statement in SQL")
     assert box.input_value() == '"age" >= 30 AND "sex" IN (\'Male\')'
     page.get_by_role("button", name="Ask", exact=True).press("Enter")
-    page.get_by_role("heading", name="Answer").wait_for()
+    page.get_by_role("heading", name="Answer", exact=True).wait_for()
     journey.end()
 
 

@@ -85,6 +85,9 @@ def running(study: Path, users: UsersFile, ann: str) -> Iterator[Running]:
         service.end()
 
 
+PAIR = {"sex": {"eq": "Male"}, "region": {"eq": "north"}}
+
+
 def test_a_remote_session_answers_like_a_local_one(
     running: Running, ann: str, users: UsersFile, tmp_path: Path
 ) -> None:
@@ -101,6 +104,13 @@ def test_a_remote_session_answers_like_a_local_one(
             session.ask("age >= 31", request_id="k")
         assert session.measure(["sex"], dry_run=True)["scope"] == ["sex"]
         assert session.status()["you"]["share"] == 0.5
+        quote = session.quote(PAIR, 40)
+        assert quote["needed"]
+        assert quote["affordable"]
+        narrow = session.ask_within(PAIR, 40)
+        assert narrow.interval is not None
+        assert narrow.interval[1] - narrow.interval[0] <= 80.001
+        assert not session.quote(PAIR, 40)["needed"]
         assert session.ledger()["analysts"]
         assert list(session.synthetic_records(100, seed=1).columns) == ["age", "sex", "region", "member"]
         session.export(tmp_path / "made.model", format="model")
@@ -113,12 +123,15 @@ def test_a_remote_session_answers_like_a_local_one(
         assert reader.ask("age >= 30") == answer
         with pytest.raises(ServiceError, match="reader"):
             reader.measure("sex")
+        with pytest.raises(ServiceError, match="reader"):
+            reader.ask_within(PAIR, 20)
+        assert reader.ask_within(PAIR, 40).count == narrow.count
     users.add(User("nil", Role.ANALYST, Fraction(0)))
     with (
         pmw.connect(running.url, token=users.rotate("nil")) as nil,
         pytest.raises(BudgetExhaustedError),
     ):
-        nil.measure("sex")
+        nil.ask_within(PAIR, 20)
     assert ann not in "".join(running.log)
 
 
@@ -133,6 +146,35 @@ def test_what_cannot_be_connected_to(running: Running, ann: str) -> None:
         pmw.connect(running.url, token=f"{WRONG}\n")
     with pytest.warns(UserWarning, match="unencrypted"):
         pmw.connect("http://nowhere.invalid", token=WRONG, session="study")
+
+
+def test_the_command_pays_for_a_bar_after_a_yes_alone(running: Running, ann: str, tmp_path: Path) -> None:
+    token = tmp_path / "ann.token"
+    token.write_text(f"{ann}\n")
+
+    def run(*options: str) -> Any:
+        return CliRunner().invoke(
+            main, ["ask", running.url, json.dumps(PAIR), *options, "--token-file", str(token)]
+        )
+
+    with pmw.connect(running.url, token=ann) as session:
+        before = session.status()["you"]["spent"]
+        told = run("--within", "40")
+        assert (told.exit_code, told.stdout) == (4, "")
+        assert "A bar of ± 40 records costs" in told.stderr
+        assert "Nothing was spent. Pay it with --yes." in told.stderr
+        quoted = json.loads(run("--within", "40", "--json").stdout)
+        assert quoted["error"]["code"] == "not_paid"
+        assert session.status()["you"]["spent"] == before
+        paid = json.loads(run("--within", "40", "--yes", "--json").stdout)
+        assert paid["interval"][1] - paid["interval"][0] <= 80.001
+        spent = session.status()["you"]["spent"]
+        assert spent == pytest.approx(before + quoted["quote"]["share"])
+        again = run("--within", "40")
+        assert (again.exit_code, again.stdout[:5]) == (0, "About")
+        assert session.status()["you"]["spent"] == spent
+        far = run("--within", "0.001")
+        assert far.exit_code == 4
 
 
 def test_the_command_asks_a_service(running: Running, ann: str, tmp_path: Path) -> None:
