@@ -71,6 +71,13 @@ class Boxes:
                 )
         return cls(domain, ordered, low, high)
 
+    @classmethod
+    def of_queries(cls, queries: Sequence[LinearQuery]) -> Boxes:
+        """Return questions whose weights are one record inside their box, and which have the same scope."""
+        ends = [[(side.start, side.stop) for side in query.box] for query in queries]
+        both = np.array(ends, dtype=np.int64).reshape(len(queries), -1, 2)
+        return cls(queries[0].domain, queries[0].scope, both[:, :, 0], both[:, :, 1] - 1)
+
     def __len__(self) -> int:
         return len(self.first)
 
@@ -112,6 +119,16 @@ class Boxes:
         """Return one question by itself."""
         ranges = zip(self.scope, self.first[place].tolist(), self.last[place].tolist(), strict=True)
         return LinearQuery.cells(self.domain, {name: (low, high) for name, low, high in ranges})
+
+    def describe(self) -> list[str]:
+        """Return the questions in words; see ``LinearQuery.describe``."""
+        columns = []
+        for axis, name in enumerate(self.scope):
+            ends = list(zip(self.first[:, axis].tolist(), self.last[:, axis].tolist(), strict=True))
+            words = {pair: LinearQuery.cells(self.domain, {name: pair}) for pair in dict.fromkeys(ends)}
+            said = {pair: one.describe() if one.scope else "" for pair, one in words.items()}
+            columns.append([said[pair] for pair in ends])
+        return [" and ".join(filter(None, parts)) or "everybody" for parts in zip(*columns, strict=True)]
 
     def texts(self) -> list[str]:
         """Return the canonical texts of the questions, each of which depends on all attributes."""

@@ -182,35 +182,19 @@ def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
         QueryError: the name is none, or a line is refused, which its message names.
         ClickException: the file cannot be read.
     """
+    from queries.linear import LinearQuery
+    from queries.question_tables import questions_in_lines
+    from queries.reader import QuestionReader
     from queries.workloads import parse_workload
 
     file = Path(workload)
     if not file.is_file():
         return list(parse_workload(workload, domain))
     try:
-        lines = file.read_bytes().splitlines()
+        found = [question.query for question in questions_in_lines(file, QuestionReader(domain))]
     except OSError as error:
         raise click.ClickException(f"{file}: the file cannot be read: {error.strerror}") from None
-    return [query for number, line in enumerate(lines, 1) for query in _parsed(line, number, domain)]
-
-
-def _parsed(line: bytes, number: int, domain: Domain) -> list[LinearQuery]:
-    from queries.errors import QueryError
-    from queries.linear import LinearQuery
-    from queries.parsing import parse_question, read_line
-    from queries.statements import Statement
-
-    if not line.strip():
-        return []
-    try:
-        query = parse_question(read_line(line), domain).query
-    except QueryError as error:
-        raise QueryError(f"line {number:,}: {error.message}", code=error.code) from None
-    if isinstance(query, Statement):
-        raise QueryError(
-            f"line {number:,}: a workload holds counting questions; write COUNT(*) alone", code="unsupported"
-        )
-    return [query] if isinstance(query, LinearQuery) else list(query)
+    return [query for query in found if isinstance(query, LinearQuery)]  # all of them
 
 
 def _form(release: OfflineRelease, options: OfflineOptions) -> dict[str, Any]:

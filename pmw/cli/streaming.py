@@ -17,9 +17,12 @@ from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
 from pmw.public.tables import AnswerTable
 from pmw.session.asking import Asking
+from pmw.session.dialogue import Dialogue
+from queries.boxes import Boxes
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
+from queries.memory import Memory
 from queries.parsing import Question, identifier_of, read_line, require_aligned
 from queries.statements import Statement
 from queries.workloads import Workload
@@ -35,8 +38,11 @@ __all__ = [
 _READ = 1 << 16  # bytes at a time
 _LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away
 _BATCH = 1024  # questions at a time
+_REMEMBERED = 2**14  # lines whose questions are kept
+_SHORT_LINE = 2**12  # bytes of the longest that is
 
 _Parsed: TypeAlias = tuple[dict[str, Any], Question | QueryError]
+_Step: TypeAlias = tuple[int, int, int]  # how many, their strictest exit code, how many were refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +70,18 @@ def answer_stream(session: Asking, source: BinaryIO, options: StreamOptions) -> 
         source: lines of JSON.
         options: how they are answered.
     """
-    batches = ([_parsed(*line, session, options) for line in lines] for lines in _batches(source))
+    known = Memory[_Parsed](_REMEMBERED)
+    batches = ([_parsed(*line, session, options, known) for line in lines] for lines in _batches(source))
     return _answer_batches(session, batches, options)
 
 
 def answer_workload(session: Asking, workload: Workload, options: StreamOptions) -> int:
     """Answer every query of a workload, a line each, and return the exit code."""
+    may_refuse = session.state.contract.options.bar_limit is not None
+    if workload.boxes is not None and isinstance(session, Dialogue) and not may_refuse:
+        writer = writer_of(options.format)
+        steps = _answered_boxes(session, workload.boxes(), options, writer)
+        return _answer_steps(session, steps, options, writer, len(workload))
     numbered = enumerate(workload, 1)
 
     def batches() -> Iterator[list[_Parsed]]:
@@ -82,14 +94,44 @@ def answer_workload(session: Asking, workload: Workload, options: StreamOptions)
 def _answer_batches(
     session: Asking, batches: Iterator[list[_Parsed]], options: StreamOptions, total: int | None = None
 ) -> int:
+    writer = writer_of(options.format)
+    steps = ((len(parsed), *_answer_batch(session, parsed, options, writer)) for parsed in batches)
+    return _answer_steps(session, steps, options, writer, total)
+
+
+def _answered_boxes(
+    session: Dialogue, batches: Iterator[Boxes], options: StreamOptions, writer: AnswerWriter
+) -> Iterator[_Step]:
+    """Write the answers to questions about ranges, many at a time."""
+    numbers = itertools.count(1)
+    for boxes in batches:
+        found = session.answer_arrays(boxes.scope, boxes.first, boxes.last, fresh=options.fresh)
+        code = 0
+        for words, answer in zip(boxes.describe(), found.each(), strict=True):
+            writer.answer({"id": next(numbers), "question": words}, answer)
+            code = max(code, answer_code(answer, strict=True))
+        writer.flush()
+        yield len(boxes), code, 0
+
+
+def _answer_steps(
+    session: Asking, steps: Iterator[_Step], options: StreamOptions, writer: AnswerWriter, total: int | None
+) -> int:
+    """Answer some questions after the others, and return the exit code.
+
+    Args:
+        session: that answers.
+        steps: each answers some and tells how many, the strictest exit code, and how many were refused.
+        options: how they are answered.
+        writer: of the answers.
+        total: how many questions there are; None where nobody knows.
+    """
     code = asked = refused = 0
     progress = Progress("answered", total)
-    writer = writer_of(options.format)
     try:
-        for parsed in batches:
-            strictest, failed = _answer_batch(session, parsed, options, writer)
-            code, asked, refused = max(code, strictest), asked + len(parsed), refused + failed
-            progress.add(len(parsed), f"{session.state.ledger.share:.1%} of the budget spent")
+        for size, strictest, failed in steps:
+            code, asked, refused = max(code, strictest), asked + size, refused + failed
+            progress.add(size, f"{session.state.ledger.share:.1%} of the budget spent")
     except KeyboardInterrupt:
         progress.close()
         writer.close()
@@ -246,16 +288,33 @@ def _without_table(question: Question | QueryError) -> Question | QueryError:
     return question
 
 
-def _parsed(number: int, line: bytes, session: Asking, options: StreamOptions) -> _Parsed:
+def _parsed(
+    number: int, line: bytes, session: Asking, options: StreamOptions, known: Memory[_Parsed]
+) -> _Parsed:
+    """Return what a line begins with, and its question or why it is refused.
+
+    Args:
+        number: of the line.
+        line: JSON.
+        session: what it is asked of.
+        options: how it is answered.
+        known: what lines that came before were found to be; the same line is the same question.
+    """
+    found = known.get(line)
+    if found is not None:
+        return found
     head: dict[str, Any] = {"id": None}
     try:
         form = read_line(line)
         head["id"] = identifier_of(form)
-        return head, _accepted(session.reader.question(form), options)
+        found = head, _accepted(session.reader.question(form), options)
     except QueryError as error:
         if head["id"] is None:
             head["line"] = number  # else nobody could tell which question was refused
         return head, error
+    if len(line) <= _SHORT_LINE:
+        known.keep(line, found)
+    return found
 
 
 def _numbered(number: int, query: LinearQuery, options: StreamOptions) -> _Parsed:

@@ -72,8 +72,8 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
 class Answered(Protocol):
     """What a session knows of the questions that it answered."""
 
-    def questions(self) -> Iterable[LinearQuery]:
-        """Return the distinct ones."""
+    def scopes(self) -> Mapping[tuple[str, ...], int]:
+        """Return how many distinct ones each scope has."""
 
     def version(self, number: int) -> int:
         """Return the version of the model that the answer of a number came from."""
@@ -102,7 +102,7 @@ def plan_spare(state: PublicState, answered: Answered) -> tuple[tuple[str, ...],
     least = state.ledger.price(requested_entry((), plan.noise, state.contract.options).charge)
     if state.asked < _SETTLED * plan.decay[1] or left - kept < least:
         return None
-    uses = Counter(query.scope for query in answered.questions())
+    uses = answered.scopes()
     new = sum(not is_requested(one) for one in state.measured[answered.version(state.asked // 2) :])
     wanted = _AGAIN * new + _unasked(state, uses) * plan.update_limit
     spare = left - max(kept, _positives(state, plan, wanted))

@@ -16,9 +16,9 @@ from pmw.loop.secret import SecretState
 from pmw.loop.tier import Tier
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
-from pmw.public.answer import Answer, Spent
+from pmw.public.answer import Answer
 from pmw.public.charges import LedgerEntry
-from pmw.public.marginal_intervals import answers_untested
+from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseState
@@ -126,7 +126,13 @@ def batch_entries(proposal: Proposal, draws: BatchDraws, state: PublicState) -> 
     return tiers_of(state.plan)[proposal.tier].charges(state, proposal, draws) if proposal.requests else ()
 
 
-def settle(state: PublicState, proposal: Proposal, draws: BatchDraws, ledger: PrivacyFilter) -> Settled:
+def settle(
+    state: PublicState,
+    proposal: Proposal,
+    draws: BatchDraws,
+    ledger: PrivacyFilter,
+    free: FreeAnswers | None = None,
+) -> Settled:
     """Return the public state after a batch, with the model corrected at a positive, and the answers.
 
     Args:
@@ -134,14 +140,15 @@ def settle(state: PublicState, proposal: Proposal, draws: BatchDraws, ledger: Pr
         proposal: the batch.
         draws: what its tests released.
         ledger: the filter after the batch's charges.
+        free: keeps what bounds questions from one batch to the next.
     """
-    spent = Spent(ledger.share, float(state.contract.budget.epsilon), float(state.contract.budget.delta))
+    state, free = replace(state, ledger=ledger), free or FreeAnswers()
     if proposal.requests:
         first, *later = tiers_of(state.plan)[proposal.tier :]
-        state, found = first.settle(replace(state, ledger=ledger), proposal, draws, spent)
+        state, found = first.settle(state, proposal, draws, free)
         answers = tuple(islice(found, _undisputed(state, later, proposal.queries)))
     else:
-        answers = tuple(map(answers_untested(state, spent), proposal.queries))
+        answers = tuple(map(free.of(state), proposal.queries))
     return Settled(replace(state, asked=state.asked + len(answers)), answers)
 
 

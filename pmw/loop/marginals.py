@@ -22,7 +22,8 @@ from pmw.loop.fit import coarse_model, model_holds
 from pmw.loop.tier import Tier
 from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
-from pmw.public.answer import Answer, Spent
+from pmw.public.answer import Answer
+from pmw.public.free_answers import FreeAnswers, spent_in
 from pmw.public.marginal_intervals import MarginalBars
 from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState
@@ -201,21 +202,21 @@ class MarginalTier(Tier[tuple[str, ...], MarginalRequest]):
         return BatchDraws(tuple(int(outcome) for outcome in outcomes), released), self.kept(after)
 
     def settle(
-        self, state: PublicState, proposal: Proposal, draws: BatchDraws, spent: Spent
+        self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
     ) -> tuple[PublicState, Iterator[Answer]]:
         """Return the state after a batch, and the answers, which are of the model after it."""
         after = self.after(state, proposal, draws)
-        return after, self._answers(after, proposal, draws, spent)
+        return after, self._answers(after, proposal, draws, free)
 
     def _answers(
-        self, after: PublicState, proposal: Proposal, draws: BatchDraws, spent: Spent
+        self, after: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
     ) -> Iterator[Answer]:
         """Yield the answers to the questions that no positive, and no test after it, stands before.
 
         The question whose marginal was measured is answered where what was measured contains it; else it is
         asked again, for it may ask for further tests.
         """
-        bars = MarginalBars(after, spent)
+        bars = free.bars(after) or MarginalBars(after, spent_in(after))
         for query, need in zip(proposal.queries, proposal.needs, strict=True):
             if need > draws.negatives:
                 if set(query.scope) <= set(after.marginals[-1].scope):

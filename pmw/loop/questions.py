@@ -18,6 +18,7 @@ from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Spent
 from pmw.public.evidence import is_held
+from pmw.public.free_answers import FreeAnswers, spent_in
 from pmw.public.intervals import certified_answer, is_covered, measured_answer
 from pmw.public.marginal_intervals import answers_untested
 from pmw.public.plans import QueryTestPlan
@@ -103,16 +104,16 @@ class QuestionTier(Tier[LinearQuery, QueryRequest]):
         return BatchDraws(tuple(int(outcome) for outcome in outcomes), released), self.kept(after)
 
     def settle(
-        self, state: PublicState, proposal: Proposal, draws: BatchDraws, spent: Spent
+        self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
     ) -> tuple[PublicState, tuple[Answer, ...]]:
         """Return the state after a batch, and the answers, which are of the model before it."""
-        answers = tuple(self._answers(state, proposal, draws, spent))
+        answers = tuple(self._answers(state, proposal, draws, free))
         return self.after(state, proposal, draws), answers
 
     def _answers(
-        self, state: PublicState, proposal: Proposal, draws: BatchDraws, spent: Spent
+        self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
     ) -> Iterator[Answer]:
-        untested, done = answers_untested(state, spent), 0
+        untested, spent, done = free.of(state), spent_in(state), 0
         for query, need in zip(proposal.queries, proposal.needs, strict=True):
             if need == done:
                 yield untested(query)

@@ -13,8 +13,9 @@ from pmw.loop.batch import BatchDraws, Proposal, Released, Request
 from pmw.loop.fit import correct
 from pmw.privacy.budget import Charge
 from pmw.privacy.random_bits import BitSource
-from pmw.public.answer import Answer, Spent
+from pmw.public.answer import Answer
 from pmw.public.charges import LedgerEntry, paid_for, positive_entry, reservation, threshold_entry
+from pmw.public.free_answers import FreeAnswers
 from pmw.public.plans import TierPlan
 from pmw.public.state import LaterMeasurement, PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
@@ -155,7 +156,7 @@ class Tier(ABC, Generic[Want, Asked]):
 
     @abstractmethod
     def settle(
-        self, state: PublicState, proposal: Proposal, draws: BatchDraws, spent: Spent
+        self, state: PublicState, proposal: Proposal, draws: BatchDraws, free: FreeAnswers
     ) -> tuple[PublicState, Iterable[Answer]]:
         """Return the state after a batch, and the answers to the questions that its tests decided.
 
@@ -163,7 +164,7 @@ class Tier(ABC, Generic[Want, Asked]):
             state: the state that the batch was proposed in, with its charges.
             proposal: the batch.
             draws: what its tests released.
-            spent: what the session has spent.
+            free: keeps what bounds questions from one batch to the next.
         """
 
     def after(self, state: PublicState, proposal: Proposal, draws: BatchDraws) -> PublicState:
@@ -172,7 +173,8 @@ class Tier(ABC, Generic[Want, Asked]):
         state = self.certified(state, requests[: draws.negatives])
         is_open = self._stays_open(proposal, draws)
         rounds = (*state.rounds[: self.place], is_open, *state.rounds[self.place + 1 :])
-        state = replace(state, rounds=rounds)
+        if rounds != state.rounds:  # the very same state is known again
+            state = replace(state, rounds=rounds)
         if draws.released is not None:
             state = correct(state, self.measurement(requests[draws.negatives], draws.released))
         return state

@@ -10,6 +10,7 @@ from pmw.markup import counted, html_table, text_table
 from pmw.public.answer import SEEDED_WARNING, Answer
 from queries.grouping import GroupedQuery, GroupValue
 from queries.linear import LinearQuery
+from queries.workloads import Workload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,14 +29,14 @@ class Answers(Sequence[Answer]):
 
     Args:
         answers: one per question.
-        asked: the questions, or the grouped question that they are the groups of.
+        asked: the questions, their workload, or the grouped question that they are the groups of.
 
     Attributes:
         columns: names of the columns that say what was asked: the groups' attributes, or ``question``.
     """
 
-    answers: tuple[Answer, ...]
-    asked: tuple[LinearQuery, ...] | GroupedQuery = field(repr=False)
+    answers: Sequence[Answer]
+    asked: tuple[LinearQuery, ...] | GroupedQuery | Workload = field(repr=False)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -77,23 +78,23 @@ class Answers(Sequence[Answer]):
         import pandas as pd
 
         count = self.asked.count_column if isinstance(self.asked, GroupedQuery) else "count"
-        labels = self.labels()
-        ends = [answer.interval or (None, None) for answer in self.answers]
+        labels, answers = self.labels(), tuple(self.answers)
+        ends = [answer.interval or (None, None) for answer in answers]
         frame = pd.DataFrame(
             {
                 **{name: [label[place] for label in labels] for place, name in enumerate(self.columns)},
-                count: pd.array([answer.count for answer in self.answers], dtype="float64"),
+                count: pd.array([answer.count for answer in answers], dtype="float64"),
                 "low": pd.array([low for low, _ in ends], dtype="float64"),
                 "high": pd.array([high for _, high in ends], dtype="float64"),
-                "fraction": pd.array([answer.fraction for answer in self.answers], dtype="float64"),
-                "source": [answer.source.value for answer in self.answers],
-                "aligned": [answer.aligned for answer in self.answers],
-                "version": [answer.version for answer in self.answers],
+                "fraction": pd.array([answer.fraction for answer in answers], dtype="float64"),
+                "source": [answer.source.value for answer in answers],
+                "aligned": [answer.aligned for answer in answers],
+                "version": [answer.version for answer in answers],
             }
         )
-        if self.answers:
-            frame.attrs["confidence"] = self.answers[0].confidence
-            frame.attrs["seeded"] = self.answers[0].seeded
+        if answers:
+            frame.attrs["confidence"] = answers[0].confidence
+            frame.attrs["seeded"] = answers[0].seeded
         return frame
 
     def to_text(self, most_rows: int | None = None, width: int | None = None) -> str:
@@ -134,7 +135,7 @@ class Answers(Sequence[Answer]):
     def __getitem__(self, index: slice) -> tuple[Answer, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Answer | tuple[Answer, ...]:
-        return self.answers[index]
+        return tuple(self.answers[index]) if isinstance(index, slice) else self.answers[index]
 
     def __len__(self) -> int:
         return len(self.answers)
@@ -145,11 +146,11 @@ class Answers(Sequence[Answer]):
     def __eq__(self, other: object) -> bool:
         """Equal to any list, tuple or table with the same answers."""
         if isinstance(other, Answers):
-            return self.answers == other.answers
-        return isinstance(other, list | tuple) and self.answers == tuple(other)
+            return tuple(self.answers) == tuple(other.answers)
+        return isinstance(other, list | tuple) and tuple(self.answers) == tuple(other)
 
     def __hash__(self) -> int:
-        return hash(self.answers)
+        return hash(tuple(self.answers))
 
     def __repr__(self) -> str:
         return self.to_text(_ROWS_SHOWN) if self.answers else "no answers"

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 
 from pmw.public.answer import Answer, Spent
+from pmw.public.box_bars import box_bounds
 from pmw.public.marginal_intervals import MarginalBars, answers_untested
+from pmw.public.range_answers import answer_boxes
 from pmw.public.state import PublicState
+from queries.boxes import Boxes
 from queries.linear import LinearQuery
 
 __all__ = [
     "FreeAnswers",
+    "spent_in",
 ]
+
+_MANY = 16  # questions about the same attributes, from which on arrays are faster than one by one
 
 
 class FreeAnswers:
@@ -31,13 +37,42 @@ class FreeAnswers:
     def of(self, state: PublicState) -> Callable[[LinearQuery], Answer]:
         """Return what answers questions in a state; see ``answers_untested``."""
         if self._answer is None or self._state is None or not _is_alike(self._state, state):
-            budget = state.contract.budget
-            spent = Spent(state.ledger.share, float(budget.epsilon), float(budget.delta))
+            spent = spent_in(state)
             tests_marginals = state.contract.options.tests_marginals
             self._bars = MarginalBars(state, spent) if tests_marginals else None
             self._answer = self._bars.answer if self._bars else answers_untested(state, spent)
             self._state = state
         return self._answer
+
+    def answers(self, state: PublicState, queries: Sequence[LinearQuery]) -> list[Answer]:
+        """Return the answers to questions in a state, in order; many about ranges of a scope at once."""
+        answer, found = self.of(state), dict[int, Answer]()
+        if self._bars is not None and len(queries) >= _MANY:
+            scopes: dict[tuple[str, ...], list[int]] = {}
+            for place, query in enumerate(queries):
+                if query.is_box and query.aligned and query.scope:
+                    scopes.setdefault(query.scope, []).append(place)
+            for places in scopes.values():
+                if len(places) >= _MANY:
+                    found.update(_of_boxes(self._bars, state, queries, places))
+        return [found[place] if place in found else answer(query) for place, query in enumerate(queries)]
+
+
+def _of_boxes(
+    bars: MarginalBars, state: PublicState, queries: Sequence[LinearQuery], places: list[int]
+) -> Iterable[tuple[int, Answer]]:
+    """Return the answers to questions about ranges of the same attributes, by place; none if one by one."""
+    boxes = Boxes.of_queries([queries[place] for place in places])
+    bounds = box_bounds(bars, boxes)
+    if bounds is None:
+        return ()
+    return zip(places, answer_boxes(state, bounds, boxes, bars.spent.share).each(), strict=True)
+
+
+def spent_in(state: PublicState) -> Spent:
+    """Return what a session has spent in a state."""
+    budget = state.contract.budget
+    return Spent(state.ledger.share, float(budget.epsilon), float(budget.delta))
 
 
 def _is_alike(one: PublicState, other: PublicState) -> bool:

@@ -4,7 +4,7 @@ A question over a scope is held by evidence of two kinds: the noise of a measure
 scope, or a certificate of a marginal that does. A question that cuts a bin lies, cell by cell,
 between its inner and its outer query on the bins: the low end is the inner one's, the high end the outer
 one's. So does a question that the declared cells cannot decide lie between its two readings. Where ends may
-rest on different noises, what may fail is shared among them (``_Share``). Proofs are in
+rest on different noises, what may fail is shared among them (``Share``). Proofs are in
 ``docs/marginal-test.md``.
 """
 
@@ -39,28 +39,19 @@ from queries.linear import UNITS, LinearQuery
 
 __all__ = [
     "answers_untested",
+    "Bound",
+    "KnownOfScope",
     "MarginalBars",
-    "Together",
+    "ScopeKnowledge",
+    "Share",
 ]
 
 
-_Known: TypeAlias = OneWayMeasurement | Known
-_Pieces: TypeAlias = Sequence[tuple[LinearQuery, Sequence[_Known]]]  # what bounds which query
+KnownOfScope: TypeAlias = OneWayMeasurement | Known
+_Pieces: TypeAlias = Sequence[tuple[LinearQuery, Sequence[KnownOfScope]]]  # what bounds which query
 
 
-class Together(NamedTuple):
-    """What bounds all boxes of a scope alike.
-
-    Attributes:
-        sums: the model's, inside boxes.
-        evidence: of which the one with the smallest half-width bounds a box; the first of several.
-    """
-
-    sums: BoxSums
-    evidence: tuple[Evidence, ...]
-
-
-class _Bound(NamedTuple):
+class Bound(NamedTuple):
     """A value, how far the truth may be from it, in records, and what it rests on."""
 
     value: float
@@ -76,7 +67,7 @@ class _Ends(NamedTuple):
     basis: Basis
 
 
-class _Share(enum.Enum):
+class Share(enum.Enum):
     """Which events the ends of an interval may rest on. In each case both hold with the stated confidence.
 
     ``ONE``: one piece of evidence gives both ends.
@@ -93,7 +84,7 @@ class _Share(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
+class ScopeKnowledge:
     """What is known of a scope, whatever is asked about it.
 
     Args:
@@ -105,14 +96,14 @@ class _Scope:
             whether it is on declared cells.
     """
 
-    opened: Sequence[_Known]
-    opened_bins: Sequence[_Known]
-    fine: Sequence[_Known]
-    coarse: Sequence[_Known]
+    opened: Sequence[KnownOfScope]
+    opened_bins: Sequence[KnownOfScope]
+    fine: Sequence[KnownOfScope]
+    coarse: Sequence[KnownOfScope]
     measured: Sequence[tuple[MarginalValues, bool, bool]]
 
     @classmethod
-    def of(cls, state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...]) -> _Scope:
+    def of(cls, state: PublicState, scope: tuple[str, ...], asked: tuple[str, ...]) -> ScopeKnowledge:
         """Return what is known of a scope, with the certificates of what was asked: it contains the scope."""
         left_out = [state.measured[place] for place in state.beside]
         beside = {one.scope for one in left_out if isinstance(one, MarginalMeasurement)}
@@ -136,15 +127,16 @@ class MarginalBars:
     """
 
     def __init__(self, state: PublicState, spent: Spent) -> None:
-        self._state = state
-        self._spent = spent
+        self.state = state
+        self.spent = spent
         confidences = Confidences.in_state(state)
         self._confidence = confidences.alone
         self._total_error = total_error_bound(state, confidences.alone)
         self._certified_total_error = total_error_bound(state, confidences.total)
-        self._scopes: dict[tuple[tuple[str, ...], ...], _Scope] = {}
+        self._scopes: dict[tuple[tuple[str, ...], ...], ScopeKnowledge] = {}
         self._sums: dict[tuple[str, ...], BoxSums | None] = {}
-        self._held: dict[tuple[_Known, tuple[str, ...], bool], Evidence] = {}
+        self._evidence_sums: dict[int, BoxSums] = {}
+        self._held: dict[tuple[KnownOfScope, tuple[str, ...], bool], Evidence] = {}
 
     def answer(self, query: LinearQuery, *, measured: bool = False) -> Answer:
         """Return the model's answer to a question.
@@ -154,24 +146,24 @@ class MarginalBars:
             measured: a marginal was measured for it. The answer is called measured where the noise makes
                 most of its interval: not where that comes from the bins that the question cuts.
         """
-        state = self._state
+        state = self.state
         if not query.scope and query.readings is None:
-            count, width, _ = self._everybody(query)
+            count, width, _ = self.everybody(query.constant / UNITS)
             interval = count - width, count + width
-            return answer_within(state, query, count, interval, Source.SYNTHETIC, self._spent)
-        count = self._count(query) if query.scope else self._everybody(query)[0]
+            return answer_within(state, query, count, interval, Source.SYNTHETIC, self.spent)
+        count = self._count(query) if query.scope else self.everybody(query.constant / UNITS)[0]
         low, high, basis = self._interval(query)
         if low is None or high is None:
             spendable = not state.closed and state.positives_used < state.positives_limit
             source = Source.UNVERIFIED if spendable else Source.EXHAUSTED
-            return answer_within(state, query, count, None, source, self._spent)
+            return answer_within(state, query, count, None, source, self.spent)
         is_measured = measured and not self._is_mostly_cut(query)
         source = Source.MEASURED if is_measured else Source.SYNTHETIC
         if state.contract.options.bar_limit is None:  # the answer lies within its interval
             low, high = min(low, count), max(high, count)
         else:  # what is promised is the width of the interval
             count = min(max(count, low), high)
-        answer = answer_within(state, query, count, (low, high), source, self._spent)
+        answer = answer_within(state, query, count, (low, high), source, self.spent)
         return with_typical(state, query, answer, basis)
 
     def half_width(self, query: LinearQuery) -> float | None:
@@ -183,7 +175,7 @@ class MarginalBars:
         if query.readings is not None:
             return None
         below, above = self._pieces(query, query.scope)
-        found = self._bound(below, _Share.ONE) if below is above else None
+        found = self._bound(below, Share.ONE) if below is above else None
         return None if found is None else found.half_width
 
     def _count(self, query: LinearQuery) -> float:
@@ -193,12 +185,12 @@ class MarginalBars:
         is on declared cells of a bin that the question cuts, the answer is moved to within one standard
         deviation of what the marginal says.
         """
-        sums = self._model_sums(query.scope) if query.is_box else None
-        count = self._state.model.answer(query) if sums is None else sums.one(query.box)
-        for one, beside, fine in self._scope(query.scope, query.scope).measured:
-            if not beside and not (fine and not self._state.coarsening.is_aligned(query)):
+        sums = self.model_sums(query.scope) if query.is_box else None
+        count = self.state.model.answer(query) if sums is None else sums.one(query.box)
+        for one, beside, fine in self.known(query.scope).measured:
+            if not beside and not (fine and not self.state.coarsening.is_aligned(query)):
                 continue
-            value, deviation = weighed(self._state, one, query)
+            value, deviation = weighed(self.state, one, query)
             return min(max(count, value - deviation), value + deviation)
         return count
 
@@ -210,7 +202,7 @@ class MarginalBars:
         low, high, basis = self._around(below) if below is above else _outer_ends(self._between(below, above))
         if query.readings is not None and not query.factors:
             # No test says more of a question whose weights are the same for everybody; some ends are known.
-            count, width, _ = self._everybody(LinearQuery.everything(query.domain))
+            count, width, _ = self.everybody(1.0)
             low, high = 0.0 if low is None else low, count + width if high is None else high
         return _Ends(low, high, basis)
 
@@ -221,12 +213,12 @@ class MarginalBars:
             query: the question, or the reading of one over a wider scope.
             asked: the scope of the question.
         """
-        scope = self._scope(query.scope, asked)
+        scope = self.known(query.scope, asked)
         both: _Pieces
         if scope.opened and not scope.opened_bins:
             both = ((query, scope.opened),)
             return both, both
-        inner, outer = self._state.coarsening.bounds(query)
+        inner, outer = self.state.coarsening.bounds(query)
         if scope.opened:
             both = ((query, scope.opened),)
             both = (*both, (inner, scope.opened_bins)) if inner is outer else both
@@ -239,7 +231,7 @@ class MarginalBars:
 
     def _around(self, known: _Pieces) -> _Ends:
         """Return the ends of an interval that one piece of evidence gives: one event."""
-        found = self._bound(known, _Share.ONE)
+        found = self._bound(known, Share.ONE)
         if found is None:
             return _Ends(None, None, Basis.RELEASED)
         return _Ends(found.value - found.half_width, found.value + found.half_width, found.basis)
@@ -256,19 +248,19 @@ class MarginalBars:
             and (high.value - low.value > low.half_width + high.half_width)
         )
 
-    def _between(self, below: _Pieces, above: _Pieces) -> tuple[_Bound | None, _Bound | None]:
+    def _between(self, below: _Pieces, above: _Pieces) -> tuple[Bound | None, Bound | None]:
         """Return what bounds the low end, of what is known below, and the high end, of what is known above.
 
         Of the two ways in which both hold as stated, the one whose widths have the smaller sum is taken: it
         depends on scales and thresholds, not on the noise that the ends rest on.
         """
-        ends = self._bound(below, _Share.HALF), self._bound(above, _Share.HALF)
-        certified = self._bound(below, _Share.CERTIFIED), self._bound(above, _Share.CERTIFIED)
+        ends = self._bound(below, Share.HALF), self._bound(above, Share.HALF)
+        certified = self._bound(below, Share.CERTIFIED), self._bound(above, Share.CERTIFIED)
         if _width(certified) < _width(ends):
             ends = certified
         return ends
 
-    def _bound(self, known: _Pieces, share: _Share) -> _Bound | None:
+    def _bound(self, known: _Pieces, share: Share) -> Bound | None:
         """Return the evidence with the smallest half-width; it does not depend on noise.
 
         Args:
@@ -278,62 +270,53 @@ class MarginalBars:
         widths = []
         for query, pieces in known:
             if not query.scope:  # one weight, or none where a bin was cut: everybody, or nobody
-                return self._everybody(query, share)
+                return self.everybody(query.constant / UNITS, share)
             for one in pieces:
-                if share is _Share.CERTIFIED and not isinstance(one, Certificate):
+                if share is Share.CERTIFIED and not isinstance(one, Certificate):
                     continue
-                evidence = self._evidence(one, query.scope, one_end=share is _Share.HALF)
+                evidence = self.evidence(one, query.scope, one_end=share is Share.HALF)
                 widths.append((evidence.half_width(query), evidence, query))
         if not widths:
             return None
         width, evidence, query = min(widths, key=itemgetter(0))
-        return _Bound(evidence.value(query), width, evidence.basis)
+        return Bound(evidence.value(query), width, evidence.basis)
 
-    def _everybody(self, query: LinearQuery, share: _Share = _Share.ONE) -> _Bound:
+    def everybody(self, weight: float, share: Share = Share.ONE) -> Bound:
         """Return the answer to a question of one weight for everybody, and its half-width."""
-        weight = query.constant / UNITS
-        total_error = self._certified_total_error if share is _Share.CERTIFIED else self._total_error
-        return _Bound(weight * self._state.total.value, weight * total_error, Basis.RELEASED)
+        total_error = self._certified_total_error if share is Share.CERTIFIED else self._total_error
+        return Bound(weight * self.state.total.value, weight * total_error, Basis.RELEASED)
 
-    def _model_sums(self, scope: tuple[str, ...]) -> BoxSums | None:
+    def model_sums(self, scope: tuple[str, ...]) -> BoxSums | None:
         """Return the model's sums inside boxes of a scope; None where it has too many cells for a table."""
         if scope not in self._sums:
-            few = self._state.domain.scope_size(scope) <= MOST_SUMS
-            self._sums[scope] = BoxSums.of_few(self._state.model.marginal(scope)) if few else None
+            few = self.state.domain.scope_size(scope) <= MOST_SUMS
+            self._sums[scope] = BoxSums.of_few(self.state.model.marginal(scope)) if few else None
         return self._sums[scope]
 
-    def together(self, scope: tuple[str, ...]) -> Together | None:
-        """Return what bounds all boxes of a scope alike; None where they have to be looked at one by one.
+    def known(self, scope: tuple[str, ...], asked: tuple[str, ...] | None = None) -> ScopeKnowledge:
+        """Return what is known of a scope; ``asked`` is that of a question which has a reading over it."""
+        key = scope, scope if asked is None else asked
+        if key not in self._scopes:
+            self._scopes[key] = ScopeKnowledge.of(self.state, *key)
+        return self._scopes[key]
 
-        That is where a marginal lies beside the model, an attribute is binned, noise is that of a tree or of
-        the whole table, or a contract moves answers.
-        """
-        state, sums = self._state, self._model_sums(scope) if scope else None
-        binned = [state.coarsening.bins[state.domain.index(name)] is not None for name in scope]
-        if sums is None or any(binned) or state.contract.options.bar_limit is not None:
-            return None
-        known = self._scope(scope, scope)
-        if any(beside for _, beside, _ in known.measured):
-            return None
-        pieces = (*known.opened, *known.opened_bins) if known.opened else (*known.fine, *known.coarse)
-        evidence = [self._evidence(one, scope, one_end=False) for one in pieces]
-        if any(one.of_cells is None for one in evidence):
-            return None
-        return Together(sums, tuple(evidence))
-
-    def _scope(self, scope: tuple[str, ...], asked: tuple[str, ...]) -> _Scope:
-        if (scope, asked) not in self._scopes:
-            self._scopes[scope, asked] = _Scope.of(self._state, scope, asked)
-        return self._scopes[scope, asked]
-
-    def _evidence(self, known: _Known, scope: tuple[str, ...], *, one_end: bool) -> Evidence:
+    def evidence(self, known: KnownOfScope, scope: tuple[str, ...], *, one_end: bool) -> Evidence:
+        """Return what something known bounds over a scope that it contains; see ``evidence_of``."""
         if (known, scope, one_end) not in self._held:
-            found = evidence_of(self._state, known, scope, self._confidence, one_end=one_end)
+            found = evidence_of(self.state, known, scope, self._confidence, one_end=one_end)
             self._held[known, scope, one_end] = found
         return self._held[known, scope, one_end]
 
+    def evidence_sums(self, evidence: Evidence) -> BoxSums:
+        """Return sums of an evidence's values inside boxes."""
+        if evidence.sums is not None:
+            return evidence.sums
+        if id(evidence) not in self._evidence_sums:  # all of ``_held`` live as long
+            self._evidence_sums[id(evidence)] = BoxSums(evidence.values)
+        return self._evidence_sums[id(evidence)]
 
-def _outer_ends(ends: tuple[_Bound | None, _Bound | None]) -> _Ends:
+
+def _outer_ends(ends: tuple[Bound | None, Bound | None]) -> _Ends:
     """Return the ends of an interval that reaches from one bound to the other."""
     low, high = ends
     return _Ends(
@@ -343,6 +326,6 @@ def _outer_ends(ends: tuple[_Bound | None, _Bound | None]) -> _Ends:
     )
 
 
-def _width(ends: tuple[_Bound | None, _Bound | None]) -> float:
+def _width(ends: tuple[Bound | None, Bound | None]) -> float:
     """Return the sum of the half-widths of two ends; infinite where one of them is not known."""
     return sum(math.inf if end is None else end.half_width for end in ends)

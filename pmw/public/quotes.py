@@ -19,8 +19,8 @@ from pmw.model import MarginalMeasurement, NoiseDistribution
 from pmw.privacy.budget import Composition
 from pmw.privacy.gaussian_dp import LEAST_SIGMA
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from pmw.public.answer import Spent
 from pmw.public.charges import LedgerEntry, requested_entry, reserved_by_rounds
+from pmw.public.free_answers import spent_in
 from pmw.public.marginal_intervals import MarginalBars, answers_untested
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
@@ -216,10 +216,10 @@ def _refused(message: str) -> QueryError:
 def _present(state: PublicState, query: LinearQuery) -> float | None:
     """Return the half-width of a question's bar as it is; None where there is none."""
     if state.contract.options.tests_marginals:
-        width = MarginalBars(state, _spent(state)).half_width(query)
+        width = MarginalBars(state, spent_in(state)).half_width(query)
         if width is not None:
             return width
-    interval = answers_untested(state, _spent(state))(query).interval
+    interval = answers_untested(state, spent_in(state))(query).interval
     return None if interval is None else (interval[1] - interval[0]) / 2
 
 
@@ -229,7 +229,7 @@ def _half_width(
     """Return the half-width of a question's bar once a marginal was measured; it looks at no number in it."""
     shape = state.grid(scope).scope_shape(scope)
     later = MarginalMeasurement(scope, np.zeros(shape, dtype=np.int64), noise, requested=True)
-    return MarginalBars(replace(state, measured=(*state.measured, later)), _spent(state)).half_width(query)
+    return MarginalBars(replace(state, measured=(*state.measured, later)), spent_in(state)).half_width(query)
 
 
 def _noise_within(state: PublicState, query: LinearQuery, within: float) -> NoiseDistribution | None:
@@ -269,8 +269,3 @@ def cell_question(
             bin_ = state.coarsening.bins[state.domain.index(name)]
         chosen[name] = cell if bin_ is None else np.flatnonzero(bin_ == cell)
     return LinearQuery.everything(state.domain).within(chosen)
-
-
-def _spent(state: PublicState) -> Spent:
-    budget = state.contract.budget
-    return Spent(state.ledger.share, float(budget.epsilon), float(budget.delta))

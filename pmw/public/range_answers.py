@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.public.answer import Answer, Basis, QuestionKind, Source
+from pmw.privacy.budget import Budget
+from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
+from pmw.public.box_bars import BASES, BoxBounds
 from pmw.public.error_quantiles import MOST_CELLS, QUESTION_ATTRIBUTES, typical_half_width
-from pmw.public.evidence_bounds import Evidence
-from pmw.public.marginal_intervals import Together
 from pmw.public.state import PublicState
-from queries.boxes import Boxes, BoxSums
+from queries.boxes import Boxes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,13 +25,19 @@ if TYPE_CHECKING:
 __all__ = [
     "answer_boxes",
     "answers_together",
+    "ArrayAnswers",
+    "KINDS",
     "range_answers",
     "RangeAnswers",
     "RangeRoom",
 ]
 
 _SOURCES = tuple(Source)
-_COLUMNS = ("count", "interval", "typical", "source", "version")
+KINDS: tuple[QuestionKind | None, ...] = (
+    None,
+    *(QuestionKind(*one) for one in itertools.product(range(1, QUESTION_ATTRIBUTES + 1), Basis)),
+)
+_COLUMNS = ("count", "interval", "typical", "source", "version", "share", "kind")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -43,8 +51,11 @@ class RangeAnswers:
         typical: float64, shape (n, 2), the ends of typical errors; NaN where none were looked at.
         source: uint8, shape (n,): places in ``sources``.
         version: int64, shape (n,), of the model that answered.
+        share: float64, shape (n,): part of the cap that was spent when the answer was given.
+        kind: uint8, shape (n,): places in ``kinds``.
         confidence: of the intervals, in (0, 1).
         total: of the model, in records.
+        budget: the guarantee.
         seeded: the session's noise can be repeated by anybody: no privacy.
     """
 
@@ -53,14 +64,22 @@ class RangeAnswers:
     typical: NDArray[np.float64]
     source: NDArray[np.uint8]
     version: NDArray[np.int64]
+    share: NDArray[np.float64]
+    kind: NDArray[np.uint8]
     confidence: float
     total: float
+    budget: Budget
     seeded: bool
 
     @property
     def sources(self) -> tuple[Source, ...]:
         """What ``source`` stands for."""
         return _SOURCES
+
+    @property
+    def kinds(self) -> tuple[QuestionKind | None, ...]:
+        """What ``kind`` stands for."""
+        return KINDS
 
     @property
     def fraction(self) -> NDArray[np.float64]:
@@ -70,6 +89,28 @@ class RangeAnswers:
     def take(self, places: NDArray[np.int64]) -> RangeAnswers:
         """Return the answers to some of the questions, in the order of their places."""
         return replace(self, **{name: getattr(self, name)[places] for name in _COLUMNS})
+
+    def each(self) -> Iterator[Answer]:
+        """Yield each answer by itself."""
+        caps = float(self.budget.epsilon), float(self.budget.delta)
+        spent = {share: Spent(share, *caps) for share in np.unique(self.share).tolist()}
+        columns = self.count, self.fraction, *(getattr(self, name) for name in _COLUMNS[1:])
+        for count, fraction, interval, typical, source, version, share, kind in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            yield Answer(
+                count,
+                fraction,
+                _pair(*interval),
+                self.confidence,
+                _SOURCES[source],
+                True,
+                version,
+                spent[share],
+                self.seeded,
+                KINDS[kind],
+                _pair(*typical),
+            )
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per answer: count, low, high, fraction, source, version.
@@ -98,6 +139,38 @@ class RangeAnswers:
         return f"{len(self):,} answers"
 
 
+class ArrayAnswers(Sequence[Answer]):
+    """A sequence of answers that is held as arrays; an ``Answer`` is made when it is looked at.
+
+    Args:
+        parts: one after the other.
+    """
+
+    def __init__(self, parts: Sequence[RangeAnswers]) -> None:
+        self._parts = tuple(parts)
+        self._ends = list(itertools.accumulate(map(len, parts)))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Answer]:
+        return itertools.chain.from_iterable(part.each() for part in self._parts)
+
+    @overload
+    def __getitem__(self, index: int) -> Answer: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Answer, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Answer | tuple[Answer, ...]:
+        if isinstance(index, slice):
+            return tuple(self[place] for place in range(len(self))[index])
+        place = range(len(self))[index]
+        number = bisect_right(self._ends, place)
+        part = self._parts[number]
+        return next(part.take(np.array([place - self._ends[number] + len(part)])).each())
+
+
 class RangeRoom:
     """Room for answers, which are put in one after the other.
 
@@ -107,79 +180,74 @@ class RangeRoom:
     """
 
     def __init__(self, state: PublicState, size: int) -> None:
+        pairs = {name: np.full((size, 2), math.nan) for name in ("interval", "typical")}
+        numbers = {name: np.zeros(size) for name in ("count", "share")}
+        codes = {name: np.zeros(size, dtype=np.uint8) for name in ("source", "kind")}
         self._state = state
-        self._count = np.zeros(size)
-        self._interval, self._typical = np.full((2, size, 2), np.nan)
-        self._source = np.zeros(size, dtype=np.uint8)
-        self._version = np.zeros(size, dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self._count)
+        self._columns = {**pairs, **numbers, **codes, "version": np.zeros(size, dtype=np.int64)}
 
     def put(self, places: NDArray[np.int64] | Sequence[int], answers: RangeAnswers) -> None:
         """Fill in some answers."""
-        self._count[places] = answers.count
-        self._interval[places] = answers.interval
-        self._typical[places] = answers.typical
-        self._source[places] = answers.source
-        self._version[places] = answers.version
+        for name, column in self._columns.items():
+            column[places] = getattr(answers, name)
 
     def answers(self) -> RangeAnswers:
         """Return all of them."""
-        columns = self._count, self._interval, self._typical, self._source, self._version
-        return range_answers(self._state, *columns)
+        return range_answers(self._state, self._columns)
 
 
-def answer_boxes(
-    state: PublicState, together: Together, boxes: Boxes
-) -> tuple[RangeAnswers, NDArray[np.uint8], tuple[QuestionKind | None, ...]]:
-    """Return the model's answers to boxes, with their kinds.
+def answer_boxes(state: PublicState, bounds: BoxBounds, boxes: Boxes, share: float) -> RangeAnswers:
+    """Return the model's answers to boxes.
 
     Args:
         state: that answers.
-        together: what bounds all boxes of the scope alike.
+        bounds: of the boxes.
         boxes: the questions; each depends on all attributes of their scope.
-
-    Returns:
-        The answers; and uint8, shape (n,), places in the kinds of question after it.
+        share: part of the cap that was spent.
     """
-    size, counts = len(boxes), together.sums.many(boxes)
+    size, counts = len(boxes), bounds.counts
     shown = np.maximum(0.0, counts) + 0.0  # no minus of a zero
-    kinds, versions = np.zeros(size, dtype=np.uint8), np.full(size, state.version)
-    interval, typical = np.full((2, size, 2), np.nan)
-    if not together.evidence:
-        spendable = not state.closed and state.positives_used < state.positives_limit
-        source = _codes(size, Source.UNVERIFIED if spendable else Source.EXHAUSTED)
-        return range_answers(state, shown, interval, typical, source, versions), kinds, (None,)
-    chosen, widths = _narrowest(together.evidence, boxes)
-    values = np.zeros(size)
-    names: list[QuestionKind | None] = [None]
-    for number, one in enumerate(together.evidence):
-        places = np.flatnonzero(chosen == number)
-        if places.size:
-            values[places] = (one.sums or BoxSums(one.values)).many(boxes.take(places))
-            kind = _kind(boxes, one.basis)
-            if kind is not None:
-                kinds[places] = len(names)
-                names.append(kind)
-                typical[places] = _typical(state, shown[places], kind)
-    ends = np.minimum(values - widths, counts), np.maximum(values + widths, counts)
-    interval[:] = np.maximum(0.0, np.stack(ends, axis=1)) + 0.0
-    source = _codes(size, Source.SYNTHETIC)
-    return range_answers(state, shown, interval, typical, source, versions), kinds, tuple(names)
+    ends = np.minimum(bounds.low, counts), np.maximum(bounds.high, counts)
+    interval = np.maximum(0.0, np.stack(ends, axis=1)) + 0.0
+    unknown = np.isnan(interval).any(axis=1)
+    interval[unknown] = math.nan
+    kinds, typical = np.zeros(size, dtype=np.uint8), np.full((size, 2), math.nan)
+    for number, basis in enumerate(BASES):
+        kind = _kind(boxes, basis)
+        places = np.flatnonzero(~unknown & (bounds.basis == number))
+        if kind is not None and places.size:
+            kinds[places] = KINDS.index(kind)
+            typical[places] = _typical(state, shown[places], kind)
+    spendable = not state.closed and state.positives_used < state.positives_limit
+    source = np.full(size, _SOURCES.index(Source.SYNTHETIC), dtype=np.uint8)
+    source[unknown] = _SOURCES.index(Source.UNVERIFIED if spendable else Source.EXHAUSTED)
+    columns = {
+        "count": shown,
+        "interval": interval,
+        "typical": typical,
+        "source": source,
+        "version": np.full(size, state.version),
+        "share": np.full(size, share),
+        "kind": kinds,
+    }
+    return range_answers(state, columns)
 
 
-def range_answers(
-    state: PublicState,
-    count: NDArray[np.float64],
-    interval: NDArray[np.float64],
-    typical: NDArray[np.float64],
-    source: NDArray[np.uint8],
-    version: NDArray[np.int64],
-) -> RangeAnswers:
-    """Return answers of a session, with what they have in common."""
-    confidence, seeded = state.contract.options.confidence, state.contract.seeded
-    return RangeAnswers(count, interval, typical, source, version, confidence, state.total.value, seeded)
+def range_answers(state: PublicState, columns: Mapping[str, NDArray[Any]]) -> RangeAnswers:
+    """Return answers of a session, with what they have in common.
+
+    Args:
+        state: that answers.
+        columns: what differs, by name.
+    """
+    contract = state.contract
+    return RangeAnswers(
+        **columns,
+        confidence=contract.options.confidence,
+        total=state.total.value,
+        budget=contract.budget,
+        seeded=contract.seeded,
+    )
 
 
 def answers_together(state: PublicState, answers: Sequence[Answer]) -> RangeAnswers:
@@ -187,27 +255,20 @@ def answers_together(state: PublicState, answers: Sequence[Answer]) -> RangeAnsw
     none = (math.nan, math.nan)
     ends = [[pair or none for pair in (one.interval, one.typical)] for one in answers]
     pairs = np.array(ends, dtype=np.float64).reshape(len(answers), 2, 2)
-    return range_answers(
-        state,
-        np.array([one.count for one in answers], dtype=np.float64),
-        pairs[:, 0],
-        pairs[:, 1],
-        np.array([_SOURCES.index(one.source) for one in answers], dtype=np.uint8),
-        np.array([one.version for one in answers], dtype=np.int64),
-    )
+    columns: dict[str, NDArray[Any]] = {
+        "count": np.array([one.count for one in answers], dtype=np.float64),
+        "interval": pairs[:, 0],
+        "typical": pairs[:, 1],
+        "source": np.array([_SOURCES.index(one.source) for one in answers], dtype=np.uint8),
+        "version": np.array([one.version for one in answers], dtype=np.int64),
+        "share": np.array([one.spent.share for one in answers], dtype=np.float64),
+        "kind": np.array([KINDS.index(one.kind) for one in answers], dtype=np.uint8),
+    }
+    return range_answers(state, columns)
 
 
-def _codes(size: int, source: Source) -> NDArray[np.uint8]:
-    return np.full(size, _SOURCES.index(source), dtype=np.uint8)
-
-
-def _narrowest(evidence: Sequence[Evidence], boxes: Boxes) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return which evidence has the smallest half-width of each box, the first of several, and that width."""
-    cells, places = np.unique(boxes.cells(), return_inverse=True)
-    widths = np.array([[one.of_cells(int(size)) for size in cells] for one in evidence if one.of_cells])
-    chosen = np.argmin(widths, axis=0)
-    best = widths[chosen, np.arange(cells.size)]
-    return chosen[places.reshape(-1)], best[places.reshape(-1)]
+def _pair(low: float, high: float) -> tuple[float, float] | None:
+    return None if math.isnan(low) else (low, high)
 
 
 def _kind(boxes: Boxes, basis: Basis) -> QuestionKind | None:

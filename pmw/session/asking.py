@@ -8,7 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from pmw.public import tables
 from pmw.public.answer import Answer
@@ -22,15 +23,21 @@ from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.parsing import Question, parse_statement, parse_where
+from queries.question_tables import conditions_in_rows, questions_in_lines
 from queries.reader import QuestionReader
 from queries.statements import Statement
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "Asked",
     "Asking",
+    "Questions",
 ]
 
 Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question
+Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
 
 
 class Asking(ABC):
@@ -77,22 +84,25 @@ class Asking(ABC):
             return answer([self._ask(question, fresh, request_id)], None)[0]
 
     def ask_all(
-        self, questions: Iterable[Asked], *, fresh: bool = False, deliver: Deliver | None = None
+        self, questions: Questions, *, fresh: bool = False, deliver: Deliver | None = None
     ) -> Answers:
         """Answer questions in order.
 
         Args:
-            questions: where-texts, structured conditions, queries, or a workload.
+            questions: where-texts, structured conditions, queries, or a workload; a pandas table with a
+                column ``where`` of texts, or one with a column for each attribute asked about, whose values
+                records must have; or the path of a file of JSON Lines, a question each.
             fresh: answer again what was answered before.
             deliver: called with the next answers, in order, as soon as they are durable.
 
         Raises:
+            OSError: a file of questions cannot be read; nothing is spent.
             QueryError: a question is refused; none is answered then, and nothing is spent.
             SessionLockedError: another process has taken over the session; nothing was written.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         with self._asking() as answer:
-            asks = [self._ask(question, fresh, None) for question in questions]
+            asks = [self._ask(question, fresh, None) for question in self._listed(questions)]
             answers = answer(asks, deliver)
             return Answers(tuple(answers), tuple(ask.query for ask in asks))
 
@@ -213,6 +223,19 @@ class Asking(ABC):
         with self._asking() as answer:
             asks = [self._ask(query, fresh, None) for query in grouped]
             return Answers(tuple(answer(asks, None)), grouped)
+
+    def _listed(self, questions: Questions) -> Iterable[Asked]:
+        """Return the questions that are asked together, one by one."""
+        if isinstance(questions, str | Mapping):
+            raise QueryError(
+                "expected several questions, got one; use ask(), or give a list, or a Path of a file",
+                code="bad_request",
+            )
+        if isinstance(questions, PathLike):
+            return questions_in_lines(questions, self.reader)
+        if hasattr(questions, "to_dict") and hasattr(questions, "columns"):  # a table of pandas
+            return conditions_in_rows(cast("pd.DataFrame", questions))
+        return questions
 
     def _ask(self, question: Asked, fresh: bool, request_id: str | None) -> Ask:
         if isinstance(question, Question):

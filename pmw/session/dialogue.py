@@ -14,18 +14,21 @@ from numpy.typing import ArrayLike
 from pmw.loop import Forecast
 from pmw.public import tables
 from pmw.public.answer import Answer
+from pmw.public.answers import Answers
 from pmw.public.quotes import Quote, quote_marginal, quote_question
-from pmw.public.range_answers import RangeAnswers
+from pmw.public.range_answers import ArrayAnswers, RangeAnswers
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION, Account, Booked
-from pmw.session.asking import Asked, Asking
-from pmw.session.asks import Answering
+from pmw.session.asking import Asked, Asking, Questions
+from pmw.session.asks import Answering, Deliver
 from pmw.session.range_engine import RangeEngine
 from queries.boxes import Boxes
+from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.reader import QuestionReader
 from queries.statements import Statement
+from queries.workloads import Workload
 
 __all__ = [
     "Analyst",
@@ -46,6 +49,25 @@ class Dialogue(Asking):
     def _asking(self) -> Iterator[Answering]:
         with self._engaged() as engine:
             yield partial(engine.answer, account=self._account)
+
+    def ask_all(
+        self, questions: Questions, *, fresh: bool = False, deliver: Deliver | None = None
+    ) -> Answers:
+        """Answer questions in order; see ``Asking``. Answers to a workload of ranges are kept as arrays."""
+        may_refuse = self.state.contract.options.bar_limit is not None  # under an accuracy contract
+        if not isinstance(questions, Workload) or questions.boxes is None or deliver or may_refuse:
+            return super().ask_all(questions, fresh=fresh, deliver=deliver)
+        with self._engaged() as engine:
+            found = [
+                engine.answer_ranges(self._own(boxes), fresh=fresh, account=self._account)
+                for boxes in questions.boxes()
+            ]
+        return Answers(ArrayAnswers(found), questions)
+
+    def _own(self, boxes: Boxes) -> Boxes:
+        if boxes.domain != self.domain:
+            raise QueryError("the query was made for another domain", code="bad_request")
+        return boxes
 
     def answer_arrays(
         self,

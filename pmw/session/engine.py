@@ -212,7 +212,7 @@ class Engine:
         """Answer one question from the model, within what is known of it: free, durable, without a test."""
         self.finish_interrupted()
         untested = Proposal.untested([ask.query])
-        settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger)
+        settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger, self._free)
         rows = Outcome(charged_before=self._charges)
         self._store.finish(None, self._with_answers(rows, [(ask.text, None)], settled.answers, account.name))
         self._state = settled.state
@@ -267,7 +267,7 @@ class Engine:
             state = replace(state, asked=state.asked + len(asked))
             if free == len(queries):
                 break
-        answers = [self._free.of(self._state)(query) for query in queries[:free]]
+        answers = self._free.answers(self._state, queries[:free])
         return proposal, state, account.told(state, answers)
 
     def _carry_out(
@@ -285,7 +285,7 @@ class Engine:
         source, coarse = self._table(state.contract), self._coarse_table()
         draws, secret = draw_tests(proposal, state.plan, self._secret, source, BitSource(seed), coarse)
         entries = account.entries(batch_entries(proposal, draws, state))
-        settled = settle(state, proposal, draws, charged(state.ledger, entries))
+        settled = settle(state, proposal, draws, charged(state.ledger, entries), self._free)
         answers = settled.answers
         rows = journal.batch_outcome(entries, state, settled.state)
         outcome = self._with_answers(rows, asked, answers, account.name)

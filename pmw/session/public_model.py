@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmw.public.answer import Answer, Spent, unverified
+from pmw.public.answer import Answer, unverified
 from pmw.public.contract import guarantee
 from pmw.public.export import RowPlan, synthetic_frame
-from pmw.public.marginal_intervals import answers_untested
+from pmw.public.free_answers import FreeAnswers
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_of
 from pmw.session.asking import Asking
@@ -77,11 +77,10 @@ class PublicModel(Asking):
         yield self._answer
 
     def _answer(self, asks: Sequence[Ask], deliver: Deliver | None) -> list[Answer]:
-        budget = self._state.contract.budget
-        spent = Spent(self._state.ledger.share, float(budget.epsilon), float(budget.delta))
-        answer, answers = answers_untested(self._state, spent), list[Answer]()
+        free, answers = FreeAnswers(), list[Answer]()
         for start in range(0, len(asks), _BATCH):
-            batch = [self._told(answer(ask.query)) for ask in asks[start : start + _BATCH]]
+            queries = [ask.query for ask in asks[start : start + _BATCH]]
+            batch = list(map(self._told, free.answers(self._state, queries)))
             answers += batch
             if deliver is not None:
                 deliver(batch)

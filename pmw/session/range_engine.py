@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,9 @@ from pmw.loop import propose
 from pmw.loop.loop import may_test
 from pmw.planning.error_quantiles import next_due
 from pmw.public.answer import Source
-from pmw.public.marginal_intervals import Together
+from pmw.public.box_bars import BoxBounds, box_bounds
 from pmw.public.range_answers import (
+    KINDS,
     RangeAnswers,
     RangeRoom,
     answer_boxes,
@@ -26,7 +27,7 @@ from pmw.session.accounts import SESSION, Account
 from pmw.session.asks import UNTESTED, Ask
 from pmw.session.engine import Engine
 from pmw.session.journal import read_answer
-from pmw.session.measurement_rows import kind_text
+from pmw.session.measurement_rows import kind_text, read_kind
 from pmw.session.store import AnswerColumns, Outcome, StoredAnswer
 from queries.boxes import Boxes
 
@@ -160,30 +161,30 @@ class RangeEngine(Engine):
             return list(parts)
         left = list[_Part]()
         for places, part in parts:
-            together = bars.together(part.scope)
-            if together is None:
+            bounds = box_bounds(bars, part)
+            if bounds is None:
                 left.append((places, part))
             else:
-                room.put(places, self._give(together, part, account))
+                room.put(places, self._give(bounds, part, account))
         return left
 
-    def _give(self, together: Together, part: Boxes, account: Account) -> RangeAnswers:
+    def _give(self, bounds: BoxBounds, part: Boxes, account: Account) -> RangeAnswers:
         """Return answers that no test decides, once they are durable."""
         state = self.state
-        found, kinds, names = answer_boxes(state, together, part)
+        found = answer_boxes(state, bounds, part, state.ledger.share)
         if account.share is not None and may_test(state):  # only the share forbids it
             source = np.where(found.source == _EXHAUSTED, np.uint8(_UNVERIFIED), found.source)
             found = replace(found, source=source)
-        codes, sources = np.unique(found.source, return_inverse=True)
+        (sources, source_places), (kinds, kind_places) = _present(found.source), _present(found.kind)
         columns = AnswerColumns(
             part.texts(),
             found.count,
             found.interval,
             found.typical,
-            sources.reshape(-1).astype(np.uint8),
+            sources,
             kinds,
-            tuple(_SOURCES[code].value for code in codes),
-            tuple(None if kind is None else kind_text(kind) for kind in names),
+            tuple(found.sources[place].value for place in source_places),
+            tuple(None if (kind := KINDS[place]) is None else kind_text(kind) for place in kind_places),
             account.name,
             found.confidence,
             state.ledger.share,
@@ -195,15 +196,24 @@ class RangeEngine(Engine):
         return found
 
 
+def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:
+    """Return codes as places in a list of those that occur, and that list."""
+    occurring, places = np.unique(codes, return_inverse=True)
+    return places.reshape(-1).astype(np.uint8), occurring.tolist()
+
+
 def _of_block(state: PublicState, columns: AnswerColumns, places: Sequence[int]) -> RangeAnswers:
     """Return some answers of a block."""
-    codes = np.array([_SOURCES.index(Source(name)) for name in columns.source_names], dtype=np.uint8)
+    sources = np.array([_SOURCES.index(Source(name)) for name in columns.source_names], dtype=np.uint8)
+    kinds = [None if name is None else read_kind(name) for name in columns.kind_names]
     own = np.array(places, dtype=np.int64)
-    return range_answers(
-        state,
-        columns.counts[own],
-        columns.ends[own],
-        columns.typical[own],
-        codes[columns.sources[own]],
-        np.full(own.size, columns.version),
-    )
+    found: dict[str, NDArray[Any]] = {
+        "count": columns.counts[own],
+        "interval": columns.ends[own],
+        "typical": columns.typical[own],
+        "source": sources[columns.sources[own]],
+        "version": np.full(own.size, columns.version),
+        "share": np.full(own.size, columns.share),
+        "kind": np.array([KINDS.index(kind) for kind in kinds], dtype=np.uint8)[columns.kinds[own]],
+    }
+    return range_answers(state, found)

@@ -5,8 +5,7 @@ Marginals on request and error quantiles are recorded, drawn and settled alike: 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -27,18 +26,17 @@ from pmw.planning.error_quantiles import AnsweredQuestion, QuantileRequest, is_d
 from pmw.planning.opened import plan_opened
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
-from pmw.public.answer import QuestionKind
 from pmw.public.charges import LedgerEntry
 from pmw.public.contract import Contract, Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
 from pmw.session import proposals
 from pmw.session.journal import opening_outcome
-from pmw.session.loading import load_questions, read_question
+from pmw.session.loading import load_scopes, read_question
 from pmw.session.measurement_rows import read_kind
 from pmw.session.store import QUANTILES, REQUESTED, IntentRow, Outcome, SessionStore
 from queries.domain import Domain
-from queries.linear import UNITS, LinearQuery
+from queries.linear import UNITS
 
 __all__ = [
     "due_marginal",
@@ -153,9 +151,9 @@ class StoredAnswers:
     store: SessionStore
     domain: Domain
 
-    def questions(self) -> Sequence[LinearQuery]:
-        """Return the distinct ones."""
-        return load_questions(self.store, self.domain)
+    def scopes(self) -> Mapping[tuple[str, ...], int]:
+        """Return how many distinct ones each scope has."""
+        return load_scopes(self.store, self.domain)
 
     def version(self, number: int) -> int:
         """Return the version of the model that the answer of a number came from."""
@@ -171,9 +169,10 @@ def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | 
     """Return the error quantiles that are due after the stored answers, or None."""
     if not is_due(state.asked):
         return None
-    asked = defaultdict[QuestionKind, list[AnsweredQuestion]](list)
-    for place, kind, width in store.first_answers():
-        asked[read_kind(kind)].append(AnsweredQuestion(place, width))
+    asked = {
+        read_kind(kind): list(map(AnsweredQuestion, numbers.tolist(), reaches.tolist()))
+        for kind, (numbers, reaches) in store.first_answers().items()
+    }
     requests = plan_quantiles(state, asked)
     return QuantileRelease(requests, _first_answers(store, state.domain)) if requests else None
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from queries.domain import CategoricalAttribute, Domain, require_domain
+from queries.boxes import Boxes
+from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 from queries.errors import ScopeError
 from queries.linear import UNITS, Factor, LinearQuery
 from queries.plain_values import shown_text
@@ -24,6 +25,7 @@ __all__ = [
     "prefixes",
 ]
 
+_SOME = 2**13  # questions at a time, where they are ranges
 _NAMES = (str, list, tuple, set, frozenset)  # types that names come in
 LARGEST_PARITY = 2**16  # cells of one parity: its canonical text stays below a megabyte
 
@@ -39,11 +41,11 @@ def all_marginals(domain: Domain, order: int) -> Workload:
     require_domain(domain)
     check_between("order", order, 1, len(domain))
 
-    def make() -> Iterator[LinearQuery]:
+    def boxes() -> Iterator[Boxes]:
         for scope in itertools.combinations(domain.names, order):
             yield from _cells(domain, scope)
 
-    return Workload(f"marginals:{order}", _products_sum(domain.shape, order), make)
+    return _of_boxes(f"marginals:{order}", _products_sum(domain.shape, order), boxes)
 
 
 def marginal_cells(domain: Domain, names: Sequence[str]) -> Workload:
@@ -61,7 +63,7 @@ def marginal_cells(domain: Domain, names: Sequence[str]) -> Workload:
     if not scope:
         raise ScopeError("expected the names of at least one attribute, got none")
     name = "marginals:" + ",".join(map(quoted, scope))
-    return Workload(name, domain.scope_size(scope), lambda: _cells(domain, scope))
+    return _of_boxes(name, domain.scope_size(scope), lambda: _cells(domain, scope))
 
 
 def all_ranges(domain: Domain, attribute: str) -> Workload:
@@ -75,12 +77,8 @@ def all_ranges(domain: Domain, attribute: str) -> Workload:
         ScopeError: the attribute is unknown, or categorical: its values have no order.
     """
     size = _ordered_size(domain, attribute, "ranges")
-
-    def make() -> Iterator[LinearQuery]:
-        for low, high in itertools.combinations_with_replacement(range(size), 2):
-            yield _between(domain, attribute, low, high)
-
-    return Workload(f"ranges:{quoted(attribute)}", math.comb(size + 1, 2), make)
+    pairs = functools.partial(itertools.combinations_with_replacement, range(size), 2)
+    return _of_ranges(f"ranges:{quoted(attribute)}", math.comb(size + 1, 2), domain, attribute, pairs)
 
 
 def prefixes(domain: Domain, attribute: str) -> Workload:
@@ -95,12 +93,8 @@ def prefixes(domain: Domain, attribute: str) -> Workload:
         ScopeError: the attribute is unknown, or categorical: its values have no order.
     """
     size = _ordered_size(domain, attribute, "prefixes")
-
-    def make() -> Iterator[LinearQuery]:
-        for cell in range(size):
-            yield _between(domain, attribute, 0, cell)
-
-    return Workload(f"prefixes:{quoted(attribute)}", size, make)
+    name = f"prefixes:{quoted(attribute)}"
+    return _of_ranges(name, size, domain, attribute, lambda: ((0, cell) for cell in range(size)))
 
 
 def parities(domain: Domain, order: int) -> Workload:
@@ -136,9 +130,45 @@ def parities(domain: Domain, order: int) -> Workload:
     return Workload(f"parities:{order}", math.comb(len(domain), order), make)
 
 
-def _cells(domain: Domain, scope: Sequence[str]) -> Iterator[LinearQuery]:
-    for cells in itertools.product(*(range(domain[name].size) for name in scope)):
-        yield LinearQuery.cells(domain, {name: (cell, cell) for name, cell in zip(scope, cells, strict=True)})
+def _of_boxes(name: str, size: int, boxes: Callable[[], Iterator[Boxes]]) -> Workload:
+    def make() -> Iterator[LinearQuery]:
+        for some in boxes():
+            yield from map(some.query, range(len(some)))
+
+    return Workload(name, size, make, boxes)
+
+
+def _cells(domain: Domain, scope: Sequence[str]) -> Iterator[Boxes]:
+    """Yield the cells of a scope, row by row, some at a time."""
+    shape, cells = domain.scope_shape(scope), domain.scope_size(scope)
+    for start in range(0, cells, _SOME):
+        numbers = np.arange(start, min(cells, start + _SOME), dtype=np.int64)
+        found = np.empty((numbers.size, len(shape)), dtype=np.int64)
+        for axis in reversed(range(len(shape))):
+            numbers, found[:, axis] = np.divmod(numbers, shape[axis])
+        yield Boxes.of(domain, scope, found, found)
+
+
+def _of_ranges(
+    name: str, size: int, domain: Domain, attribute: str, pairs: Callable[[], Iterable[tuple[int, int]]]
+) -> Workload:
+    """Return a workload of ranges of an attribute's base cells; boxes where no number has its own cell."""
+
+    def make() -> Iterator[LinearQuery]:
+        for low, high in pairs():
+            yield _between(domain, attribute, low, high)
+
+    def boxes() -> Iterator[Boxes]:
+        left = iter(pairs())
+        while some := list(itertools.islice(left, _SOME)):
+            ends = np.array(some, dtype=np.int64)
+            yield Boxes.of(domain, [attribute], ends[:, 0], ends[:, 1])
+
+    return Workload(name, size, make, None if _has_atoms(domain[attribute]) else boxes)
+
+
+def _has_atoms(attribute: Attribute) -> bool:
+    return not isinstance(attribute, CategoricalAttribute) and bool(attribute.atoms)
 
 
 def _between(domain: Domain, name: str, low: int, high: int) -> LinearQuery:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from queries.boxes import Boxes
 from queries.errors import ScopeError
 from queries.linear import LinearQuery
 from queries.plain_values import plain_value, type_name
@@ -35,6 +36,7 @@ class Workload:
         name: how it was asked for, such as ``marginals:2``; ``parse_workload`` reads it.
         size: number of queries, at most 2^63 - 1.
         make: returns an iterator over exactly ``size`` queries, always the same ones.
+        boxes: returns an iterator over the same questions, many at a time; None where some are no ranges.
 
     Raises:
         ScopeError: the size is out of range.
@@ -43,6 +45,7 @@ class Workload:
     name: str
     size: int
     make: Callable[[], Iterator[LinearQuery]] = field(repr=False, compare=False)
+    boxes: Callable[[], Iterator[Boxes]] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.size <= MOST_QUERIES:

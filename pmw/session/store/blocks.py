@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import sqlite3
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,13 +21,12 @@ from numpy.typing import NDArray
 from pmw.errors import SessionCorruptError
 from pmw.session.store.answer_rows import StoredAnswer
 from pmw.session.store.columns import AnswerColumns, packed, question_keys, unpacked
-from queries.memory import Memory
 
 __all__ = [
     "Blocks",
 ]
 
-_DECODED = 64  # blocks that are kept as columns
+_DECODED = 2**17  # answers that are kept as columns; one block is kept in any case
 _RECENT = 2**14  # keys that are sorted again with each new block
 _BITS = np.uint64(32)  # of a number, below the bits of a question's key
 _NUMBER = np.uint64(2**32 - 1)
@@ -46,12 +46,13 @@ class Blocks:
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self._connection = connection
         self._name = name
-        self._decoded: Memory[AnswerColumns] = Memory(_DECODED)
+        self._decoded = OrderedDict[int, AnswerColumns]()  # by their first answers, the oldest look first
         self.forget()
 
     def forget(self) -> None:
         """Forget what was read: blocks that were written may be gone again."""
-        self._decoded = Memory(_DECODED)
+        self._decoded.clear()
+        self._held = 0  # answers in the decoded blocks
         self._sorted = self._recent = _NONE  # a question's key and an answer's number, sorted
         self._firsts = list[int]()  # the numbers of the first answers of the blocks whose keys are known
 
@@ -104,12 +105,15 @@ class Blocks:
         """Return the numbers of the newest answers in blocks to some questions, by the questions' places."""
         self._read_keys()
         keys, found = question_keys(texts), dict[int, int]()
+        candidates: dict[int, list[int]] = {}
         for held in (self._sorted, self._recent):  # what is newer comes later
             for place, numbers in _numbers(held, keys):
-                same = (number for number in numbers[::-1].tolist() if self._text(number) == texts[place])
-                newest = next(same, None)
-                if newest is not None:
-                    found[place] = newest
+                candidates.setdefault(place, []).extend(numbers.tolist())
+        for place in sorted(candidates, key=lambda place: candidates[place][-1]):  # block by block
+            same = (number for number in reversed(candidates[place]) if self._text(number) == texts[place])
+            newest = next(same, None)
+            if newest is not None:
+                found[place] = newest
         return found
 
     def place(self, number: int) -> tuple[AnswerColumns, int]:
@@ -129,10 +133,32 @@ class Blocks:
                 raise self._damaged()
             yield row[0], columns
 
-    def with_kinds(self) -> Iterator[tuple[int, AnswerColumns]]:
-        """Yield blocks in which some answer has a kind, with the numbers of their first answers, in order."""
+    def with_kinds(self) -> Iterator[tuple[int, AnswerColumns, set[int]]]:
+        """Yield blocks in which some answer has a kind, in order.
+
+        Returns:
+            The number of the first answer, the block, and the places in it of answers to questions that a
+            block has an earlier answer to.
+        """
+        again = np.array(self._again(), dtype=np.int64)
         for *row, _ in self._connection.execute(f"{_READ} WHERE kinds > 0 ORDER BY sequence"):
-            yield row[0], self._read(row)
+            low, high = np.searchsorted(again, (row[0], row[0] + row[1]))
+            yield row[0], self._read(row), set((again[low:high] - row[0]).tolist())
+
+    def _again(self) -> list[int]:
+        """Return the numbers of answers to questions that a block has an earlier answer to, ascending."""
+        self._read_keys()
+        held = np.sort(np.concatenate([self._sorted, self._recent]))
+        keys = held >> _BITS
+        same = np.flatnonzero(keys[1:] == keys[:-1])
+        alike = np.unique(np.concatenate([same, same + 1]))  # their keys belong to several answers
+        seen, found = set[str](), list[int]()
+        for number in np.sort(held[alike] & _NUMBER).tolist():  # block by block
+            text = self._text(number)
+            if text in seen:
+                found.append(number)
+            seen.add(text)
+        return found
 
     def are_first(self, texts: Sequence[str], numbers: Sequence[int]) -> list[bool]:
         """Tell of some answers whether no answer in a block to the same question comes before them.
@@ -155,12 +181,17 @@ class Blocks:
 
     def _columns(self, first: int) -> AnswerColumns:
         known = self._decoded.get(first)
-        if known is None:
+        if known is not None:
+            self._decoded.move_to_end(first)
+        else:
             row = self._connection.execute(f"{_READ} WHERE sequence = ?", (first,)).fetchone()
             if row is None:
                 raise self._damaged()
             known = self._read(row[:-1])
-            self._decoded.keep(first, known)
+            self._decoded[first] = known
+            self._held += len(known)
+            while self._held > _DECODED and len(self._decoded) > 1:
+                self._held -= len(self._decoded.popitem(last=False)[1])
         return known
 
     def _read(self, row: Sequence[Any]) -> AnswerColumns:

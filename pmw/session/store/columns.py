@@ -90,6 +90,10 @@ class AnswerColumns:
     def __len__(self) -> int:
         return len(self.texts)
 
+    def answers(self) -> Iterator[StoredAnswer]:
+        """Yield the answers one by one."""
+        return map(self.answer, range(len(self)))
+
     def answer(self, place: int) -> StoredAnswer:
         """Return one answer."""
         text = self.texts[place]

@@ -6,7 +6,8 @@ import contextlib
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,9 @@ __all__ = [
 
 _MOST_KEYS = 500  # of one look
 _LAST = 2**63 - 1  # no answer has this number
+_LATE = (_LAST,)
+
+_Reaches: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float64]]  # numbers of answers, and records
 
 
 class SessionReader:
@@ -128,7 +132,10 @@ class SessionReader:
 
     def newest_answers(self, texts: Sequence[str]) -> list[StoredAnswer | None]:
         """Return the newest answer to each of some questions, by their canonical texts, or None."""
-        return [None if found is None else found[1] for found in self._newest(texts)]
+        found, blocks = self.newest_together(texts)
+        for columns, asked, places in blocks:
+            found.update(zip(asked, map(columns.answer, places), strict=True))
+        return [found.get(place) for place in range(len(texts))]
 
     def newest_together(
         self, texts: Sequence[str]
@@ -143,10 +150,10 @@ class SessionReader:
             numbers, rows = self._blocks.newest(texts), self._newest_rows(texts)
             alone, blocks = dict[int, StoredAnswer](), dict[int, tuple[AnswerColumns, list[int], list[int]]]()
             for place, text in enumerate(texts):
-                number = numbers.get(place, 0)
-                if rows.get(text, 0) > number:
+                if rows.get(text, 0) > numbers.get(place, 0):
                     alone[place] = self.answer_at(rows[text])
-                elif number:
+            for place, number in sorted(numbers.items(), key=itemgetter(1)):  # block by block
+                if place not in alone:
                     columns, own = self._blocks.place(number)
                     _, asked, found = blocks.setdefault(id(columns), (columns, [], []))
                     asked.append(place)
@@ -155,11 +162,16 @@ class SessionReader:
 
     def answers(self) -> Iterator[StoredAnswer]:
         """Yield all released answers, in order."""
+        for one in self.answer_runs():
+            yield from one.answers() if isinstance(one, AnswerColumns) else (one,)
+
+    def answer_runs(self) -> Iterator[StoredAnswer | AnswerColumns]:
+        """Yield all released answers, in order; those that are stored together come together."""
         with self._guarded():
             after = 0
             for first, columns in self._blocks.each():
                 yield from self._rows_between(after, first)
-                yield from map(columns.answer, range(len(columns)))
+                yield columns
                 after = first + len(columns) - 1
             yield from self._rows_between(after, _LAST)
 
@@ -213,24 +225,36 @@ class SessionReader:
             raise SessionCorruptError(f"{self._name}: the session file is damaged: answer {number} is gone")
         return found
 
-    def first_answers(self) -> list[tuple[int, str, float]]:
-        """Return the first answer of each question that has a kind: its number, the kind, and how far its
-        interval reaches above it, in records."""
+    def first_answers(self) -> dict[str, _Reaches]:
+        """Return the first answer of each question that has a kind, by kinds.
+
+        Returns:
+            Of each kind int64, shape (n,), the numbers of the answers, ascending; and float64, shape (n,),
+            how far their intervals reach above them, in records.
+        """
         first = (
             "SELECT query, sequence, kind, high - count FROM answers WHERE sequence IN"
             " (SELECT min(sequence) FROM answers GROUP BY query_key)"
         )
         with self._guarded():
             rows = {text: one for text, *one in self._connection.execute(first)}
-            found = [(text, *one) for text, one in rows.items() if one[1] is not None]
-            for start, columns in self._blocks.with_kinds():
-                for place, (text, code) in enumerate(zip(columns.texts, columns.kinds.tolist(), strict=True)):
-                    kind, number = columns.kind_names[code], start + place
-                    if kind is not None and not (text in rows and rows[text][0] < number):
-                        reach = float(columns.ends[place, 1] - columns.counts[place])
-                        found.append((text, number, kind, reach))
-            are_first = self._blocks.are_first([one[0] for one in found], [one[1] for one in found])
-        return sorted(tuple(one[1:]) for one, is_first in zip(found, are_first, strict=True) if is_first)
+            named = [(text, *one) for text, one in rows.items() if one[1] is not None]
+            are_first = self._blocks.are_first([one[0] for one in named], [one[1] for one in named])
+            found: dict[str, list[_Reaches]] = {}
+            for (_, number, kind, reach), is_first in zip(named, are_first, strict=True):
+                if is_first:
+                    found.setdefault(kind, []).append((np.array([number]), np.array([reach])))
+            for start, columns, again in self._blocks.with_kinds():
+                texts = enumerate(columns.texts)
+                again |= {place for place, text in texts if rows.get(text, _LATE)[0] < start}
+                is_new = np.ones(len(columns), dtype=bool)
+                is_new[list(again)] = False
+                for code, name in enumerate(columns.kind_names):
+                    own = np.flatnonzero(is_new & (columns.kinds == code))
+                    if name is not None and own.size:
+                        reaches = columns.ends[own, 1] - columns.counts[own]
+                        found.setdefault(name, []).append((start + own, reaches))
+        return {kind: _in_order(parts) for kind, parts in found.items()}
 
     def shares(self, most: int) -> list[tuple[int, float]]:
         """Return the share spent after n answers, as (n, share), evenly thinned to ``most`` pairs."""
@@ -347,3 +371,10 @@ class SessionReader:
 def snapshot_checksum(version: int, raw: bytes) -> bytes:
     """Return the checksum of a snapshot."""
     return hashlib.sha256(version.to_bytes(8, "little") + raw).digest()
+
+
+def _in_order(parts: Sequence[_Reaches]) -> _Reaches:
+    """Return numbers, ascending, with what belongs to each."""
+    numbers, values = (np.concatenate(own) for own in zip(*parts, strict=True))
+    order = np.argsort(numbers, kind="stable")
+    return numbers[order], values[order]

@@ -6,13 +6,16 @@ import json
 import math
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pmw.markup import counted
 from pmw.model import QueryMeasurement
 from pmw.public.answer import Source
 from pmw.public.error_quantiles import typical_half_width
 from pmw.public.intervals import BAR_SLACK
 from pmw.session.measurement_rows import read_kind
-from pmw.session.store import SessionStore, StoredAnswer, query_key
+from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer, query_key
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import FAULTS, Check, require, same, words
 from queries.linear import UNITS, LinearQuery
@@ -21,6 +24,7 @@ __all__ = [
     "answer_checks",
 ]
 
+_HELD = (Source.SYNTHETIC, Source.MEASURED)  # whose answers have an interval
 _MEASURED = "measured answers are the stored measurements"
 _FORM = "every answer has the form that its source promises"
 _ORDER = "the share in answers never falls and never exceeds 1"
@@ -30,8 +34,12 @@ def answer_checks(contents: Contents, store: SessionStore) -> Iterator[Check]:
     """Yield what holds of the stored answers."""
     try:
         transcript = _Transcript(contents)
-        for row in store.answers():
-            transcript.read(row)
+        for one in store.answer_runs():
+            if not isinstance(one, AnswerColumns):
+                transcript.read(one)
+            elif not transcript.has_read(one):
+                for row in one.answers():
+                    transcript.read(row)
     except FAULTS as error:
         yield Check("measurements and answers can be read", False, words(error))
         return
@@ -65,6 +73,53 @@ class _Transcript:
                 look(row)
             except FAULTS as error:
                 self._faults.setdefault(name, f"answer {self._counts[_FORM]}: {words(error)}")
+
+    def has_read(self, columns: AnswerColumns) -> bool:
+        """Take the next answers, if all of them are as they should be; else each is to be read by itself."""
+        try:
+            whole = self._is_whole(columns)
+        except FAULTS:
+            return False
+        if whole:
+            self._last = columns.share, columns.version
+            for name in (_FORM, _ORDER):
+                self._counts[name] += len(columns)
+        return whole
+
+    def _is_whole(self, columns: AnswerColumns) -> bool:
+        """Tell whether ``_form`` and ``_order`` find no fault with any of some answers."""
+        share, version = self._last
+        held = np.array([Source(name) in _HELD for name in columns.source_names])[columns.sources]
+        (low, high), count = columns.ends.T, columns.counts
+        inside = (low >= 0) & (low <= count) & (count <= high) & (high < math.inf)
+        inside &= np.maximum(high - count, count - low) <= self._limit + BAR_SLACK
+        return (
+            Source.MEASURED.value not in columns.source_names
+            and columns.confidence == self._confidence
+            and share <= columns.share <= 1
+            and columns.share in self._shares
+            and version <= columns.version <= len(self._later)
+            and bool(np.all(np.isfinite(count) & (count >= 0)))
+            and bool(np.all(np.where(held, inside, np.isnan(low) & np.isnan(high))))
+            and self._is_typical(columns, held)
+        )
+
+    def _is_typical(self, columns: AnswerColumns, held: NDArray[np.bool_]) -> bool:
+        """Tell whether all typical errors are those of the newest quantiles before each answer."""
+        numbers = self._counts[_FORM] + 1 + np.arange(len(columns))
+        widths, count = np.full(len(columns), math.nan), columns.counts
+        for code, name in enumerate(columns.kind_names):
+            own = columns.kinds == code
+            if name is None or not own.any():
+                continue
+            if not held[own].all():
+                return False
+            kind = read_kind(name)
+            for one in self._quantiles:  # in order: the newest counts
+                if one.kind == kind:
+                    widths[own & (one.asked < numbers)] = one.half_width(self._confidence)
+        wanted = np.stack([np.maximum(0.0, count - widths), count + widths], axis=1)
+        return np.array_equal(wanted, columns.typical, equal_nan=True)
 
     def checks(self, asked: int) -> Iterator[Check]:
         """Yield what came of it, given the number of questions that were answered."""
@@ -102,7 +157,7 @@ class _Transcript:
         require(query_key(row.query) == row.query_key, "its question is found under another key")
         require(math.isfinite(row.count) and row.count >= 0, f"the count {row.count} is no number of records")
         same("confidence", self._confidence, row.confidence)
-        held = Source(row.source) in (Source.SYNTHETIC, Source.MEASURED)
+        held = Source(row.source) in _HELD
         fault = "it has an interval where none is promised, or lacks one that is"
         require((row.interval is not None) == held, fault)
         if row.interval is not None:

@@ -112,7 +112,8 @@ def models_follow(contents: Contents, store: SessionStore, told: Told = untold) 
         SessionCorruptError: the snapshot, a certificate or a correction is not of the model of its version.
     """
     measured = [one for _, one in contents.measured()]
-    certificates = [read_certificate(contents.coarsening, row) for row in store.certificates()]
+    coarsening = contents.coarsening
+    certificates = [read_certificate(coarsening, row) for row in store.certificates()]
     versions = [one.version for one in certificates]
     require(
         versions == sorted(versions) and set(versions) <= set(range(len(measured) + 1)),

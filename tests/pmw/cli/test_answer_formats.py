@@ -5,15 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import json
+from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
+import pmw
 from pmw.cli import main
-from pmw.cli.answer_formats import FORMATS
+from pmw.cli.answer_formats import FORMATS, writer_of
+from pmw.cli.streaming import StreamOptions, answer_workload
+from pmw.cli.texts import json_line
+from pmw.public.answer import Answer, Source, Spent
+from queries import CategoricalAttribute, Domain, IntegerAttribute
+from queries.workloads import parse_workload
 
 LINES = [
     {"id": 1, "where": "age >= 30"},
@@ -130,3 +142,46 @@ def test_no_questions_make_an_empty_table(study: Path, tmp_path: Path) -> None:
         assert done.exit_code == 0
         (tmp_path / f"a.{name}").write_bytes(done.stdout_bytes)
         assert read(tmp_path / f"a.{name}", "*") == []
+
+
+@pytest.mark.parametrize("name", ["marginals:2", "ranges:age", "prefixes:k"])
+def test_a_workload_of_ranges_is_answered_as_its_questions_one_by_one(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same lines and the same exit code: what is stored, and what is answered again."""
+    age = np.random.default_rng(2).integers(0, 24, 3000)
+    frame = pd.DataFrame({"age": age, "k": age // 2, "sex": np.where(age < 9, "f", "m")})
+    ages, sexes = IntegerAttribute("age", 0, 23), CategoricalAttribute("sex", ("f", "m"), missing=True)
+    domain = Domain((ages, IntegerAttribute("k", 0, 11), sexes), "people")
+    workload = parse_workload(name, domain)
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=4)) as session:
+        for fresh in (False, True):
+            options, found = StreamOptions(strict=True, fresh=fresh), []
+            for asked in (workload, replace(workload, boxes=None)):
+                found.append((answer_workload(session, asked, options), capsys.readouterr().out))
+            assert found[0] == found[1]
+            assert found[0][1].count("\n") == len(workload)
+        assert session.state.asked == 3 * len(workload)  # what is stored is no new question
+
+
+FLOATS = st.floats(0, 1e12)
+PAIRS = st.none() | st.tuples(FLOATS, FLOATS)
+
+
+@given(
+    FLOATS, FLOATS, PAIRS, PAIRS, st.floats(0, 1), st.sampled_from(Source), st.booleans(), st.booleans(),
+    st.dictionaries(st.sampled_from(["id", "line"]), st.none() | st.integers() | st.text(), min_size=1),
+)  # fmt: skip
+def test_a_line_is_the_json_of_its_answer(
+    count: float, fraction: float, interval: tuple[float, float] | None, typical: tuple[float, float] | None,
+    share: float, source: Source, aligned: bool, seeded: bool, head: dict[str, Any],
+) -> None:  # fmt: skip
+    answer = Answer(
+        count, fraction, interval, 0.95, source, aligned, 3, Spent(share, 1.0, 1e-9), seeded, None, typical
+    )
+    writer = writer_of("jsonl")
+    writer.answer(head, answer)
+    written = io.StringIO()
+    with redirect_stdout(written):
+        writer.flush()
+    assert written.getvalue() == json_line({**head, **answer.to_dict()}) + "\n"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +17,17 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.errors import DataError, StoreError
-from pmw.public.answer import Answer, Source
+from pmw.public.answer import Answer, Basis, Source
+from pmw.public.box_bars import box_bounds
 from pmw.public.contract import Opening, TestKind
 from pmw.public.evidence import is_whole_table
+from pmw.public.evidence_bounds import Evidence
+from pmw.public.free_answers import FreeAnswers, spent_in
+from pmw.public.marginal_intervals import MarginalBars
+from pmw.public.range_answers import answer_boxes
+from pmw.public.state import Certificate
 from pmw.session import range_engine
-from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
 from queries.boxes import Boxes
 
 DOMAIN = Domain(
@@ -116,7 +125,7 @@ def test_a_table_that_was_measured_whole_answers_together(monkeypatch: pytest.Mo
 
 def test_alone_and_together_come_to_the_same_bits() -> None:
     names = ("age", "income")
-    with opened() as session:
+    with opened(seed=2) as session:
         session.answer_arrays(names, *ranges(names, 30, 3))
         first, last = ranges(names, 100)
         together = session.answer_arrays(names, first, last, fresh=True)
@@ -127,6 +136,93 @@ def test_alone_and_together_come_to_the_same_bits() -> None:
         for place, one in enumerate(alone):
             same(together, place, one)
         assert Source.SYNTHETIC in {one.source for one in alone}
+
+
+BINNED = Domain(
+    (
+        IntegerAttribute("age", 0, 99),
+        IntegerAttribute("pay", 0, 149),
+        CategoricalAttribute("town", tuple(range(90))),
+        CategoricalAttribute("sex", ("f", "m")),
+        IntegerAttribute("k", 0, 119),
+        IntegerAttribute("z", 0, 79),
+    ),
+    "people",
+)
+
+
+def binned_session(epsilon: float = 1, **options: Any) -> pmw.Session:
+    generator = np.random.default_rng(8)
+    age = generator.integers(0, 100, 20_000)
+    frame = pd.DataFrame(
+        {
+            "age": age,
+            "pay": np.clip(generator.normal(age + 20, 20, age.size), 0, 149).astype(int),
+            "town": np.minimum(generator.geometric(0.1, age.size), 89)[generator.permutation(age.size)],
+            "sex": np.where(generator.random(age.size) < age / 150, "f", "m"),
+            "k": (age * 2 + generator.integers(0, 9, age.size)) % 120,
+            "z": generator.integers(0, 80, age.size),  # as tests find it
+        }
+    )
+    return pmw.open_session(frame, BINNED, epsilon=epsilon, delta=1e-9, options=pmw.Options(**options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"epsilon": 4, "max_cells": 3000},  # some marginals are kept beside the model
+        {"simultaneous": True},
+        {"accuracy": 0.05, "records": 20_000},
+    ],
+)
+def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[str, Any]) -> None:
+    """Alone is what bounds one question; together is what many of a scope, as objects, are answered by."""
+    generator, together = np.random.default_rng(2), 0
+    with binned_session(**options) as session:
+        assert not session.state.coarsening.is_identity
+        for requested in [("age", "pay"), ("age", "sex")] if options.get("epsilon") else []:
+            session.measure(requested)
+        for names in [*itertools.combinations(BINNED.names, 2), ("age",), ("town",), ("age", "sex", "k")]:
+            pairs = [np.sort(generator.integers(0, BINNED[name].size, (60, 2)), axis=1) for name in names]
+            for pair in pairs:
+                pair[:20, 1] = pair[:20, 0]
+            boxes = Boxes.of(BINNED, names, *(np.stack([one[:, end] for one in pairs], 1) for end in (0, 1)))
+            for some in (boxes.take(np.arange(20)), boxes):
+                queries = [some.query(place) for place in range(len(some))]
+                session.ask(queries[0])  # what is tested, is tested
+                free, state = FreeAnswers(), session.state
+                alone = [free.of(state)(query) for query in queries]
+                assert str(free.answers(state, queries)) == str(alone)
+                bars = free.bars(state)
+                assert bars is not None
+                for places, part in some.parts():
+                    found = box_bounds(bars, part)
+                    together += found is not None
+                    if found is not None:
+                        given = answer_boxes(state, found, part, state.ledger.share).each()
+                        assert list(given) == [alone[place] for place in places]
+        kinds = {answer.kind.basis for answer in session.ask_all(queries) if answer.kind}
+    assert together == 0 if "accuracy" in options else together > 15
+    assert Basis.BINS in kinds
+
+
+def test_boxes_that_cut_bins_of_a_marginal_on_declared_cells_are_looked_at_one_by_one() -> None:
+    with binned_session() as session:
+        session.ask("age BETWEEN 3 AND 9 AND pay < 60")
+        bars = FreeAnswers().bars(session.state)
+        assert bars is not None
+        known, names = bars.known(("age", "pay")), ("age", "pay")
+        bars._scopes[names, names] = replace(
+            known, measured=[(one, False, True) for one, _, _ in known.measured]
+        )
+        age, pay = session.state.coarsening.bins[:2]
+        assert age is not None
+        assert pay is not None
+        ends = np.array([[np.searchsorted(bin_, number) for bin_ in (age, pay)] for number in (1, 2)])
+        aligned = Boxes.of(BINNED, names, ends[:1], ends[1:] - 1)
+        assert box_bounds(bars, aligned) is not None
+        assert box_bounds(bars, Boxes.of(BINNED, names, ends[:1], ends[1:])) is None
 
 
 def test_charges_are_those_of_questions_asked_alone() -> None:
@@ -247,3 +343,40 @@ def test_what_is_no_range_is_refused_before_anything_is_asked() -> None:
             with pytest.raises(ScopeError):
                 session.answer_arrays("age", first, last)
         assert session.status().queries_answered == 0
+
+
+def test_ends_that_rest_on_different_noises_share_what_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise bounds small boxes, and a certificate large ones: it is taken at half of what may fail."""
+    with binned_session(seed=1) as session:
+        session.ask("age BETWEEN 3 AND 9 AND sex = 'f'")
+        bars = MarginalBars(session.state, spent_in(session.state))
+        known, names = bars.known(("age", "sex")), ("age", "sex")
+        (measured,) = known.coarse
+        plain = bars.evidence
+        units = np.rint(plain(measured, names, one_end=False).values * UNITS).astype(np.int64)
+        certificate = Certificate(names, 0, 10, units)
+        bars._scopes[names, names] = replace(known, coarse=[measured, certificate])
+
+        @cache
+        def evidence(one: Any, scope: tuple[str, ...], *, one_end: bool) -> Evidence:
+            values = plain(one, scope, one_end=one_end).values
+            widths = partial(_width, isinstance(one, Certificate), one_end)
+            return Evidence(values, lambda query: widths(box_cells(query)), Basis.TESTED, widths)
+
+        monkeypatch.setattr(bars, "evidence", evidence)
+        generator = np.random.default_rng(0)
+        ends = np.sort(generator.integers(0, 100, (2, 200)), axis=0)
+        sex = generator.integers(0, 2, 200)
+        boxes = Boxes.of(BINNED, ("age", "sex"), *(np.stack([end, sex], axis=1) for end in ends))
+        found = box_bounds(bars, boxes)
+        assert found is not None
+        given = list(answer_boxes(session.state, found, boxes, bars.spent.share).each())
+        assert given == [bars.answer(boxes.query(place)) for place in range(200)]
+
+
+def _width(is_certificate: bool, one_end: bool, cells: float) -> float:
+    return (2.0 + one_end if is_certificate else cells / 2) + (is_certificate and not one_end) * 0.5
+
+
+def box_cells(query: LinearQuery) -> int:
+    return math.prod(side.stop - side.start for side in query.box)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -24,6 +25,7 @@ from pmw.public.plans import marginal_tier
 from pmw.public.quotes import affordable_price
 from pmw.public.state import PublicState, is_requested
 from pmw.session.engine import Engine
+from pmw.session.loading import load_scopes
 from pmw.session.releases import StoredAnswers
 from queries import (
     UNITS,
@@ -33,6 +35,7 @@ from queries import (
     LinearQuery,
     random_conjunctions,
 )
+from queries.domain import quoted_name
 
 Opened = Callable[..., pmw.Session]
 KEPT = 32  # answers after which all of the budget would be kept for tests
@@ -87,8 +90,8 @@ class Told:
     told: Sequence[LinearQuery]
     half: int
 
-    def questions(self) -> Sequence[LinearQuery]:
-        return self.told
+    def scopes(self) -> Counter[tuple[str, ...]]:
+        return Counter(query.scope for query in self.told)
 
     def version(self, number: int) -> int:
         return self.half
@@ -323,3 +326,21 @@ def test_errors_of_what_is_asked_later_become_smaller(
     monkeypatch.setattr(Engine, "_release_spare", lambda _: None)
     gains = np.array([error(seed) for seed in range(6)]) - with_it
     assert gains.mean() > 2 * gains.std(ddof=1) / np.sqrt(len(gains))
+
+
+@pytest.mark.parametrize("names", [("a", "b", "c"), ("a[1,2,3]", "a[1,2,4]", 'c"')])
+def test_the_scopes_of_stored_questions_are_counted_without_reading_each(names: tuple[str, ...]) -> None:
+    """Names may look like what stands for cells; questions come alone, in blocks, and again."""
+    domain = Domain(tuple(IntegerAttribute(name, 0, 19) for name in names), "people")
+    frame = pd.DataFrame(np.random.default_rng(0).integers(0, 20, (500, 3)), columns=list(names))
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9) as session:
+        assert not load_scopes(session._engine._store, domain)
+        stream = list(random_conjunctions(domain, 300, seed=1))
+        some_of = " OR ".join(f"{quoted_name(name)} <= 3" for name in names)
+        either: list[Any] = ["", {names[0]: {"ge": 3.5}}, some_of]
+        for some in (stream[:200], stream, either):
+            session.ask_all(some)
+            session.ask_all(some[:90], fresh=True)
+        found = load_scopes(session._engine._store, domain)
+        assert found == Counter(query.scope for query in session.asked())
+        assert len(found) > 6

@@ -30,7 +30,7 @@ from queries import (
     prefixes,
 )
 from queries.domain import number_text
-from queries.workloads import LARGEST_PARITY
+from queries.workloads import LARGEST_PARITY, families
 
 LAW = settings(max_examples=60, deadline=None)
 Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
@@ -291,3 +291,27 @@ def test_the_longest_parity_has_a_canonical_text_below_a_megabyte() -> None:
     for domain, order in ((_wide(2, 256), 2), (_wide(16, 2), 16)):
         assert domain.size == LARGEST_PARITY
         assert len(next(iter(parities(domain, order))).to_json()) < 10**6
+
+
+@pytest.mark.parametrize("some", [3, 2**13])
+def test_boxes_are_the_queries_of_a_family(
+    people: Domain, some: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(families, "_SOME", some)
+    named = [all_marginals(people, 1), all_marginals(people, 2), marginal_cells(people, people.names[:3])]
+    named += [family(people, name) for name in _ordered(people) for family in (all_ranges, prefixes)]
+    for workload in named:
+        assert workload.boxes is not None
+        walked = list(workload.boxes())
+        assert max(map(len, walked)) <= some
+        queries = list(workload)
+        boxes = [one.query(place) for one in walked for place in range(len(one))]
+        assert [one.key() for one in boxes] == [one.key() for one in queries]
+        assert [words for one in walked for words in one.describe()] == [one.describe() for one in queries]
+
+
+def test_ranges_of_numbers_with_their_own_cells_are_no_boxes() -> None:
+    domain = Domain((NumericAttribute("x", (0.0, 1.0, 2.0), atoms=(1.0,)),))
+    assert all_ranges(domain, "x").boxes is None
+    assert prefixes(domain, "x").boxes is None
+    assert all_marginals(domain, 1).boxes is not None

@@ -151,8 +151,11 @@ def test_the_first_answers_of_questions_are_those_of_rows_and_blocks(store: Sess
     store.finish(None, Outcome(answers=many(2)))
     store.finish(None, Outcome(answers=[*many(70), *many(1, 500, kind=None)]))
     store.finish(None, Outcome(answers=many(71, 69, count=0.0)))
-    numbers = [number for number, *_ in store.first_answers()]
-    assert numbers == [1, 2, *range(5, 73), *range(75, 145)]
+    ((kind, (numbers, reaches)),) = store.first_answers().items()
+    assert kind == "2 tested"
+    assert numbers.tolist() == [1, 2, *range(5, 73), *range(75, 145)]
+    counts = [store.answer_at(number).count for number in numbers.tolist()]
+    assert reaches == pytest.approx(15.0 - np.array(counts))
 
 
 def test_questions_whose_keys_are_the_same_are_told_apart_by_their_texts(store: SessionStore) -> None:

@@ -478,9 +478,8 @@ def test_of_each_question_the_first_answer_is_listed(store: SessionStore) -> Non
     again = [replace(one, count=one.count + 1, kind="2 bins", request_id=None) for one in first]
     store.finish(None, Outcome(answers=[*first, *again]))
     numbers = [number for number, kind in enumerate(kinds, start=1) if kind]
-    listed = store.first_answers()
-    assert [place for place, _, _ in listed] == numbers
-    assert [(kind, width) for _, kind, width in listed] == [("2 tested", 8.0), ("3 bins", 8.0)]
+    listed = {kind: (own.tolist(), reach.tolist()) for kind, (own, reach) in store.first_answers().items()}
+    assert listed == {"2 tested": ([numbers[0]], [8.0]), "3 bins": ([numbers[1]], [8.0])}
     assert store.answer_at(numbers[0]).count == first[0].count
     with pytest.raises(SessionCorruptError, match="answer 99 is gone"):
         store.answer_at(99)
