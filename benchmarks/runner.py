@@ -24,7 +24,7 @@ from benchmarks.scores import error_scores, marginal_scores, promise_scores, tru
 from benchmarks.streams import StreamChoice
 from benchmarks.tables import TABLES, Case, TableAbsentError
 
-__all__ = ["BLAS_THREADS", "Job", "Measured", "run_all", "scored"]
+__all__ = ["BLAS_THREADS", "Job", "Measured", "peak_mb", "reset_peak", "run_all", "scored"]
 
 BLAS_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -102,11 +102,11 @@ def scored(case: Case, run: Callable[[], Outcome]) -> tuple[dict[str, object], O
         case: the table and the questions.
         run: answers them.
     """
-    base = _reset_peak()
+    base = reset_peak()
     started = time.process_time()
     outcome = run()
     seconds = time.process_time() - started
-    peak = _peak_mb()
+    peak = peak_mb()
     truth = true_counts(case)
     errors = np.abs(outcome.counts - truth) / case.size
     scores: dict[str, object] = {
@@ -121,14 +121,15 @@ def scored(case: Case, run: Callable[[], Outcome]) -> tuple[dict[str, object], O
     return scores, outcome, errors
 
 
-def _reset_peak() -> float:
+def reset_peak() -> float:
     """Make the peak count from here, where the system can, and return what is held or was held, in MB."""
     with contextlib.suppress(OSError):  # where it cannot, the peak is that of the whole process
         Path("/proc/self/clear_refs").write_text("5")
-    return _peak_mb()
+    return peak_mb()
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
+    """Return the most that the process held, in MB."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024 / 1e6

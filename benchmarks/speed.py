@@ -25,13 +25,13 @@ from pathlib import Path
 import numpy as np
 
 import pmw
+from benchmarks.speed_parts import structured
 from benchmarks.streams import StreamChoice
 from benchmarks.tables import TABLES, Case, TableAbsentError
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric
 from pmw.privacy.random_bits import BitSource
 from queries import (
     UNITS,
-    CategoricalAttribute,
     Domain,
     LinearQuery,
     decode_records,
@@ -49,12 +49,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     data = os.environ.get("PMW_DATA_DIR")
     parser.add_argument("--data-dir", type=Path, default=None if data is None else Path(data))
-    folder = parser.parse_args().data_dir
+    parser.add_argument("--table", action="append", choices=sorted(TABLES), help="default: all of them")
+    given = parser.parse_args()
     for result in (*_noise(), _help()):
         print(json.dumps(result), flush=True)
-    for name in TABLES:
+    for name in given.table or TABLES:
         try:
-            case = TABLES[name](folder, StreamChoice())
+            case = TABLES[name](given.data_dir, StreamChoice())
         except TableAbsentError as reason:
             print(f"skipped {name}: {reason}", file=sys.stderr)
             continue
@@ -173,7 +174,7 @@ def _streams(case: Case, options: pmw.Options | None) -> Iterable[dict[str, obje
         frame = decode_records(case.records, np.random.default_rng(0))
         frame.to_csv(folder / "table.csv", index=False)
         save_schema(case.domain, folder / "schema.toml")
-        for kind, write in (("structured", _structured), ("where-text", _text)):
+        for kind, write in (("structured", structured), ("where-text", _text)):
             with (folder / "questions.jsonl").open("w") as stream:
                 for query in case.queries:
                     stream.write(json.dumps({"where": write(query, case.domain)}) + "\n")
@@ -192,22 +193,9 @@ def _streams(case: Case, options: pmw.Options | None) -> Iterable[dict[str, obje
             }
 
 
-def _structured(query: LinearQuery, domain: Domain) -> dict[str, object]:
-    where: dict[str, object] = {}
-    for name, cells in zip(query.scope, query.box, strict=True):
-        attribute = domain[name]
-        if isinstance(attribute, CategoricalAttribute):
-            where[name] = {"in": list(attribute.values[cells])}
-        else:
-            where[name] = {
-                "between": [attribute.boundaries[cells.start], attribute.boundaries[cells.stop] - 1]
-            }
-    return where
-
-
 def _text(query: LinearQuery, domain: Domain) -> str:
     parts = []
-    for name, condition in _structured(query, domain).items():
+    for name, condition in structured(query, domain).items():
         if not isinstance(condition, dict):
             continue
         if "in" in condition:
@@ -226,7 +214,7 @@ def _statement(query: LinearQuery, domain: Domain) -> str:
 
 
 _FORMS: dict[str, Callable[[LinearQuery, Domain], dict[str, object]]] = {
-    "structured": lambda query, domain: {"where": _structured(query, domain)},
+    "structured": lambda query, domain: {"where": structured(query, domain)},
     "where-text": lambda query, domain: {"where": _text(query, domain)},
     "SQL": lambda query, domain: {"sql": _statement(query, domain)},
 }
