@@ -124,7 +124,8 @@ def quote_question(state: PublicState, query: LinearQuery, within: float) -> Quo
     if not scope:
         raise _refused("no marginal is narrower than the number of records, which was released at opening")
     _require_few_cells(state, plan, scope)
-    if _half_width(state, scope, query, plan.noise) is None:
+    binned = state.grid(scope) is not state.domain and not state.coarsening.is_aligned(query)
+    if binned or _half_width(state, scope, query, plan.noise) is None:
         raise _refused(
             f"no price gives the question such a bar: it cuts cells, or bins of them that the marginal of "
             f"{', '.join(scope)} is measured on"

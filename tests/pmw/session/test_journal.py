@@ -53,9 +53,12 @@ def same_bits(first: PublicState, second: PublicState) -> bool:
 
 @pytest.fixture(params=pmw.UpdateRule)
 def states(
-    request: pytest.FixtureRequest, frame: pd.DataFrame, domain: Domain, tmp_path: Path
+    request: pytest.FixtureRequest, repeatable: None, frame: pd.DataFrame, domain: Domain, tmp_path: Path
 ) -> list[PublicState]:
-    """Ask until the model was corrected 25 times, and return the state after each question."""
+    """Ask until the model was corrected 25 times, and return the state after each question.
+
+    Its noise is the same in every run: after a large threshold, 2,000 questions may correct nothing.
+    """
     options = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=30, update=request.param)
     path = tmp_path / "study.pmw"
     with pmw.open_session(frame, domain, epsilon=2, delta=1e-9, path=path, options=options) as session:

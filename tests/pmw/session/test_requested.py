@@ -27,7 +27,7 @@ from pmw.public.marginal_intervals import MarginalBars
 from pmw.public.quotes import Quote
 from pmw.session.engine import Engine
 from pmw.session.store import SessionStore
-from queries import UNITS, Domain, QueryError
+from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
 from queries.parsing import parse_where
 
 PAIR = "sex = 'Female' AND region = 'north'"
@@ -355,6 +355,30 @@ def test_what_cannot_be_measured_is_refused_and_costs_nothing(opened: Callable[.
         for refused in (lambda: session.measure("sex"), lambda: session.ask_within(PAIR, 50.0)):
             with pytest.raises(SessionError, match="closed"):
                 refused()
+
+
+def test_a_question_that_cuts_a_bin_is_told_so_where_opening_bounds_it(frame: pd.DataFrame) -> None:
+    years = Domain(
+        (
+            IntegerAttribute("age", 20, 59, missing=True, other=True),
+            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+            CategoricalAttribute("region", ("north", "east", "south", "west"), missing=True, other=True),
+            CategoricalAttribute("member", (True, False), missing=True, other=True),
+        ),
+        name="people",
+    )
+    with pmw.open_session(frame, years, epsilon=1, delta=1e-9, options=pmw.Options(seed=3)) as session:
+        state, told = session.state, 0
+        for age in range(20, 60):
+            query = LinearQuery.cells(years, {"age": (0, age - 20)})
+            present = session.ask(query).interval
+            if state.grid(query.scope) is years or state.coarsening.is_aligned(query):
+                continue
+            assert present is not None  # from opening, so it has a bar, which no price makes narrower
+            with pytest.raises(QueryError, match="cuts cells, or bins"):
+                session.quote(query, 5.0)
+            told += 1
+        assert told > 3
 
 
 @pytest.mark.parametrize(
