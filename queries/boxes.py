@@ -8,7 +8,6 @@ whether it is asked alone or among many.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from queries.domain import Domain
 from queries.errors import ScopeError
-from queries.linear import UNITS, LinearQuery
+from queries.linear import LinearQuery
+from queries.range_texts import RangeTexts
 
 __all__ = [
     "Boxes",
@@ -130,15 +130,9 @@ class Boxes:
             columns.append([said[pair] for pair in ends])
         return [" and ".join(filter(None, parts)) or "everybody" for parts in zip(*columns, strict=True)]
 
-    def texts(self) -> list[str]:
+    def texts(self) -> RangeTexts:
         """Return the canonical texts of the questions, each of which depends on all attributes."""
-        names = [json.dumps(name).replace("%", "%%") for name in self.scope]
-        factors = [f"[[{name}],[[%d,%d,{UNITS}]]]" for name in names]
-        form = '{"factors":[' + ",".join(factors) + "]}"
-        columns = []
-        for axis in range(len(self.scope)):
-            columns += [self.first[:, axis].tolist(), (self.last[:, axis] + 1).tolist()]
-        return [form % ends for ends in zip(*columns, strict=True)] if columns else [form] * len(self)
+        return RangeTexts(self.scope, np.stack([self.first.T, self.last.T + 1], axis=1))
 
     def cells(self) -> NDArray[np.int64]:
         """Return how many cells each box has: int64, shape (n,)."""

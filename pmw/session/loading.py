@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from pmw.loop.secret import SecretState
@@ -26,10 +25,11 @@ from pmw.session import encoding
 from pmw.session.journal import threshold_name
 from pmw.session.public_rows import PublicRows, found_snapshot, released_of, state_of
 from pmw.session.snapshots import duals_of
-from pmw.session.store import AnswerColumns, LedgerRow, SessionStore
+from pmw.session.store import LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries.domain import Domain
 from queries.linear import LinearQuery
+from queries.range_texts import RangeTexts
 
 __all__ = [
     "load_contract",
@@ -139,27 +139,21 @@ def load_questions(store: SessionStore, domain: Domain) -> tuple[LinearQuery, ..
 def load_scopes(store: SessionStore, domain: Domain) -> Counter[tuple[str, ...]]:
     """Return how many distinct questions about each scope were answered.
 
-    Questions are told apart by 64 bits of their texts, so that a million of them take little memory.
-
     Raises:
         SessionCorruptError: one cannot be read.
     """
-    keys, codes, scopes = list[NDArray[np.int64]](), list[NDArray[np.int64]](), dict[tuple[str, ...], int]()
     runs = _RUNS if not any(_RUNS.search(name) for name in domain.names) else _NOTHING
-    known: dict[str, int] = {}  # the scope of a text without its runs of cells
-    for one in store.answer_runs():
-        texts = one.texts if isinstance(one, AnswerColumns) else [one.query]
-        shapes = [runs.sub("", text) for text in texts]
-        for shape, text in zip(shapes, texts, strict=True):
-            if shape not in known:
-                known[shape] = scopes.setdefault(read_question(text, domain).scope, len(scopes))
-        keys.append(np.fromiter(map(hash, texts), dtype=np.int64, count=len(texts)))
-        codes.append(np.array([known[shape] for shape in shapes], dtype=np.int64))
-    if not keys:
-        return Counter()
-    _, first = np.unique(np.concatenate(keys), return_index=True)
-    counts = np.bincount(np.concatenate(codes)[first]).tolist()
-    return Counter(dict(zip(scopes, counts, strict=False)))
+    shapes, scopes = dict[str, tuple[str, ...]](), Counter[tuple[str, ...]]()
+    for texts in store.first_questions():
+        if isinstance(texts, RangeTexts):
+            scopes[texts.names] += len(texts)
+            continue
+        for text in texts:
+            shape = runs.sub("", text)  # the text without its runs of cells
+            if shape not in shapes:
+                shapes[shape] = read_question(text, domain).scope
+            scopes[shapes[shape]] += 1
+    return scopes
 
 
 def read_question(text: str, domain: Domain) -> LinearQuery:

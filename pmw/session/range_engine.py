@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,6 +29,7 @@ from pmw.session.engine import Engine
 from pmw.session.journal import read_answer
 from pmw.session.measurement_rows import kind_text, read_kind
 from pmw.session.store import AnswerColumns, Outcome, StoredAnswer
+from pmw.session.store.columns import texts_at
 from queries.boxes import Boxes
 
 __all__ = [
@@ -63,57 +64,63 @@ class RangeEngine(Engine):
         self.finish_interrupted()
         first, numbers = boxes.distinct()
         room = RangeRoom(self.state, len(first))
+        stored = self._stored(room, boxes.take(first)) if not fresh else _Stored.nothing(len(first))
         start = 0
         while start < len(first):
             self._release_spare()
             self._release_quantiles()
             stop = min(len(first), start + min(_CHUNK, next_due(self.state.asked) - self.state.asked))
-            self._answer_chunk(
-                room, np.arange(start, stop), boxes.take(first[start:stop]), account, fresh=fresh
-            )
+            parts = boxes.take(first[start:stop]).parts()
+            chunk = [(own + start, part) for own, part in parts]
+            self._answer_chunk(room, self._give_again(room, chunk, stored, account), account, fresh=fresh)
             start = stop
         if len(boxes) > len(first):
             self._store.finish(None, Outcome(asked=len(boxes) - len(first)))
         return room.answers().take(numbers)
 
-    def _answer_chunk(
-        self, room: RangeRoom, places: NDArray[np.int64], boxes: Boxes, account: Account, *, fresh: bool
-    ) -> None:
-        """Answer distinct questions: what is stored, what asks for a test, then what asks for none."""
-        parts = [(places[own], part) for own, part in boxes.parts()]
-        if not fresh:
-            parts = self._answer_stored(room, parts, account)
+    def _answer_chunk(self, room: RangeRoom, parts: list[_Part], account: Account, *, fresh: bool) -> None:
+        """Answer distinct questions that have no answer: what asks for a test, then what asks for none."""
         parts = self._answer_tested(room, parts, account, fresh=fresh)
         parts = self._answer_together(room, parts, account)
         for own, part in parts:
             self._answer_one_by_one(room, own, part, account, fresh=fresh)
 
-    def _answer_stored(self, room: RangeRoom, parts: Sequence[_Part], account: Account) -> list[_Part]:
-        """Give the answers that are stored, and return the questions without one."""
-        left = list[_Part]()
-        for places, part in parts:
-            texts = part.texts()
-            stored = np.zeros(len(part), dtype=bool)
-            rows, blocks = self._store.newest_together(texts)
+    def _stored(self, room: RangeRoom, boxes: Boxes) -> _Stored:
+        """Look up distinct questions, all at once, so that each block is read once.
+
+        What is given again whoever asks is put into the room.
+        """
+        stored = _Stored.nothing(len(boxes))
+        for places, part in boxes.parts():
+            rows, blocks = self._store.newest_together(part.texts())
             for columns, own, found in blocks:
                 looked_at = {Source.REFUSED.value, *(UNTESTED if columns.analyst else ())}
                 if looked_at & set(columns.source_names):
-                    rows.update(zip(own, map(columns.answer, found), strict=True))
+                    rows.update(zip(own.tolist(), map(columns.answer, found.tolist()), strict=True))
                 else:
                     room.put(places[own], _of_block(self.state, columns, found))
-                    stored[own] = True
-            for place, row in rows.items():
-                if self._is_given_again(row, part, place, account):
-                    answer = read_answer(row, part.query(place), self.state)
-                    room.put(places[[place]], answers_together(self.state, [answer]))
-                    stored[place] = True
-            count = int(stored.sum())
-            if count:
-                named = (
-                    [(account.name, texts[place]) for place in np.flatnonzero(stored)] if account.name else []
-                )
-                self._store.finish(None, Outcome(asked=count, repeats=named))
-            left.append((places[~stored], part.take(np.flatnonzero(~stored))))
+                    stored.given[places[own]] = True
+            stored.rows.update((int(places[own]), row) for own, row in rows.items())
+        return stored
+
+    def _give_again(
+        self, room: RangeRoom, parts: Sequence[_Part], stored: _Stored, account: Account
+    ) -> list[_Part]:
+        """Give the answers that are stored, and return the questions without one."""
+        left = list[_Part]()
+        for places, part in parts:
+            given = stored.given[places]
+            for own, place in enumerate(places.tolist() if stored.rows else ()):
+                row = stored.rows.get(place)
+                if row is not None and self._is_given_again(row, part, own, account):
+                    answer = read_answer(row, part.query(own), self.state)
+                    room.put(places[[own]], answers_together(self.state, [answer]))
+                    given[own] = True
+            if given.any():
+                texts = texts_at(part.texts(), np.flatnonzero(given)) if account.name else ()
+                again = Outcome(asked=int(given.sum()), repeats=[(account.name, text) for text in texts])
+                self._store.finish(None, again)
+            left.append((places[~given], part.take(np.flatnonzero(~given))))
         return left
 
     def _is_given_again(self, row: StoredAnswer, part: Boxes, place: int, account: Account) -> bool:
@@ -196,17 +203,34 @@ class RangeEngine(Engine):
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Answers to distinct questions that are stored, by the places of these.
+
+    Args:
+        given: bool, shape (n,): what is given again, and is in the room.
+        rows: others, which are looked at one by one.
+    """
+
+    given: NDArray[np.bool_]
+    rows: dict[int, StoredAnswer]
+
+    @classmethod
+    def nothing(cls, size: int) -> _Stored:
+        """Return that no question has one."""
+        return cls(np.zeros(size, dtype=bool), {})
+
+
 def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:
     """Return codes as places in a list of those that occur, and that list."""
     occurring, places = np.unique(codes, return_inverse=True)
     return places.reshape(-1).astype(np.uint8), occurring.tolist()
 
 
-def _of_block(state: PublicState, columns: AnswerColumns, places: Sequence[int]) -> RangeAnswers:
+def _of_block(state: PublicState, columns: AnswerColumns, own: NDArray[np.int64]) -> RangeAnswers:
     """Return some answers of a block."""
     sources = np.array([_SOURCES.index(Source(name)) for name in columns.source_names], dtype=np.uint8)
     kinds = [None if name is None else read_kind(name) for name in columns.kind_names]
-    own = np.array(places, dtype=np.int64)
     found: dict[str, NDArray[Any]] = {
         "count": columns.counts[own],
         "interval": columns.ends[own],

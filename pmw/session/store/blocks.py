@@ -12,7 +12,7 @@ import hashlib
 import sqlite3
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
 from pmw.session.store.answer_rows import StoredAnswer
-from pmw.session.store.columns import AnswerColumns, packed, question_keys, unpacked
+from pmw.session.store.columns import AnswerColumns, are_same, packed, question_keys, texts_at, unpacked
 
 __all__ = [
     "Blocks",
@@ -30,6 +30,7 @@ _DECODED = 2**17  # answers that are kept as columns; one block is kept in any c
 _RECENT = 2**14  # keys that are sorted again with each new block
 _BITS = np.uint64(32)  # of a number, below the bits of a question's key
 _NUMBER = np.uint64(2**32 - 1)
+_NEVER = 2**63 - 1  # no answer has this number
 _NONE = np.empty(0, dtype=np.uint64)
 _INSERT = f"INSERT INTO blocks VALUES ({', '.join('?' * 10)})"
 _READ = "SELECT sequence, size, analyst, confidence, share, version, hash, answers, keys FROM blocks"
@@ -60,7 +61,7 @@ class Blocks:
         """Add a block, inside a transaction; its first answer has this number."""
         keys, answers = question_keys(columns.texts).astype("<u4").tobytes(), packed(columns)
         shared = columns.analyst, columns.confidence, columns.share, columns.version
-        kinds = sum(columns.kind_names[code] is not None for code in columns.kinds.tolist())
+        kinds = sum(columns.kinds.tobytes().count(code) for code in columns.named_kinds())
         row = (first, len(columns), *shared, kinds, keys, _hash(answers), answers)
         self._connection.execute(_INSERT, row)
 
@@ -101,25 +102,37 @@ class Blocks:
             return None
         return self._columns(row[0]).answer(number - row[0])
 
-    def newest(self, texts: Sequence[str]) -> dict[int, int]:
-        """Return the numbers of the newest answers in blocks to some questions, by the questions' places."""
+    def newest(self, texts: Sequence[str], keys: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Return the numbers of the newest answers in blocks to some questions, 0 where there is none.
+
+        Args:
+            texts: of the questions.
+            keys: of the texts.
+        """
         self._read_keys()
-        keys, found = question_keys(texts), dict[int, int]()
-        candidates: dict[int, list[int]] = {}
-        for held in (self._sorted, self._recent):  # what is newer comes later
-            for place, numbers in _numbers(held, keys):
-                candidates.setdefault(place, []).extend(numbers.tolist())
-        for place in sorted(candidates, key=lambda place: candidates[place][-1]):  # block by block
-            same = (number for number in reversed(candidates[place]) if self._text(number) == texts[place])
-            newest = next(same, None)
-            if newest is not None:
-                found[place] = newest
+        found = np.zeros(len(texts), dtype=np.int64)
+        for held in (self._recent, self._sorted):  # what is newer comes first
+            starts, stops = _spans(held, keys)
+            places = np.flatnonzero((stops > starts) & (found == 0))
+            while places.size:  # each with the newest answer of its key that was not looked at
+                stops[places] -= 1
+                numbers = (held[stops[places]] & _NUMBER).astype(np.int64)
+                same = np.zeros(places.size, dtype=bool)
+                for columns, own, at in self.places(numbers):
+                    same[at] = are_same(columns.texts, own, texts, places[at])
+                found[places[same]] = numbers[same]
+                left = places[~same]
+                places = left[stops[left] > starts[left]]
         return found
 
-    def place(self, number: int) -> tuple[AnswerColumns, int]:
-        """Return the block of an answer that was found, and the answer's place in it."""
-        first = self._firsts[bisect_right(self._firsts, number) - 1]
-        return self._columns(first), number - first
+    def places(
+        self, numbers: NDArray[np.int64]
+    ) -> Iterator[tuple[AnswerColumns, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield the blocks of answers that were found, with their places there, and in ``numbers``."""
+        blocks = np.searchsorted(np.array(self._firsts, dtype=np.int64), numbers, side="right") - 1
+        for block in np.flatnonzero(np.bincount(blocks)).tolist():
+            at, first = np.flatnonzero(blocks == block), self._firsts[block]
+            yield self._columns(first), numbers[at] - first, at
 
     def each(self) -> Iterator[tuple[int, AnswerColumns]]:
         """Yield the blocks with the numbers of their first answers, in order; their keys are compared.
@@ -133,32 +146,45 @@ class Blocks:
                 raise self._damaged()
             yield row[0], columns
 
-    def with_kinds(self) -> Iterator[tuple[int, AnswerColumns, set[int]]]:
-        """Yield blocks in which some answer has a kind, in order.
+    def first_answers(
+        self, rows: Mapping[str, int], *, with_kinds: bool
+    ) -> Iterator[tuple[int, AnswerColumns, NDArray[np.bool_]]]:
+        """Yield blocks in order: the number of the first answer, the block, and which answers are first.
 
-        Returns:
-            The number of the first answer, the block, and the places in it of answers to questions that a
-            block has an earlier answer to.
+        Those are the answers before which no other of the session is to the same question.
+
+        Args:
+            rows: the numbers of the first rows that answer questions, by their texts.
+            with_kinds: only blocks in which some answer has a kind.
         """
-        again = np.array(self._again(), dtype=np.int64)
-        for *row, _ in self._connection.execute(f"{_READ} WHERE kinds > 0 ORDER BY sequence"):
-            low, high = np.searchsorted(again, (row[0], row[0] + row[1]))
-            yield row[0], self._read(row), set((again[low:high] - row[0]).tolist())
+        again, rows_keys = self._again(), question_keys(list(rows))
+        which = "WHERE kinds > 0" if with_kinds else ""
+        for *row, raw in self._connection.execute(f"{_READ} {which} ORDER BY sequence"):
+            start, columns = row[0], self._read(row)
+            low, high = np.searchsorted(again, (start, start + row[1]))
+            is_first = np.ones(len(columns), dtype=bool)
+            is_first[again[low:high] - start] = False
+            known = np.isin(np.frombuffer(raw, dtype="<u4"), rows_keys)  # their texts decide
+            for place in np.flatnonzero(known & is_first).tolist():
+                is_first[place] = rows.get(columns.texts[place], _NEVER) > start
+            yield start, columns, is_first
 
-    def _again(self) -> list[int]:
+    def _again(self) -> NDArray[np.int64]:
         """Return the numbers of answers to questions that a block has an earlier answer to, ascending."""
         self._read_keys()
         held = np.sort(np.concatenate([self._sorted, self._recent]))
         keys = held >> _BITS
         same = np.flatnonzero(keys[1:] == keys[:-1])
         alike = np.unique(np.concatenate([same, same + 1]))  # their keys belong to several answers
-        seen, found = set[str](), list[int]()
-        for number in np.sort(held[alike] & _NUMBER).tolist():  # block by block
-            text = self._text(number)
-            if text in seen:
-                found.append(number)
-            seen.add(text)
-        return found
+        numbers = np.sort(held[alike] & _NUMBER).astype(np.int64)
+        seen, is_again = set[str](), np.zeros(numbers.size, dtype=bool)
+        for columns, own, at in self.places(numbers):
+            texts = texts_at(columns.texts, own)
+            for place, text in zip(at.tolist(), texts, strict=True):
+                is_again[place] = text in seen
+                seen.add(text)
+        again: NDArray[np.int64] = numbers[is_again]
+        return again
 
     def are_first(self, texts: Sequence[str], numbers: Sequence[int]) -> list[bool]:
         """Tell of some answers whether no answer in a block to the same question comes before them.
@@ -176,8 +202,8 @@ class Blocks:
         return found
 
     def _text(self, number: int) -> str:
-        columns, place = self.place(number)
-        return columns.texts[place]
+        first = self._firsts[bisect_right(self._firsts, number) - 1]
+        return self._columns(first).texts[number - first]
 
     def _columns(self, first: int) -> AnswerColumns:
         known = self._decoded.get(first)
@@ -228,10 +254,15 @@ class Blocks:
 
 def _numbers(held: NDArray[np.uint64], keys: NDArray[np.uint32]) -> Iterator[tuple[int, NDArray[np.uint64]]]:
     """Yield the places of keys that are held, with the numbers of the answers that they may belong to."""
-    low = keys.astype(np.uint64) << _BITS
-    starts, stops = np.searchsorted(held, low), np.searchsorted(held, low | _NUMBER, side="right")
+    starts, stops = _spans(held, keys)
     for place in np.flatnonzero(stops > starts).tolist():
         yield place, held[starts[place] : stops[place]] & _NUMBER
+
+
+def _spans(held: NDArray[np.uint64], keys: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where in ``held`` the answers of each key start and stop: int64, shape (n,) each."""
+    low = keys.astype(np.uint64) << _BITS
+    return np.searchsorted(held, low), np.searchsorted(held, low | _NUMBER, side="right")
 
 
 def _hash(answers: bytes) -> bytes:

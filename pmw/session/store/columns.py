@@ -1,7 +1,8 @@
 """Columns: many answers that drew no noise, in few bytes, and back to the last bit.
 
-Texts of questions repeat each other, and are compressed together. Numbers hardly can be: where one follows
-from another but for rounding, what is kept of it is by how many bits it is off.
+Texts of questions repeat each other, and are compressed together; those about ranges are kept as ends.
+Numbers hardly can be: where one follows from another but for rounding, what is kept of it is by how many bits
+it is off.
 """
 
 from __future__ import annotations
@@ -12,23 +13,28 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.session.store.answer_rows import MEASURED, StoredAnswer, query_key
+from queries.range_texts import RangeTexts
 
 __all__ = [
     "AnswerColumns",
+    "are_same",
     "packed",
     "question_keys",
     "runs",
+    "texts_at",
     "unpacked",
 ]
 
 _FEWEST = 64  # answers of a block; fewer are rows
-_LEVEL = 3  # of the compression: half the time of the usual 6, and a tenth more bytes
+_TEXT_LEVEL = 3  # of the compression: half the time of the usual 6, and a tenth more bytes
+_NUMBER_LEVEL = 1  # a third less time than 3, and one byte in fifty more
+_ENDS = ("<u1", "<u2", "<u4", "<i8")  # how ends of ranges are stored: the first that holds all of a block
 _NUMBERS = 7  # columns of 8 bytes
 _CODES = 2  # columns of 1 byte
 _UNITED = ("analyst", "confidence", "share", "version")  # what all answers of a block have in common
@@ -90,6 +96,10 @@ class AnswerColumns:
     def __len__(self) -> int:
         return len(self.texts)
 
+    def named_kinds(self) -> list[int]:
+        """Return the places of the kinds whose errors are looked at."""
+        return [code for code, name in enumerate(self.kind_names) if name is not None]
+
     def answers(self) -> Iterator[StoredAnswer]:
         """Yield the answers one by one."""
         return map(self.answer, range(len(self)))
@@ -131,13 +141,38 @@ def runs(answers: Sequence[StoredAnswer]) -> Iterator[Sequence[StoredAnswer] | A
 
 def question_keys(texts: Sequence[str]) -> NDArray[np.uint32]:
     """Return 32 bits of each question's text, by which it is found: uint32, shape (n,)."""
+    if isinstance(texts, RangeTexts):
+        return texts.checksums()
     return np.fromiter((zlib.crc32(text.encode()) for text in texts), dtype=np.uint32, count=len(texts))
+
+
+def texts_at(texts: Sequence[str], places: NDArray[np.int64]) -> Sequence[str]:
+    """Return some of the texts."""
+    return (
+        texts.take(places) if isinstance(texts, RangeTexts) else [texts[place] for place in places.tolist()]
+    )
+
+
+def are_same(
+    texts: Sequence[str], own: NDArray[np.int64], others: Sequence[str], theirs: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Tell which of some texts are those of others, one by one: bool, shape (n,)."""
+    if isinstance(texts, RangeTexts) and isinstance(others, RangeTexts):
+        return texts.are(own, others, theirs)
+    pairs = zip(own.tolist(), theirs.tolist(), strict=True)
+    return np.array([texts[one] == others[other] for one, other in pairs], dtype=bool)
 
 
 def packed(columns: AnswerColumns) -> bytes:
     """Return what differs between answers as compressed bytes."""
-    names = json.dumps([columns.source_names, columns.kind_names])
-    texts = "\n".join((names, *columns.texts)).encode()
+    names: list[Any] = [columns.source_names, columns.kind_names]
+    if isinstance(columns.texts, RangeTexts) and columns.texts.names:
+        ends = columns.texts.ends
+        kind = next(kind for kind in _ENDS if ends.max(initial=0) <= np.iinfo(kind).max)
+        names += [columns.texts.names, kind]
+        questions = ends.astype(kind).tobytes()
+    else:
+        questions = "\n".join(columns.texts).encode()
     counts, low, high = columns.counts, *columns.ends.T
     typical_low, typical_high = columns.typical.T
     width, reach = high - low, typical_high - counts
@@ -150,9 +185,10 @@ def packed(columns: AnswerColumns) -> bytes:
         _off(typical_high, counts + reach),
         _off(typical_low, np.maximum(0.0, counts - reach)),
     )
-    parts = [len(texts).to_bytes(4, "little"), texts, columns.sources.tobytes(), columns.kinds.tobytes()]
+    asked = zlib.compress(json.dumps(names).encode() + b"\n" + questions, _TEXT_LEVEL)
+    parts = [columns.sources.tobytes(), columns.kinds.tobytes()]
     parts += [column.astype("<u8").tobytes() for column in numbers]
-    return zlib.compress(b"".join(parts), _LEVEL)
+    return len(asked).to_bytes(4, "little") + asked + zlib.compress(b"".join(parts), _NUMBER_LEVEL)
 
 
 def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version: int) -> AnswerColumns:
@@ -161,21 +197,22 @@ def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version:
     Raises:
         ValueError: the bytes are none.
     """
+    end = 4 + int.from_bytes(raw[:4], "little")
     try:
-        plain = zlib.decompress(raw)
+        asked, plain = zlib.decompress(raw[4:end]), zlib.decompress(raw[end:])
     except zlib.error:
         raise ValueError("expected compressed answers") from None
-    end = 4 + int.from_bytes(plain[:4], "little")
-    names, *texts = plain[4:end].decode().split("\n")
+    head, _, questions = asked.partition(b"\n")
+    source_names, kind_names, *ranges = json.loads(head)
+    texts = _ranges(questions, *ranges) if ranges else questions.decode().split("\n")
     count = len(texts)
-    codes = np.frombuffer(plain, dtype=np.uint8, count=_CODES * count, offset=end).reshape(_CODES, count)
-    numbers = np.frombuffer(plain, dtype="<u8", count=_NUMBERS * count, offset=end + codes.size)
+    codes = np.frombuffer(plain, dtype=np.uint8, count=_CODES * count).reshape(_CODES, count)
+    numbers = np.frombuffer(plain, dtype="<u8", count=_NUMBERS * count, offset=codes.size)
     bits = [column.astype(np.uint64) for column in numbers.reshape(_NUMBERS, count)]
     counts, low, width, reach = (bits[place].view(np.float64) for place in (0, 1, 2, 4))
     high = _put(low + width, bits[3])
     typical_high = _put(counts + reach, bits[5])
     typical_low = _put(np.maximum(0.0, counts - reach), bits[6])
-    source_names, kind_names = json.loads(names)
     return AnswerColumns(
         texts,
         counts,
@@ -190,6 +227,11 @@ def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version:
         share,
         version,
     )
+
+
+def _ranges(raw: bytes, names: Sequence[str], kind: str) -> RangeTexts:
+    ends = np.frombuffer(raw, dtype=kind).reshape(len(names), 2, -1)
+    return RangeTexts(names, ends.astype(np.int64))
 
 
 def _off(values: NDArray[np.float64], near: NDArray[np.float64]) -> NDArray[np.uint64]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from pmw.session.store.answer_rows import MEASURED, SHARES, StoredAnswer, answer
 from pmw.session.store.blocks import Blocks
 from pmw.session.store.chain import Chain
 from pmw.session.store.checksums import read_fact, require_checksum
-from pmw.session.store.columns import AnswerColumns
+from pmw.session.store.columns import AnswerColumns, question_keys, texts_at
 from pmw.session.store.connection import own_error
 from pmw.session.store.rows import CertificateRow, ChainedRows, LedgerRow, MeasurementRow
 from pmw.session.store.schema import COLUMNS
@@ -30,8 +30,8 @@ __all__ = [
 
 _MOST_KEYS = 500  # of one look
 _LAST = 2**63 - 1  # no answer has this number
-_LATE = (_LAST,)
 
+_Places: TypeAlias = NDArray[np.int64]
 _Reaches: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float64]]  # numbers of answers, and records
 
 
@@ -134,12 +134,12 @@ class SessionReader:
         """Return the newest answer to each of some questions, by their canonical texts, or None."""
         found, blocks = self.newest_together(texts)
         for columns, asked, places in blocks:
-            found.update(zip(asked, map(columns.answer, places), strict=True))
+            found.update(zip(asked.tolist(), map(columns.answer, places.tolist()), strict=True))
         return [found.get(place) for place in range(len(texts))]
 
     def newest_together(
         self, texts: Sequence[str]
-    ) -> tuple[dict[int, StoredAnswer], list[tuple[AnswerColumns, list[int], list[int]]]]:
+    ) -> tuple[dict[int, StoredAnswer], list[tuple[AnswerColumns, _Places, _Places]]]:
         """Return the newest answers to some questions that have one.
 
         Returns:
@@ -147,18 +147,11 @@ class SessionReader:
             columns, the places of questions, and the places of their answers in the columns.
         """
         with self._guarded():
-            numbers, rows = self._blocks.newest(texts), self._newest_rows(texts)
-            alone, blocks = dict[int, StoredAnswer](), dict[int, tuple[AnswerColumns, list[int], list[int]]]()
-            for place, text in enumerate(texts):
-                if rows.get(text, 0) > numbers.get(place, 0):
-                    alone[place] = self.answer_at(rows[text])
-            for place, number in sorted(numbers.items(), key=itemgetter(1)):  # block by block
-                if place not in alone:
-                    columns, own = self._blocks.place(number)
-                    _, asked, found = blocks.setdefault(id(columns), (columns, [], []))
-                    asked.append(place)
-                    found.append(own)
-        return alone, list(blocks.values())
+            numbers, rows = self._newest(texts)
+            alone = {place: self.answer_at(number) for place, number in rows.items()}
+            asked = np.flatnonzero(numbers)
+            blocks = [(columns, asked[at], own) for columns, own, at in self._blocks.places(numbers[asked])]
+        return alone, blocks
 
     def answers(self) -> Iterator[StoredAnswer]:
         """Yield all released answers, in order."""
@@ -232,29 +225,36 @@ class SessionReader:
             Of each kind int64, shape (n,), the numbers of the answers, ascending; and float64, shape (n,),
             how far their intervals reach above them, in records.
         """
-        first = (
-            "SELECT query, sequence, kind, high - count FROM answers WHERE sequence IN"
-            " (SELECT min(sequence) FROM answers GROUP BY query_key)"
-        )
+        found: dict[str, list[_Reaches]] = {}
         with self._guarded():
-            rows = {text: one for text, *one in self._connection.execute(first)}
-            named = [(text, *one) for text, one in rows.items() if one[1] is not None]
-            are_first = self._blocks.are_first([one[0] for one in named], [one[1] for one in named])
-            found: dict[str, list[_Reaches]] = {}
-            for (_, number, kind, reach), is_first in zip(named, are_first, strict=True):
-                if is_first:
-                    found.setdefault(kind, []).append((np.array([number]), np.array([reach])))
-            for start, columns, again in self._blocks.with_kinds():
-                texts = enumerate(columns.texts)
-                again |= {place for place, text in texts if rows.get(text, _LATE)[0] < start}
-                is_new = np.ones(len(columns), dtype=bool)
-                is_new[list(again)] = False
-                for code, name in enumerate(columns.kind_names):
-                    own = np.flatnonzero(is_new & (columns.kinds == code))
-                    if name is not None and own.size:
-                        reaches = columns.ends[own, 1] - columns.counts[own]
-                        found.setdefault(name, []).append((start + own, reaches))
+            rows = self._first_rows("query, sequence, kind, high - count")
+            numbers = {text: number for text, number, *_ in rows}
+            named = [row for row in rows if row[2] is not None]
+            are_first = self._blocks.are_first([row[0] for row in named], [row[1] for row in named])
+            for _, number, kind, reach in itertools.compress(named, are_first):
+                found.setdefault(kind, []).append((np.array([number]), np.array([reach])))
+            for start, columns, is_first in self._blocks.first_answers(numbers, with_kinds=True):
+                for code in columns.named_kinds():
+                    own = np.flatnonzero(is_first & (columns.kinds == code))
+                    reaches = columns.ends[own, 1] - columns.counts[own]
+                    found.setdefault(str(columns.kind_names[code]), []).append((start + own, reaches))
         return {kind: _in_order(parts) for kind, parts in found.items()}
+
+    def first_questions(self) -> Iterator[Sequence[str]]:
+        """Yield the texts of the questions that were answered, each once, in no order."""
+        with self._guarded():
+            rows = dict(self._first_rows("query, sequence"))
+            are_first = self._blocks.are_first(list(rows), list(rows.values()))
+            yield list(itertools.compress(rows, are_first))
+            for _, columns, is_first in self._blocks.first_answers(rows, with_kinds=False):
+                yield texts_at(columns.texts, np.flatnonzero(is_first))
+
+    def _first_rows(self, columns: str) -> list[tuple[Any, ...]]:
+        """Return the first rows that answer each question."""
+        first = "SELECT min(sequence) FROM answers GROUP BY query_key"
+        return self._connection.execute(
+            f"SELECT {columns} FROM answers WHERE sequence IN ({first})"
+        ).fetchall()
 
     def shares(self, most: int) -> list[tuple[int, float]]:
         """Return the share spent after n answers, as (n, share), evenly thinned to ``most`` pairs."""
@@ -325,12 +325,22 @@ class SessionReader:
             self._checked("answers", sealed)
         return int(number), answer
 
-    def _newest(self, texts: Sequence[str]) -> list[tuple[int, StoredAnswer] | None]:
-        """Return the newest answer to each of some questions, with its number, or None."""
-        with self._guarded():
-            numbers, rows = self._blocks.newest(texts), self._newest_rows(texts)
-            newest = [max(numbers.get(place, 0), rows.get(text, 0)) for place, text in enumerate(texts)]
-            return [(number, self.answer_at(number)) if number else None for number in newest]
+    def _newest(self, texts: Sequence[str]) -> tuple[_Places, dict[int, int]]:
+        """Return the numbers of the newest answers to some questions.
+
+        Returns:
+            Those in blocks, 0 where there is none, or where a row is newer; and those of rows, by the places
+            of their questions.
+        """
+        keys, rows = question_keys(texts), self._newest_rows(texts)
+        numbers, newer = self._blocks.newest(texts, keys), dict[int, int]()
+        row_keys = set(question_keys(list(rows)).tolist())
+        for place, key in enumerate(keys.tolist()):
+            number = rows.get(texts[place], 0) if key in row_keys else 0
+            if number > numbers[place]:
+                newer[place] = number
+                numbers[place] = 0
+        return numbers, newer
 
     def _newest_rows(self, texts: Sequence[str]) -> dict[str, int]:
         """Return the numbers of the newest rows that answer some questions; maybe of others, too."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
 from pmw.privacy.random_bits import fresh_seed
-from pmw.session.store.answer_rows import MEASURED, StoredAnswer, key_name, row_of_answer
+from pmw.session.store.answer_rows import MEASURED, key_name, row_of_answer
 from pmw.session.store.checksums import as_written, insertion
 from pmw.session.store.columns import AnswerColumns, runs
 from pmw.session.store.companion import SESSION_BYTES, Companion
@@ -328,13 +328,11 @@ class SessionStore(SessionReader):
         self._add("meta", facts.items(), "INSERT OR REPLACE")
         if outcome.ledger or outcome.measurements or is_covered:
             self._chain.extend()
-        keys = [
-            (key_name(request), str(self._newest_stored(text)[0]))
-            for request, text in outcome.idempotency_keys.items()
-        ]
-        self._add("meta", keys)
-        given = [(analyst, *self._newest_stored(text)) for analyst, text in outcome.repeats]
-        repeats = [(analyst, number) for analyst, number, answer in given if answer.analyst != analyst]
+        numbers = self._newest_stored([*outcome.idempotency_keys.values()])
+        self._add("meta", zip(map(key_name, outcome.idempotency_keys), map(str, numbers), strict=True))
+        analysts, texts = zip(*outcome.repeats, strict=True) if outcome.repeats else ((), ())
+        again = zip(analysts, self._newest_stored(texts), strict=True)
+        repeats = [one for one in again if self.answer_at(one[1]).analyst != one[0]]
         self._add("repeats", repeats, "INSERT OR IGNORE")
         for key, value in outcome.secrets.items():
             if value is None:
@@ -361,10 +359,13 @@ class SessionStore(SessionReader):
     def _add(self, table: str, rows: Iterable[Sequence[object]], verb: str = "INSERT") -> None:
         self._connection.executemany(insertion(table, verb), [as_written(table, row) for row in rows])
 
-    def _newest_stored(self, text: str) -> tuple[int, StoredAnswer]:
-        """Return the newest answer to a question, with its number."""
-        (found,) = self._newest([text])
-        if found is None:
+    def _newest_stored(self, texts: Sequence[str]) -> list[int]:
+        """Return the numbers of the newest answers to some questions."""
+        if not texts:
+            return []
+        numbers, rows = self._newest(texts)
+        found = [rows.get(place, number) for place, number in enumerate(numbers.tolist())]
+        if not all(found):
             raise StoreError(f"{self._name}: expected a stored answer to tie a key to, found none")
         return found
 

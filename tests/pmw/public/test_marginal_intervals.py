@@ -314,7 +314,9 @@ def test_an_answer_inside_groups_is_moved_to_what_was_measured_of_its_cells() ->
     assert answer.interval is not None
     assert answer.interval[0] < truth < answer.interval[1]
     aligned = LinearQuery.cells(DOMAIN, {"grade": (1, 3), "age": (0, 59)})
-    assert marginal_answer(after, aligned, NOWHERE).count == state.model.answer(aligned)
+    # Sums of cells in another order: the same but for the last bit.
+    unmoved = pytest.approx(state.model.answer(aligned), rel=1e-12)
+    assert marginal_answer(after, aligned, NOWHERE).count == unmoved
 
 
 def between(low: LinearQuery, high: LinearQuery) -> LinearQuery:

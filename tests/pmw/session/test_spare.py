@@ -341,6 +341,8 @@ def test_the_scopes_of_stored_questions_are_counted_without_reading_each(names: 
         for some in (stream[:200], stream, either):
             session.ask_all(some)
             session.ask_all(some[:90], fresh=True)
+        ends = np.sort(np.random.default_rng(2).integers(0, 20, (2, 200, 2)), axis=0)
+        session.answer_arrays(names[:2], *ends)
         found = load_scopes(session._engine._store, domain)
         assert found == Counter(query.scope for query in session.asked())
         assert len(found) > 6

@@ -20,6 +20,7 @@ from pmw.errors import SessionCorruptError
 from pmw.session.store import Outcome, SessionStore, StoredAnswer, query_key
 from pmw.session.store.blocks import Blocks
 from pmw.session.store.columns import AnswerColumns, packed, question_keys, runs, unpacked
+from queries.range_texts import RangeTexts
 
 FINITE = st.floats(0.0, 1e12)
 ENDS = st.none() | st.tuples(FINITE, FINITE)
@@ -165,6 +166,52 @@ def test_questions_whose_keys_are_the_same_are_told_apart_by_their_texts(store: 
     assert store.newest_answer(texts[1]) is None
     store.finish(None, Outcome(answers=[*many(70), stored(texts[1], count=2.0)]))
     assert [one and one.count for one in store.newest_answers(texts)] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_question_is_the_same_as_text_and_as_range(store: SessionStore, seed: int) -> None:
+    """Rows, blocks of texts and blocks of ranges, in any order: what is found is what a plain list says."""
+    generator = np.random.default_rng(seed)
+    pools = [
+        RangeTexts(names, generator.integers(0, 400, (len(names), 2, 150))) for names in (("a",), ("a", "b"))
+    ]
+    given: list[StoredAnswer] = []
+    for version in range(1, 13):
+        pool = pools[generator.integers(2)]
+        form = generator.choice(["rows", "texts", "ranges"])
+        size = 5 if form == "rows" else int(generator.integers(64, 100))
+        places = generator.choice(150, size, replace=False)
+        kind = ["2 tested", "3 bins", None][generator.integers(3)]
+        part = [stored(pool[place], version=version, kind=kind, count=float(place)) for place in places]
+        if form == "ranges":
+            columns = replace(AnswerColumns.of(part), texts=pool.take(places))
+            store.finish(None, Outcome(columns=(columns,), asked=size))
+        else:
+            store.finish(None, Outcome(answers=part, asked=size))
+        given += part
+    assert list(store.answers()) == given
+    first = {one.query: one for one in reversed(given)}
+    newest = {one.query: one for one in given}
+    for pool in pools:
+        wanted = [newest.get(text) for text in pool]
+        assert store.newest_answers(pool) == store.newest_answers(list(pool)) == wanted
+    asked = [text for texts in store.first_questions() for text in texts]
+    assert sorted(asked) == sorted(first)
+    numbers: dict[str, list[int]] = {}
+    for number, one in enumerate(given, 1):
+        if one.kind is not None and first[one.query] is one:
+            numbers.setdefault(one.kind, []).append(number)
+    assert {kind: found.tolist() for kind, (found, _) in store.first_answers().items()} == numbers
+    assert store.is_whole()
+
+
+@given(ends=st.lists(st.tuples(*[st.integers(0, 2**33)] * 4), min_size=1, max_size=20))
+def test_ranges_come_back(ends: list[tuple[int, ...]]) -> None:
+    texts = RangeTexts(("ü", "b"), np.array(ends, dtype=np.int64).T.reshape(2, 2, -1))
+    columns = replace(AnswerColumns.of([stored(text) for text in texts]), texts=texts)
+    again = unpacked(packed(columns), "", 0.95, 0.25, 3)
+    assert isinstance(again.texts, RangeTexts)
+    assert list(again.texts) == list(texts)
 
 
 def _colliding() -> list[str]:
