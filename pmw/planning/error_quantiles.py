@@ -9,12 +9,16 @@ intervals that its questions have, or below the quantile that is known already: 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
 from pmw.model import NoiseDistribution
@@ -30,7 +34,7 @@ from pmw.public.state import PublicState
 from queries.linear import UNITS
 
 __all__ = [
-    "AnsweredQuestion",
+    "AnsweredQuestions",
     "is_due",
     "kept_for_tests",
     "next_due",
@@ -51,16 +55,16 @@ _KEPT = 1  # part of what is left that stays for later
 _TESTED = 32
 
 
-class AnsweredQuestion(NamedTuple):
-    """A question that was answered.
+class AnsweredQuestions(NamedTuple):
+    """Distinct questions that were answered.
 
     Attributes:
-        place: number of its first answer; answers count up from 1.
-        width: of that answer's interval, above the answer, in records.
+        places: int64, shape (n,), ascending: numbers of their first answers; answers count up from 1.
+        widths: float64, shape (n,): of those answers' intervals, above the answers, in records.
     """
 
-    place: int
-    width: float
+    places: NDArray[np.int64]
+    widths: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ def planned_margin(ledger: PrivacyFilter, options: Options) -> float | None:
 
 
 def plan_quantiles(
-    state: PublicState, asked: Mapping[QuestionKind, Sequence[AnsweredQuestion]]
+    state: PublicState, asked: Mapping[QuestionKind, AnsweredQuestions]
 ) -> tuple[QuantileRequest, ...]:
     """Return the error quantiles that are due; none where none is, or none would tell anything.
 
@@ -137,7 +141,7 @@ def plan_quantiles(
     if any(one.asked == state.asked for one in state.quantiles):
         return ()
     kinds = sorted(
-        (kind for kind, found in asked.items() if len(found) >= _FEWEST),
+        (kind for kind, found in asked.items() if len(found.places) >= _FEWEST),
         key=lambda kind: (kind.attributes, kind.basis.value),
     )
     price = floor_price(quantiles_left(state) / (len(kinds) + _KEPT))
@@ -148,10 +152,10 @@ def plan_quantiles(
     margin, requests = quantile_margin(noise, options.confidence), []
     for kind in kinds:
         questions = _sample(asked[kind], state.asked)
-        rank = rank_of(len(questions), options.confidence)
-        wide = 2 * margin < min(state.total.value, median(one.width for one in questions))
+        rank = rank_of(len(questions.places), options.confidence)
+        wide = 2 * margin < min(state.total.value, median(questions.widths.tolist()))
         if rank is not None and wide and 2 * margin < _known(state.quantiles, kind):
-            places = tuple(one.place for one in questions)
+            places = tuple(questions.places.tolist())
             requests.append(QuantileRequest(kind, state.asked, places, rank, noise))
     return tuple(requests)
 
@@ -196,10 +200,9 @@ def _known(quantiles: Sequence[ErrorQuantile], kind: QuestionKind) -> float:
     return next((one.units / UNITS for one in reversed(quantiles) if one.kind == kind), math.inf)
 
 
-def _sample(questions: Sequence[AnsweredQuestion], asked: int) -> list[AnsweredQuestion]:
+def _sample(questions: AnsweredQuestions, asked: int) -> AnsweredQuestions:
     """Return at most so many of the questions; anybody can repeat the choice, and no noise decides it."""
-
-    def order(one: AnsweredQuestion) -> bytes:
-        return hashlib.sha256(f"{asked} {one.place}".encode()).digest()
-
-    return sorted(sorted(questions, key=order)[:_MOST])
+    numbers = questions.places.tolist()
+    order = [hashlib.sha256(b"%d %d" % (asked, number)).digest() for number in numbers]
+    chosen = sorted(heapq.nsmallest(_MOST, range(len(order)), key=order.__getitem__))
+    return AnsweredQuestions(questions.places[chosen], questions.widths[chosen])

@@ -223,8 +223,8 @@ class _Stored:
 
 def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:
     """Return codes as places in a list of those that occur, and that list."""
-    occurring, places = np.unique(codes, return_inverse=True)
-    return places.reshape(-1).astype(np.uint8), occurring.tolist()
+    occurs = np.bincount(codes) > 0
+    return (np.cumsum(occurs, dtype=np.uint8) - 1)[codes], np.flatnonzero(occurs).tolist()
 
 
 def _of_block(state: PublicState, columns: AnswerColumns, own: NDArray[np.int64]) -> RangeAnswers:

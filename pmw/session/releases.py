@@ -22,7 +22,7 @@ from pmw.loop import (
     settle_requested,
 )
 from pmw.model import NoiseDistribution
-from pmw.planning.error_quantiles import AnsweredQuestion, QuantileRequest, is_due, plan_quantiles
+from pmw.planning.error_quantiles import AnsweredQuestions, QuantileRequest, is_due, plan_quantiles
 from pmw.planning.opened import plan_opened
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
@@ -169,10 +169,7 @@ def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | 
     """Return the error quantiles that are due after the stored answers, or None."""
     if not is_due(state.asked):
         return None
-    asked = {
-        read_kind(kind): list(map(AnsweredQuestion, numbers.tolist(), reaches.tolist()))
-        for kind, (numbers, reaches) in store.first_answers().items()
-    }
+    asked = {read_kind(kind): AnsweredQuestions(*found) for kind, found in store.first_answers().items()}
     requests = plan_quantiles(state, asked)
     return QuantileRelease(requests, _first_answers(store, state.domain)) if requests else None
 

@@ -157,15 +157,16 @@ class Blocks:
             rows: the numbers of the first rows that answer questions, by their texts.
             with_kinds: only blocks in which some answer has a kind.
         """
-        again, rows_keys = self._again(), question_keys(list(rows))
+        again, row_keys = self._again(), np.sort(question_keys(list(rows)))
         which = "WHERE kinds > 0" if with_kinds else ""
         for *row, raw in self._connection.execute(f"{_READ} {which} ORDER BY sequence"):
             start, columns = row[0], self._read(row)
             low, high = np.searchsorted(again, (start, start + row[1]))
             is_first = np.ones(len(columns), dtype=bool)
             is_first[again[low:high] - start] = False
-            known = np.isin(np.frombuffer(raw, dtype="<u4"), rows_keys)  # their texts decide
-            for place in np.flatnonzero(known & is_first).tolist():
+            keys = np.frombuffer(raw, dtype="<u4")
+            found = np.searchsorted(row_keys, keys, side="right") > np.searchsorted(row_keys, keys)
+            for place in np.flatnonzero(found & is_first).tolist():  # their texts decide
                 is_first[place] = rows.get(columns.texts[place], _NEVER) > start
             yield start, columns, is_first
 

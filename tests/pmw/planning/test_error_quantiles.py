@@ -12,7 +12,7 @@ import pytest
 import pmw
 from pmw.planning.error_quantiles import (
     SHARE,
-    AnsweredQuestion,
+    AnsweredQuestions,
     is_due,
     next_due,
     plan_quantiles,
@@ -41,8 +41,8 @@ def state() -> PublicState:
         return replace(session.state, asked=256)
 
 
-def asked(number: int, width: float = 5000.0) -> list[AnsweredQuestion]:
-    return [AnsweredQuestion(place, width) for place in range(1, number + 1)]
+def asked(number: int, width: float = 5000.0) -> AnsweredQuestions:
+    return AnsweredQuestions(np.arange(1, number + 1), np.full(number, width))
 
 
 def test_they_are_due_at_doubling_numbers() -> None:
