@@ -10,7 +10,7 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,8 @@ __all__ = [
     "RangeTexts",
 ]
 
-_FEW = 2**20  # pairs of ends that are looked up in a table; more are sorted
+_FEW = 2**12  # numbers whose texts are kept in a table; more are written for each lookup
+_HEAD, _BETWEEN, _AFTER, _TAIL = '{"factors":[', ",", f",{UNITS}]]]", "]}"
 
 
 class RangeTexts(Sequence[str]):
@@ -32,13 +33,15 @@ class RangeTexts(Sequence[str]):
         ends: whole numbers, shape (attributes, 2, n): first cells, and those after the last.
     """
 
-    def __init__(self, names: Sequence[str], ends: NDArray[np.int64]) -> None:
+    def __init__(self, names: Sequence[str], ends: NDArray[np.integer[Any]]) -> None:
         self.names = tuple(names)
         self.ends = ends
-        quoted = [json.dumps(name).replace("%", "%%") for name in self.names]
-        commas = ["", *[","] * (len(quoted) - 1)]
-        parts = [f"{comma}[[{name}],[[%d,%d,{UNITS}]]]" for comma, name in zip(commas, quoted, strict=False)]
-        self._parts = ['{"factors":[', *parts, "]}"]
+        self._before = [f"{',' if place else ''}[[{json.dumps(name)}],[[" for place, name in enumerate(names)]
+
+    @property
+    def _form(self) -> str:
+        parts = (before.replace("%", "%%") + "%d" + _BETWEEN + "%d" + _AFTER for before in self._before)
+        return _HEAD + "".join(parts) + _TAIL
 
     def __len__(self) -> int:
         return int(self.ends.shape[2])
@@ -52,10 +55,10 @@ class RangeTexts(Sequence[str]):
     def __getitem__(self, place: int | slice) -> str | RangeTexts:
         if isinstance(place, slice):
             return self.take(np.arange(len(self))[place])
-        return "".join(self._parts) % tuple(self.ends[:, :, place].reshape(-1).tolist())
+        return self._form % tuple(self.ends[:, :, place].reshape(-1).tolist())
 
     def __iter__(self) -> Iterator[str]:
-        form = "".join(self._parts)
+        form = self._form
         if not self.names:
             return iter([form] * len(self))
         columns = self.ends.reshape(2 * len(self.names), len(self)).tolist()
@@ -67,18 +70,11 @@ class RangeTexts(Sequence[str]):
 
     def checksums(self) -> NDArray[np.uint32]:
         """Return the CRC-32 of each text: uint32, shape (n,)."""
-        head, *parts, tail = self._parts
-        found = np.full(len(self), zlib.crc32(head.encode()), dtype=np.uint32)
-        if not len(self):
-            return found
-        for part, (first, stop) in zip(parts, self.ends, strict=True):
-            pairs, places = _distinct(first.astype(np.int64), stop.astype(np.int64))
-            texts = [(part % pair).encode() for pair in pairs]
-            own = np.array([zlib.crc32(text) for text in texts], dtype=np.uint32)
-            lengths = np.array([len(text) for text in texts])
-            found = _moved(found, lengths, places) ^ own[places]
-        nowhere = np.zeros(len(self), dtype=np.int64)
-        return _moved(found, np.array([len(tail)]), nowhere) ^ np.uint32(zlib.crc32(tail.encode()))
+        found = np.full(len(self), zlib.crc32(_HEAD.encode()), dtype=np.uint32)
+        for before, (first, stop) in zip(self._before, self.ends, strict=True):
+            found = _followed(found, before, _BETWEEN, first)
+            found = _followed(found, "", _AFTER, stop)
+        return _followed(found, "", _TAIL, None)
 
     def are(self, own: NDArray[np.int64], others: RangeTexts, theirs: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which of some texts are those of others, one by one: bool, shape (n,)."""
@@ -88,37 +84,49 @@ class RangeTexts(Sequence[str]):
         return np.asarray(same.all(axis=(0, 1)))
 
 
-def _distinct(
-    first: NDArray[np.int64], stop: NDArray[np.int64]
-) -> tuple[list[tuple[int, int]], NDArray[np.int64]]:
-    """Return the distinct pairs of numbers, and for each pair which it is."""
-    size = int(max(first.max(initial=0), stop.max(initial=0))) + 1
-    if size * size > _FEW:
-        pairs, places = np.unique(np.stack([first, stop]), axis=1, return_inverse=True)
-    else:
-        codes, occurs = first * size + stop, np.zeros(size * size, dtype=bool)
-        occurs[codes] = True
-        pairs = np.stack(np.divmod(np.flatnonzero(occurs), size))
-        places = (np.cumsum(occurs) - 1)[codes]
-    return list(zip(*pairs.tolist(), strict=True)), places.reshape(-1)
-
-
-def _moved(
-    checksums: NDArray[np.uint32], lengths: NDArray[np.int64], places: NDArray[np.int64]
+def _followed(
+    checksums: NDArray[np.uint32], before: str, after: str, numbers: NDArray[np.integer[Any]] | None
 ) -> NDArray[np.uint32]:
-    """Return what checksums contribute once each is followed by the text of a place, of so many bytes."""
-    distinct, rows = np.unique(lengths, return_inverse=True)
-    tables = np.stack([_table(length) for length in distinct.tolist()])
-    start, flat, found = (rows.reshape(-1) * 1024)[places], tables.reshape(-1), np.zeros_like(checksums)
-    for byte, values in enumerate(checksums.astype("<u4").view(np.uint8).reshape(-1, 4).T):
-        found ^= flat.take(start + (256 * byte + values.astype(np.int64)))
+    """Return the checksums of texts once each is followed by a number, between two other texts."""
+    values: int | tuple[int, ...] | None = None
+    if numbers is None:
+        places = np.zeros(len(checksums), dtype=np.int64)
+    elif (most := int(numbers.max(initial=0))) < _FEW:
+        places, values = numbers.astype(np.int64), 1 << most.bit_length()
+    else:
+        distinct, places = np.unique(numbers, return_inverse=True)
+        values, places = tuple(distinct.tolist()), places.reshape(-1)
+    own, starts, tables = _written(before, after, values)
+    start, found = starts[places], own[places]
+    for byte, each in enumerate(checksums.astype("<u4").view(np.uint8).reshape(-1, 4).T):
+        found ^= tables.take(start + (256 * byte + each.astype(np.int64)))
     return found
 
 
-@lru_cache(maxsize=1024)
-def _table(length: int) -> NDArray[np.uint32]:
-    """Return what each value of each byte of a checksum contributes after so many bytes: shape (4, 256)."""
-    zeros = bytes(length)
-    none = zlib.crc32(zeros)
-    moved = [[zlib.crc32(zeros, value << 8 * byte) ^ none for value in range(256)] for byte in range(4)]
-    return np.array(moved, dtype=np.uint32)
+@lru_cache(maxsize=128)
+def _written(
+    before: str, after: str, values: int | tuple[int, ...] | None
+) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint32]]:
+    """Return what texts with numbers in them do to a checksum that they follow.
+
+    Args:
+        before: what stands before each number.
+        after: what stands after it.
+        values: the numbers, or how many there are from 0 on; None for one text without any.
+
+    Returns:
+        Their own checksums; where the table of each starts; and tables of what each value of each byte of
+        the other checksum contributes after so many bytes, one after the other.
+    """
+    numbers = [""] if values is None else range(values) if isinstance(values, int) else values
+    texts = [f"{before}{number}{after}".encode() for number in numbers]
+    lengths = list(dict.fromkeys(map(len, texts)))
+    starts = [lengths.index(len(text)) * 4 * 256 for text in texts]
+    tables = []
+    for length in lengths:
+        zeros = bytes(length)
+        none = zlib.crc32(zeros)
+        places = (value << 8 * byte for byte in range(4) for value in range(256))
+        tables += [zlib.crc32(zeros, place) ^ none for place in places]
+    own = [zlib.crc32(text) for text in texts]
+    return np.array(own, dtype=np.uint32), np.array(starts), np.array(tables, dtype=np.uint32)

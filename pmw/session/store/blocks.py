@@ -26,7 +26,7 @@ __all__ = [
     "Blocks",
 ]
 
-_DECODED = 2**17  # answers that are kept as columns; one block is kept in any case
+_DECODED = 2**25  # bytes of columns that are kept; one block is kept in any case
 _RECENT = 2**14  # keys that are sorted again with each new block
 _BITS = np.uint64(32)  # of a number, below the bits of a question's key
 _NUMBER = np.uint64(2**32 - 1)
@@ -53,7 +53,7 @@ class Blocks:
     def forget(self) -> None:
         """Forget what was read: blocks that were written may be gone again."""
         self._decoded.clear()
-        self._held = 0  # answers in the decoded blocks
+        self._held = 0  # bytes of the decoded blocks
         self._sorted = self._recent = _NONE  # a question's key and an answer's number, sorted
         self._firsts = list[int]()  # the numbers of the first answers of the blocks whose keys are known
 
@@ -216,9 +216,9 @@ class Blocks:
                 raise self._damaged()
             known = self._read(row[:-1])
             self._decoded[first] = known
-            self._held += len(known)
+            self._held += known.nbytes
             while self._held > _DECODED and len(self._decoded) > 1:
-                self._held -= len(self._decoded.popitem(last=False)[1])
+                self._held -= self._decoded.popitem(last=False)[1].nbytes
         return known
 
     def _read(self, row: Sequence[Any]) -> AnswerColumns:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ _NUMBER_LEVEL = 1  # a third less time than 3, and one byte in fifty more
 _ENDS = ("<u1", "<u2", "<u4", "<i8")  # how ends of ranges are stored: the first that holds all of a block
 _NUMBERS = 7  # columns of 8 bytes
 _CODES = 2  # columns of 1 byte
+_FLOATS = 5  # counts, and two pairs of ends
 _UNITED = ("analyst", "confidence", "share", "version")  # what all answers of a block have in common
 
 
@@ -95,6 +97,13 @@ class AnswerColumns:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory they take."""
+        texts = self.texts
+        ends = texts.ends.nbytes if isinstance(texts, RangeTexts) else sum(map(sys.getsizeof, texts))
+        return ends + (8 * _FLOATS + _CODES) * len(texts)
 
     def named_kinds(self) -> list[int]:
         """Return the places of the kinds whose errors are looked at."""
@@ -230,8 +239,7 @@ def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version:
 
 
 def _ranges(raw: bytes, names: Sequence[str], kind: str) -> RangeTexts:
-    ends = np.frombuffer(raw, dtype=kind).reshape(len(names), 2, -1)
-    return RangeTexts(names, ends.astype(np.int64))
+    return RangeTexts(names, np.frombuffer(raw, dtype=kind).reshape(len(names), 2, -1))
 
 
 def _off(values: NDArray[np.float64], near: NDArray[np.float64]) -> NDArray[np.uint64]:
