@@ -29,8 +29,10 @@ class Memory(Generic[_Kept]):
         """Return what is kept under a key, or None."""
         found = self._kept.get(key)
         if found is not None:
-            with suppress(KeyError):  # another thread may have let it go just then
+            try:  # noqa: SIM105, since to enter a context takes as long as the look itself
                 self._kept.move_to_end(key)
+            except KeyError:  # another thread let it go just then
+                pass
         return found
 
     def keep(self, key: Hashable, found: _Kept) -> None:

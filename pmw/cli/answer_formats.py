@@ -195,13 +195,15 @@ def writer_of(name: str) -> AnswerWriter:
 
 
 def _head_line(head: dict[str, Any]) -> str:
-    """Return ``json_line`` of what a question is known by; numbers and plain words need no encoder."""
+    """Return ``json_line`` of what a question is known by; what is plain needs no encoder."""
     parts = []
     for key, value in head.items():
         if type(value) is int:
             parts.append(f'"{key}": {value}')
         elif type(value) is str and _is_plain(value):
             parts.append(f'"{key}": "{value}"')
+        elif value is None:
+            parts.append(f'"{key}": null')
         else:
             return json_line(head)
     return f"{{{', '.join(parts)}}}"

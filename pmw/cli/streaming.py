@@ -39,6 +39,7 @@ _READ = 1 << 16  # bytes at a time
 _LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away
 _BATCH = 1024  # questions at a time
 _REMEMBERED = 2**14  # lines whose questions are kept
+_UNPROMISED = {Source.EXHAUSTED: 3, Source.UNVERIFIED: 4}  # exit codes under --strict
 _SHORT_LINE = 2**12  # bytes of the longest that is
 
 _Parsed: TypeAlias = tuple[dict[str, Any], Question | QueryError]
@@ -335,7 +336,7 @@ def answer_code(answer: Answer, *, strict: bool) -> int:
     """Return the exit code of an answer: a refused one's, or that of one without a promise under --strict."""
     if answer.is_refused:
         return 4
-    return {Source.EXHAUSTED: 3, Source.UNVERIFIED: 4}.get(answer.source, 0) if strict else 0
+    return _UNPROMISED.get(answer.source, 0) if strict else 0
 
 
 def table_code(table: AnswerTable) -> int:
