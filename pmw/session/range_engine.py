@@ -101,26 +101,28 @@ class RangeEngine(Engine):
                     room.put(places[own], _of_block(self.state, columns, found))
                     stored.given[places[own]] = True
             stored.rows.update((int(places[own]), row) for own, row in rows.items())
+            stored.alone[places[list(rows)]] = True
         return stored
 
     def _give_again(
         self, room: RangeRoom, parts: Sequence[_Part], stored: _Stored, account: Account
     ) -> list[_Part]:
         """Give the answers that are stored, and return the questions without one."""
-        left = list[_Part]()
+        left, count, named = list[_Part](), 0, list[tuple[str, str]]()
         for places, part in parts:
             given = stored.given[places]
-            for own, place in enumerate(places.tolist() if stored.rows else ()):
-                row = stored.rows.get(place)
-                if row is not None and self._is_given_again(row, part, own, account):
+            for own in np.flatnonzero(stored.alone[places]).tolist():
+                row = stored.rows[int(places[own])]
+                if self._is_given_again(row, part, own, account):
                     answer = read_answer(row, part.query(own), self.state)
                     room.put(places[[own]], answers_together(self.state, [answer]))
                     given[own] = True
-            if given.any():
-                texts = texts_at(part.texts(), np.flatnonzero(given)) if account.name else ()
-                again = Outcome(asked=int(given.sum()), repeats=[(account.name, text) for text in texts])
-                self._store.finish(None, again)
+            count += int(given.sum())
+            if account.name:
+                named += [(account.name, text) for text in texts_at(part.texts(), np.flatnonzero(given))]
             left.append((places[~given], part.take(np.flatnonzero(~given))))
+        if count:
+            self._store.finish(None, Outcome(asked=count, repeats=named))
         return left
 
     def _is_given_again(self, row: StoredAnswer, part: Boxes, place: int, account: Account) -> bool:
@@ -166,24 +168,38 @@ class RangeEngine(Engine):
         bars = self._free.bars(self.state)
         if bars is None:
             return list(parts)
-        left = list[_Part]()
+        left, columns = list[_Part](), list[AnswerColumns]()
+        answers = list[tuple[NDArray[np.int64], RangeAnswers]]()
         for places, part in parts:
             bounds = box_bounds(bars, part)
             if bounds is None:
                 left.append((places, part))
             else:
-                room.put(places, self._give(bounds, part, account))
+                found = self._free_answers(bounds, part, account)
+                columns.append(self._columns(part, found, account))
+                answers.append((places, found))
+        if columns:
+            count = sum(map(len, columns))
+            rows = Outcome(columns=tuple(columns), asked=count, charged_before=self._charges)
+            self._store.finish(None, rows)
+            self._state = replace(self.state, asked=self.state.asked + count)
+        for places, found in answers:  # durable now
+            room.put(places, found)
         return left
 
-    def _give(self, bounds: BoxBounds, part: Boxes, account: Account) -> RangeAnswers:
-        """Return answers that no test decides, once they are durable."""
+    def _free_answers(self, bounds: BoxBounds, part: Boxes, account: Account) -> RangeAnswers:
+        """Return answers that no test decides."""
         state = self.state
         found = answer_boxes(state, bounds, part, state.ledger.share)
         if account.share is not None and may_test(state):  # only the share forbids it
             source = np.where(found.source == _EXHAUSTED, np.uint8(_UNVERIFIED), found.source)
             found = replace(found, source=source)
+        return found
+
+    def _columns(self, part: Boxes, found: RangeAnswers, account: Account) -> AnswerColumns:
+        """Return answers as they are stored."""
         (sources, source_places), (kinds, kind_places) = _present(found.source), _present(found.kind)
-        columns = AnswerColumns(
+        return AnswerColumns(
             part.texts(),
             found.count,
             found.interval,
@@ -194,13 +210,9 @@ class RangeEngine(Engine):
             tuple(None if (kind := KINDS[place]) is None else kind_text(kind) for place in kind_places),
             account.name,
             found.confidence,
-            state.ledger.share,
-            state.version,
+            self.state.ledger.share,
+            self.state.version,
         )
-        rows = Outcome(columns=(columns,), asked=len(part), charged_before=self._charges)
-        self._store.finish(None, rows)
-        self._state = replace(state, asked=state.asked + len(part))
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +221,18 @@ class _Stored:
 
     Args:
         given: bool, shape (n,): what is given again, and is in the room.
-        rows: others, which are looked at one by one.
+        alone: bool, shape (n,): whose answers are looked at one by one.
+        rows: those answers.
     """
 
     given: NDArray[np.bool_]
+    alone: NDArray[np.bool_]
     rows: dict[int, StoredAnswer]
 
     @classmethod
     def nothing(cls, size: int) -> _Stored:
         """Return that no question has one."""
-        return cls(np.zeros(size, dtype=bool), {})
+        return cls(np.zeros(size, dtype=bool), np.zeros(size, dtype=bool), {})
 
 
 def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:
