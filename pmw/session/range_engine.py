@@ -90,7 +90,8 @@ class RangeEngine(Engine):
 
         What is given again whoever asks is put into the room.
         """
-        stored = _Stored.nothing(len(boxes))
+        given, alone = np.zeros((2, len(boxes)), dtype=bool)
+        others = dict[int, StoredAnswer]()
         for places, part in boxes.parts():
             rows, blocks = self._store.newest_together(part.texts())
             for columns, own, found in blocks:
@@ -99,10 +100,10 @@ class RangeEngine(Engine):
                     rows.update(zip(own.tolist(), map(columns.answer, found.tolist()), strict=True))
                 else:
                     room.put(places[own], _of_block(self.state, columns, found))
-                    stored.given[places[own]] = True
-            stored.rows.update((int(places[own]), row) for own, row in rows.items())
-            stored.alone[places[list(rows)]] = True
-        return stored
+                    given[places[own]] = True
+            alone[places[list(rows)]] = True
+            others.update((int(places[own]), row) for own, row in rows.items())
+        return _Stored(given, alone, others)
 
     def _give_again(
         self, room: RangeRoom, parts: Sequence[_Part], stored: _Stored, account: Account
