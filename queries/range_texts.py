@@ -10,7 +10,7 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 _FEW = 2**12  # numbers whose texts are kept in a table; more are written for each lookup
+_Written: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint32]]
 _HEAD, _BETWEEN, _AFTER, _TAIL = '{"factors":[', ",", f",{UNITS}]]]", "]}"
 
 
@@ -88,15 +89,16 @@ def _followed(
     checksums: NDArray[np.uint32], before: str, after: str, numbers: NDArray[np.integer[Any]] | None
 ) -> NDArray[np.uint32]:
     """Return the checksums of texts once each is followed by a number, between two other texts."""
-    values: int | tuple[int, ...] | None = None
     if numbers is None:
         places = np.zeros(len(checksums), dtype=np.int64)
+        own, starts, tables = _kept(before, after, 0)
     elif (most := int(numbers.max(initial=0))) < _FEW:
-        places, values = numbers.astype(np.int64), 1 << most.bit_length()
+        places = numbers.astype(np.int64)
+        own, starts, tables = _kept(before, after, 1 << most.bit_length())
     else:
-        distinct, places = np.unique(numbers, return_inverse=True)
-        values, places = tuple(distinct.tolist()), places.reshape(-1)
-    own, starts, tables = _written(before, after, values)
+        distinct, which = np.unique(numbers, return_inverse=True)
+        places = which.reshape(-1)
+        own, starts, tables = _written([f"{before}{number}{after}" for number in distinct.tolist()])
     start, found = starts[places], own[places]
     for byte, each in enumerate(checksums.astype("<u4").view(np.uint8).reshape(-1, 4).T):
         found ^= tables.take(start + (256 * byte + each.astype(np.int64)))
@@ -104,22 +106,19 @@ def _followed(
 
 
 @lru_cache(maxsize=128)
-def _written(
-    before: str, after: str, values: int | tuple[int, ...] | None
-) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint32]]:
-    """Return what texts with numbers in them do to a checksum that they follow.
+def _kept(before: str, after: str, values: int) -> _Written:
+    """Return what is ``_written`` of texts with each number from 0 on; for none, of one without a number."""
+    return _written([f"{before}{number}{after}" for number in range(values)] or [before + after])
 
-    Args:
-        before: what stands before each number.
-        after: what stands after it.
-        values: the numbers, or how many there are from 0 on; None for one text without any.
+
+def _written(words: Sequence[str]) -> _Written:
+    """Return what texts do to a checksum that they follow.
 
     Returns:
         Their own checksums; where the table of each starts; and tables of what each value of each byte of
         the other checksum contributes after so many bytes, one after the other.
     """
-    numbers = [""] if values is None else range(values) if isinstance(values, int) else values
-    texts = [f"{before}{number}{after}".encode() for number in numbers]
+    texts = [word.encode() for word in words]
     lengths = list(dict.fromkeys(map(len, texts)))
     starts = [lengths.index(len(text)) * 4 * 256 for text in texts]
     tables = []

@@ -169,8 +169,11 @@ def test_questions_whose_keys_are_the_same_are_told_apart_by_their_texts(store: 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_question_is_the_same_as_text_and_as_range(store: SessionStore, seed: int) -> None:
+def test_a_question_is_the_same_as_text_and_as_range(
+    store: SessionStore, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows, blocks of texts and blocks of ranges, in any order: what is found is what a plain list says."""
+    monkeypatch.setattr("pmw.session.store.blocks._RECENT", 150)
     generator = np.random.default_rng(seed)
     pools = [
         RangeTexts(names, generator.integers(0, 400, (len(names), 2, 150))) for names in (("a",), ("a", "b"))
@@ -189,6 +192,8 @@ def test_a_question_is_the_same_as_text_and_as_range(store: SessionStore, seed: 
         else:
             store.finish(None, Outcome(answers=part, asked=size))
         given += part
+        last = {one.query: one for one in part}
+        assert store.newest_answers(list(last)) == list(last.values())
     assert list(store.answers()) == given
     first = {one.query: one for one in reversed(given)}
     newest = {one.query: one for one in given}
@@ -235,6 +240,10 @@ def test_many_blocks_are_found_after_their_keys_were_merged(
     assert store._blocks._sorted.size > 150
     everything = many(8 * 64)
     assert store.newest_answers([one.query for one in everything]) == everything
+    assert len(store._blocks._decoded) == 1
+    monkeypatch.setattr("pmw.session.store.blocks._DECODED", 3.5 * store._blocks._held)
+    assert store.newest_answers([one.query for one in everything]) == everything
+    assert len(store._blocks._decoded) == 3
 
 
 def test_a_block_that_was_rolled_back_is_not_found(store: SessionStore) -> None:
