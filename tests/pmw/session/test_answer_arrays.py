@@ -27,6 +27,7 @@ from pmw.public.marginal_intervals import MarginalBars
 from pmw.public.range_answers import answer_boxes
 from pmw.public.state import Certificate
 from pmw.session import range_engine
+from pmw.session.store import Outcome, SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
 from queries.boxes import Boxes
 
@@ -286,6 +287,24 @@ def test_chunks_go_on_after_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path
         np.testing.assert_array_equal(answers.count, again.count)
         assert session.status().queries_answered == 1400
         assert session.verify().holds
+
+
+def test_ranges_are_written_only_after_the_charges_that_their_state_was_made_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    finish, told = SessionStore.finish, list[tuple[int | None, int]]()
+
+    def noting(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
+        if outcome.columns:
+            told.append((outcome.charged_before, store.charge_count()))
+        finish(store, intent, outcome)
+
+    monkeypatch.setattr(SessionStore, "finish", noting)
+    names = ("age", "hours")
+    with opened() as session:
+        session.answer_arrays(names, *ranges(names, 300))
+    assert told
+    assert all(before == found for before, found in told)
 
 
 def test_an_answer_that_cannot_be_kept_is_not_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
