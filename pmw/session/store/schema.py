@@ -17,7 +17,7 @@ __all__ = [
     "TABLES",
 ]
 
-FORMAT_VERSION = 10
+FORMAT_VERSION = 11
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,
