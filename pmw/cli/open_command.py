@@ -11,6 +11,7 @@ import click
 from pmw.cli.dialect import dialect_options, place_given, table_options
 from pmw.cli.memory_options import inside_option, memory_options
 from pmw.cli.people_options import load_domain
+from pmw.cli.public_tables import public_option, refuse_drafted
 from pmw.cli.session_options import read_options, session_options
 from pmw.cli.usage import read_budget
 
@@ -41,6 +42,7 @@ Examples:
 @dialect_options
 @memory_options
 @inside_option
+@public_option
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def command(
     session: Path,
@@ -62,6 +64,7 @@ def command(
     read_budget(given if given["epsilon"] is not None else {**given, "epsilon": "1"})
     options, place = read_options(given), place_given(given, data)
     domain = load_domain(schema, given)
+    refuse_drafted(schema, place, given)
     with open_session(
         place,
         domain,

@@ -135,7 +135,9 @@ CONTRADICTIONS = [
         "--quote and --missing-text tell",
     ),
     (("draft", "--data", "people.parquet", "--delimiter", ",", "--trim"), "--delimiter and --trim tell"),
+    (("draft", "--data", "people.csv", "--data-is-public"), "--data-is-public goes with --from-public"),
     (("demo", "--data", "people.csv"), "--schema"),
+    (("demo", "--data-is-public"), "--data-is-public tells of --data"),
     (("demo", "--schema", "people.toml", "--output", "shown"), "--data"),
     (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
     (
@@ -175,6 +177,7 @@ ALWAYS = {
 }  # fmt: skip
 WITH_EFFECT = (
     {("ask", "--wait"), ("close", "--wait"), ("draft", "--from-public"), ("move", "--wait")}
+    | {(command, "--data-is-public") for command in ("offline", "open")}
     | {("shell", "--wait"), ("shell", "--no-history")}
     | {(command, "--force") for command in ("demo", "export", "report")}
     | {
