@@ -21,6 +21,7 @@ import numpy as np
 from pmw.data.engine_cells import POSTGRES, SqlWords
 from pmw.data.engine_columns import quoted_column
 from pmw.errors import DataError
+from pmw.markup import installed_by
 from queries.domain import Domain
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def _translated(address: str) -> Iterator[None]:
     try:
         import psycopg  # late, and an extra
     except ImportError:
-        raise DataError("Postgres needs a driver; pip install 'online-pmw[sources]'") from None
+        raise DataError(f"Postgres needs a driver: {installed_by('sources')}") from None
     try:
         yield
         return

@@ -194,7 +194,7 @@ def test_without_matplotlib_the_status_names_the_extra(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run("status", "study.pmw", "--plot", "study.png")
     assert result.exit_code == 1
-    assert result.stderr == "Error: pictures need matplotlib: pip install 'online-pmw[plots]'\n"
+    assert result.stderr == "Error: pictures need matplotlib: in a checkout, pip install '.[plots]'\n"
     assert not (study.parent / "study.png").exists()
     assert run("status", "study.pmw").exit_code == 0
 
