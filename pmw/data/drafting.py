@@ -44,10 +44,11 @@ _IS_PUBLIC = """\
 _DECLARED = """\
 #
 # Domains without a TODO were read off {name}, which the custodian declares public.
-# They show its texts, its first and last dates, numbers that many of its rows share, and round numbers near
-# its ends and quantiles; nothing protects these. drafted_from holds digests of its path and of its bytes: by
-# them `pmw open` refuses this very table. No session and no export repeats them. If that table is not public
-# after all, delete this file, for whoever guesses all of the table could check the guess.
+# They show its texts, its least and largest whole numbers, its first and last dates, numbers that many of
+# its rows share, and round numbers near its quantiles; nothing protects these. By drafted_from, digests
+# of its path and of its bytes, `pmw open` refuses that very table; no session and no export repeats them.
+# If that table is not public after all, delete this file: whoever guesses all of the table could check
+# the guess.
 """
 _HEAD = """\
 # Fill in each TODO from what is known in public, such as the questionnaire or the code book, never from the
