@@ -86,9 +86,8 @@ class _Schema(click.Option):
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         try:
             return super().process_value(ctx, value)
-        except click.MissingParameter as error:
-            error.message = _draft_hint(ctx)
-            raise
+        except click.MissingParameter:
+            raise click.MissingParameter(_draft_hint(ctx), ctx, self) from None
 
 
 def schema_option(function: _Function) -> _Function:

@@ -127,9 +127,9 @@ def _typical_row(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
     if plan.marginals is None or order.promise != "tested":
         return
     for one in plan.marginals.certificates:
-        if one.order == order.order and one.typical_bound is not None:
-            bound = _bound(one.typical_bound, plan)
-            yield _ROW.format("  on a typical marginal", cell_count(one.typical_cells), "", "tested", bound)
+        if one.order == order.order and one.typical_cells is not None and one.typical_bound is not None:
+            cells, bound = cell_count(one.typical_cells), _bound(one.typical_bound, plan)
+            yield _ROW.format("  on a typical marginal", cells, "", "tested", bound)
 
 
 def _order_row(order: OrderForecast, plan: SessionPlan) -> str:

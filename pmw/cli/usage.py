@@ -75,7 +75,7 @@ class Suggesting(click.Group):
         if not (ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name)):
             from queries.cells import nearest
 
-            ctx.fail(f"No such command {name!r}{nearest(name, self.list_commands(ctx))}")
+            ctx.fail(f"No such command {name!r}{nearest(name, self.list_commands(ctx)) or '.'}")
         return super().resolve_command(ctx, args)
 
 

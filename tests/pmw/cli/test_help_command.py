@@ -28,7 +28,7 @@ def test_help_prints_what_the_option_prints(run: Run, words: tuple[str, ...]) ->
         (("help", "exprot"), "Error: No such command 'exprot'; did you mean 'export'?"),
         (("user", "ad"), "Error: No such command 'ad'; did you mean 'add'?"),
         (("help", "user", "lits"), "Error: No such command 'lits'; did you mean 'list'?"),
-        (("zzz",), "Error: No such command 'zzz'"),
+        (("zzz",), "Error: No such command 'zzz'."),
         (("help", "open", "ask"), "Error: pmw open has no commands of its own; leave 'ask' out"),
     ],
 )
