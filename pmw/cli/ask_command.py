@@ -64,7 +64,7 @@ Workloads:
   popular:1000:7         the same, some of them asked again and again
 """,
 )
-@click.argument("session")
+@click.argument("session", type=click.Path())  # or an address
 @click.argument("where", required=False)
 @click.option("--sql", metavar="TEXT", help="Ask a statement: SELECT COUNT(*) FROM ….")
 @click.option("--stream", is_flag=True, help="Read questions from standard input, one JSON object per line.")
@@ -217,7 +217,7 @@ def _ask_one(
 def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
     from pmw.cli.answering import read_condition
-    from pmw.cli.prices import agrees, not_paid, price_text
+    from pmw.cli.prices import agrees, price_text, say_unpaid
     from pmw.cli.streaming import answer_code
     from pmw.cli.texts import answer_text, json_line, say
     from queries.parsing import require_aligned
@@ -228,11 +228,7 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
     quote = session.quote(query, within)
     price = price_text(quote.scope, quote.cells, quote.share, within, left=quote.affordable)
     if quote.needed and not (quote.affordable and (given["yes"] or agrees(price))):
-        error = {"code": "not_paid", "message": not_paid(price, left=quote.affordable)}
-        if as_json:
-            say(json_line({"error": error, "quote": quote.to_dict()}))
-        else:
-            click.echo(f"Error: {error['message']}", err=True)
+        say_unpaid(price, quote.to_dict(), as_json=as_json)
         return 4
     answer = session.ask_within(query, within)
     say(json_line(answer.to_dict()) if as_json else answer_text(answer))

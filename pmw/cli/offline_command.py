@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.cli.dialect import dialect_of, dialect_options, schema_option
 from pmw.cli.memory_options import memory_given, memory_options
 from pmw.cli.people_options import load_domain
 from pmw.cli.public_tables import public_option, refuse_drafted
@@ -42,7 +42,7 @@ Examples:
     help="The questions: a workload by name, such as marginals:2, or a file of JSON Lines, a question each.",
 )
 @click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
-@click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
+@schema_option
 @click.option(
     "--output",
     required=True,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pmw.cli.usage import Suggesting
+
 if TYPE_CHECKING:
     from pmw.service.users import Role, User
 
@@ -29,6 +31,7 @@ _users_option = click.option(
 
 @click.group(
     "user",
+    cls=Suggesting,
     short_help="Add, list and revoke the users of a service.",
     epilog="""\b
 Examples:

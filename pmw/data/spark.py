@@ -23,6 +23,7 @@ from pmw.data.bins import require_bins
 from pmw.data.spark_session import quietly
 from pmw.data.spark_workers import HASHES, OWNER_COLUMNS, Layout, bounder, encoder, summer
 from pmw.errors import DataError
+from queries.cells import cell_count
 from queries.domain import Domain
 from queries.marginal import Marginal
 from queries.person import Person
@@ -270,7 +271,8 @@ class SparkSource:
         size = self.domain.scope_size(scope)
         if size > _LARGEST_SCOPE:
             raise DataError(
-                f"a question over {', '.join(scope)} spans {size:,} cells; at most {_LARGEST_SCOPE:,} fit"
+                f"a question over {', '.join(scope)} spans {cell_count(size)} cells; "
+                f"at most {_LARGEST_SCOPE:,} fit"
             )
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ __all__ = [
     "Contract",
     "contract_words",
     "guarantee",
+    "guarantee_terms",
     "is_dense",
     "ModelKind",
     "Opening",
@@ -359,13 +360,17 @@ def guarantee(contract: Contract) -> str:
     """Return the guarantee of a session in words."""
     if contract.seeded:
         return "none: the noise of this session is seeded and can be repeated by anybody"
-    budget = contract.budget
-    relation = _replacement(contract)
-    delta = f", delta = {float(budget.delta):g}" if budget.delta else ""
     return (
-        f"differential privacy with epsilon = {float(budget.epsilon):g}{delta}, for {relation}; "
+        f"differential privacy with {guarantee_terms(contract)}; "
         "it covers everything this session releases, however often it is asked"
     )
+
+
+def guarantee_terms(contract: Contract) -> str:
+    """Return the numbers of a guarantee and whom it is for, for those who have read it in words."""
+    budget = contract.budget
+    delta = f", delta = {float(budget.delta):g}" if budget.delta else ""
+    return f"epsilon = {float(budget.epsilon):g}{delta}, for {_replacement(contract)}"
 
 
 def _replacement(contract: Contract) -> str:

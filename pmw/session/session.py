@@ -29,6 +29,7 @@ from pmw.session.dialogue import Analyst, Dialogue
 from pmw.session.model_file import export_model
 from pmw.session.range_engine import RangeEngine
 from pmw.session.store import SessionStore
+from queries.cells import cell_count
 from queries.linear import LinearQuery
 
 if TYPE_CHECKING:
@@ -298,8 +299,9 @@ class Session(Dialogue):
         state = self.state
         budget = state.contract.budget
         return (
-            f"Session({state.domain.name!r}, {state.domain.size:,} cells, epsilon={float(budget.epsilon):g}, "
-            f"delta={float(budget.delta):g}, spent {state.ledger.share:.1%}, version {state.version})"
+            f"Session({state.domain.name!r}, {cell_count(state.domain.size)} cells, "
+            f"epsilon={float(budget.epsilon):g}, delta={float(budget.delta):g}, "
+            f"spent {state.ledger.share:.1%}, version {state.version})"
         )
 
     def _repr_html_(self) -> str:

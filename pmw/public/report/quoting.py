@@ -13,6 +13,7 @@ from pmw.public.report.quotable import (
     single_half_width,
     total_widths,
 )
+from queries.cells import cell_count
 
 __all__ = [
     "quote_section",
@@ -60,7 +61,7 @@ def _total_row(facts: Facts, levels: int) -> tuple[str, ...]:
 
 def _table_row(one: QuotableTable, levels: int) -> tuple[str, ...]:
     names = isolated(", ".join(map(isolated, one.scope)))
-    cells = f"{one.cells:,}{' groups of values' if one.binned else ''}"
+    cells = f"{cell_count(one.cells)}{' groups of values' if one.binned else ''}"
     when = "at opening" if one.opened else "later"
     widths = [one.widths, one.surer][:levels]
     return (names, when, cells, *(_range(width) for width in widths), number(10 * one.widths[1]))

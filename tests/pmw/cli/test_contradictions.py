@@ -126,6 +126,8 @@ CONTRADICTIONS = [
     ),
     (("export", "study.pmw", "--output", "x.json", "--format", "measurements", "--refine"), "--refine"),
     (("status", "study.pmw", "--force"), "--plot"),
+    ((*OPEN, "--verbose", "--json"), "--verbose is for words"),
+    (("measure", "study.pmw", "sex", "--dry-run", "--yes"), "--dry-run pays nothing"),
     (("audit", "--exact", "--runs", "1000"), "--runs"),
     (("audit", "--exact", "--seed", "3", "--false-alarm", "0.1"), "--false-alarm and --seed belong"),
     (("audit", "--force"), "--plot"),
@@ -184,7 +186,7 @@ WITH_EFFECT = (
         ("offline", f"--{name}")
         for name in ("workload", "rounds", "threshold", "rows", "force", "memory", "temporary-folder")
     }
-    | {("measure", "--wait"), ("measure", "--dry-run")}
+    | {("measure", "--wait")}
     | {("serve", f"--{name}") for name in ("users", "host", "port", "rate")}
     | {("finish", "--wait"), ("finish", "--dry-run"), ("finish", "--yes")}
 )
