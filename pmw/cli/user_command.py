@@ -88,8 +88,8 @@ def add(
 ) -> None:
     """Add the user NAME and print the token, which is shown this once and stored nowhere.
 
-    Charges are booked to NAME, so that it is never used for somebody else. Its letters are of one script. Shares
-    may add up to more than 1: the session's cap binds in any case. They are fairness, not privacy.
+    Charges are booked to NAME, so that it is never used for somebody else. Its letters are of one script.
+    Shares may add up to more than 1: the session's cap binds in any case. They are fairness, not privacy.
     """
     from pmw.service.users import Role, User, UsersFile, script_of
 

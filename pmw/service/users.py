@@ -2,8 +2,8 @@
 
 A token is 256 random bits. Only its SHA-256 is stored, which is enough for bits that nobody can guess.
 
-Charges are booked to names, which people tell apart by their looks: a name is kept in one form of Unicode, NFC,
-and its letters are of one script.
+Charges are booked to names, which people tell apart by their looks. So a name is kept in one form of Unicode,
+NFC, and its letters are of one script.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import secrets
 import stat
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -289,11 +289,11 @@ def _share_of(written: object) -> Fraction:
     Raises:
         ServiceError: it is none.
     """
-    if type(written) in (int, float) or (type(written) is str and _PART.fullmatch(written)):
-        try:
-            return Fraction(written)  # type: ignore[arg-type]  # of these types
-        except (ValueError, ArithmeticError):  # such as NaN, 1e999 and 1/0
-            pass
+    if (isinstance(written, int | float) and not isinstance(written, bool)) or (
+        isinstance(written, str) and _PART.fullmatch(written)
+    ):
+        with suppress(ValueError, ArithmeticError):  # such as NaN, 1e999 and 1/0
+            return Fraction(written)
     raise ServiceError("expected a share in [0, 1] such as 1/5 or 0.2, got another")
 
 

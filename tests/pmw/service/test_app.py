@@ -257,6 +257,21 @@ def test_a_users_file_that_others_can_read_stops_all(client: TestClient, add: An
     assert client.get("/sessions", headers=ann).status_code == 200
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_damaged_users_file_is_an_error_until_it_is_mended(
+    client: TestClient, add: Any, users: UsersFile, deep: bool
+) -> None:
+    ann = add("ann")
+    good = users.path.read_text()
+    users.path.write_text("[" * 100_000 if deep else good.replace('"share": "1/2"', '"share": "1/0"'))
+    for address in ("/sessions", "/sessions/study"):
+        got = client.get(address, headers=ann)
+        assert (got.status_code, got.json()["error"]["code"]) == (503, "unavailable")
+    assert client.post("/sign-in", data={"token": "x"}).status_code == 503
+    users.path.write_text(good)
+    assert client.get("/sessions", headers=ann).status_code == 200
+
+
 def test_a_session_damaged_behind_the_service_is_an_error_of_its_own(
     client: TestClient, add: Any, study: Path, log: StringIO
 ) -> None:
@@ -335,6 +350,49 @@ def test_who_signs_out_is_out(client: TestClient, users: UsersFile) -> None:
     assert client.get("/sessions").status_code == 200
     client.post("/sign-out", follow_redirects=False)
     assert client.get("/sessions", headers={"Cookie": f"pmw_session={kept}"}).status_code == 401
+
+
+def signed_in(client: TestClient, headers: dict[str, str]) -> str:
+    """Sign in; return the cookie, as a request's header holds it, and keep none."""
+    token = headers["Authorization"].partition(" ")[2]
+    taken = client.post("/sign-in", data={"token": token}, follow_redirects=False)
+    client.cookies.clear()
+    return str(taken.headers["set-cookie"]).partition(";")[0]
+
+
+def test_a_users_own_oldest_cookie_ends(client: TestClient, add: Any, service: Service) -> None:
+    service.rate = Rate(1000, 1000)
+    ann, bea = add("ann"), add("bea")
+    other = signed_in(client, bea)
+    cookies = [signed_in(client, ann) for _ in range(13)]
+
+    def statuses() -> list[int]:
+        return [client.get("/sessions", headers={"Cookie": one}).status_code for one in cookies]
+
+    assert statuses() == [401] * 3 + [200] * 10
+    client.post("/sign-out", headers={"Cookie": cookies[5]}, follow_redirects=False)
+    client.cookies.clear()
+    cookies.append(signed_in(client, ann))
+    assert statuses() == [401] * 3 + [200] * 2 + [401] + [200] * 8
+    assert client.get("/sessions", headers={"Cookie": other}).status_code == 200
+
+
+def test_signing_in_is_counted_and_the_log_names_who_did(
+    client: TestClient, add: Any, service: Service, log: StringIO
+) -> None:
+    ann = add("ann")
+    token = ann["Authorization"].partition(" ")[2]
+    service.rate = Rate(1, 2, lambda: 0.0)
+    for status in (303, 303, 429, 429):
+        taken = client.post("/sign-in", data={"token": token}, follow_redirects=False)
+        assert taken.status_code == status
+        assert ("set-cookie" in taken.headers) == (status == 303)
+        assert taken.headers.get("retry-after") == (None if status == 303 else "1")
+    assert client.get("/sessions", headers=ann).status_code == 429
+    client.post("/sign-in", data={"token": "x"}, follow_redirects=False)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [line["user"] for line in lines] == ["ann"] * 5 + [None]
+    assert token not in log.getvalue()
 
 
 # --- what is served -----------------------------------------------------------------------------------------
