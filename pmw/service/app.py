@@ -85,7 +85,7 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
     app.include_router(access.router)
     if find_spec("pmw.service.pages") is not None:
         app.include_router(importlib.import_module("pmw.service.pages").router)
-    app.add_middleware(Guard, log=log)
+    app.add_middleware(Guard, log=log, is_known=access.is_known)
     return app
 
 
@@ -99,8 +99,8 @@ def _used(request: Request, user: User, name: str) -> Iterator[Hosted]:
 
 
 @router.get("/health")
-def health() -> dict[str, str]:
-    """Tell that the service runs."""
+async def health() -> dict[str, str]:
+    """Tell that the service runs. It waits for no thread."""
     return {"status": "ok"}
 
 

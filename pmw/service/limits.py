@@ -12,6 +12,9 @@ from pmw.errors import ServiceError
 __all__ = [
     "BODY_BYTES",
     "BusyError",
+    "KEPT_CONNECTIONS",
+    "MOST_CONNECTIONS",
+    "MOST_IDLE",
     "MOST_QUESTIONS",
     "MOST_WAITING",
     "Rate",
@@ -19,6 +22,9 @@ __all__ = [
 ]
 
 BODY_BYTES = 2**20
+MOST_CONNECTIONS = 512
+KEPT_CONNECTIONS = 16  # of them, for requests with a good token
+MOST_IDLE = 128  # connections of one address that wait for a request
 MOST_QUESTIONS = 1000  # of one request
 MOST_WAITING = 32  # requests at one session; each takes a thread
 

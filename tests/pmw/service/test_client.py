@@ -11,7 +11,9 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -221,6 +223,16 @@ def test_a_slow_or_wild_client_harms_nobody(running: Running, ann: str) -> None:
         for connection in slow:
             connection.close()
         assert session.ask("age >= 31").count > 0
+
+
+def test_many_idle_connections_shut_nobody_out(running: Running, ann: str) -> None:
+    with ExitStack() as held:
+        for _ in range(520):
+            held.enter_context(socket.create_connection(("127.0.0.1", running.port)))
+        with urllib.request.urlopen(f"http://127.0.0.1:{running.port}/health", timeout=60) as response:
+            assert response.status == 200
+        with pmw.connect(running.url, token=ann) as session:
+            assert session.status()["you"]["share"] == 0.5
 
 
 def test_a_killed_service_loses_no_charge(study: Path, users: UsersFile, ann: str) -> None:
