@@ -42,8 +42,8 @@ class PatientProtocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered, or read after its head."""
-        return self.cycle is None or self.cycle.response_complete
+        """Whether no request is being answered, or read after its head; one that is closing waits as well."""
+        return self.transport.is_closing() or self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""

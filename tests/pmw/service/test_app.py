@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pmw.errors import ServiceError, SessionLockedError
+from pmw.public.export import RowPlan
 from pmw.service.hosting import Service, hosting
 from pmw.service.limits import MOST_WAITING, Rate
 from pmw.service.users import Role, UsersFile
@@ -158,6 +159,44 @@ def test_exports(client: TestClient, add: Any, format: str) -> None:
     assert got.status_code == 200
     assert len(got.content) > 1000
     assert client.get("/sessions/study/export?format=exe", headers=ann).status_code == 400
+
+
+@pytest.mark.parametrize(("rows", "seed"), [(25_001, 7), (1, 0), (None, 3)])
+def test_an_export_holds_the_bytes_of_the_file(
+    client: TestClient, add: Any, service: Service, tmp_path: Path, rows: int | None, seed: int
+) -> None:
+    (hosted,) = service.visible(service.users.listed()[0])
+    hosted.session.export(tmp_path / "rows.csv", RowPlan(rows, seed=seed))
+    asked = f"seed={seed}" if rows is None else f"seed={seed}&rows={rows}"
+    got = client.get(f"/sessions/study/export?{asked}", headers=add("ann"))
+    assert got.headers["content-type"] == "text/csv; charset=utf-8"
+    assert "content-length" not in got.headers  # it is sent as it is written
+    assert got.content == (tmp_path / "rows.csv").read_bytes()
+
+
+def test_an_export_that_is_refused_or_sent_makes_room_for_the_next(client: TestClient, add: Any) -> None:
+    ann = add("ann")
+    for _ in range(2):
+        assert client.get("/sessions/none/export", headers=ann).status_code == 403
+        assert client.get("/sessions/study/export?seed=-1", headers=ann).status_code == 400
+        assert client.get("/sessions/study/export?format=model&seed=1", headers=ann).status_code == 400
+        assert client.get("/sessions/study/export?rows=10", headers=ann).status_code == 200
+
+
+def test_a_second_export_of_a_user_is_told_to_wait(client: TestClient, add: Any, service: Service) -> None:
+    ann = add("ann")
+    service.exports.begin("ann")
+    for format in ("csv", "parquet", "model"):
+        got = client.get(f"/sessions/study/export?format={format}", headers=ann)
+        assert (got.status_code, got.json()["error"]["code"], got.headers["retry-after"]) == (
+            429,
+            "busy",
+            "1",
+        )
+        assert "another export of yours" in got.json()["error"]["message"]
+    assert client.get("/sessions/study/export", headers=add("bea")).status_code == 200
+    service.exports.end("ann")
+    assert client.get("/sessions/study/export", headers=ann).status_code == 200
 
 
 # --- bad input ----------------------------------------------------------------------------------------------
