@@ -211,8 +211,9 @@ def _column_generators(
     found = []
     for attribute, column in zip(records.domain, records.columns, strict=True):
         found.append(copy.deepcopy(generator))
-        for batch in () if isinstance(attribute, CategoricalAttribute) else batches:
-            drawn_values(attribute, column[batch].astype(np.int64), generator)
+        if not isinstance(attribute, CategoricalAttribute):
+            for batch in batches:
+                drawn_values(attribute, column[batch].astype(np.int64), generator)
     return found
 
 

@@ -27,7 +27,7 @@ from pmw.service.hosting import ForbiddenError, Hosted, Service
 from pmw.service.limits import MOST_WAITING
 from pmw.service.log import Log
 from pmw.service.users import Role, User
-from pmw.session.accounts import Activity
+from pmw.session.accounts import Activity, Booked
 
 __all__ = [
     "activity",
@@ -186,19 +186,29 @@ def export(
 
 @router.get("/sessions/{name}/ledger")
 def ledger(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
-    """List every charge to a session, and the sum of each analyst: everybody sees what was spent."""
+    """List every charge to a session, and the sum of each analyst: everybody sees what was spent.
+
+    A label may be a question: whose it was is told to its asker and to custodians alone. Exact sums would
+    tell it too, as would numbers of questions, so others' sums are told in whole per cent.
+    """
     with _used(request, user, name) as hosted:
-        booked = hosted.session.bookings()
-        listed = [
-            {"name": one.name, "spent": float(one.spent), "exact": str(one.spent), "questions": one.questions}
-            for one in booked
-        ]
-        form = hosted.session.ledger().to_dict()
-    if user.role is not Role.CUSTODIAN:  # a label may be a question: whose it was is told to its asker alone
-        for entry in form["entries"]:
-            if entry.get("analyst") != user.name:
-                entry.pop("analyst", None)
-    return {**form, "analysts": listed}
+        booked, form = hosted.session.bookings(), hosted.session.ledger().to_dict()
+    if user.role is Role.CUSTODIAN:
+        return {**form, "analysts": [_sum(one) for one in booked]}
+    for entry in form["entries"]:
+        if entry.get("analyst") != user.name:
+            entry.pop("analyst", None)
+    return {**form, "analysts": [_sum(one, exact=one.name == user.name) for one in booked]}
+
+
+def _sum(booked: Booked, *, exact: bool = True) -> dict[str, Any]:
+    spent = booked.spent if exact else round(booked.spent, 2)
+    return {
+        "name": booked.name,
+        "spent": float(spent),
+        "exact": str(spent) if exact else None,
+        "questions": booked.questions if exact else None,
+    }
 
 
 @router.get("/activity")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from fractions import Fraction
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -117,10 +118,11 @@ def test_the_share_of_each_analyst_binds(client: TestClient, add: Any, service: 
     assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
     priced = client.post("/sessions/study/measure", json={"scope": ["sex"], "dry_run": True}, headers=reader)
     assert priced.json()["scope"] == ["sex"]
-    told = client.get("/sessions/study/ledger", headers=bea).json()
+    told = client.get("/sessions/study/ledger", headers=cat).json()
     spent = {one["name"]: one["spent"] for one in told["analysts"]}
     assert spent["bea"] == spent["rea"] == 0
     assert sum(spent.values()) == pytest.approx(told["share"])
+    told = client.get("/sessions/study/ledger", headers=bea).json()
     assert not any("analyst" in line for line in told["entries"])  # whose a line is, is theirs to know
     for headers in (ann, cat):
         lines = client.get("/sessions/study/ledger", headers=headers).json()["entries"]
@@ -131,6 +133,38 @@ def test_the_share_of_each_analyst_binds(client: TestClient, add: Any, service: 
     everybody = client.get("/activity", headers=cat).json()["activity"]
     assert {one["name"] for one in everybody} >= {"ann"}
     assert everybody[0]["session"] == "study"
+
+
+def test_sums_of_others_are_rounded_and_ones_own_is_exact(
+    client: TestClient, add: Any, service: Service
+) -> None:
+    """Else whose sum grew, or number of questions, tells whose a new line of the ledger is."""
+    ann, bea, cat = add("ann", "1/2"), add("bea", "1/2"), add("cat", role=Role.CUSTODIAN)
+    for headers, scope in ((ann, ["sex"]), (bea, ["region"])):
+        assert (
+            client.post("/sessions/study/measure", json={"scope": scope}, headers=headers).status_code == 200
+        )
+    client.post(ASK, json={"where": "age >= 30"}, headers=bea)
+    (hosted,) = service.visible(service.users.listed()[0])
+    booked = {one.name: one for one in hosted.session.bookings()}
+
+    def told(headers: Any) -> dict[str, dict[str, Any]]:
+        listed = client.get("/sessions/study/ledger", headers=headers).json()["analysts"]
+        return {one.pop("name"): one for one in listed}
+
+    whole = {
+        name: {"spent": float(one.spent), "exact": str(one.spent), "questions": one.questions}
+        for name, one in booked.items()
+    }
+    assert told(cat) == whole
+    assert whole["ann"]["spent"] * 100 % 1 != 0
+    rounded = {
+        name: {"spent": int(one.spent * 100 + Fraction(1, 2)) / 100, "exact": None, "questions": None}
+        for name, one in booked.items()
+    }
+    assert told(ann) == {**rounded, "ann": whole["ann"]}
+    assert told(bea) == {**rounded, "bea": whole["bea"]}
+    assert told(add("rea", 0, role=Role.READER)) == rounded
 
 
 def test_a_key_gets_the_same_answer(client: TestClient, add: Any) -> None:

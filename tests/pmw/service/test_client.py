@@ -244,8 +244,7 @@ def test_an_export_that_is_not_read_keeps_nobody_waiting_but_its_own_user(
         assert responses[2].getheader("Retry-After") == "1"
         with pmw.connect(running.url, token=ann) as session:
             assert session.ask("age >= 30").count > 0
-            for one in (*responses, *ends):  # who goes is done, and may ask again
-                one.close()
+            held.close()  # who goes is done, and may ask again
             session.export(users.path.parent / "rows.csv", rows=10)
 
 

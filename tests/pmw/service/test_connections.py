@@ -96,6 +96,7 @@ def test_of_one_address_the_connections_that_wait_longest_close(crowd: Crowd) ->
 
 def test_a_connection_waits_anew_after_each_request(crowd: Crowd) -> None:
     first, second = crowd.connect(), crowd.connect()
+    assert is_open(second)
     assert is_open(first)
     for _ in range(IDLE - 1):
         assert is_open(crowd.connect())
