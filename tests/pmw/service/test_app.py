@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from fractions import Fraction
@@ -14,6 +15,7 @@ from fastapi.testclient import TestClient
 
 from pmw.errors import ServiceError, SessionLockedError
 from pmw.public.export import RowPlan
+from pmw.service.exporting import SentInParts
 from pmw.service.hosting import Service, hosting
 from pmw.service.limits import MOST_WAITING, Rate
 from pmw.service.users import Role, UsersFile
@@ -152,7 +154,7 @@ def test_sums_of_others_are_rounded_and_ones_own_is_exact(
         listed = client.get("/sessions/study/ledger", headers=headers).json()["analysts"]
         return {one.pop("name"): one for one in listed}
 
-    whole = {
+    whole: dict[str, dict[str, Any]] = {
         name: {"spent": float(one.spent), "exact": str(one.spent), "questions": one.questions}
         for name, one in booked.items()
     }
@@ -231,6 +233,18 @@ def test_a_second_export_of_a_user_is_told_to_wait(client: TestClient, add: Any,
     assert client.get("/sessions/study/export", headers=add("bea")).status_code == 200
     service.exports.end("ann")
     assert client.get("/sessions/study/export", headers=ann).status_code == 200
+
+
+def test_an_export_ends_where_its_client_stops_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pmw.service.exporting._STALLED_SECONDS", 0.01)
+    ended: list[bool] = []
+
+    async def never(_: object = None) -> Any:
+        await asyncio.Event().wait()
+
+    sent = SentInParts([b"x"], "csv", lambda: ended.append(True))
+    asyncio.run(sent({"type": "http"}, never, never))
+    assert ended == [True]
 
 
 # --- bad input ----------------------------------------------------------------------------------------------
