@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pmw.errors import ServiceError
-from pmw.service.limits import Rate, Waiting
+from pmw.service.limits import OneEach, Rate, Waiting
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.dialogue import Analyst
 from pmw.session.opening import resume_session
@@ -62,6 +62,7 @@ class Service:
         self._hosted = {one.name: one for one in hosted}
         self.users = users
         self.rate = rate or Rate(_PER_SECOND, _AT_ONCE)
+        self.exports = OneEach()
 
     def __len__(self) -> int:
         return len(self._hosted)

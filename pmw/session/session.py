@@ -18,7 +18,7 @@ from pmw.data import Table
 from pmw.errors import ReleaseError, SessionError, SessionLockedError
 from pmw.loop import plan_finish, refined
 from pmw.markup import html_table
-from pmw.public.export import ExportFormat, RowPlan, export, synthetic_frame
+from pmw.public.export import ExportFormat, RowPlan, csv_parts, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
@@ -221,6 +221,10 @@ class Session(Dialogue):
             ReleaseError: the number of rows is out of range.
         """
         return synthetic_frame(self._published(refine), RowPlan(rows, independent, seed))
+
+    def csv_parts(self, plan: RowPlan) -> Iterator[bytes]:
+        """Return the CSV file that ``export`` writes, in parts; free. Others use the session between them."""
+        return csv_parts(self._published(refine=False), plan)
 
     def export(
         self,
