@@ -204,8 +204,8 @@ def ledger(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
         form = hosted.session.ledger().to_dict()
     if user.role is not Role.CUSTODIAN:  # a label may be a question: whose it was is told to its asker alone
         for entry in form["entries"]:
-            if entry.get("analyst") != user.name:
-                entry.pop("analyst", None)
+            own = [one for one in entry.pop("booked", ()) if one["analyst"] == user.name]
+            entry.update({"booked": own} if own else {})
     return {**form, "analysts": listed}
 
 

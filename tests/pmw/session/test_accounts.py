@@ -52,7 +52,8 @@ def of_ledger(session: pmw.Session) -> dict[str, Fraction]:
     """Return what the ledger's own lines say, as parts of the cap."""
     ledger, sums = session.ledger(), dict[str, Fraction]()
     for line in ledger.lines:
-        sums[line.analyst] = sums.get(line.analyst, Fraction(0)) + line.price / ledger.cap
+        for name, part in line.booked:
+            sums[name] = sums.get(name, Fraction(0)) + part * line.price / ledger.cap
     return sums
 
 
@@ -226,7 +227,7 @@ def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
         ann = session.analyst("ann", quote.share * 1.5)
         assert ann.measure(["sex", "region"]).share == quote.share
         line = session.ledger().lines[-1]
-        assert (line.event, line.analyst) == ("requested", "ann")
+        assert (line.event, line.booked) == ("requested", (("ann", 1),))
         assert float(ann.budget().spent) == pytest.approx(quote.share)
         with pytest.raises(BudgetExhaustedError):
             ann.measure(["sex", "age"])
@@ -266,7 +267,7 @@ def test_what_was_interrupted_is_booked_to_who_began_it(
         finalize_session(path, abandon=True)
         with pmw.resume_session(path) as closed:
             assert closed.ledger().lines[-1].event == "abandoned batch"
-            assert closed.ledger().lines[-1].analyst == "ann"
+            assert closed.ledger().lines[-1].booked == (("ann", 1),)
             assert closed.verify().holds
         return
     with pmw.resume_session(path, frame) as session:

@@ -249,7 +249,7 @@ def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int)
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     with pytest.raises(
-        SessionCorruptError, match=f"a session of format {version}; this program reads format 11 alone"
+        SessionCorruptError, match=f"a session of format {version}; this program reads format 12 alone"
     ):
         SessionStore.open(path)
 
