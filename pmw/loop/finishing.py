@@ -109,9 +109,7 @@ class Spare(NamedTuple):
     booked: Parts
 
 
-def plan_spare(
-    state: PublicState, answered: Answered, payers: Mapping[str, Payer | None]
-) -> Spare | None:
+def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Payer | None]) -> Spare | None:
     """Return which marginal is measured next, and with which noise, because tests do not need its price.
 
     It is due where error quantiles are, once the thresholds of tests have come down, until no more is left
@@ -142,7 +140,9 @@ def plan_spare(
     wanted = _AGAIN * new + _unasked(state, set().union(*asked.values())) * plan.update_limit
     reserve, test = max(kept, _positives(state, plan, wanted)), _positives(state, plan, Fraction(1))
     room = {
-        name: left - reserve if one is None else min(left - reserve, one.left - max(one.share * reserve, test))
+        name: left - reserve
+        if one is None
+        else min(left - reserve, one.left - max(one.share * reserve, test))
         for name, one in payers.items()
     }
     uses = {name: _uses(state, asked[name], plan.most_cells) for name in sorted(asked.keys() & payers.keys())}

@@ -80,9 +80,7 @@ class LedgerEntry:
     def __post_init__(self) -> None:
         parts, names = [part for _, part in self.booked], [name for name, _ in self.booked]
         if sum(parts) != 1 or min(parts, default=0) <= 0 or names != sorted(set(names)):
-            raise BudgetError(
-                "expected the parts of a charge that analysts are booked, by name, with the sum 1, got others"
-            )
+            raise BudgetError("expected parts of a charge by name, each above 0, with the sum 1; got others")
 
 
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -90,9 +90,7 @@ def _bar(bar: Bar, y: float, low: float, scale: float) -> str:
     return "".join([*parts, _text(place(bar.ends[1]) + 6, y + 16, bar.text, "start")])
 
 
-def spending_chart(
-    title: str, lines: Sequence[LedgerLine], named: Sequence[Mapping[str, float]]
-) -> Markup:
+def spending_chart(title: str, lines: Sequence[LedgerLine], named: Sequence[Mapping[str, float]]) -> Markup:
     """Return what was spent in all and under each name, over the charges; empty where there is none.
 
     Args:

@@ -174,7 +174,9 @@ class Engine:
         room = next_due(self._state.settled) - self._state.settled
         if room >= len(texts) or not account.may_pay(self.limited(account)):
             return len(texts)
-        new = np.flatnonzero(settled_marks(texts, self._store.are_settled(texts), [True] * len(texts)) == FIRST)
+        new = np.flatnonzero(
+            settled_marks(texts, self._store.are_settled(texts), [True] * len(texts)) == FIRST
+        )
         return int(new[room]) if len(new) > room else len(texts)
 
     def save_snapshot(self) -> None:
@@ -336,7 +338,7 @@ class Engine:
     # --- releases that no test decides ----------------------------------------------------------------------
 
     def _release_due(self, account: Account) -> None:
-        """Release what is due, once for each number of settled questions; nobody who could not pay brings it."""
+        """Release what is due, once for each number of settled questions, for whoever could have a test."""
         settled = self._state.settled
         if settled != self._looked_at and account.may_pay(self.limited(account)):
             self._looked_at = settled

@@ -167,9 +167,7 @@ def _noisy_fact(noisy: NoisyThreshold | None) -> bytes | None:
     return None if noisy is None else dumps([noisy.upper, noisy.lower]).encode()
 
 
-def answer_row(
-    answer: Answer, text: str, request_id: str | None, analyst: str, settled: int
-) -> StoredAnswer:
+def answer_row(answer: Answer, text: str, request_id: str | None, analyst: str, settled: int) -> StoredAnswer:
     """Return an answer as a row, with its query's canonical text, who asked, and whether it settles it."""
     return StoredAnswer(
         request_id=request_id,

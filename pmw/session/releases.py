@@ -52,7 +52,7 @@ __all__ = [
     "StoredAnswers",
 ]
 
-# Draws what was counted, from a source of noise, and returns the public state with the filter after its charges.
+# Draws what was counted, and returns the public state with the filter after its charges.
 Drawing: TypeAlias = Callable[[BitSource, PrivacyFilter], PublicState]
 _Tables: TypeAlias = tuple[CountSource, CountSource | None]  # over the declared cells, and over bins
 

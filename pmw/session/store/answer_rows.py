@@ -21,7 +21,7 @@ __all__ = [
 
 MEASURED = "measured"  # the source of an answer that drew noise of its own
 
-# Whether an answer settles its question: its asker could have paid for a test. Only the first that does counts.
+# Whether an answer settles its question: its asker could have paid for a test. Only the first counts.
 UNSETTLED, FIRST, AGAIN = 0, 1, 2
 
 # Looks up every so manyth row by its number, from the last one down, so that a long table is not read.
@@ -47,7 +47,9 @@ class StoredAnswer:
     kind: str | None = None  # of the question, where errors of such questions are looked at
     typical: tuple[float, float] | None = None
     analyst: str = ""  # who asked first; an empty name where nobody was named
-    settled: int = UNSETTLED  # or ``FIRST``, or ``AGAIN`` where an earlier answer to the question was the first
+    settled: int = (
+        UNSETTLED  # or ``FIRST``, or ``AGAIN`` where an earlier answer to the question was the first
+    )
 
 
 def query_key(text: str) -> bytes:

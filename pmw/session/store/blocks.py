@@ -162,7 +162,11 @@ class Blocks:
         rows = "SELECT sequence, size, settled FROM blocks WHERE sequence <= ?"
         for first, size, settled in self._connection.execute(rows, (last,)).fetchall():
             is_whole = first + size - 1 <= last
-            count += settled if is_whole else int((self._columns(first).settled[: last - first + 1] == FIRST).sum())
+            count += (
+                settled
+                if is_whole
+                else int((self._columns(first).settled[: last - first + 1] == FIRST).sum())
+            )
         return count
 
     def _columns(self, first: int) -> AnswerColumns:

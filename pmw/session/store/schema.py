@@ -38,7 +38,8 @@ TABLES = {
     # their questions first, and all else.
     "blocks": """CREATE TABLE blocks (sequence INTEGER PRIMARY KEY, size INTEGER NOT NULL,
     analyst TEXT NOT NULL, confidence REAL NOT NULL, share REAL NOT NULL, version INTEGER NOT NULL,
-    kinds INTEGER NOT NULL, settled INTEGER NOT NULL, keys BLOB NOT NULL, hash BLOB NOT NULL, answers BLOB NOT NULL) STRICT""",
+    kinds INTEGER NOT NULL, settled INTEGER NOT NULL, keys BLOB NOT NULL, hash BLOB NOT NULL,
+    answers BLOB NOT NULL) STRICT""",
     # Who asked again what was answered to somebody else.
     "repeats": """CREATE TABLE repeats (analyst TEXT NOT NULL, answer INTEGER NOT NULL,
     checksum BLOB NOT NULL, PRIMARY KEY (analyst, answer)) STRICT""",
@@ -67,7 +68,8 @@ COLUMNS = {
     "measurements": ("intent", "kind", "what", "units", "noise"),
     "answers": (
         "request_id", "query_key", "query", "count", "low", "high",
-        "confidence", "source", "version", "share", "kind", "typical_low", "typical_high", "analyst", "settled",
+        "confidence", "source", "version", "share", "kind", "typical_low", "typical_high", "analyst",
+        "settled",
     ),
     "blocks": ("size", "analyst", "confidence", "share", "version", "kinds", "settled", "keys", "hash"),
     "repeats": ("analyst", "answer"),

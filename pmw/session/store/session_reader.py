@@ -246,7 +246,7 @@ class SessionReader:
         return {kind: _in_order(parts) for kind, parts in found.items()}
 
     def first_questions(self) -> Iterator[tuple[str, Sequence[str]]]:
-        """Yield the texts of the questions that were settled, each once, in no order, with who asked first."""
+        """Yield the texts of questions that were settled, each once, in no order, with who asked first."""
         with self._guarded():
             rows: dict[str, list[str]] = {}
             for analyst, text in self._first_rows("analyst, query"):

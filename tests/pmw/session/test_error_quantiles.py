@@ -13,7 +13,7 @@ import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import draw_quantiles
+from pmw.loop import count_errors, draw_quantiles
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -76,13 +76,17 @@ def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
         first = session.ask_all(asked)
         again = session.ask_all(asked[:6], fresh=True)
         assert any(one.count != other.count for one, other in zip(first, again, strict=False))
+        session.ask_all(asked[:6], fresh=True)
+        assert session.state.asked > DUE
+        last = questions(whole_years, DUE)[250:]
+        first = (*first, *session.ask_all(last))
         assert not session.state.quantiles
         still(monkeypatch)
-        session.ask("age = 33")  # answer 257 looks at those before it
+        session.ask("age = 33")  # question 257 looks at those before it
         released = session.state.quantiles
     assert released
-    assert all(one.asked == DUE for one in released)
-    found = errors(frame, asked, list(first))
+    assert all(one.asked == DUE + 12 for one in released)
+    found = errors(frame, [*asked, *last], list(first))
     for one in released:
         alike = sorted(error for answer, error in found if answer.kind == one.kind)
         rank = rank_of(len(alike), 0.95)
@@ -202,9 +206,10 @@ def test_without_its_table_a_session_answers_what_is_free_and_releases_no_quanti
         session.ask_all(asked)
         spent = session.state.ledger.spent
     with pmw.resume_session(path) as session:  # the table was in memory, and is not given
-        answer = session.ask("sex = 'Male'", fresh=True)
+        answer = session.ask("age BETWEEN 23 AND 58")
         assert answer.interval is not None
         assert session.state.quantiles == ()
+        assert session.state.settled == DUE + 1
         assert session.state.ledger.spent == spent
     with pmw.resume_session(path, frame) as session:
         session.ask("sex = 'Female'", fresh=True)
@@ -235,7 +240,8 @@ def test_an_interrupted_release_is_drawn_again_and_charged_once(
     release = read_release(store, whole_years, intent)
     assert isinstance(release, QuantileRelease)
     source = MemorySource.from_frame(frame, whole_years)
-    expected = draw_quantiles(release.requests, release.answers, source, BitSource(intent.seed))
+    counted = count_errors(release.requests, release.answers, source)
+    expected = draw_quantiles(release.requests, counted, BitSource(intent.seed))
     store.close()
     monkeypatch.undo()
     with pmw.resume_session(path, frame) as again:
