@@ -1,10 +1,10 @@
 """When error quantiles are released, of which questions, and at which price: a function of public state.
 
 All of them together cost at most ``SHARE`` of the budget. They come due at doubling numbers of settled
-questions: distinct ones, answered to somebody who could have paid for a test. Then each kind of questions that
-enough were asked of gets an equal part of what is left of their share, and two parts stay for later. A kind is
-left out where its margin would not be well below half of the intervals that its questions have, or below the
-quantile that is known already: it would tell nothing.
+questions: distinct ones, answered to somebody who could have paid for a test. Then each kind of questions
+that enough were asked of gets an equal part of what is left of their share, and two parts stay for later. A
+kind is left out where its margin would not be well below half of the intervals that its questions have, or
+below the quantile that is known already: it would tell nothing.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class LedgerEntry:
         event: what drew noise.
         label: what it paid for.
         charge: the price.
-        booked: analysts and their parts of the charge, by name; an empty name is the session itself. The parts
-            are positive and their sum is 1, exactly.
+        booked: analysts and their parts of the charge, by name; an empty name is the session itself. The
+            parts are positive and their sum is 1, exactly.
 
     Raises:
         BudgetError: the parts are not those of a whole, or a name is there twice.

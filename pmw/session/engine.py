@@ -7,11 +7,8 @@ its recorded bytes, so that it has the outcome it would have had.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from pmw.data import CountSource, Table
 from pmw.errors import DataError, SessionCorruptError
@@ -31,16 +28,16 @@ from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import next_due
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
-from pmw.public.charges import LedgerEntry, Parts, charged
+from pmw.public.charges import Parts, charged
 from pmw.public.contract import Contract
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
-from pmw.session import journal, loading, proposals, releases
-from pmw.session.accounts import SESSION, Account, Bookings, booked_to, read_booking, recorded_booking
+from pmw.session import accounts, journal, loading, proposals, releases
+from pmw.session.accounts import SESSION, Account
 from pmw.session.asks import Ask, Deliver, ready_answers, settled_marks, sorted_asks, tie_keys, with_answers
 from pmw.session.snapshots import duals_of
-from pmw.session.store import FIRST, IntentRow, Outcome, SessionStore
+from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.linear import LinearQuery
 from queries.memory import Memory
@@ -80,7 +77,7 @@ class Engine:
         self._data = data
         self._source: CountSource | None = None
         self._coarse_source: CountSource | None = None
-        self.bookings = Bookings(store)
+        self.bookings = accounts.Bookings(store)
         self._free = FreeAnswers()
         self._newest: Memory[Answer] = Memory(_REMEMBERED)
         self._intents = 0
@@ -174,10 +171,12 @@ class Engine:
         room = next_due(self._state.settled) - self._state.settled
         if room >= len(texts) or not account.may_pay(self.limited(account)):
             return len(texts)
-        new = np.flatnonzero(
-            settled_marks(texts, self._store.are_settled(texts), [True] * len(texts)) == FIRST
-        )
-        return int(new[room]) if len(new) > room else len(texts)
+        new = set[str]()
+        for place, (text, was) in enumerate(zip(texts, self._store.are_settled(texts), strict=True)):
+            new.update(() if was else (text,))
+            if len(new) > room:
+                return place
+        return len(texts)
 
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""
@@ -265,7 +264,7 @@ class Engine:
         self._intents += 1
         seed = journal.next_seed(self._state.contract.options, self._intents)
         self._interrupted = True
-        text = recorded_booking(proposals.recorded(proposal, asked), account.whole)
+        text = accounts.recorded_booking(proposals.recorded(proposal, asked), account.whole)
         return self._carry_out(self._store.begin("tests", text, seed), proposal, asked, seed, account)
 
     def _commit_free(
@@ -318,7 +317,7 @@ class Engine:
             raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
         source, coarse = self._tables()
         draws, secret = draw_tests(proposal, state.plan, self._secret, source, BitSource(seed), coarse)
-        entries = booked_to(account.whole, batch_entries(proposal, draws, state))
+        entries = accounts.booked_to(account.whole, batch_entries(proposal, draws, state))
         settled = settle(state, proposal, draws, charged(state.ledger, entries), self._free)
         answers = settled.answers
         rows = journal.batch_outcome(entries, state, settled.state)
@@ -358,8 +357,10 @@ class Engine:
         """Release the error quantiles that are due; none where the table cannot be read."""
         release = releases.due_quantiles(self._store, self._state)
         if release is not None:
-            with contextlib.suppress(DataError):  # what is free is answered all the same
+            try:
                 self._release(release, SESSION.whole)
+            except DataError:  # what is free is answered all the same
+                return
 
     def _release(self, release: releases.Release, booked: Parts) -> None:
         """Count what will be released, record it durably, then draw it.
@@ -372,14 +373,17 @@ class Engine:
         self._intents += 1
         seed = journal.next_seed(options, self._intents)
         self._interrupted = True
-        intent = self._store.begin(release.kind, recorded_booking(release.text(options), booked), seed)
-        self._carry_out_release(intent, drawing, seed, booked_to(booked, release.entries(options)))
+        intent = self._store.begin(
+            release.kind, accounts.recorded_booking(release.text(options), booked), seed
+        )
+        self._carry_out_release(intent, release, drawing, seed, booked)
 
     def _carry_out_release(
-        self, intent: int, drawing: releases.Drawing, seed: bytes, entries: Sequence[LedgerEntry]
+        self, intent: int, release: releases.Release, drawing: releases.Drawing, seed: bytes, booked: Parts
     ) -> None:
         """Draw what was recorded and make it durable before the new state is seen."""
         state = self._state
+        entries = accounts.booked_to(booked, release.entries(state.contract.options))
         after = drawing(BitSource(seed), charged(state.ledger, entries))
         outcome = journal.batch_outcome(entries, state, after)
         self._store.finish(intent, replace(outcome, charged_before=self._charges))
@@ -411,11 +415,10 @@ class Engine:
     def _finish(self, intent: IntentRow) -> None:
         """Draw a recorded batch again, from its own bytes."""
         release = releases.read_release(self._store, self._state.domain, intent)
-        booked = read_booking(intent.proposal)
+        booked = accounts.read_booking(intent.proposal)
         if release is not None:
-            entries = booked_to(booked, release.entries(self._state.contract.options))
             drawing = release.counted(self._state, self._tables())
-            self._carry_out_release(intent.id, drawing, intent.seed, entries)
+            self._carry_out_release(intent.id, release, drawing, intent.seed, booked)
         else:
             proposal, asked = proposals.read_recorded(self._state.coarsening, intent.proposal)
             self._carry_out(intent.id, proposal, asked, intent.seed, Account(booked[0][0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -19,11 +20,21 @@ from pmw.data import MemorySource
 from pmw.errors import BudgetError, DataError, SessionCorruptError
 from pmw.loop import Payer, may_test, plan_spare
 from pmw.planning.error_quantiles import SHARE
-from pmw.public.charges import Event, LedgerEntry, Parts
+from pmw.privacy.budget import pure_charge
+from pmw.privacy.random_bits import repeatable_seed
+from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
+from pmw.session.encoding import dumps, parts_form
 from pmw.session.engine import Engine
 from pmw.session.releases import StoredAnswers
 from pmw.session.store import LedgerRow, Outcome, SessionStore
-from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    GroupedQuery,
+    IntegerAttribute,
+    LinearQuery,
+    random_conjunctions,
+)
 
 DUE = 256
 Opened = Callable[..., pmw.Session]
@@ -34,11 +45,11 @@ UNASKED = (Event.REQUESTED, Event.QUANTILE)
 def study() -> Domain:
     return Domain(
         (
-            IntegerAttribute("age", 20, 49),
-            CategoricalAttribute("sex", ("Female", "Male")),
-            CategoricalAttribute("region", ("north", "east", "south", "west")),
-            CategoricalAttribute("member", (True, False)),
-            IntegerAttribute("visits", 0, 9),
+            IntegerAttribute("age", 20, 49, missing=True, other=True),
+            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+            CategoricalAttribute("region", ("north", "east", "south", "west"), missing=True, other=True),
+            CategoricalAttribute("member", (True, False), missing=True, other=True),
+            IntegerAttribute("visits", 0, 9, missing=True, other=True),
         ),
         name="study",
     )
@@ -50,7 +61,7 @@ def records(study: Domain) -> pd.DataFrame:
     generator = np.random.default_rng(21)
     age = generator.integers(20, 50, 20_000)
     visits = np.minimum(generator.poisson(age / 12), 9)
-    region = generator.choice(["north", "east", "south", "west"], 20_000)
+    region = generator.choice(["north", "east", "south", "west"], 20_000, p=[0.4, 0.3, 0.2, 0.1])
     sex, member = (generator.random(20_000) < share for share in (0.5, 0.3))
     columns = (age, np.where(sex, "Female", "Male"), region, member, visits)
     return pd.DataFrame(dict(zip(study.names, columns, strict=True)))
@@ -66,10 +77,17 @@ def stream(study: Domain) -> list[LinearQuery]:
 @pytest.fixture(scope="module")
 def opened(records: pd.DataFrame, study: Domain) -> Opened:
     def open_(path: Path | None = None, **choices: Any) -> pmw.Session:
-        options = pmw.Options(**{"seed": 2, **choices})
+        options = pmw.Options(seed=2 if path is None else None, **choices)
         return pmw.open_session(records, study, epsilon=2, delta=1e-9, path=path, options=options)
 
     return open_
+
+
+@pytest.fixture(autouse=True)
+def repeatable_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sessions in files repeat their noise, too."""
+    numbers = itertools.count()
+    monkeypatch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(20, next(numbers)))
 
 
 def unasked(session: pmw.Session) -> list[tuple[str, Parts]]:
@@ -87,11 +105,9 @@ def test_one_question_asked_again_and_again_brings_nothing(opened: Opened) -> No
     wide = "age BETWEEN 30 AND 40 AND visits <= 3 AND region = 'north' AND member = true"
     with opened() as session:
         for who in (session.analyst("reader", 0), session.analyst("ann", Fraction(1, 2)), session):
-            before = session.state.ledger if who.state.settled == 0 else None
             for _ in range(DUE + 1):
                 who.ask(wide, fresh=True)
             assert not unasked(session)
-            assert before in (None, session.state.ledger) or who is not session
         assert session.state.asked == 3 * (DUE + 1)
         assert session.state.settled == 1
 
@@ -103,7 +119,7 @@ def test_what_a_spent_share_left_untested_does_not_count(opened: Opened, stream:
         assert {answer.source for answer in answers} >= {pmw.Source.UNVERIFIED}
         assert session.state.settled == 0
         assert not unasked(session)
-        assert session.ledger().lines[-1].booked == (("", 1),)
+        assert session.ledger().lines[-1].booked == WHOLE
         rich = session.analyst("rich", 1)
         rich.ask_all(stream[: DUE + 5])
         assert session.state.settled > DUE // 4  # what was untested is tested for who can pay
@@ -114,7 +130,7 @@ def test_questions_count_once_whoever_asks_and_in_whatever_form(
 ) -> None:
     path = tmp_path / "s.pmw"
     ends = [np.array([[low, 0] for low in range(20)]), np.array([[low + 3, 1] for low in range(20)])]
-    with opened(path, seed=None) as session:
+    with opened(path) as session:
         ann, reader = session.analyst("ann", 1), session.analyst("reader", 0)
         ann.ask_all(stream[:100])
         assert session.state.settled == 100
@@ -205,7 +221,7 @@ def test_whose_share_is_too_small_counts_for_nothing(opened: Opened, stream: lis
 FORMS = ("where", "fresh", "together", "arrays", "sql", "named")
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     shares=st.lists(
         st.sampled_from([0, Fraction(1, 50), Fraction(1, 5), Fraction(3, 5), 1]), min_size=1, max_size=3
@@ -242,7 +258,10 @@ def ask_in_form(analyst: pmw.Analyst, form: str, questions: Sequence[LinearQuery
         low = np.array([[place % 30, place % 10] for place in range(start, start + len(questions))])
         analyst.answer_arrays(("age", "visits"), low, low, fresh=bool(start % 2))
     elif form == "sql":
-        analyst.tabulate("SELECT region, visits, COUNT(*) FROM study GROUP BY region, visits")
+        statement = "SELECT region, visits, COUNT(*) FROM study GROUP BY region, visits"
+        question = analyst.reader.statement(statement)
+        assert isinstance(question, GroupedQuery)
+        analyst.ask_groups(question)
     elif form == "where":
         analyst.ask(
             f"age >= {20 + start % 30} AND member = true AND region = 'east' AND visits > {start % 9}"
@@ -268,7 +287,6 @@ def read_much(session: pmw.Session, stream: list[LinearQuery], most: int) -> Non
         assert session.state.ledger == before
         if session.state.asked >= most:
             break
-    assert session.state.settled == (0 if not session.bookings()[0].questions else session.state.settled)
     assert not unasked(session)
 
 
@@ -297,17 +315,13 @@ def test_a_readers_stream_leaves_the_ledger_as_it_was(opened: Opened, stream: li
 def test_parts_that_are_not_those_of_a_whole_are_refused(
     opened: Opened, booked: Parts, tmp_path: Path
 ) -> None:
-    from pmw.privacy.budget import pure_charge
-
     with pytest.raises(BudgetError, match="with the sum 1"):
         LedgerEntry("marginal", "age", pure_charge(Fraction(1)), booked)
     path = tmp_path / "s.pmw"
-    opened(path, seed=None).close()
+    opened(path).close()
     store = SessionStore.open(path)
     store.take_over()
     row = store.ledger()[-1]
-    from pmw.session.encoding import dumps, parts_form
-
     text = dumps(parts_form(booked))
     store.finish(
         None, Outcome(ledger=[LedgerRow(row.event, row.label, "0", "0", "0", text)])
@@ -325,8 +339,6 @@ def test_parts_that_are_not_those_of_a_whole_are_refused(
 def test_parts_are_told_backed_up_and_covered_by_the_chain(
     opened: Opened, stream: list[LinearQuery], tmp_path: Path
 ) -> None:
-    import sqlite3
-
     path, copy = tmp_path / "s.pmw", tmp_path / "copy.pmw"
     with opened(path) as session:
         ann, bob = session.analyst("ann", Fraction(3, 4)), session.analyst("bob", Fraction(3, 4))

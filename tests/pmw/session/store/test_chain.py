@@ -206,7 +206,8 @@ DAMAGE: dict[str, tuple[str, int]] = {
     "a measurement that was added": ("INSERT INTO measurements VALUES (5, 3, 'query', '3', x'00', '{}')", 4),
     "a measured answer that was added": (
         "INSERT INTO answers SELECT 8, 'r99', query_key, query, count, low, high, confidence, source,"
-        " version, share, kind, typical_low, typical_high, analyst, settled, NULL FROM answers WHERE sequence = 6", 4,
+        " version, share, kind, typical_low, typical_high, analyst, settled, NULL"
+        " FROM answers WHERE sequence = 6", 4,
     ),
     "exchanged charges of one batch": (SWAP.format("ledger", 2, 3), 2),
     "exchanged charges of two batches": (SWAP.format("ledger", 2, 4), 2),
