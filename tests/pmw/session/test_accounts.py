@@ -97,7 +97,7 @@ def test_error_quantiles_are_booked_to_the_session(opened: Opener, whole_years: 
         session.analyst("ann").ask_all(random_conjunctions(whole_years, 600, seed=9))
         own = [line for line in session.ledger().lines if line.event == "error quantile"]
         assert own
-        assert {line.booked for line in own} == {(("", 1),)}
+        assert {line.booked for line in own} == {Account("").whole}
 
 
 # --- shares -------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
         ann = session.analyst("ann", quote.share * 1.5)
         assert ann.measure(["sex", "region"]).share == quote.share
         line = session.ledger().lines[-1]
-        assert (line.event, line.booked) == ("requested", (("ann", 1),))
+        assert (line.event, line.booked) == ("requested", Account("ann").whole)
         assert float(ann.budget().spent) == pytest.approx(quote.share)
         with pytest.raises(BudgetExhaustedError):
             ann.measure(["sex", "age"])
@@ -268,7 +268,7 @@ def test_what_was_interrupted_is_booked_to_who_began_it(
         finalize_session(path, abandon=True)
         with pmw.resume_session(path) as closed:
             assert closed.ledger().lines[-1].event == "abandoned batch"
-            assert closed.ledger().lines[-1].booked == (("ann", 1),)
+            assert closed.ledger().lines[-1].booked == Account("ann").whole
             assert closed.verify().holds
         return
     with pmw.resume_session(path, frame) as session:
