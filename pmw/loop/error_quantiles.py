@@ -15,7 +15,6 @@ from pmw.public.state import PublicState
 from queries.linear import LinearQuery
 
 __all__ = [
-    "count_errors",
     "draw_quantiles",
     "FirstAnswer",
     "settle_quantiles",
@@ -34,44 +33,30 @@ class FirstAnswer(NamedTuple):
     units: int
 
 
-def count_errors(
-    requests: Sequence[QuantileRequest], answers: Callable[[int], FirstAnswer], source: CountSource
-) -> tuple[int, ...]:
-    """Return the true quantiles of the errors, in units; secret.
-
-    Args:
-        requests: what is released.
-        answers: the answer of a number.
-        source: the table, over the declared cells.
-
-    Raises:
-        DataError: the table cannot be counted.
-    """
-    found = []
-    for request in requests:
-        errors = sorted(_error(answers(place), source) for place in request.places)
-        found.append(errors[request.rank - 1])
-    return tuple(found)
-
-
 def draw_quantiles(
-    requests: Sequence[QuantileRequest], errors: Sequence[int], bits: BitSource
+    requests: Sequence[QuantileRequest],
+    answers: Callable[[int], FirstAnswer],
+    source: CountSource,
+    bits: BitSource,
 ) -> tuple[ErrorQuantile, ...]:
     """Return the error quantiles, each with fresh noise.
 
     Args:
         requests: what is released.
-        errors: the true quantiles, in units.
+        answers: the answer of a number.
+        source: the table, over the declared cells.
         bits: source of the noise.
 
     Privacy: the answer a is public, so |q(D) - a| moves by at most ``query_sensitivity`` with one person's
         records, and so does each order statistic of such numbers. Each costs what ``QuantileRequest.entry``
         says.
     """
-    return tuple(
-        ErrorQuantile(one.kind, one.asked, len(one.places), error + one.noise.sample(bits), one.noise)
-        for one, error in zip(requests, errors, strict=True)
-    )
+    released = []
+    for request in requests:
+        errors = sorted(_error(answers(place), source) for place in request.places)
+        units = errors[request.rank - 1] + request.noise.sample(bits)
+        released.append(ErrorQuantile(request.kind, request.asked, len(errors), units, request.noise))
+    return tuple(released)
 
 
 def _error(answer: FirstAnswer, source: CountSource) -> int:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from pmw.data import CountSource
 from pmw.loop import (
     FirstAnswer,
     Payer,
     RequestedMarginal,
-    count_errors,
-    count_requested,
     draw_opening,
     draw_quantiles,
     draw_requested,
@@ -39,6 +37,7 @@ from pmw.session.measurement_rows import read_kind
 from pmw.session.store import QUANTILES, REQUESTED, IntentRow, Outcome, SessionStore
 from queries.domain import Domain
 from queries.linear import UNITS
+from queries.marginal import Marginal
 
 __all__ = [
     "Drawing",
@@ -55,6 +54,17 @@ __all__ = [
 # Draws what was counted, and returns the public state with the filter after its charges.
 Drawing: TypeAlias = Callable[[BitSource, PrivacyFilter], PublicState]
 _Tables: TypeAlias = tuple[CountSource, CountSource | None]  # over the declared cells, and over bins
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Counted:
+    """The true counts of the one scope that will be drawn; secret."""
+
+    found: Marginal
+
+    def counts(self, scope: tuple[str, ...]) -> Marginal:
+        """Return them."""
+        return self.found
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +93,15 @@ class MarginalRelease:
             DataError: the table cannot be counted.
         """
         source, coarse = tables
-        counts = count_requested(self.requested, state, source, coarse)
+        fine = coarse is None or state.grid(self.requested.scope) is state.domain
+        table = source if fine or coarse is None else coarse
+        counted = cast("CountSource", _Counted(table.counts(self.requested.scope)))
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            return settle_requested(state, draw_requested(self.requested, counts, bits), ledger)
+            given = None if coarse is None else counted
+            return settle_requested(
+                state, draw_requested(self.requested, state, counted, bits, given), ledger
+            )
 
         return drawn
 
@@ -108,11 +123,11 @@ class QuantileRelease:
         return tuple(one.entry(options) for one in self.requests)
 
     def counted(self, state: PublicState, tables: _Tables) -> Drawing:
-        """Return what draws them; see ``MarginalRelease.counted``."""
-        errors = count_errors(self.requests, self.answers, tables[0])
+        """Return what draws them; their counts are many, and are not held."""
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            return settle_quantiles(state, draw_quantiles(self.requests, errors, bits), ledger)
+            released = draw_quantiles(self.requests, self.answers, tables[0], bits)
+            return settle_quantiles(state, released, ledger)
 
         return drawn
 

@@ -405,9 +405,8 @@ def test_stopped_in_the_middle_the_very_same_parts_are_booked(
             assert session.verify().holds
 
 
-@pytest.mark.parametrize("refused", [Event.REQUESTED, Event.QUANTILE])
-def test_a_release_whose_counts_fail_waits_for_nobody(
-    opened: Opened, stream: list[LinearQuery], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Event
+def test_a_spare_measurement_whose_counts_fail_waits_for_nobody(
+    opened: Opened, stream: list[LinearQuery], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise DataError("the disk failed")
@@ -416,8 +415,7 @@ def test_a_release_whose_counts_fail_waits_for_nobody(
         ann, reader = session.analyst("ann", 1), session.analyst("reader", 0)
         ann.ask_all(stream[:DUE])
         before = session.state.ledger
-        if refused == Event.QUANTILE:
-            monkeypatch.setattr(Engine, "_release_spare", lambda _: None)
+        monkeypatch.setattr(Engine, "_release_quantiles", lambda _: None)
         monkeypatch.setattr(MemorySource, "counts", fail)
         again = ann.ask(stream[0], fresh=True)
         assert again.interval is not None
