@@ -196,8 +196,8 @@ def ledger(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
     if user.role is Role.CUSTODIAN:
         return {**form, "analysts": [_sum(one) for one in booked]}
     for entry in form["entries"]:
-        if entry.get("analyst") != user.name:
-            entry.pop("analyst", None)
+        own = [one for one in entry.pop("booked", ()) if one["analyst"] == user.name]
+        entry.update({"booked": own} if own else {})
     return {**form, "analysts": [_sum(one, exact=one.name == user.name) for one in booked]}
 
 

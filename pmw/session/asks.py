@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pmw.public.answer import Answer, Source
 from pmw.public.state import PublicState
 from pmw.session.journal import answer_row, read_answer
-from pmw.session.store import Outcome, SessionStore, StoredAnswer
+from pmw.session.store import AGAIN, FIRST, UNSETTLED, Outcome, SessionStore, StoredAnswer
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
@@ -20,6 +23,7 @@ __all__ = [
     "Deliver",
     "key_of",
     "ready_answers",
+    "settled_marks",
     "sorted_asks",
     "tie_keys",
     "UNTESTED",
@@ -121,14 +125,38 @@ def ready_answers(known: dict[int, Answer], repeats: dict[int, int], places: ran
 
 
 def with_answers(
-    outcome: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer], analyst: str
+    outcome: Outcome,
+    asked: Sequence[tuple[str, str | None]],
+    answers: Sequence[Answer],
+    analyst: str,
+    settled: Sequence[int],
 ) -> Outcome:
     """Return an outcome with the rows of answers, which may end at a positive before the questions do."""
     rows = [
-        answer_row(answer, text, request, analyst)
-        for answer, (text, request) in zip(answers, asked, strict=False)  # answers end at a positive
+        answer_row(answer, text, request, analyst, mark)
+        for answer, (text, request), mark in zip(answers, asked, settled, strict=False)
     ]
     return replace(outcome, answers=rows, asked=len(rows))
+
+
+def settled_marks(
+    texts: Sequence[str], were_settled: Sequence[bool], settle: Sequence[bool]
+) -> NDArray[np.uint8]:
+    """Return of answers whether each settles its question: uint8, shape (n,), for ``StoredAnswer``.
+
+    Args:
+        texts: of the questions, in order.
+        were_settled: whether a stored answer settled the question.
+        settle: whether this one does, if it is the first.
+    """
+    marks, seen = np.full(len(texts), UNSETTLED, dtype=np.uint8), set[str]()
+    for place, (text, was, does) in enumerate(zip(texts, were_settled, settle, strict=True)):
+        if was or text in seen:
+            marks[place] = AGAIN
+        elif does:
+            marks[place] = FIRST
+            seen.add(text)
+    return marks
 
 
 def _stored_answer(

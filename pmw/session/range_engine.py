@@ -28,7 +28,7 @@ from pmw.session.asks import UNTESTED, Ask
 from pmw.session.engine import Engine
 from pmw.session.journal import read_answer
 from pmw.session.measurement_rows import kind_text, read_kind
-from pmw.session.store import AnswerColumns, Outcome, StoredAnswer
+from pmw.session.store import AGAIN, FIRST, UNSETTLED, AnswerColumns, Outcome, StoredAnswer
 from pmw.session.store.columns import texts_at
 from queries.boxes import Boxes
 
@@ -40,6 +40,7 @@ _Part: TypeAlias = tuple[NDArray[np.int64], Boxes]  # places of questions about 
 _CHUNK = 2**13  # questions of a commit, and of a block
 _ROUNDS = 4  # how often a chunk's scopes are looked at for further tests, before its questions go one by one
 _SOURCES = tuple(Source)
+_HELD = [_SOURCES.index(one) for one in (Source.SYNTHETIC, Source.MEASURED)]
 _REFUSED, _EXHAUSTED, _UNVERIFIED = map(_SOURCES.index, (Source.REFUSED, Source.EXHAUSTED, Source.UNVERIFIED))
 
 
@@ -62,14 +63,14 @@ class RangeEngine(Engine):
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         self.finish_interrupted()
+        self.bookings.know(account)
         first, numbers = boxes.distinct()
         room = RangeRoom(self.state, len(first))
         stored = self._stored(room, boxes.take(first)) if not fresh else _Stored.nothing(len(first))
         start = 0
         while start < len(first):
-            self._release_spare()
-            self._release_quantiles()
-            stop = min(len(first), start + min(_CHUNK, next_due(self.state.asked) - self.state.asked))
+            self._release_due(account)
+            stop = start + self._boxes_until_due(boxes.take(first[start : start + _CHUNK]), account)
             parts = boxes.take(first[start:stop]).parts()
             chunk = [(own + start, part) for own, part in parts]
             self._answer_chunk(room, self._give_again(room, chunk, stored, account), account, fresh=fresh)
@@ -84,6 +85,17 @@ class RangeEngine(Engine):
         parts = self._answer_together(room, parts, account)
         for own, part in parts:
             self._answer_one_by_one(room, own, part, account, fresh=fresh)
+
+    def _boxes_until_due(self, boxes: Boxes, account: Account) -> int:
+        """Return how many of distinct questions are answered before releases can come due."""
+        room = next_due(self.state.settled) - self.state.settled
+        if room >= len(boxes) or not account.may_pay(self.limited(account)):
+            return len(boxes)
+        new = np.zeros(len(boxes), dtype=bool)
+        for places, part in boxes.parts():
+            new[places] = np.logical_not(self._store.are_settled(part.texts()))
+        found = np.flatnonzero(new)
+        return int(found[room]) if len(found) > room else len(boxes)
 
     def _stored(self, room: RangeRoom, boxes: Boxes) -> _Stored:
         """Look up distinct questions, all at once, so that each block is read once.
@@ -183,7 +195,8 @@ class RangeEngine(Engine):
             count = sum(map(len, columns))
             rows = Outcome(columns=tuple(columns), asked=count, charged_before=self._charges)
             self._store.finish(None, rows)
-            self._state = replace(self.state, asked=self.state.asked + count)
+            asked, settled = self.state.asked + count, self.state.settled + rows.settled
+            self._state = replace(self.state, asked=asked, settled=settled)
         for places, found in answers:  # durable now
             room.put(places, found)
         return left
@@ -199,14 +212,20 @@ class RangeEngine(Engine):
 
     def _columns(self, part: Boxes, found: RangeAnswers, account: Account) -> AnswerColumns:
         """Return answers as they are stored."""
+        texts, settle = part.texts(), np.full(len(part), account.may_pay(self.limited(account)))
+        if account.share is not None:
+            settle &= np.isin(found.source, _HELD)
+        again = np.array(self._store.are_settled(texts), dtype=bool)
+        settled = np.where(again, AGAIN, np.where(settle, FIRST, UNSETTLED)).astype(np.uint8)
         (sources, source_places), (kinds, kind_places) = _present(found.source), _present(found.kind)
         return AnswerColumns(
-            part.texts(),
+            texts,
             found.count,
             found.interval,
             found.typical,
             sources,
             kinds,
+            settled,
             tuple(found.sources[place].value for place in source_places),
             tuple(None if (kind := KINDS[place]) is None else kind_text(kind) for place in kind_places),
             account.name,

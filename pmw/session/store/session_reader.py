@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -13,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store.answer_rows import MEASURED, SHARES, StoredAnswer, answer_of_row, key_name, query_key
+from pmw.session.store.answer_rows import (
+    FIRST,
+    MEASURED,
+    SHARES,
+    UNSETTLED,
+    StoredAnswer,
+    answer_of_row,
+    key_name,
+    query_key,
+)
 from pmw.session.store.blocks import Blocks
 from pmw.session.store.chain import Chain
 from pmw.session.store.checksums import read_fact, require_checksum
@@ -219,7 +227,7 @@ class SessionReader:
         return found
 
     def first_answers(self) -> dict[str, _Reaches]:
-        """Return the first answer of each question that has a kind, by kinds.
+        """Return the first settled answer of each question that has a kind, by kinds.
 
         Returns:
             Of each kind int64, shape (n,), the numbers of the answers, ascending; and float64, shape (n,),
@@ -227,34 +235,61 @@ class SessionReader:
         """
         found: dict[str, list[_Reaches]] = {}
         with self._guarded():
-            rows = self._first_rows("query, sequence, kind, high - count")
-            numbers = {text: number for text, number, *_ in rows}
-            named = [row for row in rows if row[2] is not None]
-            are_first = self._blocks.are_first([row[0] for row in named], [row[1] for row in named])
-            for _, number, kind, reach in itertools.compress(named, are_first):
-                found.setdefault(kind, []).append((np.array([number]), np.array([reach])))
-            for start, columns, is_first in self._blocks.first_answers(numbers, with_kinds=True):
+            for number, kind, reach in self._first_rows("sequence, kind, high - count"):
+                if kind is not None:
+                    found.setdefault(kind, []).append((np.array([number]), np.array([reach])))
+            for start, columns, is_first in self._blocks.first_answers(with_kinds=True):
                 for code in columns.named_kinds():
                     own = np.flatnonzero(is_first & (columns.kinds == code))
                     reaches = columns.ends[own, 1] - columns.counts[own]
                     found.setdefault(str(columns.kind_names[code]), []).append((start + own, reaches))
         return {kind: _in_order(parts) for kind, parts in found.items()}
 
-    def first_questions(self) -> Iterator[Sequence[str]]:
-        """Yield the texts of the questions that were answered, each once, in no order."""
+    def first_questions(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield the texts of questions that were settled, each once, in no order, with who asked first."""
         with self._guarded():
-            rows = dict(self._first_rows("query, sequence"))
-            are_first = self._blocks.are_first(list(rows), list(rows.values()))
-            yield list(itertools.compress(rows, are_first))
-            for _, columns, is_first in self._blocks.first_answers(rows, with_kinds=False):
-                yield texts_at(columns.texts, np.flatnonzero(is_first))
+            rows: dict[str, list[str]] = {}
+            for analyst, text in self._first_rows("analyst, query"):
+                rows.setdefault(analyst, []).append(text)
+            yield from rows.items()
+            for _, columns, is_first in self._blocks.first_answers(with_kinds=False):
+                yield columns.analyst, texts_at(columns.texts, np.flatnonzero(is_first))
 
     def _first_rows(self, columns: str) -> list[tuple[Any, ...]]:
-        """Return the first rows that answer each question."""
-        first = "SELECT min(sequence) FROM answers GROUP BY query_key"
-        return self._connection.execute(
-            f"SELECT {columns} FROM answers WHERE sequence IN ({first})"
-        ).fetchall()
+        """Return the rows that settle questions first."""
+        return self._connection.execute(f"SELECT {columns} FROM answers WHERE settled = {FIRST}").fetchall()
+
+    def settled_count(self, last: int | None = None) -> int:
+        """Return how many questions were settled, by the answers up to a number or by all."""
+        most = _LAST if last is None else last
+        (rows,) = self._one(f"SELECT count(*) FROM answers WHERE settled = {FIRST} AND sequence <= ?", most)
+        with self._guarded():
+            return int(rows) + self._blocks.settled_count(most)
+
+    def settled_version(self, place: int) -> int:
+        """Return the version of the model that settled a question, by its place among all, from 1.
+
+        Raises:
+            SessionCorruptError: there are not so many.
+        """
+        rows = f"SELECT sequence, 1, version FROM answers WHERE settled = {FIRST}"
+        blocks = "SELECT sequence, settled, version FROM blocks WHERE settled > 0"
+        with self._guarded():
+            for _, count, version in self._connection.execute(f"{rows} UNION ALL {blocks} ORDER BY 1"):
+                place -= count
+                if place <= 0:
+                    return int(version)
+        raise SessionCorruptError(f"{self._name}: the session file is damaged: settled answers are gone")
+
+    def are_settled(self, texts: Sequence[str]) -> list[bool]:
+        """Tell which questions were settled, by their canonical texts."""
+        alone, blocks = self.newest_together(texts)
+        found = np.zeros(len(texts), dtype=bool)
+        for place, row in alone.items():
+            found[place] = row.settled != UNSETTLED
+        for columns, asked, own in blocks:
+            found[asked] = columns.settled[own] != UNSETTLED
+        return [bool(one) for one in found]
 
     def shares(self, most: int) -> list[tuple[int, float]]:
         """Return the share spent after n answers, as (n, share), evenly thinned to ``most`` pairs."""
