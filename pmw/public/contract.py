@@ -9,6 +9,7 @@ from typing import cast
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
+from pmw.public.answer import RecordsKept
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries.domain import Domain, require_domain
 from queries.person import Person
@@ -330,6 +331,12 @@ class Contract:
     def seeded(self) -> bool:
         """The noise can be repeated by anybody: no privacy. Every output says so."""
         return self.options.seed is not None
+
+    @property
+    def records_kept(self) -> RecordsKept | None:
+        """Which records every number is about; None where a person's are declared to be few, and not bounded."""
+        person = self.domain.person
+        return None if person is None else RecordsKept(person.column, self.options.records_per_person)
 
 
 def agreed(domain: Domain, options: Options) -> tuple[Domain, Options]:

@@ -31,7 +31,7 @@ def test_every_error_is_caught_by_one_name(leaf: type[Exception]) -> None:
 
 
 def test_a_refused_question_is_caught_by_the_name_of_pmw() -> None:
-    domain = queries.Domain([queries.IntegerAttribute("age", 0, 9)])
+    domain = queries.Domain((queries.IntegerAttribute("age", 0, 9),))
     with pytest.raises(pmw.PMWError) as refused:
         queries.parse_where("height = 3", domain)
     assert isinstance(refused.value, queries.QueryError)
