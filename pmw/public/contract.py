@@ -334,7 +334,7 @@ class Contract:
 
     @property
     def records_kept(self) -> RecordsKept | None:
-        """Which records every number is about; None where a person's are declared to be few, and not bounded."""
+        """Which records every number is about; None where no column of ids bounds a person's."""
         person = self.domain.person
         return None if person is None else RecordsKept(person.column, self.options.records_per_person)
 
