@@ -137,12 +137,11 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
 
 
 def _policy(given: dict[str, Any]) -> Options:
-    from pmw.privacy.budget import NeighboringRelation
     from pmw.public.contract import Options
     from pmw.research.offline import OfflineOptions
 
     policy = Options(
-        neighboring_relation=NeighboringRelation(given["neighbors"].replace("-", "_")),
+        neighboring_relation=given["neighbors"],
         records_per_person=given["records_per_person"],
     )
     OfflineOptions.textbook(rounds=_rounds(given, 1), threshold=given["threshold"], policy=policy)

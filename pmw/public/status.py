@@ -130,10 +130,11 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
 def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
     """Return a status in words: what each line is about, and what it says."""
     promise = contract_words(state.contract.options)
+    kept = state.contract.records_kept
     size = f"{counted(len(state.domain), 'attribute')}, {counted(cell_count(state.domain.size), 'cell')}"
     rows = [
         ("table", f"{status.table} ({size})"),
-        ("records", f"about {status.total:,.0f}"),
+        ("records", f"about {status.total:,.0f}" + ("" if kept is None else f" ({kept.describe()})")),
         ("guarantee", status.guarantee),
         *([] if promise is None else [("accuracy", promise)]),
         ("budget spent", f"{status.budget_share:.1%}"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from pmw.errors import BudgetExhaustedError, ReleaseError, ServiceError
-from pmw.public.answer import Answer, Source, Spent
+from pmw.public.answer import Answer, RecordsKept, Source, Spent
 from queries.errors import QueryError
 
 if TYPE_CHECKING:
@@ -333,6 +333,7 @@ def answer_of(form: Mapping[str, Any]) -> Answer:
         Spent(**form["spent"]),
         seeded=form.get("seeded", False),
         typical=typical,
+        kept=RecordsKept(**form["records_kept"]) if "records_kept" in form else None,
     )
 
 

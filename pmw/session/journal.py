@@ -200,6 +200,7 @@ def read_answer(row: StoredAnswer, query: LinearQuery, state: PublicState) -> An
         version=row.version,
         spent=Spent(row.share, float(budget.epsilon), float(budget.delta)),
         seeded=state.contract.seeded,
+        kept=state.contract.records_kept,
         kind=None if row.kind is None else read_kind(row.kind),
         typical=row.typical,
     )

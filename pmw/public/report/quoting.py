@@ -37,6 +37,9 @@ def quote_section(facts: Facts) -> str:
             "numbers themselves, ask the session (pmw ask --sql, with GROUP BY), or see the pictures."
         )
     )
+    kept = state.contract.records_kept
+    if kept is not None:
+        parts.append(paragraph(f"Every number here is {isolated(kept.describe())}."))
     bars = [f"± at {wording.confidence_text(level)}" for level in levels]
     header = ("table of", "measured", "numbers", *bars, "within 10% from a count of")
     rows = [_total_row(facts, len(levels)), *(_table_row(one, len(levels)) for one in tables[:_MOST_TABLES])]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pmw.errors import BudgetExhaustedError, SessionCorruptError
-from queries.errors import QueriesError
+from pmw.errors import BudgetExhaustedError, PMWError, SessionCorruptError
 
 __all__ = [
     "Check",
@@ -40,7 +39,7 @@ _NOT_PROVED_ANCHORED = (
 
 # What a file that was damaged or altered makes of its readers.
 FAULTS = (
-    SessionCorruptError, BudgetExhaustedError, QueriesError, ValueError, KeyError, TypeError, IndexError,
+    SessionCorruptError, BudgetExhaustedError, ValueError, KeyError, TypeError, IndexError,
     AttributeError, ArithmeticError, RecursionError,
 )  # fmt: skip
 
@@ -111,7 +110,7 @@ def check(name: str, find: Callable[[], str]) -> Check:
 
 def words(error: Exception) -> str:
     """Return a fault in words: our own, or that something cannot be read."""
-    own = isinstance(error, SessionCorruptError | BudgetExhaustedError | QueriesError)
+    own = isinstance(error, PMWError)
     return str(error) if own else f"it cannot be read ({type(error).__name__})"
 
 
