@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from pmw.public.answer import Answer, Source
+from pmw.public.answer import Answer
+from pmw.public.free_answers import FreeAnswers
+from pmw.public.range_answers import answers_together
 from pmw.public.state import PublicState
 from pmw.session.journal import answer_row, read_answer
+from pmw.session.repeats import KEYED, Stored, is_better
 from pmw.session.store import Outcome, SessionStore, StoredAnswer
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -18,11 +21,12 @@ __all__ = [
     "Answering",
     "Ask",
     "Deliver",
+    "compared",
     "key_of",
+    "newer_answers",
     "ready_answers",
     "sorted_asks",
     "tie_keys",
-    "UNTESTED",
     "with_answers",
 ]
 
@@ -37,7 +41,7 @@ class Ask:
         query: what is asked.
         text: the query's canonical text.
         request_id: keys the request for safe retries; None for none.
-        fresh: answer again even where the same question was answered before.
+        fresh: ask a newer model, or for a test that was not made, even where there is a stored answer.
     """
 
     query: LinearQuery
@@ -47,7 +51,6 @@ class Ask:
 
 
 _SEPARATOR = "\x1f"  # stands in no name of an analyst
-UNTESTED = (Source.EXHAUSTED.value, Source.UNVERIFIED.value)
 
 Answering: TypeAlias = Callable[[Sequence[Ask], Deliver | None], list[Answer]]
 
@@ -57,23 +60,22 @@ def sorted_asks(
     state: PublicState,
     asks: Sequence[Ask],
     is_tested: Callable[[LinearQuery], bool],
-    newest: Memory[Answer],
-) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
+    newest: Memory[Stored],
+) -> tuple[dict[int, Stored], list[int], dict[int, int]]:
     """Return the answers that are stored, the places that wait for one, and repeats of earlier places.
 
     Args:
         store: the session file.
         state: the public state.
         asks: the questions.
-        is_tested: whether a question would be tested now: what an analyst whose share was spent was told is
-            no answer to whoever can pay for a test.
+        is_tested: whether a question would be tested now.
         newest: the newest stored answers that were read already, by the texts of their questions.
     """
-    known: dict[int, Answer] = {}
+    known: dict[int, Stored] = {}
     waiting: list[int] = []
     first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
     repeats: dict[int, int] = {}
-    new = dict.fromkeys(ask.text for ask in asks if not ask.fresh and newest.get(ask.text) is None)
+    new = dict.fromkeys(ask.text for ask in asks if newest.get(ask.text) is None)
     rows = dict(zip(new, store.newest_answers(list(new)), strict=True))
     for place, ask in enumerate(asks):
         stored = _stored_answer(store, state, ask, is_tested, newest, rows)
@@ -85,13 +87,60 @@ def sorted_asks(
             known[place] = stored
             if keyed:
                 first.setdefault((ask.request_id or "", True), place)
-        elif earlier is not None and (keyed or not ask.fresh):
+        elif earlier is not None:
             repeats[place] = earlier
         else:
             first.setdefault((ask.text, False), place)
             first[ask.request_id or ask.text, keyed] = place
             waiting.append(place)
     return known, waiting, repeats
+
+
+def compared(
+    free: FreeAnswers, state: PublicState, asks: Sequence[Ask], stored: Mapping[int, Stored]
+) -> tuple[dict[str, Stored], dict[str, Stored]]:
+    """Return the model's answers that are better than stored ones, and other stored ones that were looked at.
+
+    Args:
+        free: answers that no test decides.
+        state: the public state.
+        asks: the questions.
+        stored: answers by the places of their questions.
+
+    Returns:
+        Both by the texts of the questions.
+
+    Privacy: a function of public state; nothing is tested or charged.
+    """
+    version = state.version
+    due = {
+        asks[place].text: place
+        for place, one in stored.items()
+        if (one.looked < version or asks[place].fresh) and one.is_due(version, fresh=asks[place].fresh)
+    }
+    if not due:
+        return {}, {}
+    before = [stored[place] for place in due.values()]
+    now = free.answers(state, [asks[place].query for place in due.values()])
+    better = is_better(answers_together(state, [one.answer for one in before]), answers_together(state, now))
+    newer, kept = dict[str, Stored](), dict[str, Stored]()
+    for text, old, answer, is_newer in zip(due, before, now, better.tolist(), strict=True):
+        if is_newer:
+            newer[text] = Stored(answer, old.analyst, version)
+        else:
+            kept[text] = Stored(old.answer, old.analyst, version)
+    return newer, kept
+
+
+def newer_answers(newer: Mapping[str, Stored], charges: int) -> Outcome:
+    """Return the outcome that stores answers better than stored ones; who asked first stays the same.
+
+    Args:
+        newer: by the texts of the questions.
+        charges: how many the session file holds.
+    """
+    rows = [answer_row(one.answer, text, None, one.analyst) for text, one in newer.items()]
+    return Outcome(answers=rows, are_newer=True, charged_before=charges)
 
 
 def tie_keys(store: SessionStore, asks: Sequence[Ask]) -> None:
@@ -136,27 +185,24 @@ def _stored_answer(
     state: PublicState,
     ask: Ask,
     is_tested: Callable[[LinearQuery], bool],
-    newest: Memory[Answer],
+    newest: Memory[Stored],
     rows: Mapping[str, StoredAnswer | None],
-) -> Answer | None:
+) -> Stored | None:
     row = None if ask.request_id is None else store.answer_to_request(ask.request_id)
     if row is not None:
         _require_same(ask, row.query)
-    if row is not None:
-        return read_answer(row, ask.query, state)
-    if ask.fresh:
-        return None
+        return Stored(read_answer(row, ask.query, state), row.analyst, KEYED)
     known = newest.get(ask.text)
-    if known is not None:
+    if known is None:
+        row = rows[ask.text] if ask.text in rows else store.newest_answer(ask.text)
+        if row is None:
+            return None
+        known = Stored(read_answer(row, ask.query, state), row.analyst, row.version)
+        newest.keep(ask.text, known)
+    if known.is_settled and not ask.fresh:
         return known
-    row = rows[ask.text] if ask.text in rows else store.newest_answer(ask.text)
-    if row is None or row.source == Source.REFUSED.value:
-        return None  # what was measured since may answer it
-    if row.analyst and row.source in UNTESTED:
-        return None if is_tested(ask.query) else read_answer(row, ask.query, state)
-    known = read_answer(row, ask.query, state)
-    newest.keep(ask.text, known)
-    return known
+    again = known.is_asked_again(state, lambda: is_tested(ask.query), fresh=ask.fresh)
+    return None if again else known
 
 
 def key_of(analyst: str, request_id: str) -> str:

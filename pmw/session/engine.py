@@ -35,7 +35,17 @@ from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import journal, loading, proposals, releases
 from pmw.session.accounts import SESSION, Account, Bookings
-from pmw.session.asks import Ask, Deliver, ready_answers, sorted_asks, tie_keys, with_answers
+from pmw.session.asks import (
+    Ask,
+    Deliver,
+    compared,
+    newer_answers,
+    ready_answers,
+    sorted_asks,
+    tie_keys,
+    with_answers,
+)
+from pmw.session.repeats import KEYED, Looks, Stored
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
@@ -79,7 +89,8 @@ class Engine:
         self._coarse_source: CountSource | None = None
         self.bookings = Bookings(store)
         self._free = FreeAnswers()
-        self._newest: Memory[Answer] = Memory(_REMEMBERED)
+        self._newest: Memory[Stored] = Memory(_REMEMBERED)
+        self._looks = Looks()
         self._intents = 0
         self._load()
 
@@ -97,7 +108,7 @@ class Engine:
     ) -> list[Answer]:
         """Answer questions in order, each durable before it is given.
 
-        A question that was answered before gets the same answer, unless it is asked again.
+        A question that was answered before gets the same answer, or a newer model's; see ``repeats``.
 
         Args:
             asks: the questions.
@@ -110,7 +121,8 @@ class Engine:
         """
         self.finish_interrupted()  # first, so that what it finishes is found among the stored answers
         asks = account.keyed(asks)
-        known, waiting, repeats = self._sorted(asks, account)
+        stored, waiting, repeats = self._sorted(asks, account)
+        known = self._given_again(asks, stored)
         found = [asks[place] for place in known]
         tie_keys(self._store, found)
         answers: list[Answer] = []
@@ -140,11 +152,23 @@ class Engine:
 
     def _sorted(
         self, asks: Sequence[Ask], account: Account
-    ) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
+    ) -> tuple[dict[int, Stored], list[int], dict[int, int]]:
         state = self.limited(account)
         return sorted_asks(
             self._store, state, asks, lambda query: bool(propose(state, [query]).requests), self._newest
         )
+
+    def _given_again(self, asks: Sequence[Ask], stored: dict[int, Stored]) -> dict[int, Answer]:
+        """Return the answers to questions with stored ones: these, or the model's, durable, where better."""
+        newer, kept = compared(self._free, self._state, asks, stored)
+        if newer:
+            self._store.finish(None, newer_answers(newer, self._charges))
+        for text, one in (*newer.items(), *kept.items()):
+            self._newest.keep(text, one)
+        return {
+            place: (newer.get(asks[place].text, one) if newer and one.looked != KEYED else one).answer
+            for place, one in stored.items()
+        }
 
     def _with_answers(
         self, rows: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer], name: str
