@@ -78,7 +78,7 @@ Workloads:
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Ask a newer model, or for tests that were not made, what was answered before.",
+    help="Ask a newer model, or for tests not yet made, what was answered before.",
 )
 @click.option(
     "--strict", is_flag=True, help="Exit with 3 when an answer is exhausted, with 4 when one is unverified."

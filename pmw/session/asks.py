@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -11,7 +11,7 @@ from pmw.public.free_answers import FreeAnswers
 from pmw.public.range_answers import answers_together
 from pmw.public.state import PublicState
 from pmw.session.journal import answer_row, read_answer
-from pmw.session.repeats import KEYED, Stored, is_better
+from pmw.session.repeats import KEYED, Looks, Stored, is_better
 from pmw.session.store import Outcome, SessionStore, StoredAnswer
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -21,11 +21,9 @@ __all__ = [
     "Answering",
     "Ask",
     "Deliver",
-    "compared",
     "key_of",
-    "newer_answers",
     "ready_answers",
-    "sorted_asks",
+    "Repeats",
     "tie_keys",
     "with_answers",
 ]
@@ -50,97 +48,139 @@ class Ask:
     fresh: bool = False
 
 
+_REMEMBERED = 2**14  # stored answers that were read, ready to be given again
 _SEPARATOR = "\x1f"  # stands in no name of an analyst
 
 Answering: TypeAlias = Callable[[Sequence[Ask], Deliver | None], list[Answer]]
 
 
-def sorted_asks(
-    store: SessionStore,
-    state: PublicState,
-    asks: Sequence[Ask],
-    is_tested: Callable[[LinearQuery], bool],
-    newest: Memory[Stored],
-) -> tuple[dict[int, Stored], list[int], dict[int, int]]:
-    """Return the answers that are stored, the places that wait for one, and repeats of earlier places.
+class Repeats:
+    """Which questions have a stored answer, and which answer they are given.
 
     Args:
         store: the session file.
-        state: the public state.
-        asks: the questions.
-        is_tested: whether a question would be tested now.
-        newest: the newest stored answers that were read already, by the texts of their questions.
-    """
-    known: dict[int, Stored] = {}
-    waiting: list[int] = []
-    first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
-    repeats: dict[int, int] = {}
-    new = dict.fromkeys(ask.text for ask in asks if newest.get(ask.text) is None)
-    rows = dict(zip(new, store.newest_answers(list(new)), strict=True))
-    for place, ask in enumerate(asks):
-        stored = _stored_answer(store, state, ask, is_tested, newest, rows)
-        keyed = ask.request_id is not None
-        earlier = first.get((ask.request_id or ask.text, keyed))
-        if keyed and earlier is not None:
-            _require_same(ask, asks[earlier].text)
-        if stored is not None:
-            known[place] = stored
-            if keyed:
-                first.setdefault((ask.request_id or "", True), place)
-        elif earlier is not None:
-            repeats[place] = earlier
-        else:
-            first.setdefault((ask.text, False), place)
-            first[ask.request_id or ask.text, keyed] = place
-            waiting.append(place)
-    return known, waiting, repeats
-
-
-def compared(
-    free: FreeAnswers, state: PublicState, asks: Sequence[Ask], stored: Mapping[int, Stored]
-) -> tuple[dict[str, Stored], dict[str, Stored]]:
-    """Return the model's answers that are better than stored ones, and other stored ones that were looked at.
-
-    Args:
         free: answers that no test decides.
-        state: the public state.
-        asks: the questions.
-        stored: answers by the places of their questions.
-
-    Returns:
-        Both by the texts of the questions.
-
-    Privacy: a function of public state; nothing is tested or charged.
     """
-    version = state.version
-    due = {
-        asks[place].text: place
-        for place, one in stored.items()
-        if (one.looked < version or asks[place].fresh) and one.is_due(version, fresh=asks[place].fresh)
-    }
-    if not due:
-        return {}, {}
-    before = [stored[place] for place in due.values()]
-    now = free.answers(state, [asks[place].query for place in due.values()])
-    better = is_better(answers_together(state, [one.answer for one in before]), answers_together(state, now))
-    newer, kept = dict[str, Stored](), dict[str, Stored]()
-    for text, old, answer, is_newer in zip(due, before, now, better.tolist(), strict=True):
-        if is_newer:
-            newer[text] = Stored(answer, old.analyst, version)
-        else:
-            kept[text] = Stored(old.answer, old.analyst, version)
-    return newer, kept
 
+    def __init__(self, store: SessionStore, free: FreeAnswers) -> None:
+        self._store = store
+        self._free = free
+        self._newest: Memory[Stored] = Memory(_REMEMBERED)
+        self.looks = Looks()
 
-def newer_answers(newer: Mapping[str, Stored], charges: int) -> Outcome:
-    """Return the outcome that stores answers better than stored ones; who asked first stays the same.
+    def forget(self, texts: Iterable[str]) -> None:
+        """Forget the stored answers to questions that get others now."""
+        for text in texts:
+            self._newest.forget(text)
 
-    Args:
-        newer: by the texts of the questions.
-        charges: how many the session file holds.
-    """
-    rows = [answer_row(one.answer, text, None, one.analyst) for text, one in newer.items()]
-    return Outcome(answers=rows, are_newer=True, charged_before=charges)
+    def sorted(
+        self, state: PublicState, asks: Sequence[Ask], is_tested: Callable[[LinearQuery], bool]
+    ) -> tuple[dict[int, Stored], list[int], dict[int, int]]:
+        """Return the answers that are stored, the places that wait for one, and repeats of earlier places.
+
+        Args:
+            state: the public state.
+            asks: the questions.
+            is_tested: whether a question would be tested now.
+        """
+        known: dict[int, Stored] = {}
+        waiting: list[int] = []
+        first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
+        repeats: dict[int, int] = {}
+        new = dict.fromkeys(ask.text for ask in asks if self._newest.get(ask.text) is None)
+        rows = dict(zip(new, self._store.newest_answers(list(new)), strict=True))
+        for place, ask in enumerate(asks):
+            stored = self._stored(state, ask, is_tested, rows)
+            keyed = ask.request_id is not None
+            earlier = first.get((ask.request_id or ask.text, keyed))
+            if keyed and earlier is not None:
+                _require_same(ask, asks[earlier].text)
+            if stored is not None:
+                known[place] = stored
+                if keyed:
+                    first.setdefault((ask.request_id or "", True), place)
+            elif earlier is not None:
+                repeats[place] = earlier
+            else:
+                first.setdefault((ask.text, False), place)
+                first[ask.request_id or ask.text, keyed] = place
+                waiting.append(place)
+        return known, waiting, repeats
+
+    def given(
+        self, state: PublicState, asks: Sequence[Ask], stored: Mapping[int, Stored], charges: int
+    ) -> dict[int, Answer]:
+        """Return the answers to questions with stored ones: these, or the model's, durable, where better.
+
+        Args:
+            state: the public state.
+            asks: the questions.
+            stored: answers by the places of their questions.
+            charges: how many the session file holds.
+
+        Privacy: a function of public state; nothing is tested or charged.
+        """
+        newer, kept = self._compared(state, asks, stored)
+        if newer:
+            rows = [answer_row(one.answer, text, None, one.analyst) for text, one in newer.items()]
+            self._store.finish(None, Outcome(answers=rows, are_newer=True, charged_before=charges))
+        for text, one in (*newer.items(), *kept.items()):
+            self._newest.keep(text, one)
+        return {
+            place: (newer.get(asks[place].text, one) if newer and one.looked != KEYED else one).answer
+            for place, one in stored.items()
+        }
+
+    def _compared(
+        self, state: PublicState, asks: Sequence[Ask], stored: Mapping[int, Stored]
+    ) -> tuple[dict[str, Stored], dict[str, Stored]]:
+        """Return the model's answers that are better than stored ones, and others that were looked at.
+
+        Both by the texts of the questions; who asked first stays the same.
+        """
+        version = state.version
+        due = {
+            asks[place].text: place
+            for place, one in stored.items()
+            if (one.looked < version or asks[place].fresh) and one.is_due(version, fresh=asks[place].fresh)
+        }
+        if not due:
+            return {}, {}
+        before = [stored[place] for place in due.values()]
+        now = self._free.answers(state, [asks[place].query for place in due.values()])
+        better = is_better(
+            answers_together(state, [one.answer for one in before]), answers_together(state, now)
+        )
+        newer, kept = dict[str, Stored](), dict[str, Stored]()
+        for text, old, answer, is_newer in zip(due, before, now, better.tolist(), strict=True):
+            if is_newer:
+                newer[text] = Stored(answer, old.analyst, version)
+            else:
+                kept[text] = Stored(old.answer, old.analyst, version)
+        return newer, kept
+
+    def _stored(
+        self,
+        state: PublicState,
+        ask: Ask,
+        is_tested: Callable[[LinearQuery], bool],
+        rows: Mapping[str, StoredAnswer | None],
+    ) -> Stored | None:
+        row = None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
+        if row is not None:
+            _require_same(ask, row.query)
+            return Stored(read_answer(row, ask.query, state), row.analyst, KEYED)
+        known = self._newest.get(ask.text)
+        if known is None:
+            row = rows[ask.text] if ask.text in rows else self._store.newest_answer(ask.text)
+            if row is None:
+                return None
+            known = Stored(read_answer(row, ask.query, state), row.analyst, row.version)
+            self._newest.keep(ask.text, known)
+        if known.is_settled and not ask.fresh:
+            return known
+        again = known.is_asked_again(state, lambda: is_tested(ask.query), fresh=ask.fresh)
+        return None if again else known
 
 
 def tie_keys(store: SessionStore, asks: Sequence[Ask]) -> None:
@@ -178,31 +218,6 @@ def with_answers(
         for answer, (text, request) in zip(answers, asked, strict=False)  # answers end at a positive
     ]
     return replace(outcome, answers=rows, asked=len(rows))
-
-
-def _stored_answer(
-    store: SessionStore,
-    state: PublicState,
-    ask: Ask,
-    is_tested: Callable[[LinearQuery], bool],
-    newest: Memory[Stored],
-    rows: Mapping[str, StoredAnswer | None],
-) -> Stored | None:
-    row = None if ask.request_id is None else store.answer_to_request(ask.request_id)
-    if row is not None:
-        _require_same(ask, row.query)
-        return Stored(read_answer(row, ask.query, state), row.analyst, KEYED)
-    known = newest.get(ask.text)
-    if known is None:
-        row = rows[ask.text] if ask.text in rows else store.newest_answer(ask.text)
-        if row is None:
-            return None
-        known = Stored(read_answer(row, ask.query, state), row.analyst, row.version)
-        newest.keep(ask.text, known)
-    if known.is_settled and not ask.fresh:
-        return known
-    again = known.is_asked_again(state, lambda: is_tested(ask.query), fresh=ask.fresh)
-    return None if again else known
 
 
 def key_of(analyst: str, request_id: str) -> str:

@@ -35,22 +35,12 @@ from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import journal, loading, proposals, releases
 from pmw.session.accounts import SESSION, Account, Bookings
-from pmw.session.asks import (
-    Ask,
-    Deliver,
-    compared,
-    newer_answers,
-    ready_answers,
-    sorted_asks,
-    tie_keys,
-    with_answers,
-)
-from pmw.session.repeats import KEYED, Looks, Stored
+from pmw.session.asks import Ask, Deliver, Repeats, ready_answers, tie_keys, with_answers
+from pmw.session.repeats import Stored
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.linear import LinearQuery
-from queries.memory import Memory
 
 __all__ = [
     "Engine",
@@ -58,7 +48,6 @@ __all__ = [
 
 _BATCH = 256  # questions per intent
 _COMMIT = 1024  # questions per commit, where none of them draws noise
-_REMEMBERED = 2**14  # stored answers that were read, ready to be given again
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -89,8 +78,7 @@ class Engine:
         self._coarse_source: CountSource | None = None
         self.bookings = Bookings(store)
         self._free = FreeAnswers()
-        self._newest: Memory[Stored] = Memory(_REMEMBERED)
-        self._looks = Looks()
+        self._repeats = Repeats(store, self._free)
         self._intents = 0
         self._load()
 
@@ -122,7 +110,7 @@ class Engine:
         self.finish_interrupted()  # first, so that what it finishes is found among the stored answers
         asks = account.keyed(asks)
         stored, waiting, repeats = self._sorted(asks, account)
-        known = self._given_again(asks, stored)
+        known = self._repeats.given(self._state, asks, stored, self._charges)
         found = [asks[place] for place in known]
         tie_keys(self._store, found)
         answers: list[Answer] = []
@@ -154,27 +142,12 @@ class Engine:
         self, asks: Sequence[Ask], account: Account
     ) -> tuple[dict[int, Stored], list[int], dict[int, int]]:
         state = self.limited(account)
-        return sorted_asks(
-            self._store, state, asks, lambda query: bool(propose(state, [query]).requests), self._newest
-        )
-
-    def _given_again(self, asks: Sequence[Ask], stored: dict[int, Stored]) -> dict[int, Answer]:
-        """Return the answers to questions with stored ones: these, or the model's, durable, where better."""
-        newer, kept = compared(self._free, self._state, asks, stored)
-        if newer:
-            self._store.finish(None, newer_answers(newer, self._charges))
-        for text, one in (*newer.items(), *kept.items()):
-            self._newest.keep(text, one)
-        return {
-            place: (newer.get(asks[place].text, one) if newer and one.looked != KEYED else one).answer
-            for place, one in stored.items()
-        }
+        return self._repeats.sorted(state, asks, lambda query: bool(propose(state, [query]).requests))
 
     def _with_answers(
         self, rows: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer], name: str
     ) -> Outcome:
-        for text, _ in asked:
-            self._newest.forget(text)
+        self._repeats.forget(text for text, _ in asked)
         return with_answers(rows, asked, answers, name)
 
     def save_snapshot(self) -> None:

@@ -93,22 +93,22 @@ class RangeEngine(Engine):
 
         What is given again whoever asks is put into the room.
         """
-        found = _StoredAnswers.of_none(len(boxes))
+        numbers, in_blocks = np.zeros(len(boxes), dtype=np.int64), np.zeros(len(boxes), dtype=bool)
+        analysts, alone = np.full(len(boxes), "", dtype=object), dict[int, Stored]()
         for places, part in boxes.parts():
-            numbers, rows, blocks = self._store.newest_together(part.texts())
-            found.numbers[places] = numbers
+            numbers[places], rows, blocks = self._store.newest_together(part.texts())
             for columns, own, at in blocks:
                 if {Source.REFUSED.value, *UNTESTED}.intersection(columns.source_names):
                     rows.update(zip(own.tolist(), map(columns.answer, at.tolist()), strict=True))
                 else:
                     room.put(places[own], _of_block(self.state, columns, at))
-                    found.in_blocks[places[own]] = True
-                    found.analysts[places[own]] = columns.analyst
+                    in_blocks[places[own]] = True
+                    analysts[places[own]] = columns.analyst
             for place, row in rows.items():
                 answer = read_answer(row, part.query(place), self.state)
-                found.alone[int(places[place])] = Stored(answer, row.analyst, row.version)
-                found.analysts[places[place]] = row.analyst
-        return found
+                alone[int(places[place])] = Stored(answer, row.analyst, row.version)
+                analysts[places[place]] = row.analyst
+        return _StoredAnswers(numbers, in_blocks, analysts, alone)
 
     def _give_again(
         self,
@@ -128,7 +128,7 @@ class RangeEngine(Engine):
             count += own.size
             if account.name:
                 named += [(account.name, text) for text in texts_at(part.texts(), own)]
-            self._forget(part.take(np.flatnonzero(~given & (stored.numbers[places] > 0))))
+            self._repeats.forget(part.take(np.flatnonzero(~given & (stored.numbers[places] > 0))).texts())
             left.append((places[~given], part.take(np.flatnonzero(~given))))
         if count:
             self._store.finish(None, Outcome(asked=count, repeats=named))
@@ -174,7 +174,7 @@ class RangeEngine(Engine):
     ) -> None:
         """Put the model's answers in the place of stored ones where they are better, durably."""
         version, numbers = self.state.version, stored.numbers[places]
-        due = self._looks.are_due(numbers, room.versions(places), version)
+        due = self._repeats.looks.are_due(numbers, room.versions(places), version)
         if fresh:
             due |= np.isnan(room.answers().take(places).interval[:, 0])
         own = np.flatnonzero(due)
@@ -185,7 +185,7 @@ class RangeEngine(Engine):
         if better.size:
             self._keep_newer(part.take(better), now.take(better), stored.analysts[places[own[better]]])
             room.put(places[own[better]], now.take(better))
-        self._looks.note(numbers[own], version)
+        self._repeats.looks.note(numbers[own], version)
 
     def _free_ranges(self, part: Boxes) -> RangeAnswers:
         """Return the model's answers to questions about one scope, from what is known of them."""
@@ -205,12 +205,7 @@ class RangeEngine(Engine):
         self._store.finish(
             None, Outcome(columns=tuple(columns), are_newer=True, charged_before=self._charges)
         )
-        self._forget(part)
-
-    def _forget(self, part: Boxes) -> None:
-        """Forget the stored answers to questions that get others now."""
-        for text in part.texts():
-            self._newest.forget(text)
+        self._repeats.forget(part.texts())
 
     def _answer_tested(
         self, room: RangeRoom, parts: list[_Part], account: Account, *, fresh: bool
@@ -309,12 +304,6 @@ class _StoredAnswers:
     in_blocks: NDArray[np.bool_]
     analysts: NDArray[np.object_]
     alone: dict[int, Stored]
-
-    @classmethod
-    def of_none(cls, size: int) -> _StoredAnswers:
-        """Return that no question has one."""
-        numbers, names = np.zeros(size, dtype=np.int64), np.full(size, "", dtype=object)
-        return cls(numbers, np.zeros(size, dtype=bool), names, {})
 
 
 def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:

@@ -162,8 +162,8 @@ def test_the_rule_is_the_same_however_a_question_is_asked(
     measured(session)
     assert ways[way]() == old  # not narrow enough
     monkeypatch.undo()
-    session._engine._newest.forget(query.to_json())
-    session._engine._looks.note(np.arange(10), 0)  # as another process would find it
+    session._engine._repeats.forget([query.to_json()])
+    session._engine._repeats.looks.note(np.arange(10), 0)  # as another process would find it
     new = ways[way]()
     assert new.version == 2
     assert width(new) <= 0.9 * width(old)

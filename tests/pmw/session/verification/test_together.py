@@ -53,6 +53,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, list[S
         stored = list(store.answers())
         assert sum(isinstance(one, AnswerColumns) for one in store.answer_runs()) > 3
         assert stored[-1].version > 0
+        assert not store.newer_runs()
         return read_contents(store), stored, store.asked()
 
 
@@ -79,6 +80,9 @@ class Given:
 
     def asked(self) -> int:
         return self._asked
+
+    def newer_runs(self) -> list[Any]:
+        return []
 
 
 def common(one: StoredAnswer) -> tuple[Any, ...]:
