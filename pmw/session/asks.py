@@ -126,8 +126,10 @@ class Repeats:
             self._store.finish(None, Outcome(answers=rows, are_newer=True, charged_before=charges))
         for text, one in (*newer.items(), *kept.items()):
             self._newest.keep(text, one)
+        if not newer:
+            return {place: one.answer for place, one in stored.items()}
         return {
-            place: (newer.get(asks[place].text, one) if newer and one.looked != KEYED else one).answer
+            place: (one if one.looked == KEYED else newer.get(asks[place].text, one)).answer
             for place, one in stored.items()
         }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,17 +76,20 @@ class Stored:
         analyst: who asked first; empty where nobody was named.
         looked: the version of the newest model whose bar it was compared with. ``KEYED`` is above all
             versions: the answer of an idempotency key is compared with none.
+
+    Attributes:
+        is_settled: whether it is given to whoever asks, unless afresh.
     """
 
     answer: Answer
     analyst: str
     looked: int
+    is_settled: bool = field(init=False)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is given to whoever asks, unless afresh."""
+    def __post_init__(self) -> None:
         source = self.answer.source
-        return source is not Source.REFUSED and not (self.analyst and source.value in UNTESTED)
+        left = bool(self.analyst) and source.value in UNTESTED
+        object.__setattr__(self, "is_settled", source is not Source.REFUSED and not left)
 
     def is_due(self, version: int, *, fresh: bool) -> bool:
         """Tell whether the bar of a model of this version is looked at: once, or where there is none."""

@@ -50,10 +50,10 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, list[S
             ends = [np.sort(generator.integers(0, SIZES[name] + 1, (300, 2)), axis=1) for name in names]
             session.answer_arrays(names, *(np.stack([one[:, end] for one in ends], axis=1) for end in (0, 1)))
     with closing(SessionStore.open(path)) as store:
-        stored = list(store.answers())
+        newer = {first + one for first, run in store.newer_runs() for one in range(run.total())}
+        stored = [one for number, one in enumerate(store.answers(), 1) if number not in newer]
         assert sum(isinstance(one, AnswerColumns) for one in store.answer_runs()) > 3
         assert stored[-1].version > 0
-        assert not store.newer_runs()
         return read_contents(store), stored, store.asked()
 
 
