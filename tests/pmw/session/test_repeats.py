@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,12 @@ def reader(session: pmw.Session) -> pmw.Analyst:
     return session.analyst("reader", 0)
 
 
+def statement(session: pmw.Session, text: str) -> Answer:
+    answers = session.sql(text)
+    assert isinstance(answers, Answers)
+    return answers[0]
+
+
 def measured(session: pmw.Session) -> None:
     session.measure(NAMES)
 
@@ -150,11 +156,11 @@ def test_the_rule_is_the_same_however_a_question_is_asked(
 ) -> None:
     text = "age BETWEEN 0 AND 5 AND hours BETWEEN 0 AND 5"
     query, boxes = ranges().query(0), Boxes.of(DOMAIN, NAMES, [[0, 0]], [[5, 5]])
-    ways = {
+    ways: dict[str, Callable[[], Any]] = {
         "ask": lambda: session.ask(query),
         "ask_all": lambda: session.ask_all([query])[0],
         "answer_arrays": lambda: next(session.answer_arrays(NAMES, boxes.first, boxes.last).each()),
-        "sql": lambda: session.sql(f"SELECT COUNT(*) FROM people WHERE {text}")[0],
+        "sql": lambda: statement(session, f"SELECT COUNT(*) FROM people WHERE {text}"),
     }
     measured(session)
     old = session.ask(query)
@@ -263,9 +269,10 @@ def test_better_answers_count_as_no_further_questions(session: pmw.Session) -> N
     assert counts == {"": 0, "ann": distinct + 1, "bob": distinct + 1}
     measured(session)
     session.measure(("hours", "income"))
-    for one in (bob, ann, session, bob):
-        one.answer_arrays(NAMES, boxes.first, boxes.last)
-        assert one.ask(single).version == 2
+    askers: tuple[pmw.Session | pmw.Analyst, ...] = (bob, ann, session, bob)
+    for asker in askers:
+        asker.answer_arrays(NAMES, boxes.first, boxes.last)
+        assert asker.ask(single).version == 2
     assert stored(session) > 1.9 * distinct  # all but those about nearly everybody
     assert store.question_counts() == counts
     assert load_scopes(store, DOMAIN) == scopes
