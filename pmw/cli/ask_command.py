@@ -75,7 +75,11 @@ Workloads:
     help="How --stream and --workload write their answers: JSON Lines unless told, rows of CSV, or a Parquet "
     "file to standard output.",
 )
-@click.option("--fresh", is_flag=True, help="Answer again what was answered before.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Ask a newer model, or for tests not yet made, what was answered before.",
+)
 @click.option(
     "--strict", is_flag=True, help="Exit with 3 when an answer is exhausted, with 4 when one is unverified."
 )
@@ -101,8 +105,8 @@ def command(session: str, where: str | None, wait: float, **given: Any) -> None:
 
     The condition is written as in SQL: comparisons, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT; or as an
     object, as in a stream. An empty one counts everybody. With --sql a whole statement is asked, and GROUP BY
-    lists every declared value. A question that was answered before gets the same answer, unless it is asked
-    with --fresh.
+    lists every declared value. A question that was answered before gets the same answer, free, or a newer
+    model's once its error bar is narrower by a tenth.
 
     With --within N the error bar is N records at most. Where the bar is narrow enough as it is, the answer
     is free. Else the price is told: the answer is paid for after a yes on a terminal, or with --yes, and in

@@ -39,8 +39,8 @@ def command(session: Path, attributes: str, wait: float, as_json: bool, **given:
     The price is told first: it is paid after a yes on a terminal, or with --yes, and in other cases the exit
     code is 4 and nothing is spent. The noise is that of a marginal that a test measures, and the price
     depends on nothing in the table. It is taken from the session's budget, but not from what an open round of
-    tests has reserved. Questions about these attributes are answered within the error bar from then on, free;
-    ask with --fresh what was answered before.
+    tests has reserved. Questions about these attributes are answered within the error bar from then on, free,
+    also those that were answered before.
 
     Measured again, a table gets a narrower bar at the sum of the prices. Decide that by the width of a bar:
     whoever measures again because of the value that came out has a bar that holds less often than it says.

@@ -197,6 +197,11 @@ class RangeRoom:
         for name, column in self._columns.items():
             column[places] = getattr(answers, name)
 
+    def versions(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the versions of the models that some answers came from: int64, shape (n,)."""
+        versions: NDArray[np.int64] = self._columns["version"][places]
+        return versions
+
     def answers(self) -> RangeAnswers:
         """Return all of them."""
         return range_answers(self._state, self._columns)

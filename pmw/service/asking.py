@@ -34,7 +34,7 @@ def answered(
         session: who answers.
         form: the question, as a line of a stream.
         key: its idempotency key.
-        fresh: answer again what was answered before.
+        fresh: ask a newer model, or for tests that were not made, where there are stored answers.
         aligned: refuse a question that cuts cells.
 
     Raises:

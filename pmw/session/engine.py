@@ -35,12 +35,12 @@ from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import accounts, journal, loading, proposals, releases
 from pmw.session.accounts import SESSION, Account
-from pmw.session.asks import Ask, Deliver, ready_answers, settled_marks, sorted_asks, tie_keys, with_answers
+from pmw.session.asks import Ask, Deliver, Repeats, ready_answers, settled_marks, tie_keys, with_answers
+from pmw.session.repeats import Stored
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.linear import LinearQuery
-from queries.memory import Memory
 
 __all__ = [
     "Engine",
@@ -48,7 +48,6 @@ __all__ = [
 
 _BATCH = 256  # questions per intent
 _COMMIT = 1024  # questions per commit, where none of them draws noise
-_REMEMBERED = 2**14  # stored answers that were read, ready to be given again
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -79,7 +78,7 @@ class Engine:
         self._coarse_source: CountSource | None = None
         self.bookings = accounts.Bookings(store)
         self._free = FreeAnswers()
-        self._newest: Memory[Answer] = Memory(_REMEMBERED)
+        self._repeats = Repeats(store, self._free)
         self._intents = 0
         self._looked_at = -1  # settled questions when it was last looked at what is due
         self._load()
@@ -98,7 +97,7 @@ class Engine:
     ) -> list[Answer]:
         """Answer questions in order, each durable before it is given.
 
-        A question that was answered before gets the same answer, unless it is asked again.
+        A question that was answered before gets the same answer, or a newer model's; see ``repeats``.
 
         Args:
             asks: the questions.
@@ -112,7 +111,8 @@ class Engine:
         self.finish_interrupted()  # first, so that what it finishes is found among the stored answers
         self.bookings.know(account)
         asks = account.keyed(asks)
-        known, waiting, repeats = self._sorted(asks, account)
+        stored, waiting, repeats = self._sorted(asks, account)
+        known = self._repeats.given(self._state, asks, stored, self._charges)
         found = [asks[place] for place in known]
         tie_keys(self._store, found)
         answers: list[Answer] = []
@@ -141,11 +141,9 @@ class Engine:
 
     def _sorted(
         self, asks: Sequence[Ask], account: Account
-    ) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
+    ) -> tuple[dict[int, Stored], list[int], dict[int, int]]:
         state = self.limited(account)
-        return sorted_asks(
-            self._store, state, asks, lambda query: bool(propose(state, [query]).requests), self._newest
-        )
+        return self._repeats.sorted(state, asks, lambda query: bool(propose(state, [query]).requests))
 
     def _with_answers(
         self,
@@ -159,8 +157,7 @@ class Engine:
         """Return an outcome with answers; those of a batch with tests settle their questions in any case."""
         asked = asked[: len(answers)]  # they end at a positive
         texts = [text for text, _ in asked]
-        for text in texts:
-            self._newest.forget(text)
+        self._repeats.forget(texts)
         could = not tested and account.may_pay(self.limited(account))
         settle = [tested or (could and account.settles(answer)) for answer in answers]
         marks = settled_marks(texts, self._store.are_settled(texts), settle)

@@ -124,6 +124,7 @@ class Outcome:
         measurements: released measurements.
         answers: released answers.
         columns: further released answers, which drew no noise.
+        are_newer: the answers are newer ones to questions that have stored ones: no further questions.
         certificates: tests that found nothing wrong; each replaces the one of its scope.
         asked: how many questions it answers, repeated ones included.
         meta: public facts to set, as JSON texts.
@@ -138,6 +139,7 @@ class Outcome:
     measurements: Sequence[MeasurementRow] = ()
     answers: Sequence[StoredAnswer] = ()
     columns: Sequence[AnswerColumns] = ()
+    are_newer: bool = False
     certificates: Sequence[CertificateRow] = ()
     asked: int = 0
     meta: dict[str, str] = field(default_factory=dict)

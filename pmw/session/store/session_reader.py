@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +29,7 @@ from pmw.session.store.chain import Chain
 from pmw.session.store.checksums import read_fact, require_checksum
 from pmw.session.store.columns import AnswerColumns, question_keys, texts_at
 from pmw.session.store.connection import own_error
+from pmw.session.store.newer import newer_runs
 from pmw.session.store.rows import CertificateRow, ChainedRows, LedgerRow, MeasurementRow
 from pmw.session.store.schema import COLUMNS
 from pmw.session.store.wholeness import require_all
@@ -121,10 +124,20 @@ class SessionReader:
         return int(self.meta("asked") or 0)
 
     def answer_count(self) -> int:
-        """Return how many answers are stored: one for each question, repeated ones left out."""
+        """Return how many answers are stored, those left out that only took the place of a wider one."""
         (rows,) = self._one("SELECT count(*) FROM answers")
+        newer = sum(count.total() for _, count in self.newer_runs())
         with self._guarded():
-            return int(rows) + sum(end - first for first, end in self._blocks.spans())
+            return int(rows) + sum(end - first for first, end in self._blocks.spans()) - newer
+
+    def newer_runs(self) -> list[tuple[int, Counter[str]]]:
+        """Return which answers took the place of a wider one to the same question.
+
+        Returns:
+            Of each run the number of its first answer, and how many each analyst asked first; in order.
+        """
+        with self._guarded():
+            return sorted(newer_runs(self._connection, self._name), key=itemgetter(0))
 
     def answer_to_request(self, request_id: str) -> StoredAnswer | None:
         """Return the answer that a request was given, or None."""
@@ -140,26 +153,28 @@ class SessionReader:
 
     def newest_answers(self, texts: Sequence[str]) -> list[StoredAnswer | None]:
         """Return the newest answer to each of some questions, by their canonical texts, or None."""
-        found, blocks = self.newest_together(texts)
+        _, found, blocks = self.newest_together(texts)
         for columns, asked, places in blocks:
             found.update(zip(asked.tolist(), map(columns.answer, places.tolist()), strict=True))
         return [found.get(place) for place in range(len(texts))]
 
     def newest_together(
         self, texts: Sequence[str]
-    ) -> tuple[dict[int, StoredAnswer], list[tuple[AnswerColumns, _Places, _Places]]]:
+    ) -> tuple[_Places, dict[int, StoredAnswer], list[tuple[AnswerColumns, _Places, _Places]]]:
         """Return the newest answers to some questions that have one.
 
         Returns:
-            Those that are rows, by the places of their questions; and for each block with others its
-            columns, the places of questions, and the places of their answers in the columns.
+            The numbers of all of them, 0 where there is none; those that are rows, by the places of their
+            questions; and for each block with others its columns, the places of questions, and the places of
+            their answers in the columns.
         """
         with self._guarded():
             numbers, rows = self._newest(texts)
             alone = {place: self.answer_at(number) for place, number in rows.items()}
             asked = np.flatnonzero(numbers)
             blocks = [(columns, asked[at], own) for columns, own, at in self._blocks.places(numbers[asked])]
-        return alone, blocks
+        numbers[list(rows)] = list(rows.values())
+        return numbers, alone, blocks
 
     def answers(self) -> Iterator[StoredAnswer]:
         """Yield all released answers, in order."""
@@ -211,6 +226,11 @@ class SessionReader:
                 for name, count, first in self._connection.execute(statement):
                     counts[name] = counts.get(name, 0) + count
                     counts[""] -= first
+        for _, run in self.newer_runs():
+            for name, count in run.items():
+                if name:
+                    counts[name] -= count
+                    counts[""] += count
         return counts
 
     def answer_at(self, number: int) -> StoredAnswer:
@@ -283,7 +303,7 @@ class SessionReader:
 
     def are_settled(self, texts: Sequence[str]) -> list[bool]:
         """Tell which questions were settled, by their canonical texts."""
-        alone, blocks = self.newest_together(texts)
+        _, alone, blocks = self.newest_together(texts)
         found = np.zeros(len(texts), dtype=bool)
         for place, row in alone.items():
             found[place] = row.settled != UNSETTLED

@@ -309,7 +309,7 @@ def test_without_the_table_what_is_free_is_answered(
         spent = session.state.ledger.spent
     with pmw.resume_session(path) as session:
         assert plan_spare(session.state, Told(session.asked(), session.state.version), NOBODY) is not None
-        again = session.ask(stream[0], fresh=True)
+        again = session.ask("age BETWEEN 30 AND 40")
         assert again.interval is not None
         assert session.state.asked == 257
         assert session.state.ledger.spent == spent
