@@ -175,7 +175,7 @@ def _with_empty_ids(chunk: pd.DataFrame) -> pd.DataFrame:
 def _plain_column(column: str, kind: str) -> str:
     """Return the expression that reads a column: as it is where that is exact and cannot fail, else as text.
 
-    A number that is none is empty, as it is in a pandas table; a time or decimal without a text is undeclared.
+    A number that is none is empty, as in a pandas table; a time or decimal without a text is undeclared.
     """
     name = quoted_column(column)
     if kind == "BOOLEAN" or kind in _FLOATING:
