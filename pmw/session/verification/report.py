@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pmw.errors import BudgetExhaustedError, PMWError, SessionCorruptError
+from pmw.errors import BudgetExhaustedError, SessionCorruptError
+from queries.errors import DomainError, QueryError, RecordsError, SchemaError, ScopeError
 
 __all__ = [
     "Check",
@@ -41,6 +42,10 @@ _NOT_PROVED_ANCHORED = (
 FAULTS = (
     SessionCorruptError, BudgetExhaustedError, ValueError, KeyError, TypeError, IndexError,
     AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
+# Those of them whose own words say what is wrong with the file.
+_TOLD = (
+    SessionCorruptError, BudgetExhaustedError, DomainError, QueryError, RecordsError, SchemaError, ScopeError,
 )  # fmt: skip
 
 
@@ -110,7 +115,7 @@ def check(name: str, find: Callable[[], str]) -> Check:
 
 def words(error: Exception) -> str:
     """Return a fault in words: our own, or that something cannot be read."""
-    own = isinstance(error, PMWError)
+    own = isinstance(error, _TOLD)
     return str(error) if own else f"it cannot be read ({type(error).__name__})"
 
 
