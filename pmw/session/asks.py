@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ __all__ = [
     "Deliver",
     "key_of",
     "ready_answers",
+    "require_same",
     "sorted_asks",
     "tie_keys",
     "UNTESTED",
@@ -92,6 +93,18 @@ def sorted_asks(
             first[ask.request_id or ask.text, keyed] = place
             waiting.append(place)
     return known, waiting, repeats
+
+
+def require_same(store: SessionStore, asks: Iterable[Ask]) -> None:
+    """Refuse keys that were used for other questions.
+
+    Raises:
+        QueryError: one was.
+    """
+    for ask in asks:
+        row = None if ask.request_id is None else store.answer_to_request(ask.request_id)
+        if row is not None:
+            _require_same(ask, row.query)
 
 
 def tie_keys(store: SessionStore, asks: Sequence[Ask]) -> None:

@@ -7,7 +7,7 @@ its recorded bytes, so that it has the outcome it would have had.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pmw.data import CountSource, Table
@@ -35,7 +35,7 @@ from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import journal, loading, proposals, releases
 from pmw.session.accounts import SESSION, Account, Bookings
-from pmw.session.asks import Ask, Deliver, ready_answers, sorted_asks, tie_keys, with_answers
+from pmw.session.asks import Ask, Deliver, ready_answers, require_same, sorted_asks, tie_keys, with_answers
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
@@ -93,16 +93,22 @@ class Engine:
         return self.bookings.limited(self._state, account)
 
     def answer(
-        self, asks: Sequence[Ask], deliver: Deliver | None = None, account: Account = SESSION
+        self,
+        asks: Sequence[Ask],
+        deliver: Deliver | None = None,
+        account: Account = SESSION,
+        is_awaited: Callable[[], bool] = lambda: False,
     ) -> list[Answer]:
         """Answer questions in order, each durable before it is given.
 
-        A question that was answered before gets the same answer, unless it is asked again.
+        A question that was answered before gets the same answer, unless it is asked again. Where another
+        thread waits, a batch is the last: the first questions alone are answered then, or even none.
 
         Args:
             asks: the questions.
             deliver: called with the next answers, in order, as soon as they are durable.
             account: who asks.
+            is_awaited: tells whether another thread waits for the session.
 
         Raises:
             QueryError: a idempotency key was used for another question; nothing is answered then.
@@ -111,15 +117,17 @@ class Engine:
         self.finish_interrupted()  # first, so that what it finishes is found among the stored answers
         asks = account.keyed(asks)
         known, waiting, repeats = self._sorted(asks, account)
-        found = [asks[place] for place in known]
-        tie_keys(self._store, found)
+        stored = {place: asks[place] for place in known}
+        tie_keys(self._store, list(stored.values()))
         answers: list[Answer] = []
-        repeated = len(asks) - len(waiting)
+        batches = new = 0
         while len(answers) < len(asks):
             ready = ready_answers(known, repeats, range(len(answers), len(asks)))
             answers += ready
             if deliver is not None and ready:
                 deliver(ready)
+            if batches and is_awaited():
+                break
             if len(answers) < len(asks):  # a batch may end in a correction alone
                 self._release_spare()
                 self._release_quantiles()
@@ -127,9 +135,19 @@ class Engine:
                 batch = self._answer_batch([asks[place] for place in waiting[:most]], account)
                 known.update(zip(waiting, batch, strict=False))
                 waiting = waiting[len(batch) :]
-        if repeated:
-            self._store.finish(None, Outcome(asked=repeated, repeats=account.repeats(found)))
+                batches, new = batches + 1, new + len(batch)
+        if len(answers) > new:
+            given = [ask for place, ask in stored.items() if place < len(answers)]
+            self._store.finish(None, Outcome(asked=len(answers) - new, repeats=account.repeats(given)))
         return answers
+
+    def require_keys(self, asks: Sequence[Ask], account: Account = SESSION) -> None:
+        """Refuse idempotency keys that were used for other questions.
+
+        Raises:
+            QueryError: one was.
+        """
+        require_same(self._store, account.keyed(asks))
 
     def forecast(self, asks: Sequence[Ask], account: Account = SESSION) -> Forecast:
         """Return what answering questions could charge at most; nothing is drawn, charged or recorded."""
