@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import AsyncIterator
 from typing import Annotated
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,6 +18,8 @@ from pmw.service.users import User, digest_of
 __all__ = [
     "COOKIE",
     "current_user",
+    "in_queue",
+    "InQueue",
     "CurrentUser",
     "require_own_page",
     "router",
@@ -97,6 +100,20 @@ def current_user(
 
 
 CurrentUser = Annotated[User, Depends(current_user)]
+
+
+async def in_queue(request: Request, user: CurrentUser, name: str) -> AsyncIterator[None]:
+    """Wait for a place at a session of the user's, without taking a thread.
+
+    Raises:
+        BusyError: too many wait, or it took too long.
+        ForbiddenError: the session is none of the user's.
+    """
+    async with service_of(request).hosted(user, name).queue.place():
+        yield
+
+
+InQueue = Depends(in_queue, scope="function")  # the place is free again before the response is sent
 
 
 def require_own_page(request: Request) -> None:

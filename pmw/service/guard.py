@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import threading
 import time
 from collections.abc import MutableMapping
 from typing import Any
@@ -57,16 +58,21 @@ class Guard:
             if body is None:
                 await reply.refuse(413, "too_long", f"a body has at most {BODY_BYTES:,} bytes")
             else:
-                await self._run(scope, _again(body, receive), reply)
-        self._log.write("request", **_about(scope, reply, began))
+                await self._run(scope, body, receive, reply)
+        finally:  # a request that is cut has its line, too
+            self._log.write("request", **_about(scope, reply, began))
 
-    async def _run(self, scope: Scope, receive: Receive, reply: _Reply) -> None:
+    async def _run(self, scope: Scope, body: bytes, receive: Receive, reply: _Reply) -> None:
+        scope["state"]["gone"] = gone = threading.Event()
+        leaving = asyncio.create_task(_left(receive, gone))
         try:
-            await self._app(scope, receive, reply.send)
+            await self._app(scope, _again(body, leaving), reply.send)
         except Exception as error:  # noqa: BLE001  # one request fails, the service goes on
             self._log.failure(error, request_id=reply.request_id)
             if reply.status is None:
                 await reply.refuse(500, "internal", "the request failed; the custodian's log has its id")
+        finally:
+            leaving.cancel()
 
 
 class _Reply:
@@ -118,12 +124,20 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
     return b"".join(parts)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Return what gives a body that was read, then whatever comes after it."""
+async def _left(receive: Receive, gone: threading.Event) -> Message:
+    """Wait until the client leaves, and tell the threads that work for it."""
+    while (message := await receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
+    return message
+
+
+def _again(body: bytes, leaving: asyncio.Task[Message]) -> Receive:
+    """Return what gives a body that was read, then that the client has left."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def next_message() -> Message:
-        return messages.pop() if messages else await receive()
+        return messages.pop() if messages else await asyncio.shield(leaving)
 
     return next_message
 

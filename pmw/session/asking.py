@@ -56,7 +56,7 @@ class Asking(ABC):
     def _asking(self) -> AbstractContextManager[Answering]:
         """Return what answers counting questions in order, while nobody else asks."""
 
-    def _pause(self, work: int = TURN_WORK) -> None:
+    def _pause(self, work: int = TURN_WORK) -> None:  # noqa: B027  # a model in memory has no turns
         """Count work of this turn, in questions; after enough of it other threads go first."""
 
     @property

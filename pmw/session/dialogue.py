@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -27,6 +27,7 @@ from queries.boxes import Boxes
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
+from queries.parsing import Question
 from queries.reader import QuestionReader
 from queries.statements import Statement
 from queries.workloads import Workload
@@ -50,6 +51,23 @@ class Dialogue(Asking):
     def _asking(self) -> Iterator[Answering]:
         with self._engaged() as engine:
             yield partial(self._answer, engine)
+
+    @contextmanager
+    def turn(self) -> Iterator[Callable[[int], None]]:
+        """Hold the session for other work, and return what counts this in questions, and gives way."""
+        with self._engaged():
+            yield self._pause
+
+    def require_keys(self, questions: Iterable[Question]) -> None:
+        """Refuse idempotency keys that were used for other questions; free.
+
+        Raises:
+            QueryError: one was.
+        """
+        with self._engaged() as engine:
+            for question in questions:
+                engine.require_keys([self._ask(question, False, None)], self._account)
+                self._pause(1)
 
     @abstractmethod
     def _is_awaited(self) -> bool:
@@ -213,7 +231,8 @@ class Analyst(Dialogue):
     Args:
         session: the session.
         account: the name, and the share of the session's whole cap.
-        stop: called at the beginning of each turn and within it; what it raises ends the work, and what was answered stands.
+        stop: called at the beginning of each turn and within it; what it raises ends the work, and what was
+            answered stands.
 
     Privacy: a share is fairness, and no part of the guarantee: analysts who put their answers together hold
         what the whole cap allows.

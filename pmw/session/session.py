@@ -68,8 +68,8 @@ class Session(Dialogue):
             name: of the analyst.
             share: the part of the session's whole cap that may be charged for this analyst, in [0, 1]; 0
                 gives free answers alone, None leaves it to the cap. Shares may add up to more than 1.
-            stop: called at the beginning of each turn and within it; what it raises ends the work, and what was answered
-                stands.
+            stop: called at the beginning of each turn and within it; what it raises ends the work,
+                and what was answered stands.
 
         Raises:
             BudgetError: the share is not in [0, 1].

@@ -82,8 +82,13 @@ def test_nobody_is_passed_by_more_work_than_a_turn_holds() -> None:
 
 def test_a_turn_within_a_turn_waits_for_nothing_and_comes_back_whole() -> None:
     turns = Turns()
+
+    def other() -> None:
+        with turns:
+            pass
+
     with turns, turns:
-        thread = begun(turns, lambda: turns.__enter__() and turns.__exit__())
+        thread = begun(turns, other)
         turns.pause(TURN_WORK)
         assert not turns.awaited
         thread.join(WAIT)
