@@ -11,6 +11,7 @@ from pmw.public.answers import Answers
 from pmw.public.forms import form_of
 from pmw.service.hosting import ForbiddenError
 from pmw.service.limits import cells_of, require_few_cells
+from pmw.session.asks import Ask
 from pmw.session.dialogue import Dialogue
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
@@ -117,7 +118,7 @@ def answered_all(session: Dialogue, reading: Reading, *, fresh: bool = False) ->
     again = [place for place, first in reading.first.items() if place != first]
     if reading.keyed:
         session.require_keys(
-            part for question in _counts(reading.questions.values()) for part in _parts(question)
+            part for question in _counts(reading.questions.values()) for part in _parts(question, fresh=fresh)
         )
     made = dict(
         zip(once, _answers(session, [reading.questions[place] for place in once], fresh=fresh), strict=True)
@@ -190,24 +191,21 @@ def _counts(questions: Iterable[Question]) -> list[Question]:
     return [question for question in questions if not isinstance(question.query, Statement)]
 
 
-def _parts(question: Question) -> Iterator[Question]:
-    """Yield one question for each answer; see ``Question.parts``."""
+def _parts(question: Question, *, fresh: bool) -> Iterator[Question | Ask]:
+    """Yield one question for each answer; those of groups are made for this request alone."""
     if not isinstance(question.query, GroupedQuery):
         yield question
         return
+    key = question.request_id
     for group, query in enumerate(question.query):
-        key = (
-            question.request_id
-            if question.request_id is None or group == 0
-            else f"{question.request_id}\n{group}"
-        )
-        yield replace(question, query=query, request_id=key)
+        own = key if key is None or group == 0 else f"{key}\n{group}"  # as Question.parts has it
+        yield Ask(query, query.to_json(), own, fresh)
 
 
 def _answers(session: Dialogue, questions: Sequence[Question], *, fresh: bool) -> list[dict[str, Any]]:
     """Return the answer objects of questions: those that count together, and statements one by one."""
     counts = _counts(questions)
-    parts = (part for question in counts for part in _parts(question))
+    parts = (part for question in counts for part in _parts(question, fresh=fresh))
     answers = iter(session.ask_all(parts, fresh=fresh) if counts else ())
     return [_form(session, question, answers, fresh=fresh) for question in questions]
 

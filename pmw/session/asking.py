@@ -37,7 +37,7 @@ __all__ = [
     "Questions",
 ]
 
-Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question
+Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Ask
 Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
 
 
@@ -250,6 +250,9 @@ class Asking(ABC):
         return Ask(self._own_query(query), query.to_json(), request_id, fresh)
 
     def _ask(self, question: Asked, fresh: bool, request_id: str | None) -> Ask:
+        if isinstance(question, Ask):
+            self._own_query(question.query)
+            return question
         if isinstance(question, Question):
             request_id = question.request_id or request_id
             if not isinstance(question.query, LinearQuery):

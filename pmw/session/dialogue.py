@@ -27,7 +27,6 @@ from queries.boxes import Boxes
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
-from queries.parsing import Question
 from queries.reader import QuestionReader
 from queries.statements import Statement
 from queries.workloads import Workload
@@ -58,7 +57,7 @@ class Dialogue(Asking):
         with self._engaged():
             yield self._pause
 
-    def require_keys(self, questions: Iterable[Question]) -> None:
+    def require_keys(self, questions: Iterable[Asked]) -> None:
         """Refuse idempotency keys that were used for other questions; free.
 
         Raises:
