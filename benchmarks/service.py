@@ -232,6 +232,7 @@ def behind_rows(folder: Path) -> Iterator[dict[str, Any]]:
     try:
         with RemoteSession(service.url, token=small, session="study") as session:
             session.ask(SETTLED)
+            session.sql("SELECT sex, AVG(age), COUNT(*) FROM people GROUP BY sex")  # the table is read now
             for name, bodies in large_bodies().items():
                 before = _used(service.process.pid)
                 statuses, waits = _waits(service.url, large, bodies, partial(session.ask, SETTLED))

@@ -18,9 +18,9 @@ from pmw.service.users import User, digest_of
 __all__ = [
     "COOKIE",
     "current_user",
+    "CurrentUser",
     "in_queue",
     "InQueue",
-    "CurrentUser",
     "require_own_page",
     "router",
     "service_of",

@@ -65,27 +65,29 @@ def read(
     Raises:
         QueryError: they ask for too many cells; nothing is spent.
     """
-    reading = Reading([], {}, {}, {}, 0, key is not None)
+    heads: list[dict[str, Any]] = []
+    refused: dict[int, QueryError] = {}
+    questions: dict[int, Question] = {}
+    places: dict[int, int] = {}
     texts: dict[object, int] = {}
     cells = 0
     with session.turn() as pause:
         for place, form in enumerate(forms):
-            reading.heads.append({} if (identifier := identifier_of(form)) is None else {"id": identifier})
+            heads.append({} if (identifier := identifier_of(form)) is None else {"id": identifier})
             first = texts.setdefault(_text_of(form, place), place)
             try:
-                question = reading.questions.get(first) or _read(session, form, aligned=aligned)
+                question = questions.get(first) or _read(session, form, aligned=aligned)
             except QueryError as error:
-                reading.refused[place] = error
-                reading.heads[place]["error"] = error.to_dict()
+                refused[place] = error
+                heads[-1]["error"] = error.to_dict()
                 continue
             # No key that a request is given holds a line's end, and no part of a question is called so.
             own = None if key is None else key if place == 0 else f"{key}\n\n{place}"
-            reading.questions[place] = replace(question, request_id=own)
-            reading.first[place] = first
+            questions[place], places[place] = replace(question, request_id=own), first
             cells += cells_of(question.query)
             require_few_cells(cells, f" in the first {place + 1:,} questions" if len(forms) > 1 else "")
             pause(_READING["sql" in form] if first == place else 1)
-    return replace(reading, cells=cells)
+    return Reading(heads, refused, questions, places, cells, key is not None)
 
 
 def answered(session: Dialogue, reading: Reading, *, fresh: bool = False) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -124,6 +125,7 @@ def hosting(paths: Sequence[Path], users: UsersFile, rate: Rate | None = None) -
         SessionLockedError: another process, such as another service, is using a session.
     """
     users.listed()
+    importlib.import_module("queries.sql")  # now, for it takes longer than an answer
     with ExitStack() as held:
         hosted = [
             Hosted(name, held.enter_context(resume_session(path))) for name, path in names_of(paths).items()

@@ -14,7 +14,7 @@ __all__ = [
     "Turns",
 ]
 
-TURN_WORK = 1024  # questions of one turn, about: what whoever comes next waits for at most
+TURN_WORK = 512  # questions of one turn, about: what whoever comes next waits for at most
 
 
 class Turns:
