@@ -14,8 +14,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 import pmw.service.limits
+from pmw.errors import ServiceError
 from pmw.service import asking
-from pmw.service.client import drawn_part, pause_before
+from pmw.service.client import RemoteSession, drawn_part, pause_before
 from pmw.service.hosting import Hosted, Service
 from pmw.service.limits import BusyError, LargeRequests, Queue, cells_of
 from pmw.session.engine import Engine
@@ -373,3 +374,25 @@ def test_reading_refuses_what_is_alone_and_bad(hosted: Hosted) -> None:
     assert isinstance(reading.questions[0], Question)
     assert [one.request_id for one in reading.questions.values()] == ["k", "k\n\n1"]
     assert replace(reading, cells=3).cells == 3
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_client_tries_ten_times(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    paused, busy = list[float](), 9
+    refusal = b'{"error": {"message": "too many requests wait for this session; ask again later"}}'
+
+    def tried(*_: object) -> tuple[int, bytes, str]:
+        return (status, refusal, "2") if len(paused) < busy else (200, b'{"share": 0}', "")
+
+    monkeypatch.setattr(RemoteSession, "_tried", tried)
+    monkeypatch.setattr("pmw.service.client.time.sleep", paused.append)
+    monkeypatch.setattr("pmw.service.client.drawn_part", lambda: 0.5)
+    session = RemoteSession("http://127.0.0.1:9", token="x", session="study")  # noqa: S106
+    assert session.ledger() == {"share": 0}
+    assert paused == [2.5] * 9
+    paused.clear()
+    busy = 10
+    with pytest.raises(ServiceError, match="too many requests wait") as refused:
+        session.ledger()
+    assert refused.value.status == status
+    assert len(paused) == 9
