@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.session.accounts import SESSION
 from pmw.session.engine import Engine
 from pmw.session.turns import TURN_WORK, Turns
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
@@ -186,3 +187,30 @@ def test_a_key_of_another_question_is_refused_before_a_long_request_is_asked(ses
     with pytest.raises(QueryError, match="k1400"):
         session.ask_all([Question(query, request_id=f"k{place}") for place, query in enumerate(queries)])
     assert session.status().queries_answered == before
+
+
+def test_what_is_small_passes_what_is_large_and_came_before() -> None:
+    turns, order, threads = Turns(), list[str](), list[threading.Thread]()
+
+    def work(name: str) -> None:
+        with turns:
+            if name == "first":
+                threads.append(begun(turns, lambda: work("small")))
+            order.append(name)
+
+    with turns:
+        threads.append(begun(turns, lambda: work("first")))
+        turns.pause(TURN_WORK)  # waits from here on, before the small one has come
+        order.append("large")
+    for thread in threads:
+        thread.join(WAIT)
+    assert order == ["first", "small", "large"]
+
+
+def test_where_somebody_waits_the_engine_ends_after_a_batch(session: pmw.Session) -> None:
+    wheres = [f"age >= {age} AND sex = '{sex}'" for age in range(500) for sex in ("Female", "Male")]
+    asks = [session._ask(where, True, None) for where in [*wheres, *wheres]]
+    some = session._engine.answer(asks, None, SESSION, lambda: True)
+    assert 0 < len(some) < len(asks)
+    assert session.status().queries_answered == len(some)
+    assert len(session._engine.answer(asks, None, SESSION)) == len(asks)
