@@ -171,7 +171,8 @@ def _checked(study: Path, clients: list[Client], shares: list[float]) -> dict[st
         ledger, verified = session.ledger(), session.verify()
         sums: dict[str, Fraction] = {}
         for line in ledger.lines:
-            sums[line.analyst] = sums.get(line.analyst, Fraction(0)) + line.price / ledger.cap
+            for name, part in line.booked:
+                sums[name] = sums.get(name, Fraction(0)) + part * line.price / ledger.cap
         booked = {one.name: one.spent for one in session.bookings() if one.spent}
         again = [
             session.analyst(f"client-{number}", Fraction(1, 4)).ask(

@@ -1,6 +1,8 @@
 """Errors of the ``pmw`` package.
 
-    PMWError
+    PMWError                                the class ``queries.QueriesError``: one tree for both packages
+    ├── DomainError, SchemaError, RecordsError, ScopeError, QueryError (ValueError)
+    │                                       what ``queries`` refuses; see ``queries.errors``
     ├── BudgetError (ValueError)            a budget, scale or option that cannot be
     ├── BudgetExhaustedError (RuntimeError) a charge that no longer fits under the cap
     ├── NoiseError (ValueError)             a noise scale or a source of bits that is not allowed
@@ -20,6 +22,8 @@ texts of drivers and engines are replaced by our own.
 
 from __future__ import annotations
 
+from queries.errors import QueriesError
+
 __all__ = [
     "BudgetError",
     "BudgetExhaustedError",
@@ -37,8 +41,7 @@ __all__ = [
 ]
 
 
-class PMWError(Exception):
-    """Base of all errors of this package."""
+PMWError = QueriesError  # so that one ``except`` catches a refused question too
 
 
 class BudgetError(PMWError, ValueError):

@@ -9,6 +9,7 @@ __all__ = [
     "counted",
     "html_paragraph",
     "html_table",
+    "installed_by",
     "text_table",
 ]
 
@@ -24,6 +25,11 @@ def counted(number: float | str, noun: str) -> str:
     """
     text = number if isinstance(number, str) else f"{number:,.0f}"
     return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
+
+
+def installed_by(extra: str) -> str:
+    """Return the command that installs what an extra of the package needs; it runs in a checkout."""
+    return f"in a checkout, pip install '.[{extra}]'"
 
 
 def text_table(

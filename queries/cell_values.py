@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from queries.cells import cell_count
 from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
 from queries.errors import QueryError
 from queries.factors import UNITS, Factor
@@ -291,6 +292,6 @@ def _check_size(domain: Domain, scope: tuple[str, ...]) -> None:
     if cells > MOST_SCOPE_CELLS:
         raise QueryError(
             f"expected attributes of at most {MOST_SCOPE_CELLS:,} cells together, {', '.join(scope)} have "
-            f"{cells:,}; ask about fewer of them",
+            f"{cell_count(cells)}; ask about fewer of them",
             code="too_large",
         )

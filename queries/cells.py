@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TypeAlias
 
 from queries.errors import DomainError, ScopeError
@@ -17,6 +18,7 @@ from queries.errors import DomainError, ScopeError
 __all__ = [
     "canonical_text",
     "CategoricalValue",
+    "cell_count",
     "Cells",
     "GRAMMAR_WORDS",
     "LARGEST_INTEGER",
@@ -34,6 +36,8 @@ CategoricalValue: TypeAlias = str | int | bool
 LARGEST_INTEGER = 2**53 - 1  # so that every boundary, one past the last included, is exact in float64
 MOST_CELLS = 1_000_000
 _MOST_HINTS = 10_000  # names that are compared for a hint
+_WRITTEN_OUT = 10**9  # cells; nobody reads more digits
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 # Words of a condition: as names they stand in double quotes.
 GRAMMAR_WORDS = frozenset({"and", "between", "false", "in", "is", "like", "not", "null", "or", "true"})
@@ -67,6 +71,14 @@ def quoted_name(name: str) -> str:
 def number_text(number: float) -> str:
     """Return the shortest text of a number, without a needless ``.0``."""
     return repr(float(number)).removesuffix(".0")
+
+
+def cell_count(cells: int) -> str:
+    """Return a number of cells, such as ``10,950``; above 10⁹ two digits of it, such as ``2 × 10⁴⁷``."""
+    if cells <= _WRITTEN_OUT:
+        return f"{cells:,}"
+    digits, _, power = f"{Decimal(cells):.1e}".partition("e+")  # a float ends at 10³⁰⁸
+    return f"{digits.removesuffix('.0')} × 10{power.translate(_RAISED)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class QueriesError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package, and of every package that answers its questions."""
 
 
 class DomainError(QueriesError, ValueError):

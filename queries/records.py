@@ -14,6 +14,8 @@ decided by its type (``queries.plain_values``); no value makes the reading fail 
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import is_
@@ -25,6 +27,8 @@ from numpy.typing import NDArray
 from queries.domain import (
     Attribute,
     CategoricalAttribute,
+    DateAttribute,
+    DatetimeAttribute,
     Domain,
     IntegerAttribute,
     NumericAttribute,
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CodedRecords",
+    "decode_batches",
     "decode_records",
     "encode_columns",
     "encode_records",
@@ -47,6 +52,7 @@ __all__ = [
     "named_column",
     "objects_of",
     "require_frame",
+    "time_texts",
 ]
 
 
@@ -168,16 +174,47 @@ def decode_records(records: CodedRecords, generator: np.random.Generator) -> pd.
     Raises:
         RecordsError: they are no coded records.
     """
-    import pandas as pd  # late: only where tables are handled
-
     if not issubclass(type(records), CodedRecords):
         raise RecordsError(f"expected coded records, got a {type_name(records)}; encode_records makes them")
-    return pd.DataFrame(
-        {
-            attribute.name: _decode_column(attribute, column.astype(np.int64), generator)
-            for attribute, column in zip(records.domain, records.columns, strict=True)
-        }
-    )
+    return next(decode_batches(records, generator, max(1, len(records))))
+
+
+def decode_batches(
+    records: CodedRecords, generator: np.random.Generator, size: int
+) -> Iterator[pd.DataFrame]:
+    """Yield the rows of ``decode_records``, so many at a time; one table without rows where there are none.
+
+    Args:
+        records: cells per record.
+        generator: draws the place inside a cell; nothing private depends on it.
+        size: rows of each table but the last.
+    """
+    import pandas as pd  # late: only where tables are handled
+
+    batches = [slice(start, start + size) for start in range(0, max(1, len(records)), size)]
+    generators = _column_generators(records, generator, batches)
+    for batch in batches:
+        yield pd.DataFrame(
+            {
+                attribute.name: _decode_column(attribute, column[batch].astype(np.int64), own)
+                for attribute, column, own in zip(records.domain, records.columns, generators, strict=True)
+            }
+        )
+
+
+def _column_generators(
+    records: CodedRecords, generator: np.random.Generator, batches: Sequence[slice]
+) -> list[np.random.Generator]:
+    """Return a generator for each column, which stands where the columns before it have drawn all rows."""
+    if len(batches) == 1:
+        return [generator] * len(records.columns)  # one column after the other draws from it
+    found = []
+    for attribute, column in zip(records.domain, records.columns, strict=True):
+        found.append(copy.deepcopy(generator))
+        if not isinstance(attribute, CategoricalAttribute):
+            for batch in batches:
+                drawn_values(attribute, column[batch].astype(np.int64), generator)
+    return found
 
 
 # --- one column ------------------------------------------------------------------------------------------
@@ -323,14 +360,26 @@ def _decode_column(
     drawn = pd.Series(values)
     if values.dtype.kind == "i" and attribute.missing:
         drawn = drawn.astype("Int64")
-    if values.dtype.kind == "M" and attribute.other:
-        drawn = drawn.astype("str")
+    if isinstance(attribute, DateAttribute | DatetimeAttribute) and attribute.other:
+        drawn = time_texts(attribute, drawn)
     if attribute.other:
         drawn = drawn.astype(object)
         drawn[codes == attribute.other_code] = attribute.label(attribute.size - 1)
     if attribute.missing:
         drawn[codes == attribute.missing_code] = None
     return drawn
+
+
+def time_texts(attribute: DateAttribute | DatetimeAttribute, column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return the texts of dates or times, empty values empty; a time has its hour, whatever the others have.
+
+    Args:
+        attribute: whose values they are.
+        column: datetime64[s].
+    """
+    unit: Any = "D" if isinstance(attribute, DateAttribute) else "s"
+    texts = np.strings.replace(np.datetime_as_string(column.to_numpy(), unit=unit), "T", " ")
+    return column.astype(object).mask(column.notna(), texts)
 
 
 def _kind(column: object) -> str:

@@ -22,6 +22,7 @@ from queries.domain import (
     canonical_text,
     nearest,
 )
+from queries.drafted import DRAFTED_FROM, require_digests
 from queries.errors import DomainError, SchemaError
 from queries.levels import Level
 from queries.person import Person
@@ -113,7 +114,7 @@ def _not_toml(text: str, reason: str) -> SchemaError:
 
 
 def _domain(table: Mapping[str, Any], folder: Path | None) -> Domain:
-    _refuse_unknown(table, ("name", "person", "attributes"), "the schema", None)
+    _refuse_unknown(table, ("name", "person", "attributes", DRAFTED_FROM), "the schema", None)
     entries = table.get("attributes")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         came = "another kind of value" if "attributes" in table else "none"
@@ -128,6 +129,7 @@ def _domain(table: Mapping[str, Any], folder: Path | None) -> Domain:
             )
             raise _FaultError(message, number, error.key) from None
     try:
+        require_digests(table.get(DRAFTED_FROM, []))
         return Domain(tuple(attributes), table.get("name", "records"), _person(table.get("person")))
     except DomainError as error:
         if error.key is not None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from queries.cells import cell_count
 from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.errors import QueryError
 from queries.intervals import (
@@ -185,7 +186,7 @@ def _product(groups: Sequence[_Weighted], domain: Domain) -> Factor:
 def _check_size(cells: int, scope: Sequence[str]) -> None:
     if cells > _LARGEST_FACTOR:
         raise QueryError(
-            f"a condition that joins {', '.join(scope)} would need {cells:,} weights, at most "
+            f"a condition that joins {', '.join(scope)} would need {cell_count(cells)} weights, at most "
             f"{_LARGEST_FACTOR:,} fit; ask about fewer attributes at once or use whole cells",
             code="too_large",
         )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import runpy
 import subprocess
 import tomllib
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from pmw.cli.main import main
+from pmw.planning.opening import LARGEST_OPENING_SHARE, MARGINAL_OPENING_SHARE, OPENING_SHARE, TREE_SHARE
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -120,6 +123,43 @@ def test_names_in_the_tables_of_the_literature_exist() -> None:
             here = re.sub(r"`--[a-z-]+`", "", line.split("|")[2])
             for name in re.findall(r"`([^`]+)`", here):
                 assert set(re.findall(r"[A-Za-z_]\w+", name)) <= words, name
+
+
+def test_each_algorithm_of_the_sparse_vector_page_is_imported_from_where_it_says() -> None:
+    page = (ROOT / "docs" / "sparse-vector.md").read_text()
+    table = page[page.index("| algorithm |") :].partition("\n\n")[0].splitlines()
+    found = [(line.split(" | ")[1], line.split(" | ")[2].strip("`")) for line in table[2:]]
+    assert len(found) >= 12
+    for names, module in found:
+        for name in re.findall(r"`([\w.]+)`", names):
+            first, *rest = name.split(".")
+            assert first in vars(importlib.import_module(module)), f"{module} has no {first}"
+            assert all(hasattr(getattr(importlib.import_module(module), first), one) for one in rest), name
+
+
+def test_shares_of_the_opening_are_those_of_the_code() -> None:
+    page = " ".join((ROOT / "docs" / "algorithm.md").read_text().split())
+    (told,) = re.findall(r"the attributes get (\d+) % instead of (\d+) %", page)
+    assert [Fraction(int(share), 100) for share in told] == [MARGINAL_OPENING_SHARE, OPENING_SHARE]
+    (trees,) = re.findall(r"share the (\d+) %, (\d+) % more for each tree and at most (\d+) %", page)
+    expected = [OPENING_SHARE, TREE_SHARE, LARGEST_OPENING_SHARE]
+    assert [Fraction(int(share), 100) for share in trees] == expected
+
+
+def test_what_is_to_be_installed_can_be() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    code = [path.read_text() for path in (ROOT / "pmw").rglob("*.py")]
+    texts = [*(path.read_text() for path in DOCUMENTS if path.name != "CHANGELOG.md"), *code]
+    assert [
+        text[:80] for text in texts if re.search(r"pip install\s+'?online-pmw", text)
+    ] == []  # on no index
+    named = {
+        extra
+        for text in texts
+        for listed in re.findall(r"'\.\[([a-z,]+)\]'|installed_by\('([a-z]+)'\)", text)
+        for extra in "".join(listed).split(",")
+    }
+    assert {"plots", "shell", "service", "sources", "spark", "demo"} <= named <= set(extras)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs" / "proofs").glob("*.md")), ids=lambda path: path.name)

@@ -155,7 +155,7 @@ def stream(kind: Kind) -> str:
 def commands(kind: Kind) -> Iterator[tuple[str, ...]]:
     """Yield the commands of a session, from its plan to what comes after its end."""
     options = ("--schema", "people.toml", "--epsilon", "4", *kind.options)
-    begin = ("open", "study.pmw", "--data", "people.csv", *options)
+    begin = ("open", "study.pmw", "--data", "people.csv", *options, "--verbose")
     plan = ("plan", "--records", "2000", *options)
     if kind.in_words:
         yield plan

@@ -219,13 +219,14 @@ def _answer_line(answer: Answer) -> str:
     if answer.is_refused:
         return json_line(answer.to_dict())
     spent, seeded = answer.spent, ', "seeded": true' if answer.seeded else ""
+    kept = "" if answer.kept is None else f', "records_kept": {json_line(answer.kept.to_dict())}'
     return (
         f'{{"count": {_number(round(answer.count, 3))}, "fraction": {_number(f"{answer.fraction:.6g}")}, '
         f'"interval": {_ends(answer.interval)}, "typical": {_ends(answer.typical)}, '
         f'"confidence": {_number(answer.confidence)}, "source": "{answer.source.value}", '
         f'"aligned": {"true" if answer.aligned else "false"}, "version": {answer.version}, '
         f'"spent": {{"share": {_number(f"{spent.share:.6g}")}, "epsilon_cap": {_number(spent.epsilon_cap)}, '
-        f'"delta": {_number(spent.delta)}}}{seeded}}}'
+        f'"delta": {_number(spent.delta)}}}{kept}{seeded}}}'
     )
 
 

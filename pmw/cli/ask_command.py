@@ -64,7 +64,7 @@ Workloads:
   popular:1000:7         the same, some of them asked again and again
 """,
 )
-@click.argument("session")
+@click.argument("session", type=click.Path())  # or an address
 @click.argument("where", required=False)
 @click.option("--sql", metavar="TEXT", help="Ask a statement: SELECT COUNT(*) FROM ….")
 @click.option("--stream", is_flag=True, help="Read questions from standard input, one JSON object per line.")
@@ -75,7 +75,11 @@ Workloads:
     help="How --stream and --workload write their answers: JSON Lines unless told, rows of CSV, or a Parquet "
     "file to standard output.",
 )
-@click.option("--fresh", is_flag=True, help="Answer again what was answered before.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Ask a newer model, or for tests not yet made, what was answered before.",
+)
 @click.option(
     "--strict", is_flag=True, help="Exit with 3 when an answer is exhausted, with 4 when one is unverified."
 )
@@ -101,8 +105,8 @@ def command(session: str, where: str | None, wait: float, **given: Any) -> None:
 
     The condition is written as in SQL: comparisons, BETWEEN, IN, LIKE, IS NULL, AND, OR, NOT; or as an
     object, as in a stream. An empty one counts everybody. With --sql a whole statement is asked, and GROUP BY
-    lists every declared value. A question that was answered before gets the same answer, unless it is asked
-    with --fresh.
+    lists every declared value. A question that was answered before gets the same answer, free, or a newer
+    model's once its error bar is narrower by a tenth.
 
     With --within N the error bar is N records at most. Where the bar is narrow enough as it is, the answer
     is free. Else the price is told: the answer is paid for after a yes on a terminal, or with --yes, and in
@@ -217,7 +221,7 @@ def _ask_one(
 def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
     from pmw.cli.answering import read_condition
-    from pmw.cli.prices import agrees, not_paid, price_text
+    from pmw.cli.prices import agrees, price_text, say_unpaid
     from pmw.cli.streaming import answer_code
     from pmw.cli.texts import answer_text, json_line, say
     from queries.parsing import require_aligned
@@ -228,11 +232,7 @@ def _ask_within(session: Session, where: str, options: StreamOptions, given: dic
     quote = session.quote(query, within)
     price = price_text(quote.scope, quote.cells, quote.share, within, left=quote.affordable)
     if quote.needed and not (quote.affordable and (given["yes"] or agrees(price))):
-        error = {"code": "not_paid", "message": not_paid(price, left=quote.affordable)}
-        if as_json:
-            say(json_line({"error": error, "quote": quote.to_dict()}))
-        else:
-            click.echo(f"Error: {error['message']}", err=True)
+        say_unpaid(price, quote.to_dict(), as_json=as_json)
         return 4
     answer = session.ask_within(query, within)
     say(json_line(answer.to_dict()) if as_json else answer_text(answer))

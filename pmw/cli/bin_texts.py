@@ -11,6 +11,7 @@ from pmw.markup import counted
 from pmw.planning.bin_forecasts import BinForecast
 from pmw.planning.plans import plan_session
 from pmw.planning.session_plan import SessionPlan
+from queries.cells import cell_count
 from queries.domain import Domain, IntegerAttribute
 
 __all__ = [
@@ -33,7 +34,7 @@ def bin_lines(plan: SessionPlan) -> Iterator[str]:
     yield f"{bins}. Cutting one widens a bar by up to:" if plan.binned else f"{bins}."
     most = sorted(plan.binned, key=lambda one: -one.cells)
     for one in most[:_SHOWN]:
-        cost = f"{one.cells:,} cells in about {one.bins:,} bins: {_part(one.cut_width, plan)}"
+        cost = f"{cell_count(one.cells)} cells in about {one.bins:,} bins: {_part(one.cut_width, plan)}"
         coarser = f"in at most {_coarser(one, plan)} none is cut: {_worth(one, plan)}"
         yield f"    {_name(one.name)}, {cost}; {coarser}"
     if len(most) > _SHOWN:
@@ -59,7 +60,7 @@ def usual_bins(domain: Domain, records: int) -> tuple[dict[str, Any], list[str]]
 
 def _coarser(one: BinForecast, plan: SessionPlan) -> str:
     """Return the number of cells that are kept, with the width that gives them where that is one number."""
-    attribute, cells = plan.contract.domain[one.name], counted(one.coarser_cells, "cell")
+    attribute, cells = plan.contract.domain[one.name], counted(cell_count(one.coarser_cells), "cell")
     if not isinstance(attribute, IntegerAttribute):
         return cells
     return f"{cells} (width = {attribute.width * -(-one.cells // one.coarser_cells)})"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.dialect import dialect_options, place_given, table_options
+from pmw.cli.dialect import dialect_options, place_given, schema_option, table_options
 from pmw.cli.people_options import load_domain, person_options
 from pmw.markup import counted
 
@@ -33,7 +33,7 @@ Examples:
 """,
 )
 @table_options
-@click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
+@schema_option
 @person_options
 @dialect_options
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pmw.cli.public_tables import public_option, refuse_drafted
 from pmw.cli.usage import read_budget
 
 __all__ = [
@@ -51,6 +52,7 @@ Examples:
 )
 @click.option("--data", type=click.Path(path_type=Path), help="A table of your own.")
 @click.option("--schema", type=click.Path(path_type=Path), help="Its schema.")
+@public_option
 @click.option("--force", is_flag=True, help="Overwrite an earlier demonstration.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one line of JSON.")
 def command(output: Path, data: Path | None, schema: Path | None, **given: Any) -> None:
@@ -62,6 +64,8 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     """
     if (data is None) != (schema is None):
         raise click.UsageError("give --data and --schema together")
+    if data is None and given["data_is_public"]:
+        raise click.UsageError("--data-is-public tells of --data; give --data and --schema, or leave it out")
     read_budget(given)
     import time
 
@@ -73,6 +77,8 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     from queries.schema import load_schema
 
     own = None if data is None or schema is None else (TableFile(data), load_schema(schema))
+    if own is not None and schema is not None:
+        refuse_drafted(schema, own[0], given)
     plan = DemoPlan(
         output, given["epsilon"], given["delta"], given["queries"], given["query_seed"], given["force"]
     )

@@ -11,7 +11,8 @@ from pmw.cli.demo import DemoPlan, DemoResult
 from pmw.cli.demo.scores import Baseline, Scores
 from pmw.cli.texts import asking
 from pmw.markup import counted
-from pmw.public.contract import guarantee
+from pmw.public.contract import guarantee_terms
+from queries.cells import cell_count
 
 __all__ = [
     "demo_form",
@@ -24,8 +25,8 @@ def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
     state = result.session.state
     lines = [
         f"Table: {state.domain.name}, {counted(len(state.domain), 'attribute')}, "
-        f"{counted(f'{state.domain.size:,}', 'cell')}, about {counted(state.total.value, 'record')}.",
-        f"Guarantee: {guarantee(state.contract)}.",
+        f"{counted(cell_count(state.domain.size), 'cell')}, about {counted(state.total.value, 'record')}.",
+        f"Guarantee: {guarantee_terms(state.contract)}.",
         f"Answered {counted(len(result.answers), 'random question')} in {seconds:.0f} s, "
         "one after the other, not knowing the next.",
         f"Spent {state.ledger.share:.1%} of the budget; {state.positives_used} of at most "

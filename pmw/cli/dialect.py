@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,12 +21,14 @@ __all__ = [
     "dialect_of",
     "dialect_options",
     "place_given",
+    "schema_option",
     "table_options",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _NAMES = ("delimiter", "quote", "missing_text", "trim", "encoding", "decimal", "escape")
+_NOT_IN_A_NAME = re.compile(r"[^\w. -]")
 _WORDS = {"tab": "\t", "\\t": "\t"}  # that a shell types more easily than the character
 _OPTIONS = (
     click.option(
@@ -74,6 +78,66 @@ _TABLE_OPTIONS = (
         "--table", metavar="NAME", help="Of a database: the table or view; of Spark also parquet.PATH."
     ),
 )
+
+
+class _Schema(click.Option):
+    """A required schema: where it is left out, the error tells how to come by one."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        try:
+            return super().process_value(ctx, value)
+        except click.MissingParameter:
+            raise click.MissingParameter(_draft_hint(ctx), ctx, self) from None
+
+
+def schema_option(function: _Function) -> _Function:
+    """Add the option that names the schema of a command's table."""
+    return click.option(
+        "--schema",
+        cls=_Schema,
+        required=True,
+        type=click.Path(path_type=Path),
+        help="Its schema, a TOML file.",
+    )(function)
+
+
+def _draft_hint(context: click.Context) -> str:
+    """Return how to come by the schema of a table: it lies there, or is drafted as the table was typed."""
+    data, table = (context.params.get(name) for name in ("data", "table"))
+    if not isinstance(data, str | Path):
+        return "Draft one to fill in: pmw draft --data TABLE > SCHEMA"
+    words = list(_typed_again(context))
+    if isinstance(data, Path):
+        name = _NOT_IN_A_NAME.sub("", data.stem).strip(".") or "schema"
+    else:
+        if not isinstance(table, str):
+            table = "TABLE"
+            words.append("--table TABLE")
+        _refuse_secret(data, table)
+        name = table
+    file = shlex.quote(f"{name}.toml")
+    if Path(f"{name}.toml").exists():
+        return f"If {file} is it, give --schema {file}"
+    return f"Draft one to fill in: pmw draft {' '.join(words)} > {file}"
+
+
+def _refuse_secret(address: str, table: str) -> None:
+    """Refuse an address that cannot be, above all one with a password, before anything shows it again."""
+    from pmw.data import DatabaseTable
+
+    with wrong_values():
+        DatabaseTable(address, table)
+
+
+def _typed_again(context: click.Context) -> Iterator[str]:
+    """Yield the options that tell where the table is and how it is written, as they were typed."""
+    given = click.core.ParameterSource.COMMANDLINE
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name in ("data", "table", *_NAMES) and context.get_parameter_source(name) is given:
+            value = context.params[name]
+            for one in value if isinstance(value, tuple) else (value,):
+                yield parameter.opts[0] if one is True else f"{parameter.opts[0]} {shlex.quote(str(one))}"
 
 
 def table_options(function: _Function) -> _Function:

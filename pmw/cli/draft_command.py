@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pmw.cli.dialect import dialect_of, dialect_options, place_given, table_options
+from pmw.cli.public_tables import declared_public, public_option
+
+if TYPE_CHECKING:
+    from pmw.data import Place
 
 __all__ = [
     "command",
@@ -30,6 +34,7 @@ Examples:
     type=click.Path(path_type=Path),
     help="A table that you declare to be public; its values fill the domains of the columns that both have.",
 )
+@public_option
 @dialect_options
 def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     """Print a schema for the table in --data, in which every domain is a TODO.
@@ -38,20 +43,25 @@ def command(data: Path | str, from_public: Path | None, **given: Any) -> None:
     get the same draft. Fill in each TODO from what is known in public. A schema with a TODO left is refused.
 
     With --from-public, domains are read off another table, which must be public: the schema shows its values,
-    and so does every answer. The draft says which table that was.
+    and so does every answer. The draft says which table that was. Where it is the table in --data itself, or
+    has the same bytes, it is refused without a yes, here and by `pmw open`.
     """
     from pmw.cli.texts import say
     from pmw.data import TableFile
     from pmw.data.drafting import draft_schema
     from pmw.data.files import is_parquet
 
-    if not isinstance(data, Path) or given["table"] is not None:
+    if from_public is None and given["data_is_public"]:
+        raise click.UsageError("--data-is-public goes with --from-public; a draft without it reads no value")
+    place: Place
+    if isinstance(data, Path) and given["table"] is None:
+        paths = [path for path in (data, from_public) if path is not None]
+        csv = [path for path in paths if not is_parquet(path)] or paths  # the dialect is that of CSV files
+        place, *public = (
+            TableFile(path, dialect_of(given, path)) if path in csv else TableFile(path) for path in paths
+        )
+    else:
         place = place_given(given, data)
-        say(draft_schema(place, None if from_public is None else TableFile(from_public)).removesuffix("\n"))
-        return
-    paths = [path for path in (data, from_public) if path is not None]
-    csv = [path for path in paths if not is_parquet(path)] or paths  # the dialect is that of CSV files
-    file, *public = (
-        TableFile(path, dialect_of(given, path)) if path in csv else TableFile(path) for path in paths
-    )
-    say(draft_schema(file, *public).removesuffix("\n"))
+        public = [] if from_public is None else [TableFile(from_public)]
+    declared = [declared_public(file, place, given) for file in public]
+    say(draft_schema(place, *declared).removesuffix("\n"))

@@ -8,18 +8,20 @@ from typing import Any
 import click
 
 from pmw.cli.refusals import refusal
+from pmw.cli.usage import Suggesting
 
 __all__ = [
     "main",
 ]
 
 _COMMANDS = (
-    "ask", "audit", "backup", "check", "close", "demo", "draft", "export", "finish", "ledger", "measure",
-    "move", "offline", "open", "plan", "report", "serve", "shell", "status", "user", "verify",
+    "ask", "audit", "backup", "check", "close", "completion", "demo", "draft", "export", "finish", "help",
+    "ledger", "measure", "move", "offline", "open", "plan", "report", "serve", "shell", "status", "user",
+    "verify",
 )  # fmt: skip
 
 
-class _Commands(click.Group):
+class _Commands(Suggesting):
     """Loads a command's module when it is listed or run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pmw.cli.waiting import patiently, wait_option
+
+if TYPE_CHECKING:
+    from pmw.public.quotes import Quote
 
 __all__ = [
     "command",
@@ -20,21 +24,23 @@ __all__ = [
 Examples:
   pmw measure study.pmw sex,race --dry-run
   pmw measure study.pmw sex,race
-  pmw measure study.pmw sex,race --json
+  pmw measure study.pmw sex,race --yes --json
 """,
 )
 @click.argument("session", type=click.Path(path_type=Path))
 @click.argument("attributes", metavar="ATTRIBUTE[,ATTRIBUTE…]")
 @click.option("--dry-run", is_flag=True, help="Tell the price and the error bar; nothing is spent.")
+@click.option("--yes", is_flag=True, help="Pay the price without being asked.")
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the price and the error bar as JSON.")
-def command(session: Path, attributes: str, dry_run: bool, wait: float, as_json: bool) -> None:
+def command(session: Path, attributes: str, wait: float, as_json: bool, **given: bool) -> None:
     """Measure how many records have each combination of some attributes' values, now.
 
-    The noise is that of a marginal that a test measures, and the price is known beforehand: it depends on
-    nothing in the table. It is taken from the session's budget, but not from what an open round of tests has
-    reserved. Questions about these attributes are answered within the error bar from then on, free; ask with
-    --fresh what was answered before.
+    The price is told first: it is paid after a yes on a terminal, or with --yes, and in other cases the exit
+    code is 4 and nothing is spent. The noise is that of a marginal that a test measures, and the price
+    depends on nothing in the table. It is taken from the session's budget, but not from what an open round of
+    tests has reserved. Questions about these attributes are answered within the error bar from then on, free,
+    also those that were answered before.
 
     Measured again, a table gets a narrower bar at the sum of the prices. Decide that by the width of a bar:
     whoever measures again because of the value that came out has a bar that holds less often than it says.
@@ -42,8 +48,29 @@ def command(session: Path, attributes: str, dry_run: bool, wait: float, as_json:
     from pmw.cli.texts import json_line, quote_text, say
     from pmw.session.opening import resume_session
 
+    if given["dry_run"] and given["yes"]:
+        raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
     names = tuple(name.strip() for name in attributes.split(","))
     with patiently(lambda seconds: resume_session(session, wait=seconds), session, wait) as opened:
-        quote = opened.measure(names, dry_run=dry_run)
         confidence = opened.state.contract.options.confidence
-    say(json_line(quote.to_dict()) if as_json else quote_text(quote, confidence, measured=not dry_run))
+        quote = opened.measure(names, dry_run=True)
+        if not given["dry_run"]:
+            _agree(quote, confidence, yes=given["yes"], as_json=as_json)
+            quote = opened.measure(names)
+    measured = not given["dry_run"]
+    say(json_line(quote.to_dict()) if as_json else quote_text(quote, confidence, measured=measured))
+
+
+def _agree(quote: Quote, confidence: float, *, yes: bool, as_json: bool) -> None:
+    """Ask whether a price that is left is to be paid, unless that was said.
+
+    Raises:
+        Exit: it is not.
+    """
+    from pmw.cli.prices import agrees, say_unpaid
+    from pmw.cli.texts import quote_text
+
+    price = quote_text(quote, confidence, measured=False)
+    if quote.affordable and not (yes or agrees(price)):
+        say_unpaid(price, quote.to_dict(), as_json=as_json)
+        raise click.exceptions.Exit(4)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.dialect import dialect_of, dialect_options
+from pmw.cli.dialect import dialect_of, dialect_options, schema_option
 from pmw.cli.memory_options import memory_given, memory_options
 from pmw.cli.people_options import load_domain
+from pmw.cli.public_tables import public_option, refuse_drafted
 from pmw.cli.usage import read_budget, wrong_values
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ Examples:
     help="The questions: a workload by name, such as marginals:2, or a file of JSON Lines, a question each.",
 )
 @click.option("--data", required=True, type=click.Path(path_type=Path), help="The table: CSV or Parquet.")
-@click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
+@schema_option
 @click.option(
     "--output",
     required=True,
@@ -83,6 +84,7 @@ Examples:
 )
 @dialect_options
 @memory_options
+@public_option
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(workload: str, output: Path, force: bool, as_json: bool, **given: Any) -> None:
@@ -110,10 +112,12 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
     _refuse_inputs(output, given["data"], given["schema"], Path(workload))
     require_target(output, format=_format(output), force=force)
     domain = load_domain(given["schema"], {**given, "person_column": None})
+    table = TableFile(given["data"], dialect, memory_given(given))
+    refuse_drafted(given["schema"], table, given)
     questions = _questions(workload, domain)
     options = _options(given, policy, domain)
     release = fit_workload(
-        TableFile(given["data"], dialect, memory_given(given)),
+        table,
         domain,
         questions,
         epsilon=given["epsilon"],
@@ -133,12 +137,11 @@ def command(workload: str, output: Path, force: bool, as_json: bool, **given: An
 
 
 def _policy(given: dict[str, Any]) -> Options:
-    from pmw.privacy.budget import NeighboringRelation
     from pmw.public.contract import Options
     from pmw.research.offline import OfflineOptions
 
     policy = Options(
-        neighboring_relation=NeighboringRelation(given["neighbors"].replace("-", "_")),
+        neighboring_relation=given["neighbors"],
         records_per_person=given["records_per_person"],
     )
     OfflineOptions.textbook(rounds=_rounds(given, 1), threshold=given["threshold"], policy=policy)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.dialect import dialect_options, place_given, table_options
+from pmw.cli.dialect import dialect_options, place_given, schema_option, table_options
 from pmw.cli.memory_options import inside_option, memory_options
 from pmw.cli.people_options import load_domain
+from pmw.cli.public_tables import public_option, refuse_drafted
+from pmw.cli.sections import SectionedCommand
 from pmw.cli.session_options import read_options, session_options
 from pmw.cli.usage import read_budget
 
@@ -24,6 +26,7 @@ __all__ = [
 
 @click.command(
     "open",
+    cls=SectionedCommand,
     short_help="Begin a session over a table.",
     epilog="""\b
 Examples:
@@ -36,16 +39,19 @@ Examples:
 )
 @click.argument("session", type=click.Path(path_type=Path))
 @table_options
-@click.option("--schema", required=True, type=click.Path(path_type=Path), help="Its schema, a TOML file.")
+@schema_option
 @session_options
 @dialect_options
 @memory_options
 @inside_option
+@public_option
+@click.option("--verbose", is_flag=True, help="Tell what was measured, and what tests look for, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the session's status as JSON.")
 def command(
     session: Path,
     data: Path | str,
     schema: Path,
+    verbose: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -58,10 +64,13 @@ def command(
     from pmw.cli.texts import opening_text, say, status_json
     from pmw.session.opening import open_session
 
+    if verbose and as_json:
+        raise click.UsageError("--verbose is for words, and --json prints none; leave one of the two out")
     _refuse_missing(given)
     read_budget(given if given["epsilon"] is not None else {**given, "epsilon": "1"})
     options, place = read_options(given), place_given(given, data)
     domain = load_domain(schema, given)
+    refuse_drafted(schema, place, given)
     with open_session(
         place,
         domain,
@@ -73,7 +82,8 @@ def command(
         note = _sech2_note(opened.state) if given["sparse_vector"] == "sech2" else None
         if note is not None:
             click.echo(note, err=True)
-        say(status_json(opened.status()) if as_json else opening_text(opened.state, session))
+        state = opened.state
+        say(status_json(opened.status()) if as_json else opening_text(state, session, verbose=verbose))
 
 
 def _refuse_missing(given: dict[str, Any]) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pmw.cli.dialect import schema_option
 from pmw.cli.people_options import load_domain
+from pmw.cli.sections import SectionedCommand
 from pmw.cli.session_options import read_options, session_options
 from pmw.cli.usage import read_budget, wrong_values
 
@@ -23,6 +25,7 @@ __all__ = [
 
 @click.command(
     "plan",
+    cls=SectionedCommand,
     short_help="Tell what a session will give, without data.",
     epilog="""\b
 Examples:
@@ -38,7 +41,7 @@ The bound is the half-width of the interval that an answer will carry, at the co
 For tested questions only the bound is known beforehand: their errors depend on the table.
 """,
 )
-@click.option("--schema", required=True, type=click.Path(path_type=Path), help="The schema, a TOML file.")
+@schema_option
 @session_options
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def command(schema: Path, as_json: bool, **given: Any) -> None:

@@ -14,7 +14,8 @@ from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecas
 from pmw.planning.people import PeopleForecast
 from pmw.planning.session_plan import SessionPlan
 from pmw.planning.textbook_plan import TextbookPlan
-from pmw.public.contract import contract_words
+from pmw.public.contract import contract_words, guarantee_terms
+from queries.cells import cell_count
 
 __all__ = [
     "plan_text",
@@ -46,10 +47,10 @@ def _head(plan: SessionPlan) -> Iterator[str]:
     domain = plan.contract.domain
     yield (
         f"Plan for {domain.name!r}: {counted(len(domain), 'attribute')}, "
-        f"{counted(_cells(domain.size), 'cell')}, {counted(plan.records, 'record')}. "
+        f"{counted(cell_count(domain.size), 'cell')}, {counted(plan.records, 'record')}. "
         "No data is read, nothing is spent."
     )
-    yield f"Guarantee: {plan.guarantee}."
+    yield f"Guarantee: {guarantee_terms(plan.contract)}."
     promise = contract_words(plan.contract.options)
     if promise is not None:
         yield f"Contract: {promise}."
@@ -126,16 +127,16 @@ def _typical_row(order: OrderForecast, plan: SessionPlan) -> Iterator[str]:
     if plan.marginals is None or order.promise != "tested":
         return
     for one in plan.marginals.certificates:
-        if one.order == order.order and one.typical_bound is not None:
-            bound = _bound(one.typical_bound, plan)
-            yield _ROW.format("  on a typical marginal", f"{one.typical_cells:,}", "", "tested", bound)
+        if one.order == order.order and one.typical_cells is not None and one.typical_bound is not None:
+            cells, bound = cell_count(one.typical_cells), _bound(one.typical_bound, plan)
+            yield _ROW.format("  on a typical marginal", cells, "", "tested", bound)
 
 
 def _order_row(order: OrderForecast, plan: SessionPlan) -> str:
     names = {0: "everybody", 1: "1 attribute, one cell"}
     return _ROW.format(
         names.get(order.order, f"{order.order} attributes"),
-        _cells(order.cells),
+        cell_count(order.cells),
         _number(order.mean_count),
         _error(order),
         _bound(order.bound, plan),
@@ -170,7 +171,7 @@ def _tests(plan: SessionPlan) -> Iterator[str]:
 
 def _marginal_tests(plan: SessionPlan, tests: MarginalForecast) -> Iterator[str]:
     tested = ", ".join(_tested(one) for one in tests.certificates)
-    cells = counted(tests.most_cells, "cell")
+    cells = counted(cell_count(tests.most_cells), "cell")
     yield f"Tests: they compare whole marginals of up to {cells} with the model ({tested};"
     yield (
         f"  noise scales: test {_number(tests.query_scale)}, threshold "
@@ -241,7 +242,7 @@ def _beside(plan: SessionPlan) -> Iterator[str]:
         )
     size = plan.model_bytes
     memory = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
-    cells = counted(plan.model_cells, "cell")
+    cells = counted(cell_count(plan.model_cells), "cell")
     if plan.dense:
         yield f"Model: {cells}, {memory}; up to 2.5 times that while it is corrected."
     else:
@@ -292,7 +293,7 @@ def theorem_text(plan: TextbookPlan) -> str:
         [
             f"Theorem 5 (Kamath, Lecture 9), solved for {plan.solved}: {given[plan.solved]}",
             f"  with {rest}, delta = {delta:g}, beta = {plan.beta:.4g},",
-            f"  {questions}, {_cells(plan.cells)} cells: all errors within {_records(loop.error)}{void}.",
+            f"  {questions}, {cell_count(plan.cells)} cells: all errors within {_records(loop.error)}{void}.",
             "  Dwork and Roth (2014) have the constants, for the loop with the printed noise:",
             f"  Theorem {'4.15' if delta else '4.14'}, the loop: T = {_records(loop.threshold)}, eta = "
             f"{loop.learning_rate:.3g}, c = {loop.update_limit:,}; errors up to 1.5 T",
@@ -321,10 +322,6 @@ def _bound(records: float | None, plan: SessionPlan) -> str:
     share = records / plan.records
     part = "more than all" if share > 1 else f"{share:.0%}" if share > 0.095 else f"{100 * share:.2g}%"
     return f"{_number(records)} ({part})"
-
-
-def _cells(number: int) -> str:
-    return f"{number:,}" if number < 10**10 else f"{number:.1e}".replace("e+", "e")
 
 
 def _number(value: float) -> str:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
+from pmw.cli.texts import json_line, say
+from pmw.markup import counted
+from queries.cells import cell_count
+
 __all__ = [
     "agrees",
-    "not_paid",
     "price_text",
+    "say_unpaid",
 ]
 
 
@@ -25,13 +30,23 @@ def price_text(scope: Sequence[str], cells: int, share: float, within: float, *,
         left: the price is left.
     """
     cost = f"A bar of ± {within:g} records costs {share:.2%} of the budget"
-    what = f"to measure {', '.join(scope)} ({cells:,} cells)"
+    what = f"to measure {', '.join(scope)} ({counted(cell_count(cells), 'cell')})"
     return f"{cost}, {what}{'.' if left else '; so much is not left.'}"
 
 
-def not_paid(price: str, *, left: bool) -> str:
-    """Return why there is no answer where a price was not agreed to."""
-    return f"{price} Nothing was spent.{' Pay it with --yes.' if left else ''}"
+def say_unpaid(price: str, quote: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print that nothing was spent, where a price was not agreed to.
+
+    Args:
+        price: what it costs, in words.
+        quote: the same, in the form that is written as JSON.
+        as_json: print it as an answer would be.
+    """
+    message = f"{price} Nothing was spent.{' Pay it with --yes.' if quote['affordable'] else ''}"
+    if as_json:
+        say(json_line({"error": {"code": "not_paid", "message": message}, "quote": quote}))
+    else:
+        click.echo(f"Error: {message}", err=True)
 
 
 def agrees(price: str) -> bool:

@@ -21,13 +21,13 @@ class Refusal(click.ClickException):
 def refusal(error: Exception) -> Refusal | None:
     """Return the click error for an error of our packages, or None for any other."""
     from pmw.errors import ModelFileError, PMWError, SessionCorruptError, SessionLockedError
-    from queries.errors import QueriesError, QueryError
+    from queries.errors import QueryError
 
     if isinstance(error, SessionLockedError | SessionCorruptError | ModelFileError):
         return Refusal(str(error), 5)
     if isinstance(error, QueryError):
         return Refusal(error.message + _mark(error.text, error.position), 4)
-    if isinstance(error, PMWError | QueriesError):
+    if isinstance(error, PMWError):
         return Refusal(str(error), 1)
     if isinstance(error, MemoryError):
         return Refusal(

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from pmw.cli.prices import agrees, not_paid, price_text
+from pmw.cli.prices import agrees, price_text, say_unpaid
 from pmw.cli.texts import answer_text, json_line, say
 from pmw.service.client import RemoteSession, answer_of, connect
 from queries.errors import QueryError
@@ -68,11 +68,7 @@ def _is_paid(session: RemoteSession, body: dict[str, Any], given: dict[str, Any]
     )
     if not quote["needed"] or (quote["affordable"] and (given["yes"] or agrees(price))):
         return True
-    message = not_paid(price, left=quote["affordable"])
-    if given["as_json"]:
-        say(json_line({"error": {"code": "not_paid", "message": message}, "quote": quote}))
-    else:
-        click.echo(f"Error: {message}", err=True)
+    say_unpaid(price, quote, as_json=given["as_json"])
     return False
 
 

@@ -177,30 +177,26 @@ def read_options(given: dict[str, Any]) -> Options:
     if given["preset"] is not None:
         _take_preset(given)
     _refuse_misplaced(given)
-    from pmw.privacy.budget import Composition, NeighboringRelation
-    from pmw.public.contract import ModelKind, Opening, Options, TestKind, UpdateRule
-    from pmw.sparse_vector import Sides, SparseVectorKind
+    from pmw.public.contract import Options
 
     # With --test query a plan has an accuracy, and a session none.
     promised = given["accuracy"] is not None and given["records"] is not None and given["test"] == "marginal"
     with wrong_values():
         return Options(
-            neighboring_relation=NeighboringRelation(given["neighbors"].replace("-", "_")),
+            neighboring_relation=given["neighbors"],
             records_per_person=given["records_per_person"],
-            update=UpdateRule(given["update"]),
-            opening=Opening(given["opening"]),
+            update=given["update"],
+            opening=given["opening"],
             update_limit=given["update_limit"],
             threshold=given["threshold"],
             learning_rate=given["learning_rate"],
-            sparse_vector=None
-            if given["sparse_vector"] is None
-            else SparseVectorKind(given["sparse_vector"]),
-            sides=None if given["sides"] is None else Sides(given["sides"]),
-            composition=None if given["composition"] is None else Composition(given["composition"]),
+            sparse_vector=given["sparse_vector"],
+            sides=given["sides"],
+            composition=given["composition"],
             expected_queries=given["queries"],
             confidence=given["confidence"],
-            test=TestKind(given["test"]),
-            model=ModelKind(given["model"]),
+            test=given["test"],
+            model=given["model"],
             max_cells=given["max_cells"],
             simultaneous=given["simultaneous"],
             person_column=given["person_column"],

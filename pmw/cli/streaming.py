@@ -51,7 +51,7 @@ class StreamOptions:
     """How questions are answered.
 
     Args:
-        fresh: answer again what was answered before.
+        fresh: ask a newer model, or for tests that were not made, where there are stored answers.
         strict: the exit code is 3 or 4 where an answer came without a promise, or a question was refused.
         strict_cells: refuse questions that cut cells.
         format: how answers are written, one of ``FORMATS``.

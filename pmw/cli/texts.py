@@ -6,7 +6,8 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
 from pmw.public.tables import AnswerTable
+from queries.cells import cell_count
 from queries.domain import (
     Attribute,
     CategoricalAttribute,
@@ -38,6 +40,7 @@ __all__ = [
     "answers_text",
     "asking",
     "example_where",
+    "finish_plan_text",
     "finish_text",
     "json_line",
     "opening_text",
@@ -78,31 +81,44 @@ def status_json(status: Status) -> str:
     return json_line(status.to_dict())
 
 
-def opening_text(state: PublicState, path: Path) -> str:
-    """Return what a custodian reads after opening."""
-    total, plan = state.total, state.plan
+def opening_text(state: PublicState, path: Path, *, verbose: bool) -> str:
+    """Return what a custodian reads after opening: what there is, what it promises and what to do next.
+
+    Args:
+        state: of the new session.
+        path: of its file.
+        verbose: tell what was measured, and what tests look for, too.
+    """
+    total = state.total
     records = counted(total.value, "record")
     if total.deviation:
         records = f"{total.value:,.0f} ± {2 * total.deviation:,.0f} records"
-    measured = "the number of records"
-    if state.contract.options.opening is Opening.ONE_WAY:
+    lines = [
+        f"Opened {path} over {state.domain.name!r}: {counted(len(state.domain), 'attribute')}, "
+        f"{counted(cell_count(state.domain.size), 'cell')}, about {records}.",
+        f"Guarantee: {guarantee(state.contract)}.",
+    ]
+    if verbose:
+        lines += _details(state)
+    lines.append(f"Next: {asking(path, state.domain)}")
+    return "\n".join(lines)
+
+
+def _details(state: PublicState) -> Iterator[str]:
+    """Yield what opening measured and promised, and what is tested."""
+    options, measured = state.contract.options, "the number of records"
+    if options.opening is Opening.ONE_WAY:
         whole = any(len(one.scope) > 1 for one in state.opening)
         measured += (
             " and the whole table"
             if whole
             else f" and {counted(len(state.opening), 'one-attribute marginal')}"
         )
-    lines = [
-        f"Opened {path} over {state.domain.name!r}: {counted(len(state.domain), 'attribute')}, "
-        f"{counted(f'{state.domain.size:,}', 'cell')}, about {records}.",
-        f"Guarantee: {guarantee(state.contract)}.",
-        f"Measured at opening: {measured} ({state.ledger.share:.1%} of the budget).",
-    ]
-    promise = contract_words(state.contract.options)
-    lines += [] if promise is None else [f"Contract: {promise}."]
-    lines.append(_tests_text(plan))
-    lines.append(f"Next: {asking(path, state.domain)}")
-    return "\n".join(lines)
+    yield f"Measured at opening: {measured} ({state.ledger.share:.1%} of the budget)."
+    promise = contract_words(options)
+    if promise is not None:
+        yield f"Contract: {promise}."
+    yield _tests_text(state.plan)
 
 
 def _tests_text(plan: TestPlan) -> str:
@@ -172,7 +188,7 @@ def answers_text(answers: Answers) -> str:
 
 def quote_text(quote: Quote, confidence: float, *, measured: bool) -> str:
     """Return the price of a marginal on request and its error bar, in words."""
-    what = f"{', '.join(quote.scope)} ({counted(f'{quote.cells:,}', 'cell')})"
+    what = f"{', '.join(quote.scope)} ({counted(cell_count(quote.cells), 'cell')})"
     bar = f"± {rounded(quote.half_width)} records at {confidence:.0%} confidence"
     if measured:
         return f"Measured {what} for {quote.share:.2%} of the budget: each cell within {bar}."
@@ -180,20 +196,64 @@ def quote_text(quote: Quote, confidence: float, *, measured: bool) -> str:
     return f"Measuring {what} would cost {quote.share:.2%} of the budget: each cell within {bar}{room}."
 
 
-def finish_text(path: Path, quotes: Sequence[Quote], state: PublicState, *, measured: bool) -> str:
-    """Return what finishing a session measures, marginal by marginal, in words."""
-    confidence = state.contract.options.confidence
-    lines = [quote_text(quote, confidence, measured=measured) for quote in quotes]
-    if not quotes:
-        lines.append("Nothing is measured: no question was asked, or too little is left for any.")
-    if measured:
-        share = state.ledger.share
-        lines.append(f"Closed {path}: nothing is spent any more ({share:.1%} of the budget was).")
-        lines.append("Questions and exports go on from the model, without the table.")
-    else:
-        total = sum(quote.share for quote in quotes)
-        lines.append(f"In all {total:.2%} of the budget, and the session would be closed; nothing was spent.")
+def finish_plan_text(quotes: Sequence[Quote], state: PublicState, asked: int) -> str:
+    """Return what finishing a session would measure, and at which price, in words.
+
+    Args:
+        quotes: what would be measured.
+        state: of the session.
+        asked: how many distinct questions were answered.
+    """
+    total = sum(quote.share for quote in quotes)
+    lines = _finish_lines(quotes, state, asked, measured=False)
+    lines.append(f"In all {total:.2%} of the budget, and the session would be closed; nothing was spent.")
     return "\n".join(lines)
+
+
+def finish_text(
+    path: Path, quotes: Sequence[Quote], state: PublicState, before: Sequence[float], after: Sequence[float]
+) -> str:
+    """Return what finishing a session measured, and what became better, in words.
+
+    Args:
+        path: of the session.
+        quotes: what was measured.
+        state: of the closed session.
+        before: half-widths of the asked questions' bars before that, in records.
+        after: the same now, in the same order.
+    """
+    lines = _finish_lines(quotes, state, len(before), measured=True)
+    if quotes:
+        lines.append(_narrower(before, after))
+    lines.append(f"Closed {path}: nothing is spent any more ({state.ledger.share:.1%} of the budget was).")
+    lines.append("Questions and exports go on from the model, without the table.")
+    return "\n".join(lines)
+
+
+def _finish_lines(quotes: Sequence[Quote], state: PublicState, asked: int, *, measured: bool) -> list[str]:
+    confidence = state.contract.options.confidence
+    if not asked:
+        return ["Nothing is measured: no question was asked."]
+    if not quotes:
+        return [f"Nothing is measured: what is left pays for no table that would serve {_asked(asked)}."]
+    return [quote_text(quote, confidence, measured=measured) for quote in quotes]
+
+
+def _narrower(before: Sequence[float], after: Sequence[float]) -> str:
+    """Return how many bars became narrower by a tenth or more, and from what to what."""
+    pairs = [(old, new) for old, new in zip(before, after, strict=True) if new < old and new <= 0.9 * old]
+    if not pairs:
+        return f"Narrower bars: none of {_asked(len(before))}, by a tenth or more."
+    old, new = (statistics.median_low(widths) for widths in zip(*pairs, strict=True))
+    was = "there was none" if math.isinf(old) else f"it was ± {rounded(old)}"
+    return (
+        f"Narrower bars: {len(pairs):,} of {_asked(len(before))}, ± {rounded(new)} records where {was} "
+        "(medians). Ask again for the better answers."
+    )
+
+
+def _asked(number: int) -> str:
+    return counted(number, "asked question")
 
 
 def table_text(table: AnswerTable) -> str:

@@ -12,6 +12,7 @@ import click
 __all__ = [
     "finite",
     "read_budget",
+    "Suggesting",
     "typed",
     "wrong_values",
 ]
@@ -57,6 +58,25 @@ def typed(*names: str) -> list[str]:
     written = {parameter.name: parameter.opts[0] for parameter in context.command.params}
     default = click.core.ParameterSource.DEFAULT
     return [written[name] for name in names if context.get_parameter_source(name) is not default]
+
+
+class Suggesting(click.Group):
+    """A group of commands that names the nearest one where there is none of a name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names, and the words after it.
+
+        Raises:
+            UsageError: it names none.
+        """
+        name = args[0]
+        if not (ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name)):
+            from queries.cells import nearest
+
+            ctx.fail(f"No such command {name!r}{nearest(name, self.list_commands(ctx)) or '.'}")
+        return super().resolve_command(ctx, args)
 
 
 def finite(_: click.Context, parameter: click.Parameter, value: float) -> float:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pmw.cli.usage import Suggesting
+
 if TYPE_CHECKING:
     from pmw.service.users import Role, User
 
@@ -29,6 +31,7 @@ _users_option = click.option(
 
 @click.group(
     "user",
+    cls=Suggesting,
     short_help="Add, list and revoke the users of a service.",
     epilog="""\b
 Examples:
@@ -88,17 +91,22 @@ def add(
 ) -> None:
     """Add the user NAME and print the token, which is shown this once and stored nowhere.
 
-    Charges are booked to NAME, so that it is never used for somebody else. Shares may add up to more than 1:
-    the session's cap binds in any case. They are fairness, not privacy.
+    Charges are booked to NAME, so that it is never used for somebody else. Its letters are of one script.
+    Shares may add up to more than 1: the session's cap binds in any case. They are fairness, not privacy.
     """
-    from pmw.service.users import Role, User, UsersFile
+    from pmw.service.users import Role, User, UsersFile, script_of
 
     chosen = Role(role)
     listed = None if sessions is None else tuple(one.strip() for one in sessions.split(",") if one.strip())
     if listed == ():
         raise click.BadParameter("expected names of sessions, got none", param_hint="--sessions")
     last: date | None = None if expires is None else expires.date()
-    click.echo(UsersFile(users).add(User(name, chosen, _share_of(chosen, share), listed, last)))
+    user = User(name, chosen, _share_of(chosen, share), listed, last)
+    token = UsersFile(users).add(user)
+    if (script := script_of(user.name)) not in ("", "LATIN"):
+        told = f"The name is in {script} letters; one in other letters that looks the same is another user."
+        click.echo(told, err=True)
+    click.echo(token)
 
 
 def _share_of(role: Role, share: Fraction | None) -> Fraction:

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pmw.data.engine_columns import is_readable, quoted_column, read_frames
+from pmw.data.engine_columns import is_readable, quoted_column, read_frames, require_ids
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.plain_values import type_name
@@ -100,6 +100,7 @@ def arrow_parts(table: object, domain: Domain) -> Iterator[pd.DataFrame]:
             for name, kind in kinds.items():
                 if not is_readable(kind):
                     raise _refusal(what, name, kind)
+            require_ids(what, domain, kinds)
             yield from read_frames(connection, domain, kinds, source)
     except (duckdb.Error, UnicodeDecodeError):
         # The engine's own text may quote a record.

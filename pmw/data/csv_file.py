@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "bytes_of",
     "csv_header",
     "csv_parts",
     "swapped_decimal",
@@ -64,7 +65,7 @@ def csv_header(file: Path, dialect: CsvDialect) -> list[str]:
         DataError: the file cannot be read, or its first line names no columns.
     """
     try:
-        with _bytes_of(file) as stream:
+        with bytes_of(file) as stream:
             first = stream.readline(_LONGEST_LINE)
         if len(first) == _LONGEST_LINE and not first.endswith(b"\n"):
             raise DataError(f"{file}: expected a first line shorter than a megabyte, got a longer one")
@@ -198,7 +199,7 @@ def _blocks(file: Path) -> Iterator[list[bytes]]:
 
     A line that is too long is cut, and stays too long.
     """
-    with _bytes_of(file) as stream:
+    with bytes_of(file) as stream:
         rest, first = b"", True
         while block := stream.read(_BLOCK):
             *lines, rest = (rest + block).split(b"\n")
@@ -213,7 +214,12 @@ def _blocks(file: Path) -> Iterator[list[bytes]]:
 
 
 @contextmanager
-def _bytes_of(file: Path) -> Iterator[BinaryIO]:
+def bytes_of(file: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading its bytes; of a compressed one (.gz) those inside.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
     opener: Any = gzip.open if file.suffix.lower() == ".gz" else open
     try:
         with opener(file, "rb") as stream:

@@ -8,24 +8,15 @@ another table that the custodian declares to be public.
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pmw.data.files import column_names, table_parts
+from pmw.data.public_domains import PublicTable, is_number, public_attributes
 from pmw.data.tables import Place, TableFile, names_in, types_in
 from pmw.errors import DataError
-from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.errors import DomainError
-from queries.plain_values import UNREADABLE, plain_value
 from queries.schema import format_schema
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "draft_schema",
@@ -33,13 +24,33 @@ __all__ = [
 
 _WHOLE_TYPES = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
 _NUMBER_TYPES = re.compile(r"FLOAT|DOUBLE|DECIMAL.*")
-_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,14})")  # not 007: that is a code
-_MOST_VALUES = 1_000  # of a category that a public table fills
-_MOST_CELLS = 200  # of whole numbers, one cell each; above that, numeric cells
-_NUMERIC_CELLS = 16
+_POINT_ZERO = re.compile(r"(?<=[0-9])\.0(?=[,\]])")
+_NOTES = {
+    "atoms": "each in more than 5 % of the rows of the public table",
+    "width": "or another of hour (of times), day, week, month, quarter, year",
+}
 
-_HEAD = """\
+_NO_VALUE = """\
 # A draft of a schema, from the names and the storage types of a table's columns; no value of it was read.
+"""
+_COMPARED = """\
+# A draft of a schema, from the names and the storage types of a table's columns; no value of it stands here.
+# Its bytes were compared with those of {name}, and differ.
+"""
+_IS_PUBLIC = """\
+# A draft of a schema, from the names and the storage types of a table's columns.
+# The custodian declares that table public.
+"""
+_DECLARED = """\
+#
+# Domains without a TODO were read off {name}, which the custodian declares public.
+# They show its texts, its least and largest whole numbers, its first and last dates, numbers that many of
+# its rows share, and round numbers near its quantiles; nothing protects these. By drafted_from, digests
+# of its path and of its bytes, `pmw open` refuses that very table; no session and no export repeats them.
+# If that table is not public after all, delete this file: whoever guesses all of the table could check
+# the guess.
+"""
+_HEAD = """\
 # Fill in each TODO from what is known in public, such as the questionnaire or the code book, never from the
 # table itself. Delete the attributes that nobody will ask about: columns that are not named are never read.
 #
@@ -85,13 +96,13 @@ kind = "TODO"    # such as: kind = "integer", then min = 0 and max = 99
 """
 
 
-def draft_schema(table: Place, public: TableFile | None = None) -> str:
+def draft_schema(table: Place, public: PublicTable | None = None) -> str:
     """Return a schema to fill in: one attribute per column, its domain a TODO.
 
     Args:
         table: where it is; of a CSV file the first line is read, of others the names and types.
         public: a table that the custodian declares to be public; its values fill the domains of the columns
-            that both have. It is named in the draft.
+            that both have. The draft names it, and holds what tells it again.
 
     Returns:
         TOML text, the same for all tables of the same columns and types.
@@ -106,36 +117,57 @@ def draft_schema(table: Place, public: TableFile | None = None) -> str:
         if names.index(name) != place - 1:  # not quoted: without a header it is a value
             first = names.index(name) + 1
             raise DataError(f"{table}: columns {first} and {place} have the same name; rename one")
-    filled = {} if public is None else dict(_public_attributes(public, names))
-    parts = [_HEAD if public is None else _HEAD + _declared(public), 'name = "records"\n']
+    filled = {} if public is None else dict(public_attributes(public.file, names))
+    parts = [_head(table, public), 'name = "records"\n' + _drafted_from(public)]
     for place, name in enumerate(names, start=1):
         try:
             CategoricalAttribute(name, ("a",))
         except DomainError:
             parts.append(f"# Column {place} is left out: it has no name that can be declared.\n")
             continue
-        if _number(name) is not None:  # the first line may be a record
+        if is_number(name):  # the first line may be a record
             parts.append(f"# Column {place} is left out: its name is a number. Is there a header?\n")
             continue
         parts.append(_section(name, kinds.get(name), filled.get(name)))
     return "\n".join(parts)
 
 
-def _declared(public: TableFile) -> str:
-    name = json.dumps(Path(public.path).name)
-    return (
-        f"#\n# The custodian declares {name} public: domains without a TODO hold the values of that table.\n"
-    )
+def _head(table: Place, public: PublicTable | None) -> str:
+    """Return what a draft says of itself: what was read, and whose values stand in it."""
+    if public is None:
+        return _NO_VALUE + _HEAD
+    name = json.dumps(Path(public.file.path).name)
+    compared = _COMPARED if isinstance(table, TableFile) else _NO_VALUE
+    read = _IS_PUBLIC if public.is_the_table else compared.format(name=name)
+    return read + _HEAD + _DECLARED.format(name=name)
+
+
+def _drafted_from(public: PublicTable | None) -> str:
+    if public is None:
+        return ""
+    marks = "".join(f"    {json.dumps(mark)},\n" for mark in public.marks)
+    return f"drafted_from = [\n{marks}]\n"
 
 
 def _section(name: str, kind: str | None, filled: Attribute | None) -> str:
     """Return the section of one attribute."""
     if filled is not None:
         text = format_schema(Domain((filled,)))
-        return text[text.index("[[attributes]]") :]
+        return "".join(map(_shown, text[text.index("[[attributes]]") :].splitlines(keepends=True)))
     head, _, _ = format_schema(Domain((CategoricalAttribute(name, ("a",)),))).partition("kind =")
     stored = "" if kind is None else f"# stored as {kind}\n"
     return head[head.index("[[attributes]]") :] + stored + _body(kind)
+
+
+def _shown(line: str) -> str:
+    """Return a line of a filled section with whole numbers as such, and what there is to know of it."""
+    key, _, value = line.partition(" = ")
+    if key in ("edges", "atoms"):
+        value = _POINT_ZERO.sub("", value)
+    note = _NOTES.get(key)
+    if not value:
+        return line
+    return f"{key} = {value}" if note is None else f"{key} = {value.rstrip()}    # {note}\n"
 
 
 def _body(kind: str | None) -> str:
@@ -148,61 +180,3 @@ def _body(kind: str | None) -> str:
     if kind.startswith("TIMESTAMP"):
         return _DATETIME
     return {"BOOLEAN": _BOOLEAN, "DATE": _DATE, "VARCHAR": _CATEGORICAL}.get(kind, _UNKNOWN)
-
-
-def _public_attributes(public: TableFile, wanted: Sequence[str]) -> Iterator[tuple[str, Attribute]]:
-    """Yield the attributes whose domains the values of a public table give."""
-    columns = column_names(public.path, public.dialect)
-    names = [name for name in wanted if columns.count(name) == 1]
-    if not names:
-        raise DataError(f"{public.path}: expected a column of the table, got none of that name")
-    texts = Domain(tuple(CategoricalAttribute(name, ("a",)) for name in names))
-    seen: dict[str, list[pd.Series[Any]]] = {name: [] for name in names}
-    for part in table_parts(public.path, texts, public.dialect):
-        for name in names:
-            seen[name].append(part.frame[name].drop_duplicates())
-    for name in names:
-        values = {value for series in seen[name] for value in series.tolist()}
-        attribute = _attribute_of(name, values)
-        if attribute is not None:
-            yield name, attribute
-
-
-def _attribute_of(name: str, values: set[Any]) -> Attribute | None:
-    """Return an attribute whose cells hold these values, or None where they are too many."""
-    given = {plain_value(value) for value in values} - {"", None}
-    missing = any(plain_value(value) in ("", None) for value in values)
-    texts = {str(value) for value in given}
-    if not given or UNREADABLE in given:
-        return None
-    if given <= {True, False} and all(isinstance(value, bool) for value in given):
-        return CategoricalAttribute(name, (False, True), missing=missing)
-    if all(_WHOLE.fullmatch(text) for text in texts):
-        whole = [int(text) for text in texts]
-        if max(whole) - min(whole) < _MOST_CELLS:
-            return IntegerAttribute(name, min(whole), max(whole), missing=missing)
-    numbers = [_number(text) for text in texts]
-    if None not in numbers:
-        return NumericAttribute(
-            name, _edges([number for number in numbers if number is not None]), missing=missing
-        )
-    if len(texts) > _MOST_VALUES:
-        return None
-    return CategoricalAttribute(name, tuple(sorted(texts)), missing=missing)
-
-
-def _number(text: str) -> float | None:
-    if _WHOLE.fullmatch(text.partition(".")[0]) is None:  # 007 and nan are no numbers here
-        return None
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _edges(numbers: list[float]) -> tuple[float, ...]:
-    """Return edges of about 16 cells between the quantiles of distinct numbers."""
-    quantiles = np.quantile(numbers, np.linspace(0, 1, _NUMERIC_CELLS + 1), method="nearest")
-    edges = np.unique(quantiles).tolist()
-    return tuple(edges) if len(edges) > 1 else (edges[0], edges[0] + 1)

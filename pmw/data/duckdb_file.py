@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.data.engine_cells import DUCKDB, SqlWords
-from pmw.data.engine_columns import is_readable, quoted_column, read_frames
+from pmw.data.engine_columns import is_readable, quoted_column, read_frames, require_ids
 from pmw.errors import DataError
 from queries.domain import Domain
 
@@ -63,6 +63,7 @@ def duckdb_parts(file: Path, table: Sequence[str], domain: Domain) -> Iterator[p
                     f"{what}: expected plain values in column {name!r}, got a column of type "
                     f"{kinds[name].partition('(')[0]}; make a view that gives text or numbers"
                 )
+        require_ids(f"{'.'.join(table)} in {file}", domain, kinds)
         yield from read_frames(connection, domain, kinds, _quoted(table), again=True)
 
 

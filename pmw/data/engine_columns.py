@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from pmw.errors import DataError
 from queries.domain import Attribute, Domain, IntegerAttribute, NumericAttribute
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "is_readable",
     "quoted_column",
     "read_frames",
+    "require_ids",
     "TIMESTAMPS",
 ]
 
@@ -32,7 +34,7 @@ _MOST_LISTED = 4096  # distinct texts of a column
 _FLOATING = ("FLOAT", "DOUBLE")
 # NULLs turn a column of these into floating-point numbers, which are exact within an attribute's ends.
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
-_UNREADABLE = "'(unreadable time)'"  # no date, and no number
+_UNREADABLE = "'(unreadable)'"  # no date, and no number
 _FIRST_TIMESTAMP = "TIMESTAMP '290309-12-22 (BC)'"  # earlier ones can be stored, but not written as text
 _COARSE = ("TIMESTAMP_S", "TIMESTAMP_MS")  # the engine turns them into microseconds, of which some have none
 _DATES = ("0001-01-01", "9999-12-31")  # what lies outside is no date to us
@@ -47,6 +49,28 @@ def is_readable(kind: str) -> bool:
     """Return whether no value of a type can make reading fail."""
     plain = (*_WHOLE, *_FLOATING, *TIMESTAMPS, *_COARSE, *_TEXTUAL)
     return kind in plain or DECIMAL.fullmatch(kind) is not None or kind.startswith("ENUM(")
+
+
+def require_ids(what: str, domain: Domain, kinds: Mapping[str, str]) -> None:
+    """Refuse a column of ids whose type holds values that no text tells apart: times and decimals.
+
+    Args:
+        what: the name of the table, for messages.
+        domain: the declared attributes, and persons.
+        kinds: the type of each declared column, in the engine's words.
+
+    Raises:
+        DataError: the column of ids is of such a type, whatever it holds.
+    """
+    person = domain.person
+    if person is None:
+        return
+    kind = kinds[person.column]
+    if kind.startswith(("TIMESTAMP", "DECIMAL")):
+        raise DataError(
+            f"{what}: expected whole numbers or texts in the column {person.column!r} of ids, got a "
+            f"column of type {kind.partition('(')[0]}; write the ids as one of these"
+        )
 
 
 def read_frames(
@@ -151,12 +175,11 @@ def _with_empty_ids(chunk: pd.DataFrame) -> pd.DataFrame:
 def _plain_column(column: str, kind: str) -> str:
     """Return the expression that reads a column: as it is where that is exact and cannot fail, else as text.
 
-    A number that is none is empty, as it is in a pandas table; a time that has no text is undeclared.
+    A number that is none is empty, as in a pandas table; a time or decimal without a text is undeclared.
     """
     name = quoted_column(column)
     if kind == "BOOLEAN" or kind in _FLOATING:
         return name
-    value = name
     # Inside the cast: the engine may write out a distinct value whose record the condition leaves out.
     if kind in TIMESTAMPS:
         readable = f"{name} >= {_FIRST_TIMESTAMP} OR {name} = '-infinity'"
@@ -171,6 +194,8 @@ def _plain_column(column: str, kind: str) -> str:
         digits, scale = int(decimal[1]), int(decimal[2])
         most = f"'{'9' * (digits - scale)}.{'9' * scale}'::{kind}"
         value = f"CASE WHEN {name} BETWEEN -{most} AND {most} THEN {name} END"
-    text = f"TRY_CAST({value} AS VARCHAR)"
+        text = f"TRY_CAST({value} AS VARCHAR)"
+        return f"coalesce({text}, CASE WHEN {name} IS NOT NULL THEN {_UNREADABLE} END) AS {name}"
+    text = f"TRY_CAST({name} AS VARCHAR)"
     # A column of a database may be declared to take A and a for one text.
     return f"{text} COLLATE C AS {name}" if kind == "VARCHAR" else f"{text} AS {name}"

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pmw.data.bins import require_bins
 from pmw.data.engine_cells import SqlWords
 from pmw.errors import DataError
+from queries.cells import cell_count
 from queries.domain import Domain
 from queries.marginal import Marginal
 from queries.person import Person
@@ -109,8 +110,8 @@ class EngineSource:
             size = self.domain.scope_size(wanted)
             if size > _LARGEST_SCOPE:
                 raise DataError(
-                    f"a question over {', '.join(wanted)} spans {size:,} cells; a database counts at most "
-                    f"{_LARGEST_SCOPE:,} for us"
+                    f"a question over {', '.join(wanted)} spans {cell_count(size)} cells; a database counts "
+                    f"at most {_LARGEST_SCOPE:,} for us"
                 )
             self._count([wanted])
             found = self._cached[wanted]

@@ -21,6 +21,7 @@ from pmw.data.memory_limit import MemoryLimit
 from pmw.data.packed import PackedRecords, pack
 from pmw.data.people import Bound
 from pmw.errors import DataError
+from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import RecordsError
 from queries.marginal import Marginal
@@ -188,7 +189,8 @@ class MemorySource:
             size = self.domain.scope_size(scope)
             if size > _LARGEST_SCOPE:
                 raise DataError(
-                    f"a question over {', '.join(scope)} spans {size:,} cells; at most {_LARGEST_SCOPE:,} fit"
+                    f"a question over {', '.join(scope)} spans {cell_count(size)} cells; "
+                    f"at most {_LARGEST_SCOPE:,} fit"
                 )
         counted = [np.zeros(self.domain.scope_size(scope), dtype=np.int64) for scope in scopes]
         looked_up = [(scope, counts) for scope, counts in zip(scopes, counted, strict=True) if scope]

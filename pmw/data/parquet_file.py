@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmw.data.engine_columns import DECIMAL, TIMESTAMPS, is_readable, read_frames
+from pmw.data.engine_columns import DECIMAL, TIMESTAMPS, is_readable, read_frames, require_ids
 from pmw.errors import DataError
 from queries.domain import Domain
 
@@ -59,6 +59,7 @@ def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
         stored = dict(zip(kinds, _stored(file, connection), strict=True))
         for name in domain.columns:
             _require_readable(file, name, kinds[name], stored[name])
+        require_ids(str(file), domain, kinds)
         yield from read_frames(connection, domain, kinds, _FILE, {"path": str(file)}, again=True)
 
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pmw.data.engine_cells import POSTGRES, SqlWords
-from pmw.data.engine_columns import quoted_column
+from pmw.data.engine_columns import quoted_column, require_ids
 from pmw.errors import DataError
+from pmw.markup import installed_by
 from queries.domain import Domain
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def postgres_parts(address: str, table: Sequence[str], domain: Domain) -> Iterat
                     f"{what}: expected plain values in column {name!r}, got a column of type {kinds[name]}; "
                     "make a view that gives text or numbers"
                 )
+        # In the words that all engines share: numeric is decimal.
+        require_ids(what, domain, {name: _shared(kind) for name, kind in kinds.items()})
         chosen = ", ".join(_column(name, kinds[name]) for name in domain.columns)
         cursor = connection.cursor(name="records")
         try:
@@ -145,6 +148,10 @@ class PostgresSnapshot:
 
 def _is_readable(kind: str) -> bool:
     return _SIZE.sub("", kind) in ("boolean", "enum", "numeric", *_WHOLE, *_FLOATING, *_TEXTUAL)
+
+
+def _shared(kind: str) -> str:
+    return kind.upper().replace("NUMERIC", "DECIMAL")
 
 
 def _column(name: str, kind: str) -> str:
@@ -218,7 +225,7 @@ def _translated(address: str) -> Iterator[None]:
     try:
         import psycopg  # late, and an extra
     except ImportError:
-        raise DataError("Postgres needs a driver; pip install 'online-pmw[sources]'") from None
+        raise DataError(f"Postgres needs a driver: {installed_by('sources')}") from None
     try:
         yield
         return

@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.data.bins import require_bins
+from pmw.data.engine_columns import require_ids
 from pmw.data.spark_session import quietly
 from pmw.data.spark_workers import HASHES, OWNER_COLUMNS, Layout, bounder, encoder, summer
 from pmw.errors import DataError
+from queries.cells import cell_count
 from queries.domain import Domain
 from queries.marginal import Marginal
 from queries.person import Person
@@ -270,7 +272,8 @@ class SparkSource:
         size = self.domain.scope_size(scope)
         if size > _LARGEST_SCOPE:
             raise DataError(
-                f"a question over {', '.join(scope)} spans {size:,} cells; at most {_LARGEST_SCOPE:,} fit"
+                f"a question over {', '.join(scope)} spans {cell_count(size)} cells; "
+                f"at most {_LARGEST_SCOPE:,} fit"
             )
 
     def __repr__(self) -> str:
@@ -282,7 +285,7 @@ class SparkSource:
 
 def _chosen(frame: Any, domain: Domain, what: str) -> Any:
     """Return the declared columns of a DataFrame, by their places: Spark may confuse A with a."""
-    names = list(frame.schema.names)
+    names, kinds = list(frame.schema.names), {}
     for name in domain.columns:
         if names.count(name) != 1:
             came = "it twice" if name in names else "no such column"
@@ -293,6 +296,8 @@ def _chosen(frame: Any, domain: Domain, what: str) -> Any:
                 f"{what}: expected plain values in column {name!r}, got a column of type {kind}; make a view "
                 "that gives text or numbers"
             )
+        kinds[name] = kind.upper()
+    require_ids(what, domain, kinds)
     placed = frame.toDF(*[f"c{place}" for place in range(len(names))])
     return placed.select(*[f"c{names.index(name)}" for name in domain.columns]).toDF(
         *[f"c{place}" for place in range(len(domain.columns))]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pmw.errors import DataError
+from pmw.markup import installed_by
 
 __all__ = [
     "is_spark_address",
@@ -131,7 +132,7 @@ def _session(address: str) -> Any:
             from pyspark import SparkContext  # late, and an extra
             from pyspark.sql import SparkSession
     except ImportError:
-        raise DataError("Spark needs its library; pip install 'online-pmw[spark]'") from None
+        raise DataError(f"Spark needs its library: {installed_by('spark')}") from None
     running = SparkContext._active_spark_context  # asking otherwise would start one
     if running is None:
         _require_java()

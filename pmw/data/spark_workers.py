@@ -166,7 +166,13 @@ def _placed(domain: Domain) -> Domain:
     return Domain(
         tuple(replace(attribute, name=names[attribute.name]) for attribute in domain),
         domain.name,
-        None if person is None else replace(person, column=names[person.column]),
+        None
+        if person is None
+        else replace(
+            person,
+            column=names[person.column],
+            constant=tuple(names[name] for name in person.constant),
+        ),
     )
 
 

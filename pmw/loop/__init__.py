@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
 from pmw.loop.error_quantiles import FirstAnswer, draw_quantiles, settle_quantiles
-from pmw.loop.finishing import plan_finish, plan_spare
+from pmw.loop.finishing import Payer, Spare, plan_finish, plan_spare
 from pmw.loop.fit import correct, model_of_terms
 from pmw.loop.forecast import Forecast, forecast
 from pmw.loop.loop import Settled, batch_entries, draw_tests, may_test, propose, settle
@@ -41,6 +41,7 @@ __all__ = [
     "model_of_terms",
     "MOST_STEPS",
     "OpeningDraws",
+    "Payer",
     "plan_finish",
     "plan_spare",
     "Proposal",
@@ -56,4 +57,5 @@ __all__ = [
     "settle_quantiles",
     "settle_requested",
     "Settled",
+    "Spare",
 ]

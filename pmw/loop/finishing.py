@@ -12,15 +12,16 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pmw.loop.fit import model_holds
 from pmw.model import NoiseDistribution
 from pmw.planning.calibration import marginal_noise
 from pmw.planning.error_quantiles import is_due, kept_for_tests, quantiles_left
 from pmw.privacy.budget import floor_price
-from pmw.public.charges import marginal_charge, requested_entry, reservation
+from pmw.public.charges import Parts, marginal_charge, requested_entry, reservation
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noise
 from pmw.public.state import PublicState, is_requested
@@ -28,8 +29,10 @@ from queries.linear import LinearQuery
 
 __all__ = [
     "Answered",
+    "Payer",
     "plan_finish",
     "plan_spare",
+    "Spare",
 ]
 
 # Prices of a positive that a first measurement takes where a test found the model right: a negative says that
@@ -72,65 +75,122 @@ def plan_finish(state: PublicState, asked: Iterable[LinearQuery]) -> tuple[Quote
 class Answered(Protocol):
     """What a session knows of the questions that it answered."""
 
-    def scopes(self) -> Mapping[tuple[str, ...], int]:
-        """Return how many distinct ones each scope has."""
+    def scopes(self) -> Mapping[str, Mapping[tuple[str, ...], int]]:
+        """Return of each analyst how many settled questions each scope has."""
 
-    def version(self, number: int) -> int:
-        """Return the version of the model that the answer of a number came from."""
+    def version(self, place: int) -> int:
+        """Return the version of the model that settled a question, by its place among all, from 1."""
 
 
-def plan_spare(state: PublicState, answered: Answered) -> tuple[tuple[str, ...], NoiseDistribution] | None:
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """What an analyst may still be booked.
+
+    Args:
+        share: the part of the cap.
+        left: what is left of it, in the filter's own measure.
+    """
+
+    share: Fraction
+    left: Fraction
+
+
+class Spare(NamedTuple):
+    """A marginal that is measured unasked.
+
+    Attributes:
+        scope: attribute names in declared order.
+        noise: on each of its cells, in units.
+        booked: who pays for it, and which part.
+    """
+
+    scope: tuple[str, ...]
+    noise: NoiseDistribution
+    booked: Parts
+
+
+def plan_spare(state: PublicState, answered: Answered, payers: Mapping[str, Payer | None]) -> Spare | None:
     """Return which marginal is measured next, and with which noise, because tests do not need its price.
 
     It is due where error quantiles are, once the thresholds of tests have come down, until no more is left
     than is kept for tests. It is the one whose noise the price lowers most, times the questions that rest on
-    it; the price is that of a positive's, or four of them where a test found the model right.
+    it; the price is that of a positive's, or four of them where a test found the model right. Analysts pay in
+    proportion to those questions, and keep of their shares what the session keeps of the cap, or the price of
+    a test. The questions of whoever has not so much left, or is not known, count for nothing.
 
     Args:
         state: the public state.
         answered: what is known of the questions.
+        payers: what analysts may still be booked; None where the cap alone binds.
 
     Returns:
-        The scope, and the noise on each of its cells; None where nothing is due or spare.
+        What is measured; None where nothing is due or spare.
 
     Privacy: a function of public state and of the questions.
     """
     plan, kept = marginal_tier(state.plan), kept_for_tests(state)
-    if not is_due(state.asked) or state.closed or plan is None or kept is None:
+    if not is_due(state.settled) or state.closed or plan is None or kept is None:
         return None
     left = affordable_price(state) - quantiles_left(state)
     least = state.ledger.price(requested_entry((), plan.noise, state.contract.options).charge)
-    if state.asked < _SETTLED * plan.decay[1] or left - kept < least:
+    if state.settled < _SETTLED * plan.decay[1] or left - kept < least:
         return None
-    uses = answered.scopes()
-    new = sum(not is_requested(one) for one in state.measured[answered.version(state.asked // 2) :])
-    wanted = _AGAIN * new + _unasked(state, uses) * plan.update_limit
-    spare = left - max(kept, _positives(state, plan, wanted))
-    return _most_gained(state, _uses(state, uses, plan.most_cells), least, spare)
+    asked = answered.scopes()
+    new = sum(not is_requested(one) for one in state.measured[answered.version(state.settled // 2) :])
+    wanted = _AGAIN * new + _unasked(state, set().union(*asked.values())) * plan.update_limit
+    reserve, test = max(kept, _positives(state, plan, wanted)), _positives(state, plan, Fraction(1))
+    room = {
+        name: left - reserve
+        if one is None
+        else min(left - reserve, one.left - max(one.share * reserve, test))
+        for name, one in payers.items()
+    }
+    uses = {name: _uses(state, asked[name], plan.most_cells) for name in sorted(asked.keys() & payers.keys())}
+    return _most_gained(state, uses, least, room)
 
 
 def _most_gained(
-    state: PublicState, uses: Mapping[tuple[str, ...], int], least: Fraction, spare: Fraction
-) -> tuple[tuple[str, ...], NoiseDistribution] | None:
-    """Return which scope's noise a price lowers most, times its uses, and the noise; None for none.
+    state: PublicState,
+    uses: Mapping[str, Mapping[tuple[str, ...], int]],
+    least: Fraction,
+    room: Mapping[str, Fraction],
+) -> Spare | None:
+    """Return which scope's noise a price lowers most, times its uses, the noise, and who pays; None for none.
 
     Args:
         state: the public state.
-        uses: how many questions rest on each scope.
+        uses: of each analyst, how many questions rest on each scope.
         least: price of a positive's measurement.
-        spare: the most that may be spent.
+        room: the most that each analyst may be booked, and no more than may be spent at all.
     """
     best = None
-    for scope, count in sorted(uses.items()):
+    for scope in sorted(set().union(*uses.values())):
         certified = scope in state.certificates
         parts, paid = _CERTIFIED if certified else 1, _paid(state, scope) / least + certified
+        paying = _paying({name: one.get(scope, 0) for name, one in uses.items()}, parts * least, room)
+        count = sum(paying.values())
         gain = Fraction(count) / (paid * (paid + parts)) if paid else math.inf
-        if parts * least <= spare and (best is None or (gain, count) > best[:2]):
-            best = gain, count, scope, parts * least
+        if count and (best is None or (gain, count) > best[:2]):
+            best = gain, count, scope, parts * least, paying
     if best is None:
         return None
-    noise = marginal_noise(state.ledger.composition, floor_price(best[3]), state.contract.options)
-    return best[2], noise
+    _, count, scope, price, paying = best
+    noise = marginal_noise(state.ledger.composition, floor_price(price), state.contract.options)
+    return Spare(scope, noise, tuple((name, Fraction(own, count)) for name, own in sorted(paying.items())))
+
+
+def _paying(uses: Mapping[str, int], price: Fraction, room: Mapping[str, Fraction]) -> Mapping[str, int]:
+    """Return the uses of those who pay a price in proportion to them; whoever has no room for it is left out.
+
+    Without them the parts of the others grow: whoever was left out has no room for the larger part either.
+    """
+    paying = {name: own for name, own in uses.items() if own}
+    while True:
+        count = sum(paying.values())
+        able = {name: own for name, own in paying.items() if price * own <= room[name] * count}
+        if len(able) == len(paying):
+            return paying
+        paying = able
 
 
 def _paid(state: PublicState, scope: tuple[str, ...]) -> Fraction:

@@ -20,6 +20,7 @@ from pmw.errors import BudgetError
 from pmw.model.dense_cells import DenseCells, combine, positions
 from pmw.model.distribution import MarginalTerm, Term, WeightedFactor, exponents_at
 from pmw.model.factors import plan_projections, weighted_sum
+from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.linear import UNITS, LinearQuery
@@ -43,10 +44,10 @@ def check_dense_size(domain: Domain) -> None:
         BudgetError: the domain has more cells than LARGEST_DENSE_DOMAIN.
     """
     if domain.size > LARGEST_DENSE_DOMAIN:
-        size = f"{domain.size:,}" if domain.size < 10**15 else f"{domain.size:.3g}"
         raise BudgetError(
-            f"the domain has {size} cells; a dense model holds at most {LARGEST_DENSE_DOMAIN:,}: test whole "
-            "marginals on a graphical one, or declare fewer attributes or wider cells"
+            f"the domain has {cell_count(domain.size)} cells; a dense model holds at most "
+            f"{LARGEST_DENSE_DOMAIN:,}: test whole marginals on a graphical one, or declare fewer attributes "
+            "or wider cells"
         )
 
 
@@ -236,7 +237,8 @@ class DenseDistribution:
         return DenseWorkspace(self.domain, self.total, cells, self.combined)
 
     def __repr__(self) -> str:
-        return f"DenseDistribution({self.domain.name!r}, {self.domain.size:,} cells, total {self.total:,.0f})"
+        cells = cell_count(self.domain.size)
+        return f"DenseDistribution({self.domain.name!r}, {cells} cells, total {self.total:,.0f})"
 
     def __reduce__(self) -> tuple[object, ...]:
         return DenseDistribution, (self.domain, self.total, self.terms, self.combined)

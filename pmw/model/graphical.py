@@ -27,6 +27,7 @@ from pmw.model.factors import Positions, ProjectionPlan, plan_projections
 from pmw.model.gradient import PotentialMarginals
 from pmw.model.junction_tree import JunctionTree, fits_tree, junction_tree
 from pmw.model.tree_rows import draw_rows
+from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.linear import UNITS, LinearQuery
@@ -169,10 +170,11 @@ class GraphicalDistribution:
             if known is not None:
                 return known
             places = self._places(key)
-            if self.domain.scope_size(key) > LARGEST_TREE:
+            cells = self.domain.scope_size(key)
+            if cells > LARGEST_TREE:
                 raise BudgetError(
-                    f"a table over {len(key)} attributes would have {_written(self.domain.scope_size(key))} "
-                    f"cells; it may have {LARGEST_TREE:,}: ask for fewer attributes"
+                    f"a table over {len(key)} attributes would have {cell_count(cells)} cells; "
+                    f"it may have {LARGEST_TREE:,}: ask for fewer attributes"
                 )
             beliefs, inner = self._beliefs(), self._shape.axes.scope(places)
             values = self._records(joint(beliefs, inner, self._memo.tables), places)
@@ -264,7 +266,8 @@ class GraphicalDistribution:
         )
 
     def __repr__(self) -> str:
-        return f"GraphicalDistribution({self.domain.name!r}, {self.cells:,} cells, total {self.total:,.0f})"
+        cells = cell_count(self.cells)
+        return f"GraphicalDistribution({self.domain.name!r}, {cells} cells, total {self.total:,.0f})"
 
     def __reduce__(self) -> tuple[object, ...]:
         return GraphicalDistribution.of_terms, (self.domain, self.total, self.terms)
@@ -314,7 +317,7 @@ def _shape_of(shape: tuple[int, ...], scopes: tuple[Positions, ...]) -> _Shape:
     tree = junction_tree(shape, scopes)
     if tree.cells > LARGEST_TREE:
         raise BudgetError(
-            f"the model's cliques have {_written(tree.cells)} cells; a graphical model holds at most "
+            f"the model's cliques have {cell_count(tree.cells)} cells; a graphical model holds at most "
             f"{LARGEST_TREE:,}: measure fewer or smaller scopes"
         )
     axes = by_size(shape)
@@ -339,7 +342,3 @@ def _readings(
         )
         for clique, wanted in sorted(homes.items())
     )
-
-
-def _written(cells: int) -> str:
-    return f"{cells:,}" if cells < 10**15 else f"{cells:.3g}"

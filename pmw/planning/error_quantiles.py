@@ -1,9 +1,10 @@
 """When error quantiles are released, of which questions, and at which price: a function of public state.
 
-All of them together cost at most ``SHARE`` of the budget. They come due at doubling numbers of answered
-questions. Then each kind of questions that enough were asked of gets an equal part of what is left of their
-share, and two parts stay for later. A kind is left out where its margin would not be well below half of the
-intervals that its questions have, or below the quantile that is known already: it would tell nothing.
+All of them together cost at most ``SHARE`` of the budget. They come due at doubling numbers of settled
+questions: distinct ones, answered to somebody who could have paid for a test. Then each kind of questions
+that enough were asked of gets an equal part of what is left of their share, and two parts stay for later. A
+kind is left out where its margin would not be well below half of the intervals that its questions have, or
+below the quantile that is known already: it would tell nothing.
 """
 
 from __future__ import annotations
@@ -47,19 +48,19 @@ __all__ = [
 ]
 
 SHARE = Fraction(1, 50)  # of the budget, for all error quantiles together
-_FIRST_DUE = 256  # answered questions
+_FIRST_DUE = 256  # settled questions
 _FEWEST = 40  # questions of a kind
 _MOST = 500  # questions of a kind whose errors are looked at, so that few marginals are counted
 _KEPT = 1  # part of what is left that stays for later
-# Of the budget, 32/answers is kept for tests: an eighth after 256 answers, under 1 % after 4,096.
+# Of the budget, 32/n is kept for tests after n settled questions: an eighth after 256, under 1 % after 4,096.
 _TESTED = 32
 
 
 class AnsweredQuestions(NamedTuple):
-    """Distinct questions that were answered.
+    """Distinct questions that were settled.
 
     Attributes:
-        places: int64, shape (n,), ascending: numbers of their first answers; answers count up from 1.
+        places: int64, shape (n,), ascending: numbers of the answers that settled them, from 1.
         widths: float64, shape (n,): of those answers' intervals, above the answers, in records.
     """
 
@@ -74,7 +75,7 @@ class QuantileRequest:
     Args:
         kind: of the questions.
         asked: how many questions the session had answered.
-        places: numbers of the first answers of the questions whose errors are looked at.
+        places: numbers of the answers that settled the questions whose errors are looked at.
         rank: which of the errors is released, the smallest first; from 1.
         noise: on it, in units.
     """
@@ -90,15 +91,15 @@ class QuantileRequest:
         return quantile_entry(self.kind, self.noise, options)
 
 
-def is_due(asked: int) -> bool:
-    """Tell whether error quantiles come due after so many answered questions."""
-    return asked >= _FIRST_DUE and next_due(asked - 1) == asked
+def is_due(settled: int) -> bool:
+    """Tell whether error quantiles come due after so many settled questions."""
+    return settled >= _FIRST_DUE and next_due(settled - 1) == settled
 
 
-def next_due(asked: int) -> int:
-    """Return the next number of answered questions, above this one, at which error quantiles come due."""
+def next_due(settled: int) -> int:
+    """Return the next number of settled questions, above this one, at which error quantiles come due."""
     due = _FIRST_DUE
-    while due <= asked:
+    while due <= settled:
         due *= 2
     return due
 
@@ -136,7 +137,7 @@ def plan_quantiles(
         asked: distinct questions, by kind.
     """
     options = state.contract.options
-    if state.closed or marginal_tier(state.plan) is None or not is_due(state.asked):
+    if state.closed or marginal_tier(state.plan) is None or not is_due(state.settled):
         return ()
     if any(one.asked == state.asked for one in state.quantiles):
         return ()
@@ -169,7 +170,7 @@ def kept_for_tests(state: PublicState) -> Fraction | None:
     options = state.contract.options
     if not options.tests_marginals or options.simultaneous or options.accuracy is not None:
         return None
-    return state.ledger.cap * _TESTED / max(1, state.asked)
+    return state.ledger.cap * _TESTED / max(1, state.settled)
 
 
 def quantiles_left(state: PublicState) -> Fraction:

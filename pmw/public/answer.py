@@ -12,6 +12,7 @@ __all__ = [
     "Answer",
     "Basis",
     "QuestionKind",
+    "RecordsKept",
     "REFUSAL",
     "SEEDED_WARNING",
     "Source",
@@ -62,6 +63,32 @@ class QuestionKind(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class RecordsKept:
+    """Which records every number is about, where the session bounds the records of each person.
+
+    Args:
+        person: the column of ids.
+        at_most: so many records of each id are kept; the others were left out before anything was counted.
+    """
+
+    person: str
+    at_most: int
+
+    def describe(self) -> str:
+        """Return it in words; every output says it in these."""
+        return f"of the records kept: at most {self.at_most:,} of each {self.person}"
+
+    def note(self) -> str:
+        """Return it as a sentence of its own, for what stands under a table."""
+        words = self.describe()
+        return f"{words[0].upper()}{words[1:]}."
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return a form ready for JSON, the value of ``records_kept``."""
+        return {"person": self.person, "at_most": self.at_most}
+
+
+@dataclass(frozen=True, slots=True)
 class Spent:
     """What the session had spent when the answer was given.
 
@@ -96,6 +123,7 @@ class Answer:
         typical: in records: of the questions of this kind whose errors were looked at, a part of
             ``confidence`` had its true count in an interval as wide. It holds for a new question that is like
             them; None where no such errors were looked at.
+        kept: which records are counted; None where no column of ids bounds a person's.
     """
 
     count: float
@@ -109,6 +137,7 @@ class Answer:
     seeded: bool = False
     kind: QuestionKind | None = None
     typical: tuple[float, float] | None = None
+    kept: RecordsKept | None = None
 
     @property
     def is_refused(self) -> bool:
@@ -134,6 +163,8 @@ class Answer:
         }
         if self.is_refused:
             form["error"] = {"code": "inaccurate", "message": REFUSAL}
+        if self.kept is not None:
+            form["records_kept"] = self.kept.to_dict()
         if self.seeded:
             form["seeded"] = True
         return form
@@ -149,6 +180,8 @@ class Answer:
             low, high = self.interval
             text += self._typically()
             text += f" between {low:,.0f} and {high:,.0f} at {self.confidence:.0%} confidence"
+        if self.kept is not None:
+            text += f" ({self.kept.describe()})"
         if not self.aligned:
             text += "; the condition cuts cells, and the count takes them as evenly filled"
             text += ", the error bar does not" if self.interval is not None else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from pmw.markup import counted, html_table, text_table
-from pmw.public.answer import SEEDED_WARNING, Answer
+from pmw.public.answer import SEEDED_WARNING, Answer, RecordsKept
 from queries.grouping import GroupedQuery, GroupValue
 from queries.linear import LinearQuery
 from queries.workloads import Workload
@@ -21,6 +21,7 @@ __all__ = [
 
 _ROWS_SHOWN = 20
 _GROUP_KEYS = ("count", "fraction", "interval", "typical", "source", "aligned", "version")  # of each group
+_SHARED_KEYS = ("confidence", "spent", "records_kept", "seeded")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -66,14 +67,14 @@ class Answers(Sequence[Answer]):
                     **{key: form[key] for key in _GROUP_KEYS},
                 }
             )
-        shared = {key: value for key, value in last.items() if key in ("confidence", "spent", "seeded")}
+        shared = {key: value for key, value in last.items() if key in _SHARED_KEYS}
         return {"groups": groups, **shared}
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per answer: what was asked, count, low, high, fraction, source, aligned, version.
 
         ``low`` and ``high`` are the ends of the interval in records, NaN where nothing is promised. The
-        confidence, and whether the noise was seeded, stand in the table's ``attrs``.
+        confidence, which records are kept, and whether the noise was seeded, stand in the table's ``attrs``.
         """
         import pandas as pd
 
@@ -95,6 +96,8 @@ class Answers(Sequence[Answer]):
         if answers:
             frame.attrs["confidence"] = answers[0].confidence
             frame.attrs["seeded"] = answers[0].seeded
+            if self._kept is not None:
+                frame.attrs["records_kept"] = self._kept.to_dict()
         return frame
 
     def to_text(self, most_rows: int | None = None, width: int | None = None) -> str:
@@ -108,9 +111,15 @@ class Answers(Sequence[Answer]):
         lines = [text_table(header, rows, left=len(self.columns), width=width)]
         if len(rows) < len(self.answers):
             lines.append(f"… {len(self.answers) - len(rows):,} more")
+        if self._kept is not None:
+            lines.append(self._kept.note())
         if self._seeded:
             lines.append(SEEDED_WARNING)
         return "\n".join(lines)
+
+    @property
+    def _kept(self) -> RecordsKept | None:
+        return self.answers[0].kept if self.answers else None
 
     @property
     def _seeded(self) -> bool:
@@ -159,5 +168,7 @@ class Answers(Sequence[Answer]):
         header, rows = self._cells(_ROWS_SHOWN)
         confidence = f", {self.answers[0].confidence:.0%} intervals" if self.answers else ""
         shown = f", the first {len(rows)} shown" if len(rows) < len(self.answers) else ""
+        kept = "" if self._kept is None else f" ({self._kept.describe()})"
         warning = f". {SEEDED_WARNING}" if self._seeded else ""
-        return html_table(header, rows, f"{counted(len(self.answers), 'answer')}{confidence}{shown}{warning}")
+        caption = f"{counted(len(self.answers), 'answer')}{confidence}{kept}{shown}{warning}"
+        return html_table(header, rows, caption)

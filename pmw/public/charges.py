@@ -6,7 +6,9 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
+from pmw.errors import BudgetError
 from pmw.model import MarginalMeasurement, NoiseDistribution, QueryMeasurement
 from pmw.privacy.budget import Charge, Composition, gaussian_charge, pure_charge
 from pmw.privacy.filter import PrivacyFilter
@@ -24,13 +26,17 @@ __all__ = [
     "marginal_charge",
     "opening_entries",
     "paid_for",
+    "Parts",
     "positive_entry",
     "quantile_entry",
     "requested_entry",
     "reservation",
     "reserved_by_rounds",
     "threshold_entry",
+    "WHOLE",
 ]
+
+Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked
 
 
 class Event(enum.StrEnum):
@@ -48,14 +54,33 @@ class Event(enum.StrEnum):
     ABANDONED = "abandoned batch"
 
 
+WHOLE = (("", Fraction(1)),)  # booked to the session itself
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One charge, what it paid for, and the analyst it is booked to; an empty name is the session itself."""
+    """One charge, what it paid for, and whom it is booked to.
+
+    Args:
+        event: what drew noise.
+        label: what it paid for.
+        charge: the price.
+        booked: analysts and their parts of the charge, by name; an empty name is the session itself. The
+            parts are positive and their sum is 1, exactly.
+
+    Raises:
+        BudgetError: the parts are not those of a whole, or a name is there twice.
+    """
 
     event: str
     label: str
     charge: Charge
-    analyst: str = ""
+    booked: Parts = WHOLE
+
+    def __post_init__(self) -> None:
+        parts, names = [part for _, part in self.booked], [name for name, _ in self.booked]
+        if sum(parts) != 1 or min(parts, default=0) <= 0 or names != sorted(set(names)):
+            raise BudgetError("expected parts of a charge by name, each above 0, with the sum 1; got others")
 
 
 def opening_entries(plan: OpeningPlan, options: Options) -> tuple[LedgerEntry, ...]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass, replace
+from typing import cast
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget, Composition, NeighboringRelation
+from pmw.public.answer import RecordsKept
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries.domain import Domain, require_domain
 from queries.person import Person
@@ -18,6 +20,7 @@ __all__ = [
     "Contract",
     "contract_words",
     "guarantee",
+    "guarantee_terms",
     "is_dense",
     "ModelKind",
     "Opening",
@@ -72,6 +75,8 @@ def is_dense(test: TestKind, model: ModelKind, cells: int) -> bool:
 @dataclass(frozen=True, slots=True)
 class Options:
     """The custodian's choices; None leaves a choice to planning.
+
+    A choice among kinds may be given as the command line's word, such as ``update="step"``.
 
     Args:
         neighboring_relation: which tables must be indistinguishable.
@@ -173,16 +178,9 @@ class Options:
         )
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("records_per_person", 1, 10**6),
-            ("update_limit", 1, 10**6),
-            ("expected_queries", 1, 10**12),
-            ("max_cells", 1, 10**8),
-            ("records", 1, 10**12),
-        ):
-            value = getattr(self, name)
-            if value is not None and not (_is_whole(value) and low <= value <= high):
-                raise BudgetError(f"expected {name} from {low:,} to {high:,}, got {value!r}")
+        for name, kind in _KINDS.items():
+            object.__setattr__(self, name, _choice(name, kind, getattr(self, name)))
+        self._check_wholes()
         self._check_reals()
         if not 0 < self.confidence < 1:
             raise BudgetError(f"expected a confidence strictly between 0 and 1, got {self.confidence!r}")
@@ -197,6 +195,18 @@ class Options:
             raise BudgetError("sech2 tests have no price in GDP; choose composition zcdp or pure")
         self._check_accuracy()
         self._check_test()
+
+    def _check_wholes(self) -> None:
+        for name, low, high in (
+            ("records_per_person", 1, 10**6),
+            ("update_limit", 1, 10**6),
+            ("expected_queries", 1, 10**12),
+            ("max_cells", 1, 10**8),
+            ("records", 1, 10**12),
+        ):
+            value = getattr(self, name)
+            if value is not None and not (_is_whole(value) and low <= value <= high):
+                raise BudgetError(f"expected {name} from {low:,} to {high:,}, got {value!r}")
 
     def _check_accuracy(self) -> None:
         accuracy = self.accuracy
@@ -323,6 +333,12 @@ class Contract:
         """The noise can be repeated by anybody: no privacy. Every output says so."""
         return self.options.seed is not None
 
+    @property
+    def records_kept(self) -> RecordsKept | None:
+        """Which records every number is about; None where no column of ids bounds a person's."""
+        person = self.domain.person
+        return None if person is None else RecordsKept(person.column, self.options.records_per_person)
+
 
 def agreed(domain: Domain, options: Options) -> tuple[Domain, Options]:
     """Return a domain and options that declare the same persons, each completed by the other.
@@ -351,6 +367,34 @@ def agreed(domain: Domain, options: Options) -> tuple[Domain, Options]:
     return replace(domain, person=replace(person, records=records)), chosen
 
 
+_KINDS: dict[str, type[enum.Enum]] = {
+    "neighboring_relation": NeighboringRelation,
+    "update": UpdateRule,
+    "opening": Opening,
+    "sparse_vector": SparseVectorKind,
+    "sides": Sides,
+    "composition": Composition,
+    "test": TestKind,
+    "model": ModelKind,
+}
+_LEFT_TO_PLANNING = ("sparse_vector", "sides", "composition")  # may be None
+
+
+def _choice(name: str, kind: type[enum.Enum], value: object) -> enum.Enum | None:
+    """Return a choice among kinds, which may be given as the command line's word.
+
+    Raises:
+        BudgetError: it is none of them.
+    """
+    if issubclass(type(value), kind) or (value is None and name in _LEFT_TO_PLANNING):
+        return cast("enum.Enum | None", value)
+    words = {one.value.replace("_", "-"): one for one in kind}
+    chosen = words.get(str.replace(value, "_", "-")) if isinstance(value, str) else None
+    if chosen is None:
+        raise BudgetError(f"{name}: expected one of {', '.join(map(repr, words))}, got {shown_text(value)}")
+    return chosen
+
+
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -359,13 +403,17 @@ def guarantee(contract: Contract) -> str:
     """Return the guarantee of a session in words."""
     if contract.seeded:
         return "none: the noise of this session is seeded and can be repeated by anybody"
-    budget = contract.budget
-    relation = _replacement(contract)
-    delta = f", delta = {float(budget.delta):g}" if budget.delta else ""
     return (
-        f"differential privacy with epsilon = {float(budget.epsilon):g}{delta}, for {relation}; "
+        f"differential privacy with {guarantee_terms(contract)}; "
         "it covers everything this session releases, however often it is asked"
     )
+
+
+def guarantee_terms(contract: Contract) -> str:
+    """Return the numbers of a guarantee and whom it is for, for those who have read it in words."""
+    budget = contract.budget
+    delta = f", delta = {float(budget.delta):g}" if budget.delta else ""
+    return f"epsilon = {float(budget.epsilon):g}{delta}, for {_replacement(contract)}"
 
 
 def _replacement(contract: Contract) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 
@@ -15,6 +16,7 @@ from queries.linear import LinearQuery
 
 __all__ = [
     "FreeAnswers",
+    "half_widths",
     "spent_in",
 ]
 
@@ -67,6 +69,12 @@ def _of_boxes(
     if bounds is None:
         return ()
     return zip(places, answer_boxes(state, bounds, boxes, bars.spent.share).each(), strict=True)
+
+
+def half_widths(state: PublicState, queries: Sequence[LinearQuery]) -> list[float]:
+    """Return half of each question's error bar in a state, in records; infinite where there is no bar."""
+    intervals = (answer.interval for answer in FreeAnswers().answers(state, queries))
+    return [math.inf if one is None else (one[1] - one[0]) / 2 for one in intervals]
 
 
 def spent_in(state: PublicState) -> Spent:

@@ -268,6 +268,7 @@ def answer_within(
         version=state.version,
         spent=spent,
         seeded=state.contract.seeded,
+        kept=state.contract.records_kept,
     )
 
 

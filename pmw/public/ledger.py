@@ -10,7 +10,7 @@ from typing import Any
 from pmw.markup import html_table
 from pmw.privacy.budget import Budget, Composition
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.charges import Event, LedgerEntry
+from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
 from pmw.sparse_vector import SparseVectorKind
 
 __all__ = [
@@ -34,7 +34,7 @@ class LedgerLine:
         share: price as a part of the cap.
         running_share: all prices so far as a part of the cap.
         theorem: what the price rests on.
-        analyst: whose question made it; an empty name is the session itself.
+        booked: analysts and their exact parts of the price; an empty name is the session itself.
     """
 
     number: int
@@ -45,10 +45,10 @@ class LedgerLine:
     share: float
     running_share: float
     theorem: str
-    analyst: str = ""
+    booked: Parts = WHOLE
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a form ready for JSON; ``exact`` is the price as a fraction."""
+        """Return a form ready for JSON; ``exact`` is the price as a fraction, a ``part`` one of the price."""
         return {
             "number": self.number,
             "event": self.event,
@@ -59,8 +59,12 @@ class LedgerLine:
             "running_share": self.running_share,
             "exact": str(self.price),
             "theorem": self.theorem,
-            **({"analyst": self.analyst} if self.analyst else {}),
+            **({} if self.booked == WHOLE else {"booked": _forms(self.booked)}),
         }
+
+
+def _forms(booked: Parts) -> list[dict[str, str]]:
+    return [{"analyst": name, "part": str(part)} for name, part in booked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +127,23 @@ class Ledger:
 def ledger_cells(ledger: Ledger) -> list[tuple[str, ...]]:
     """Return a ledger as texts: a row of headings, then a row for each charge."""
     pure = ledger.composition is Composition.PURE  # then epsilon is what is added up
-    booked = any(line.analyst for line in ledger.lines)
+    booked = any(line.booked != WHOLE for line in ledger.lines)
     head = ("no.", "event", "paid for", *(("analyst",) if booked else ()))
     rows = [(*head, *(() if pure else ("epsilon",)), ledger.unit, "share", "so far")]
     for line in ledger.lines:
         epsilon = "" if line.epsilon is None else f"{float(line.epsilon):.3g}"
         prices = (*(() if pure else (epsilon,)), f"{float(line.price):.3g}")
         shares = (f"{line.share:.2%}", f"{line.running_share:.2%}")
-        names = (line.analyst,) if booked else ()
+        names = (_names(line.booked),) if booked else ()
         rows.append((str(line.number), line.event, line.label, *names, *prices, *shares))
     return rows
+
+
+def _names(booked: Parts) -> str:
+    """Return who a charge is booked to, in words; nothing where it is the session itself."""
+    if len(booked) == 1:
+        return booked[0][0]
+    return ", ".join(f"{name or 'the session'} {float(part):.0%}" for name, part in booked)
 
 
 def ledger_of(
@@ -162,7 +173,7 @@ def ledger_of(
         theorem = _theorem(entry, kind if tested else None, budget_filter.composition)
         lines.append(
             LedgerLine(
-                number, entry.event, entry.label, entry.charge.epsilon, price, *shares, theorem, entry.analyst
+                number, entry.event, entry.label, entry.charge.epsilon, price, *shares, theorem, entry.booked
             )
         )
     return Ledger(budget, budget_filter.composition, cap, tuple(lines))

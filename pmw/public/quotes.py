@@ -24,6 +24,7 @@ from pmw.public.free_answers import spent_in
 from pmw.public.marginal_intervals import MarginalBars, answers_untested
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
+from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
@@ -204,8 +205,8 @@ def _require_few_cells(state: PublicState, plan: MarginalTestPlan, scope: tuple[
     cells = state.grid(scope).scope_size(scope)
     if cells > plan.most_cells:
         raise QueryError(
-            f"the marginal of {', '.join(scope)} has {cells:,} cells, and noise would hide what is in more "
-            f"than {plan.most_cells:,}; ask for fewer attributes",
+            f"the marginal of {', '.join(scope)} has {cell_count(cells)} cells, and noise would hide "
+            f"what is in more than {plan.most_cells:,}; ask for fewer attributes",
             code="too_large",
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.privacy.budget import Budget
-from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
+from pmw.public.answer import Answer, Basis, QuestionKind, RecordsKept, Source, Spent
 from pmw.public.box_bars import BASES, BoxBounds
 from pmw.public.error_quantiles import MOST_CELLS, QUESTION_ATTRIBUTES, typical_half_width
 from pmw.public.state import PublicState
@@ -57,6 +57,7 @@ class RangeAnswers:
         total: of the model, in records.
         budget: the guarantee.
         seeded: the session's noise can be repeated by anybody: no privacy.
+        kept: which records are counted; None where no column of ids bounds a person's.
     """
 
     count: NDArray[np.float64]
@@ -70,6 +71,7 @@ class RangeAnswers:
     total: float
     budget: Budget
     seeded: bool
+    kept: RecordsKept | None
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -110,12 +112,14 @@ class RangeAnswers:
                 self.seeded,
                 KINDS[kind],
                 _pair(*typical),
+                self.kept,
             )
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per answer: count, low, high, fraction, source, version.
 
-        The confidence, and whether the noise was seeded, stand in the table's ``attrs``.
+        The confidence, which records are kept, and whether the noise was seeded, stand in the
+        table's ``attrs``.
         """
         import pandas as pd
 
@@ -130,6 +134,8 @@ class RangeAnswers:
             }
         )
         frame.attrs.update(confidence=self.confidence, seeded=self.seeded)
+        if self.kept is not None:
+            frame.attrs["records_kept"] = self.kept.to_dict()
         return frame
 
     def __len__(self) -> int:
@@ -191,6 +197,11 @@ class RangeRoom:
         for name, column in self._columns.items():
             column[places] = getattr(answers, name)
 
+    def versions(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the versions of the models that some answers came from: int64, shape (n,)."""
+        versions: NDArray[np.int64] = self._columns["version"][places]
+        return versions
+
     def answers(self) -> RangeAnswers:
         """Return all of them."""
         return range_answers(self._state, self._columns)
@@ -247,6 +258,7 @@ def range_answers(state: PublicState, columns: Mapping[str, NDArray[Any]]) -> Ra
         total=state.total.value,
         budget=contract.budget,
         seeded=contract.seeded,
+        kept=contract.records_kept,
     )
 
 

@@ -96,7 +96,8 @@ class PublicState:
         coarsening: the bins of long attributes that marginals are tested and measured on.
         beside: positions in ``measured`` of those that the model does not take in.
         certificates: what tests of marginals did not find wrong, by scope.
-        asked: how many questions were answered, repeated ones left out.
+        asked: how many answers were stored, those left out that took the place of a wider one.
+        settled: how many distinct ones were answered to somebody who could have paid for a test.
         step_size: of the descent that fitted the model.
         quantiles: of the errors of answered questions, in order.
     """
@@ -114,6 +115,7 @@ class PublicState:
     beside: tuple[int, ...] = ()
     certificates: Mapping[tuple[str, ...], Certificate] = field(default_factory=dict)
     asked: int = 0
+    settled: int = 0
     step_size: float = FIRST_STEP_SIZE
     quantiles: tuple[ErrorQuantile, ...] = ()
 

@@ -12,6 +12,7 @@ from pmw.markup import counted, html_table
 from pmw.public.contract import contract_words, guarantee
 from pmw.public.error_quantiles import typical_errors
 from pmw.public.state import PublicState
+from queries.cells import cell_count
 
 __all__ = [
     "History",
@@ -129,10 +130,11 @@ def status_of(state: PublicState, queries_answered: int) -> Status:
 def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
     """Return a status in words: what each line is about, and what it says."""
     promise = contract_words(state.contract.options)
-    size = f"{counted(len(state.domain), 'attribute')}, {counted(f'{state.domain.size:,}', 'cell')}"
+    kept = state.contract.records_kept
+    size = f"{counted(len(state.domain), 'attribute')}, {counted(cell_count(state.domain.size), 'cell')}"
     rows = [
         ("table", f"{status.table} ({size})"),
-        ("records", f"about {status.total:,.0f}"),
+        ("records", f"about {status.total:,.0f}" + ("" if kept is None else f" ({kept.describe()})")),
         ("guarantee", status.guarantee),
         *([] if promise is None else [("accuracy", promise)]),
         ("budget spent", f"{status.budget_share:.1%}"),
@@ -141,7 +143,7 @@ def status_rows(state: PublicState, status: Status) -> list[tuple[str, str]]:
         ("model version", str(status.version)),
     ]
     if status.model_cells != state.domain.size:
-        rows.append(("model cells", f"{status.model_cells:,}"))
+        rows.append(("model cells", cell_count(status.model_cells)))
     if status.certified_marginals is not None:
         rows.append(("marginals found right", f"{status.certified_marginals:,}"))
     for one in status.typical_errors:

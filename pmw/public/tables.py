@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pmw.markup import counted, html_table, text_table
 from pmw.public.aggregates import Aggregates
-from pmw.public.answer import SEEDED_WARNING, Answer, Spent
+from pmw.public.answer import SEEDED_WARNING, Answer, RecordsKept, Spent
 from pmw.public.evidence import is_held
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
@@ -64,6 +64,7 @@ class AnswerTable:
         spent: what the session had spent.
         exhausted: nothing is tested any more.
         seeded: the session's noise can be repeated by anybody: no privacy.
+        kept: which records the numbers are about; None where no column of ids bounds a person's.
     """
 
     titles: tuple[str, ...]
@@ -74,6 +75,7 @@ class AnswerTable:
     spent: Spent = field(default=Spent(0.0, 0.0, 0.0))
     exhausted: bool = False
     seeded: bool = False
+    kept: RecordsKept | None = None
 
     @property
     def is_promised(self) -> bool:
@@ -101,6 +103,8 @@ class AnswerTable:
                 "delta": self.spent.delta,
             },
         }
+        if self.kept is not None:
+            form["records_kept"] = self.kept.to_dict()
         if self.seeded:
             form["seeded"] = True
         return form
@@ -124,6 +128,8 @@ class AnswerTable:
                 columns[title] = cells
         frame = pd.DataFrame(columns)
         frame.attrs.update(confidence=self.confidence, notes=list(self.notes), seeded=self.seeded)
+        if self.kept is not None:
+            frame.attrs["records_kept"] = self.kept.to_dict()
         return frame
 
     def to_text(self, most_rows: int | None = None, width: int | None = None) -> str:
@@ -138,6 +144,8 @@ class AnswerTable:
         if len(rows) < len(self.rows):
             lines.append(f"… {len(self.rows) - len(rows):,} more")
         lines += [f"{note[0].upper()}{note[1:]}." for note in self.notes]
+        if self.kept is not None:
+            lines.append(self.kept.note())
         if self.seeded:
             lines.append(SEEDED_WARNING)
         return "\n".join(lines)
@@ -169,7 +177,8 @@ class AnswerTable:
         header, rows, _ = self._cells(_ROWS_SHOWN)
         warning = f". {SEEDED_WARNING}" if self.seeded else ""
         notes = "".join(f". {note[0].upper()}{note[1:]}" for note in self.notes)
-        caption = f"{counted(len(self.rows), 'row')}, {self.confidence:.0%} intervals{notes}{warning}"
+        kept = "" if self.kept is None else f" ({self.kept.describe()})"
+        caption = f"{counted(len(self.rows), 'row')}, {self.confidence:.0%} intervals{kept}{notes}{warning}"
         return html_table(header, rows, caption)
 
 
@@ -280,6 +289,7 @@ def answered(
         Spent(state.ledger.share, float(budget.epsilon), float(budget.delta)),
         state.closed or state.positives_used >= state.positives_limit,
         state.contract.seeded,
+        state.contract.records_kept,
     )
 
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from pmw.errors import ServiceError
 from pmw.service.hosting import Service
 from pmw.service.users import User, digest_of
 
@@ -21,6 +22,7 @@ __all__ = [
     "CurrentUser",
     "in_queue",
     "InQueue",
+    "is_known",
     "require_own_page",
     "router",
     "service_of",
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 COOKIE = "pmw_session"
-_MOST_SIGNED_IN = 10_000
+_MOST_COOKIES = 10  # of one user
 _bearer = HTTPBearer(auto_error=False, description="A token that pmw user add printed.")
 router = APIRouter(include_in_schema=False)
 
@@ -40,26 +42,30 @@ class SignedIn:
     """Who is signed in on the page: cookies in memory, which end with the process and with their tokens."""
 
     def __init__(self) -> None:
-        self._digests: dict[str, bytes] = {}
+        self._cookies: dict[str, dict[bytes, bytes]] = {}  # of each user: cookie to token, as digests
         self._lock = threading.Lock()
 
-    def add(self, token: str) -> str:
-        """Return a new cookie for the owner of a token; the oldest one ends where there are too many."""
+    def add(self, name: str, token: str) -> str:
+        """Return a new cookie for a user's token; where the user has too many, the user's oldest one ends."""
         cookie = secrets.token_urlsafe(32)
         with self._lock:
-            self._digests[digest_of(cookie).hex()] = digest_of(token)
-            if len(self._digests) > _MOST_SIGNED_IN:
-                del self._digests[next(iter(self._digests))]
+            own = self._cookies.setdefault(name, {})
+            own[digest_of(cookie)] = digest_of(token)
+            if len(own) > _MOST_COOKIES:
+                del own[next(iter(own))]
         return cookie
 
     def token_digest(self, cookie: str) -> bytes | None:
         """Return the digest of the token that a cookie stands for; None where it stands for none."""
-        return self._digests.get(digest_of(cookie).hex())
+        digest = digest_of(cookie)
+        with self._lock:
+            return next((own[digest] for own in self._cookies.values() if digest in own), None)
 
     def end(self, cookie: str) -> None:
         """Forget a cookie."""
         with self._lock:
-            self._digests.pop(digest_of(cookie).hex(), None)
+            for own in self._cookies.values():
+                own.pop(digest_of(cookie), None)
 
 
 def service_of(request: Request) -> Service:
@@ -85,21 +91,40 @@ def current_user(
             a request that changes something.
         BusyError: the user made too many.
     """
-    service = service_of(request)
     if "authorization" in request.headers:
-        user = None if bearer is None else service.users.find(bearer.credentials)
+        user = None if bearer is None else service_of(request).users.find(bearer.credentials)
     else:
         user = signed_in(request)
         if user is not None and request.method not in ("GET", "HEAD"):
             require_own_page(request)
     if user is None:
         raise HTTPException(401, "expected a token that is good: Authorization: Bearer TOKEN")
-    request.state.user = user.name
-    service.rate.take(user.name)
+    _count(request, user)
     return user
 
 
 CurrentUser = Annotated[User, Depends(current_user)]
+
+
+def _count(request: Request, user: User) -> None:
+    """Count a request of a user, whom the log names.
+
+    Raises:
+        BusyError: the user made too many.
+    """
+    request.state.user = user.name
+    service_of(request).rate.take(user.name)
+
+
+def is_known(request: Request) -> bool:
+    """Tell whether a request comes with a good token or cookie; not where the users cannot be looked up."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    try:
+        if "authorization" not in request.headers:
+            return signed_in(request) is not None
+        return scheme.lower() == "bearer" and service_of(request).users.find(token) is not None
+    except ServiceError:
+        return False
 
 
 async def in_queue(request: Request, user: CurrentUser, name: str) -> AsyncIterator[None]:
@@ -138,13 +163,21 @@ async def _form_token(request: Request) -> str:
 
 @router.post("/sign-in", dependencies=[Depends(require_own_page)])
 def sign_in(request: Request, token: Annotated[str, Depends(_form_token)]) -> RedirectResponse:
-    """Give the owner of a token a cookie for the page."""
-    if service_of(request).users.find(token) is None:
+    """Give the owner of a token a cookie for the page.
+
+    Raises:
+        BusyError: the user made too many requests, signing in among them.
+    """
+    user = service_of(request).users.find(token)
+    if user is None:
         return RedirectResponse("/?refused=1", 303)
+    _count(request, user)
     response = RedirectResponse("/", 303)
     cookies: SignedIn = request.app.state.signed_in
     secure = request.url.scheme == "https"
-    response.set_cookie(COOKIE, cookies.add(token), httponly=True, samesite="strict", secure=secure, path="/")
+    response.set_cookie(
+        COOKIE, cookies.add(user.name, token), httponly=True, samesite="strict", secure=secure, path="/"
+    )
     return response
 
 

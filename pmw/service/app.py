@@ -8,29 +8,27 @@ from __future__ import annotations
 
 import importlib
 import json
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import anyio.to_thread
 from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from pmw.errors import ReleaseError
-from pmw.public.export import RowPlan, program_version
+from pmw.public.export import program_version
 from pmw.service import access, asking, problems
 from pmw.service.access import CurrentUser, InQueue
 from pmw.service.bodies import Asked, Measured
+from pmw.service.exporting import MOST_ROWS, SentInParts, parts_of
 from pmw.service.guard import Guard
 from pmw.service.hosting import ForbiddenError, Hosted, Service
 from pmw.service.limits import PLACES
 from pmw.service.log import Log
 from pmw.service.users import Role, User
-from pmw.session.accounts import Activity
+from pmw.session.accounts import Activity, Booked
 
 __all__ = [
     "activity",
@@ -45,13 +43,7 @@ __all__ = [
 ]
 
 _KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
-_MOST_ROWS = 1_000_000  # of an export, which is held in memory
 _THREADS = 40  # for what waits for no session
-_MEDIA = {
-    "csv": "text/csv; charset=utf-8",
-    "parquet": "application/vnd.apache.parquet",
-    "model": "application/octet-stream",
-}
 router = APIRouter()
 
 
@@ -86,7 +78,7 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
     app.include_router(access.router)
     if find_spec("pmw.service.pages") is not None:
         app.include_router(importlib.import_module("pmw.service.pages").router)
-    app.add_middleware(Guard, log=log)
+    app.add_middleware(Guard, log=log, is_known=access.is_known)
     return app
 
 
@@ -100,8 +92,8 @@ def _used(request: Request, user: User, name: str) -> Iterator[Hosted]:
 
 
 @router.get("/health")
-def health() -> dict[str, str]:
-    """Tell that the service runs."""
+async def health() -> dict[str, str]:
+    """Tell that the service runs. It waits for no thread."""
     return {"status": "ok"}
 
 
@@ -183,36 +175,46 @@ def export(
     user: CurrentUser,
     name: str,
     format: Literal["csv", "parquet", "model"] = "csv",
-    rows: Annotated[int | None, Query(ge=1, le=_MOST_ROWS)] = None,
+    rows: Annotated[int | None, Query(ge=1, le=MOST_ROWS)] = None,
     seed: int | None = None,
 ) -> Response:
-    """Give a synthetic table, or a model to ask offline; free."""
-    with _used(request, user, name) as hosted, tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / f"export.{format}"
-        if format != "model" and rows is None and hosted.session.state.total.value > _MOST_ROWS:
-            raise ReleaseError(f"the table is long; give rows, at most {_MOST_ROWS:,}")
-        typed = (rows, seed) != (None, None)
-        hosted.session.export(target, RowPlan(rows, seed=seed) if typed else None, format=format)
-        content = target.read_bytes()
-    named = {"Content-Disposition": f'attachment; filename="export.{format}"'}
-    return Response(content, media_type=_MEDIA[format], headers=named)
+    """Give a synthetic table, or a model to ask offline; free. Each user has one at a time."""
+    exports = access.service_of(request).exports
+    exports.begin(user.name)
+    try:
+        with _used(request, user, name) as hosted:
+            parts = parts_of(hosted.session, format, rows, seed)
+    except BaseException:
+        exports.end(user.name)
+        raise
+    return SentInParts(parts, format, lambda: exports.end(user.name))
 
 
 @router.get("/sessions/{name}/ledger", dependencies=[InQueue])
 def ledger(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
-    """List every charge to a session, and the sum of each analyst: everybody sees what was spent."""
+    """List every charge to a session, and the sum of each analyst: everybody sees what was spent.
+
+    A label may be a question: whose it was is told to its asker and to custodians alone. Exact sums would
+    tell it too, as would numbers of questions, so others' sums are told in whole per cent.
+    """
     with _used(request, user, name) as hosted:
-        booked = hosted.session.bookings()
-        listed = [
-            {"name": one.name, "spent": float(one.spent), "exact": str(one.spent), "questions": one.questions}
-            for one in booked
-        ]
-        form = hosted.session.ledger().to_dict()
-    if user.role is not Role.CUSTODIAN:  # a label may be a question: whose it was is told to its asker alone
-        for entry in form["entries"]:
-            if entry.get("analyst") != user.name:
-                entry.pop("analyst", None)
-    return {**form, "analysts": listed}
+        booked, form = hosted.session.bookings(), hosted.session.ledger().to_dict()
+    if user.role is Role.CUSTODIAN:
+        return {**form, "analysts": [_sum(one) for one in booked]}
+    for entry in form["entries"]:
+        own = [one for one in entry.pop("booked", ()) if one["analyst"] == user.name]
+        entry.update({"booked": own} if own else {})
+    return {**form, "analysts": [_sum(one, exact=one.name == user.name) for one in booked]}
+
+
+def _sum(booked: Booked, *, exact: bool = True) -> dict[str, Any]:
+    spent = booked.spent if exact else round(booked.spent, 2)
+    return {
+        "name": booked.name,
+        "spent": float(spent),
+        "exact": str(spent) if exact else None,
+        "questions": booked.questions if exact else None,
+    }
 
 
 @router.get("/activity")

@@ -96,7 +96,7 @@ def answered(session: Dialogue, reading: Reading, *, fresh: bool = False) -> dic
     Args:
         session: who answers.
         reading: the question.
-        fresh: answer again what was answered before.
+        fresh: ask a newer model, or for tests that were not made, where there are stored answers.
 
     Raises:
         QueryError: it is refused, or its key was used for another; nothing is spent.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from pmw.errors import BudgetExhaustedError, ReleaseError, ServiceError
-from pmw.public.answer import Answer, Source, Spent
+from pmw.public.answer import Answer, RecordsKept, Source, Spent
 from queries.errors import QueryError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class RemoteSession:
     """A session of a service, as one user asks it. Made by ``connect``; threads may share it and take turns.
 
     Answers are those that the service gives: the token says whose share pays. A question that got no response
-    is asked again: the service gives a repeated question its stored answer.
+    is asked again: the service charges nothing for a question that has a stored answer.
     """
 
     def __init__(self, url: str, *, token: str, session: str | None = None) -> None:
@@ -92,7 +92,7 @@ class RemoteSession:
 
         Args:
             question: a where-text or a structured condition.
-            fresh: answer again even where the same question was answered before.
+            fresh: ask a newer model, or for a test that was not made, where there is a stored answer.
             request_id: idempotency key, for safe retries; the same key gets the same answer.
 
         Raises:
@@ -357,6 +357,7 @@ def answer_of(form: Mapping[str, Any]) -> Answer:
         Spent(**form["spent"]),
         seeded=form.get("seeded", False),
         typical=typical,
+        kept=RecordsKept(**form["records_kept"]) if "records_kept" in form else None,
     )
 
 

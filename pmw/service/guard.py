@@ -7,19 +7,21 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pmw.service.limits import BODY_BYTES
+from pmw.service.limits import BODY_BYTES, KEPT_CONNECTIONS, MOST_CONNECTIONS
 from pmw.service.log import Log
 
 __all__ = [
     "Guard",
 ]
 
+_HEALTH = "/health"  # answered however crowded it is, and whatever body comes with it
 _BODY_SECONDS = 10  # for the whole body of a request
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -37,10 +39,11 @@ class Guard:
     Args:
         app: the application.
         log: where each request gets its line.
+        is_known: tells whether a request comes with a good token; the last connections are kept for those.
     """
 
-    def __init__(self, app: ASGIApp, log: Log) -> None:
-        self._app, self._log = app, log
+    def __init__(self, app: ASGIApp, log: Log, is_known: Callable[[Request], bool]) -> None:
+        self._app, self._log, self._is_known = app, log, is_known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever happens in the application."""
@@ -51,6 +54,25 @@ class Guard:
         scope.setdefault("state", {})["request_id"] = request_id
         reply = _Reply(send, request_id)
         try:
+            if self._is_crowded(scope):
+                await reply.refuse(503, "busy", "too many connections are open; ask again in a second")
+            else:
+                await self._answer(scope, receive, reply)
+        finally:  # a request that is cut has its line, too
+            self._log.write("request", **_about(scope, reply, began))
+
+    def _is_crowded(self, scope: Scope) -> bool:
+        """Whether so many connections are open that this request gets no answer."""
+        open_ = len(scope["state"].get("connections", ()))
+        if open_ <= MOST_CONNECTIONS - KEPT_CONNECTIONS or scope["path"] == _HEALTH:
+            return False
+        return open_ > MOST_CONNECTIONS or not self._is_known(Request(scope))
+
+    async def _answer(self, scope: Scope, receive: Receive, reply: _Reply) -> None:
+        if scope["path"] == _HEALTH:
+            await self._run(scope, b"", receive, reply)
+            return
+        try:
             body = await asyncio.wait_for(_body(scope, receive), _BODY_SECONDS)
         except TimeoutError:
             await reply.refuse(408, "timeout", f"expected the whole body within {_BODY_SECONDS} seconds")
@@ -59,8 +81,6 @@ class Guard:
                 await reply.refuse(413, "too_long", f"a body has at most {BODY_BYTES:,} bytes")
             else:
                 await self._run(scope, body, receive, reply)
-        finally:  # a request that is cut has its line, too
-            self._log.write("request", **_about(scope, reply, began))
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, reply: _Reply) -> None:
         scope["state"]["gone"] = gone = threading.Event()
@@ -99,6 +119,7 @@ class _Reply:
             "content-type": "application/json",
             "content-length": str(len(body)),
             "connection": "close",
+            **({"retry-after": "1"} if status == 503 else {}),
         }
         listed = [(name.encode(), value.encode()) for name, value in headers.items()]
         await self.send({"type": "http.response.start", "status": status, "headers": listed})

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from pmw.errors import ServiceError
-from pmw.service.limits import LargeRequests, Queue, Rate, Working
+from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.dialogue import Analyst
 from pmw.session.opening import resume_session
@@ -77,6 +77,7 @@ class Service:
         self._hosted = {one.name: one for one in hosted}
         self.users = users
         self.rate = rate or Rate(_PER_SECOND, _AT_ONCE)
+        self.exports = OneEach()
 
     def __len__(self) -> int:
         return len(self._hosted)

@@ -23,10 +23,14 @@ __all__ = [
     "cells_of",
     "EndingError",
     "GoneError",
+    "KEPT_CONNECTIONS",
     "LargeRequests",
     "MOST_CELLS",
+    "MOST_CONNECTIONS",
+    "MOST_IDLE",
     "MOST_QUESTIONS",
     "MOST_WAITING",
+    "OneEach",
     "PLACES",
     "Queue",
     "Rate",
@@ -35,6 +39,9 @@ __all__ = [
 ]
 
 BODY_BYTES = 2**20
+MOST_CONNECTIONS = 512
+KEPT_CONNECTIONS = 16  # of them, for requests with a good token
+MOST_IDLE = 128  # connections of one address that wait for a request
 MOST_QUESTIONS = 1000  # of one request
 MOST_CELLS = 20_000  # numbers that one request may ask for
 PLACES = 16  # requests that are carried out together at one session; each takes a thread
@@ -95,6 +102,30 @@ class Rate:
             self._left[name] = max(left - 1, 0) if left >= 1 else left, now
         if left < 1:
             raise BusyError(f"expected at most {self._per_second:g} requests a second; ask again in a second")
+
+
+class OneEach:
+    """Who has an export under way: one each, for it takes memory until its client has read it."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._lock = threading.Lock()
+
+    def begin(self, name: str) -> None:
+        """Note that a user's export begins.
+
+        Raises:
+            BusyError: one of the user's is under way.
+        """
+        with self._lock:
+            if name in self._names:
+                raise BusyError("another export of yours is being sent; ask again when it has ended")
+            self._names.add(name)
+
+    def end(self, name: str) -> None:
+        """Note that it ended."""
+        with self._lock:
+            self._names.discard(name)
 
 
 class Queue:

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from pmw.public.answer import Answer
+from pmw.public.answer import Answer, RecordsKept
 from pmw.public.answers import Answers
 from pmw.public.report.elements import number
 from pmw.public.sums import Estimate
@@ -150,16 +150,23 @@ def _of_answers(answers: Answers) -> Result:
     words = f"How many records: {asked.describe()}" + (
         f", for each {', '.join(answers.columns)}" if grouped else ""
     )
-    sentences = (*(() if grouped else (answers[0].sentence().capitalize() + ".",)), *_meaning(list(answers)))
-    notes = ("The question cuts cells: the interval holds whatever they hold.",)
+    said = answers[0].sentence()
+    sentences = (*(() if grouped else (f"{said[0].upper()}{said[1:]}.",)), *_meaning(list(answers)))
+    notes = _kept(answers[0].kept) if grouped else ()
+    if not all(one.aligned for one in answers):
+        notes += ("The question cuts cells: the interval holds whatever they hold.",)
     return Result(
         words,
         sentences,
         header,
         tuple(rows[:_MOST_ROWS]),
         bars_chart("Counts with their intervals", bars),
-        notes if not all(one.aligned for one in answers) else (),
+        notes,
     )
+
+
+def _kept(kept: RecordsKept | None) -> tuple[str, ...]:
+    return () if kept is None else (kept.note(),)
 
 
 def _meaning(answers: Sequence[Answer]) -> tuple[str, ...]:
@@ -195,7 +202,12 @@ def _of_table(table: AnswerTable, text: str) -> Result:
             bars = [_bar_of(table, row, place, barred) for row in table.rows]
             charts.append(bars_chart(f"{title} with its intervals", [bar for bar in bars if bar is not None]))
     return Result(
-        text, _promised(table), tuple(header), tuple(rows), Markup("").join(charts), tuple(table.notes)
+        text,
+        _promised(table),
+        tuple(header),
+        tuple(rows),
+        Markup("").join(charts),
+        (*_kept(table.kept), *table.notes),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -90,19 +90,20 @@ def _bar(bar: Bar, y: float, low: float, scale: float) -> str:
     return "".join([*parts, _text(place(bar.ends[1]) + 6, y + 16, bar.text, "start")])
 
 
-def spending_chart(title: str, lines: Sequence[LedgerLine], names: Sequence[str]) -> Markup:
+def spending_chart(title: str, lines: Sequence[LedgerLine], named: Sequence[Mapping[str, float]]) -> Markup:
     """Return what was spent in all and under each name, over the charges; empty where there is none.
 
     Args:
         title: what is to be seen.
         lines: of a ledger, in order.
-        names: of each line, what it is drawn under; the six that spent most are drawn.
+        named: of each line, what its parts are drawn under; the six names that spent most are drawn.
     """
     spent: dict[str, float] = {}
-    for line, name in zip(lines, names, strict=True):
-        spent[name] = spent.get(name, 0.0) + line.share
+    for line, own in zip(lines, named, strict=True):
+        for name, part in own.items():
+            spent[name] = spent.get(name, 0.0) + part * line.share
     first = sorted(spent, key=lambda name: -spent[name])[:_MOST_LINES]
-    drawn = [(name, f"line-{place}", _running(lines, names, name)) for place, name in enumerate(first)]
+    drawn = [(name, f"line-{place}", _running(lines, named, name)) for place, name in enumerate(first)]
     if len(spent) > 1:
         drawn.insert(0, ("in all", "all", [line.running_share for line in lines]))
     if not drawn:
@@ -146,10 +147,10 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
 
 
-def _running(lines: Sequence[LedgerLine], names: Sequence[str], name: str) -> list[float]:
+def _running(lines: Sequence[LedgerLine], named: Sequence[Mapping[str, float]], name: str) -> list[float]:
     total, found = 0.0, []
-    for line, own in zip(lines, names, strict=True):
-        total += line.share if own == name else 0.0
+    for line, own in zip(lines, named, strict=True):
+        total += line.share * own.get(name, 0.0)
         found.append(total)
     return found
 

@@ -210,8 +210,9 @@ def _spending(ledger: Ledger, booked: Sequence[Booked]) -> list[dict[str, Any]]:
     """Return the tables of who spent what, and on what."""
     by_event: dict[tuple[str, str], float] = {}
     for line in ledger.lines:
-        key = line.analyst or _SESSION, line.event
-        by_event[key] = by_event.get(key, 0.0) + line.share
+        for name, part in line.booked:
+            key = name or _SESSION, line.event
+            by_event[key] = by_event.get(key, 0.0) + float(part) * line.share
     return [
         {
             "title": "Who spent what",
@@ -233,7 +234,10 @@ def _spending(ledger: Ledger, booked: Sequence[Booked]) -> list[dict[str, Any]]:
 def _spent_charts(head: str, ledger: Ledger) -> Markup:
     """Return charts of the budget over charges: by analyst, and by event."""
     lines = ledger.lines
-    by = {"analyst": [line.analyst or _SESSION for line in lines], "event": [line.event for line in lines]}
+    by = {
+        "analyst": [{name or _SESSION: float(part) for name, part in line.booked} for line in lines],
+        "event": [{line.event: 1.0} for line in lines],
+    }
     return Markup("").join(
-        spending_chart(f"{head}: the budget by {kind}", lines, names) for kind, names in by.items()
+        spending_chart(f"{head}: the budget by {kind}", lines, parts) for kind, parts in by.items()
     )

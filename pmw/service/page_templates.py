@@ -14,7 +14,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pmw.errors import PMWError
 from pmw.service.page_answers import NONE
-from queries.errors import QueryError
 
 __all__ = [
     "page",
@@ -60,7 +59,7 @@ class PageRoute(APIRoute):
         async def answered(request: Request) -> Response:
             try:
                 return await answer(request)
-            except (HTTPException, PMWError, QueryError) as error:
+            except (HTTPException, PMWError) as error:
                 known = request.app.exception_handlers
                 told = known[next(kind for kind in type(error).__mro__ if kind in known)](request, error)
             message = json.loads(told.body)["error"]["message"]

@@ -125,7 +125,6 @@ def add_handlers(app: FastAPI, log: Log) -> None:
         return problem(request, status, texts.get(status, own))
 
     app.add_exception_handler(PMWError, refused)
-    app.add_exception_handler(QueryError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, spoken)
 

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import signal
 import socket
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from pmw.errors import ServiceError
 from pmw.service.app import create_app
 from pmw.service.hosting import hosting
-from pmw.service.limits import Rate
+from pmw.service.limits import KEPT_CONNECTIONS, MOST_CONNECTIONS, MOST_IDLE, Rate
 from pmw.service.log import Log
 from pmw.service.users import UsersFile
 
@@ -26,7 +27,6 @@ __all__ = [
     "serve",
 ]
 
-_MOST_CONNECTIONS = 512
 _HEADER_SECONDS = 10.0  # for the head of a request
 _IDLE_SECONDS = 5  # between two requests of a connection
 _ENDING_SECONDS = 30  # for the requests that are being answered at the end
@@ -34,14 +34,31 @@ _HEADER_BYTES = 2**14
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP whose patience ends: the head of a request comes in time, or the connection closes."""
+    """HTTP whose patience ends: the head of a request comes in time, or the connection closes.
+
+    Where many connections wait for a request, those that wait longest close for new ones.
+    """
 
     _late: asyncio.TimerHandle | None = None
+    _idle_since = 0.0  # seconds of the loop's clock
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered, or read after its head; one that is closing waits as well."""
+        return self.transport.is_closing() or self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        self.app_state = {**self.app_state, "connections": self.connections}  # the guard counts them
+        self._idle_since = self.loop.time()
+        self._make_room()
         self._wait()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request."""
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
 
     def data_received(self, data: bytes) -> None:
         """Read what came, and wait on where it ends within the head of a request."""
@@ -58,6 +75,27 @@ class PatientProtocol(H11Protocol):
             self._stop()
         elif self._late is None:
             self._late = self.loop.call_later(_HEADER_SECONDS, self.transport.close)
+
+    def _make_room(self) -> None:
+        """Close what waited longest: of this address, and of those with the most idle where all are many."""
+        others = (one for one in self.connections if isinstance(one, PatientProtocol) and one is not self)
+        idle = sorted((one for one in others if one.is_idle), key=lambda one: one._idle_since)
+        own = [one for one in idle if one._host == self._host]
+        closed = own[: max(0, len(own) + 1 - MOST_IDLE)]
+        left = [one for one in idle if one not in closed]
+        crowds = Counter(one._host for one in left)
+        excess = len(self.connections) - len(closed) - (MOST_CONNECTIONS - KEPT_CONNECTIONS)
+        for _ in range(min(excess, len(left))):
+            longest = max(left, key=lambda one: crowds[one._host])  # the first of the most is the oldest
+            crowds[longest._host] -= 1
+            left.remove(longest)
+            closed.append(longest)
+        for one in closed:
+            one.transport.abort()  # a closing one would wait until its client has read everything
+
+    @property
+    def _host(self) -> str:
+        return self.client[0] if self.client else ""
 
     def _stop(self) -> None:
         if self._late is not None:
@@ -128,7 +166,6 @@ def serve(
             log_level="critical",  # its texts quote addresses; the application has its own log
             access_log=False,
             server_header=False,
-            limit_concurrency=_MOST_CONNECTIONS,
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=_ENDING_SECONDS,
             h11_max_incomplete_event_size=_HEADER_BYTES,

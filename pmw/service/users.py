@@ -1,6 +1,9 @@
 """Users: who may ask, in which role and with which share, in one file that holds no token.
 
 A token is 256 random bits. Only its SHA-256 is stored, which is enough for bits that nobody can guess.
+
+Charges are booked to names, which people tell apart by their looks. So a name is kept in one form of Unicode,
+NFC, and its letters are of one script.
 """
 
 from __future__ import annotations
@@ -10,10 +13,12 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import stat
+import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -28,6 +33,7 @@ from pmw.session.accounts import Account
 __all__ = [
     "digest_of",
     "Role",
+    "script_of",
     "User",
     "UsersFile",
 ]
@@ -35,6 +41,14 @@ __all__ = [
 _FORMAT = 1
 _TOKEN_BYTES = 32
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_PART = re.compile(
+    r"[0-9]{1,1000}(/[0-9]{1,1000})?|[0-9]{0,3}\.[0-9]{1,1000}"
+)  # no exponent: 1e999999999 is long
+_SYSTEMS = (  # scripts that are written together, by the first words of their letters' names
+    {"CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA"},
+    {"CJK", "IDEOGRAPHIC", "HANGUL"},
+    {"CJK", "IDEOGRAPHIC", "BOPOMOFO"},
+)
 
 
 class Role(StrEnum):
@@ -50,7 +64,7 @@ class User:
     """One user of a service.
 
     Args:
-        name: charges are booked to it.
+        name: charges are booked to it. It is kept in the form NFC, and its letters are of one script.
         role: what the user may do.
         share: the part of a session's whole cap that may be charged, in [0, 1]; 0 for a reader.
         sessions: names of the sessions that the user may use; None for all.
@@ -58,7 +72,7 @@ class User:
         revoked: the token is no longer good.
 
     Raises:
-        ServiceError: the name is none, or the share is not in [0, 1].
+        ServiceError: the name is none or mixes scripts, or the share is not in [0, 1].
     """
 
     name: str
@@ -73,6 +87,8 @@ class User:
             Account.of(self.name, self.share)
         except PMWError as error:
             raise ServiceError(str(error)) from None
+        object.__setattr__(self, "name", unicodedata.normalize("NFC", self.name))
+        script_of(self.name)
 
     def may_use(self, session: str) -> bool:
         """Whether a session is among the user's."""
@@ -95,15 +111,18 @@ class User:
 
         Raises:
             KeyError, TypeError, ValueError: it is none.
+            ServiceError: the name is none or mixes scripts, or the share is none.
         """
-        sessions, expires = form["sessions"], form["expires"]
+        sessions, expires, revoked = form["sessions"], form["expires"], form["revoked"]
+        if type(revoked) is not bool or not (sessions is None or _is_list_of_texts(sessions)):
+            raise TypeError
         return cls(
             form["name"],
             Role(form["role"]),
-            Fraction(form["share"]),
-            None if sessions is None else tuple(map(str, sessions)),
+            _share_of(form["share"]),
+            None if sessions is None else tuple(sessions),
             None if expires is None else date.fromisoformat(expires),
-            bool(form["revoked"]),
+            revoked,
         )
 
 
@@ -184,10 +203,10 @@ class UsersFile:
                     raise ServiceError(f"{self.path}: others may read or write this file; chmod 600 it first")
                 seen = about.st_ino, about.st_mtime_ns, about.st_size
                 if seen != self._seen:
-                    self._users, self._seen = _users_of(file.read()), seen
+                    self._users, self._seen = _users_of(file.read(), self.path), seen
         except OSError as error:
             raise ServiceError(f"{self.path}: the users file cannot be read: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ServiceError(f"{self.path}: this is no users file; make one with pmw user add") from None
         return self._users
 
@@ -235,13 +254,68 @@ def _enter(users: dict[bytes, User], user: User) -> str:
 
 def _taken(users: dict[bytes, User], name: str) -> User:
     for digest, user in users.items():
-        if user.name == name:
+        if user.name == unicodedata.normalize("NFC", name):
             return users.pop(digest)
     raise ServiceError(f"{name!r} is no user; pmw user list shows them")
 
 
-def _users_of(content: bytes) -> dict[bytes, User]:
+def _users_of(content: bytes, path: Path) -> dict[bytes, User]:
+    """Return the users of a file's content.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError, RecursionError: it is no users file.
+        ServiceError: a user in it is none, or two have the same name.
+    """
     form = json.loads(content)
     if form["format"] != _FORMAT:
         raise ValueError
-    return {bytes.fromhex(one["token_sha256"]): User.of(one) for one in form["users"]}
+    users: dict[bytes, User] = {}
+    names = set[str]()
+    for number, one in enumerate(form["users"], start=1):
+        try:
+            user = User.of(one)
+        except ServiceError as error:
+            raise ServiceError(f"{path}: user {number} cannot be used: {error}") from None
+        if user.name in names:  # charges are booked to names
+            raise ServiceError(f"{path}: user {number} has the name of another, {user.name!r}; remove one")
+        names.add(user.name)
+        users[bytes.fromhex(one["token_sha256"])] = user
+    return users
+
+
+def _share_of(written: object) -> Fraction:
+    """Return a share as a file holds it: a text such as 1/5 or 0.2, or a number.
+
+    Raises:
+        ServiceError: it is none.
+    """
+    if (isinstance(written, int | float) and not isinstance(written, bool)) or (
+        isinstance(written, str) and _PART.fullmatch(written)
+    ):
+        with suppress(ValueError, ArithmeticError):  # such as NaN, 1e999 and 1/0
+            return Fraction(written)
+    raise ServiceError("expected a share in [0, 1] such as 1/5 or 0.2, got another")
+
+
+def _is_list_of_texts(form: object) -> bool:
+    return isinstance(form, list) and all(isinstance(one, str) for one in form)
+
+
+def script_of(name: str) -> str:
+    """Return the script of a name's letters, such as ``LATIN`` or ``CYRILLIC``; empty where it has none.
+
+    Scripts that are written together, such as the three of Japanese, count as one.
+
+    Raises:
+        ServiceError: the letters are of several scripts, so that a name can look like another one.
+    """
+    letters = [
+        letter for letter in name if unicodedata.category(letter)[0] in "LN" and letter not in "0123456789"
+    ]
+    scripts = dict.fromkeys(re.split("[ -]", unicodedata.name(letter, "?"))[0] for letter in letters)
+    if len(scripts) > 1 and not any(scripts.keys() <= system for system in _SYSTEMS):
+        raise ServiceError(
+            f"expected a name in letters of one script, got {name!a} in {' and '.join(scripts)}; "
+            "a letter of another script can look the same"
+        )
+    return next(iter(scripts), "")

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pmw.errors import BudgetError, SessionCorruptError, SessionError
-from pmw.loop import may_test
+from pmw.loop import Payer, may_test
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.answer import Answer, unverified
-from pmw.public.charges import LedgerEntry
+from pmw.public.answer import Answer, Source, unverified
+from pmw.public.charges import LedgerEntry, Parts
 from pmw.public.state import PublicState
 from pmw.session.asks import Ask, key_of
-from pmw.session.encoding import dumps
+from pmw.session.encoding import dumps, parts_form, read_parts
 from pmw.session.loading import load_entries
 from pmw.session.store import SessionStore
 from queries.plain_values import type_name
@@ -27,8 +27,11 @@ __all__ = [
     "Account",
     "Activity",
     "Booked",
+    "booked_to",
     "Bookings",
     "load_activity",
+    "read_booking",
+    "recorded_booking",
     "SESSION",
 ]
 
@@ -83,25 +86,22 @@ class Account:
         except (ValueError, OverflowError):
             raise BudgetError("expected a share in [0, 1], got a number that is none") from None
 
-    @classmethod
-    def of_batch(cls, text: str) -> Account:
-        """Return the account that a recorded batch is booked to; its share was looked at before.
+    @property
+    def whole(self) -> Parts:
+        """All of a charge, booked to this analyst."""
+        return ((self.name, Fraction(1)),)
 
-        Raises:
-            SessionCorruptError: the text cannot be read.
+    def may_pay(self, limited: PublicState) -> bool:
+        """Tell whether this analyst could have a test: then an answer settles its question.
+
+        Args:
+            limited: the state in which the analyst's charges are proposed.
         """
-        try:
-            return cls(json.loads(text).get("analyst", ""))
-        except (ValueError, AttributeError, SessionError) as error:
-            raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+        return self.share is None or may_test(limited)
 
-    def booking(self, text: str) -> str:
-        """Return the text that a batch is recorded by, with the analyst it is booked to."""
-        return dumps({**json.loads(text), "analyst": self.name}) if self.name else text
-
-    def entries(self, entries: Sequence[LedgerEntry]) -> tuple[LedgerEntry, ...]:
-        """Return charges as they are booked to this analyst."""
-        return tuple(replace(entry, analyst=self.name) for entry in entries)
+    def settles(self, answer: Answer) -> bool:
+        """Tell whether an answer settles its question, where this analyst could have a test."""
+        return self.share is None or answer.source in (Source.SYNTHETIC, Source.MEASURED)
 
     def keyed(self, asks: Sequence[Ask]) -> list[Ask]:
         """Return asks whose idempotency keys are this analyst's own."""
@@ -124,6 +124,29 @@ class Account:
 
 
 SESSION = Account("")
+
+
+def recorded_booking(text: str, booked: Parts) -> str:
+    """Return the text that a batch is recorded by, with whom it is booked to."""
+    return dumps({**json.loads(text), "booked": parts_form(booked)})
+
+
+def read_booking(text: str) -> Parts:
+    """Return whom a recorded batch is booked to; their shares were looked at before.
+
+    Raises:
+        SessionCorruptError: the text cannot be read.
+    """
+    try:
+        booked = read_parts(json.loads(text)["booked"])
+        return tuple((Account(name).name, part) for name, part in booked)
+    except (ValueError, KeyError, TypeError, ZeroDivisionError, SessionError) as error:
+        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+
+
+def booked_to(booked: Parts, entries: Sequence[LedgerEntry]) -> tuple[LedgerEntry, ...]:
+    """Return charges as they are booked."""
+    return tuple(replace(entry, booked=booked) for entry in entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +199,7 @@ class Bookings:
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
+        self._shares: dict[str, Fraction | None] = {SESSION.name: SESSION.share}
         self._sums: dict[str, Fraction] = {}
         self._spent: Fraction | None = None  # of the whole session when these sums were added up
 
@@ -184,9 +208,25 @@ class Bookings:
         if self._spent != ledger.spent:
             sums = dict[str, Fraction]()
             for entry in load_entries(self._store):
-                sums[entry.analyst] = sums.get(entry.analyst, Fraction(0)) + ledger.price(entry.charge)
+                for name, part in entry.booked:
+                    sums[name] = sums.get(name, Fraction(0)) + part * ledger.price(entry.charge)
             self._sums, self._spent = sums, ledger.spent
         return self._sums.get(analyst, Fraction(0))
+
+    def know(self, account: Account) -> None:
+        """Take note of an analyst's share, as it was last told: what is measured unasked is limited by it."""
+        self._shares[account.name] = account.share
+
+    def payers(self, ledger: PrivacyFilter) -> dict[str, Payer | None]:
+        """Return who may pay for what is measured unasked, and how much; None where the cap alone binds.
+
+        Nothing is booked to an analyst whose share is not known: who has not asked since the session was
+        opened or resumed.
+        """
+        return {
+            name: None if share is None else Payer(share, share * ledger.cap - self.of(name, ledger))
+            for name, share in self._shares.items()
+        }
 
     def limited(self, state: PublicState, account: Account) -> PublicState:
         """Return a state in which no more can be charged than is left of the cap and of an analyst's share.

@@ -76,7 +76,7 @@ class Asking(ABC):
 
         Args:
             question: a where-text, a structured condition, or a query.
-            fresh: answer again even where the same question was answered before.
+            fresh: ask a newer model, or for a test that was not made, where there is a stored answer.
             request_id: idempotency key, for safe retries; the same key gets the same answer.
 
         Raises:
@@ -96,7 +96,7 @@ class Asking(ABC):
             questions: where-texts, structured conditions, queries, or a workload; a pandas table with a
                 column ``where`` of texts, or one with a column for each attribute asked about, whose values
                 records must have; or the path of a file of JSON Lines, a question each.
-            fresh: answer again what was answered before.
+            fresh: ask a newer model, or for tests that were not made, where there are stored answers.
             deliver: called with the next answers, in order, as soon as they are durable.
 
         Raises:
@@ -138,7 +138,7 @@ class Asking(ABC):
 
         Args:
             statement: as ``parse_statement`` reads it.
-            fresh: ask the counting questions again that were answered before.
+            fresh: ask a newer model, or for tests that were not made, where there are stored answers.
             request_id: idempotency key of the counting questions.
 
         Raises:
@@ -211,7 +211,7 @@ class Asking(ABC):
         Args:
             names: one attribute, or several.
             where: a where-text or a structured condition; an empty one counts everybody.
-            fresh: answer again what was answered before.
+            fresh: ask a newer model, or for tests that were not made, where there are stored answers.
 
         Raises:
             QueryError: the question is refused; nothing is spent.

@@ -6,10 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from pmw.public.answer import Answer, Source
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.public.answer import Answer
+from pmw.public.free_answers import FreeAnswers
+from pmw.public.range_answers import answers_together
 from pmw.public.state import PublicState
 from pmw.session.journal import answer_row, read_answer
-from pmw.session.store import Outcome, SessionStore, StoredAnswer
+from pmw.session.repeats import KEYED, Looks, Stored, is_better
+from pmw.session.store import AGAIN, FIRST, UNSETTLED, Outcome, SessionStore, StoredAnswer
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
@@ -20,10 +26,10 @@ __all__ = [
     "Deliver",
     "key_of",
     "ready_answers",
+    "Repeats",
     "require_same",
-    "sorted_asks",
+    "settled_marks",
     "tie_keys",
-    "UNTESTED",
     "with_answers",
 ]
 
@@ -38,7 +44,7 @@ class Ask:
         query: what is asked.
         text: the query's canonical text.
         request_id: keys the request for safe retries; None for none.
-        fresh: answer again even where the same question was answered before.
+        fresh: ask a newer model, or for a test that was not made, even where there is a stored answer.
     """
 
     query: LinearQuery
@@ -47,52 +53,145 @@ class Ask:
     fresh: bool = False
 
 
+_REMEMBERED = 2**14  # stored answers that were read, ready to be given again
 _SEPARATOR = "\x1f"  # stands in no name of an analyst
-UNTESTED = (Source.EXHAUSTED.value, Source.UNVERIFIED.value)
 
 Answering: TypeAlias = Callable[[Sequence[Ask], Deliver | None], list[Answer]]
 
 
-def sorted_asks(
-    store: SessionStore,
-    state: PublicState,
-    asks: Sequence[Ask],
-    is_tested: Callable[[LinearQuery], bool],
-    newest: Memory[Answer],
-) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
-    """Return the answers that are stored, the places that wait for one, and repeats of earlier places.
+class Repeats:
+    """Which questions have a stored answer, and which answer they are given.
 
     Args:
         store: the session file.
-        state: the public state.
-        asks: the questions.
-        is_tested: whether a question would be tested now: what an analyst whose share was spent was told is
-            no answer to whoever can pay for a test.
-        newest: the newest stored answers that were read already, by the texts of their questions.
+        free: answers that no test decides.
     """
-    known: dict[int, Answer] = {}
-    waiting: list[int] = []
-    first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
-    repeats: dict[int, int] = {}
-    new = dict.fromkeys(ask.text for ask in asks if not ask.fresh and newest.get(ask.text) is None)
-    rows = dict(zip(new, store.newest_answers(list(new)), strict=True))
-    for place, ask in enumerate(asks):
-        stored = _stored_answer(store, state, ask, is_tested, newest, rows)
-        keyed = ask.request_id is not None
-        earlier = first.get((ask.request_id or ask.text, keyed))
-        if keyed and earlier is not None:
-            _require_same(ask, asks[earlier].text)
-        if stored is not None:
-            known[place] = stored
-            if keyed:
-                first.setdefault((ask.request_id or "", True), place)
-        elif earlier is not None and (keyed or not ask.fresh):
-            repeats[place] = earlier
-        else:
-            first.setdefault((ask.text, False), place)
-            first[ask.request_id or ask.text, keyed] = place
-            waiting.append(place)
-    return known, waiting, repeats
+
+    def __init__(self, store: SessionStore, free: FreeAnswers) -> None:
+        self._store = store
+        self._free = free
+        self._newest: Memory[Stored] = Memory(_REMEMBERED)
+        self.looks = Looks()
+
+    def forget(self, texts: Iterable[str]) -> None:
+        """Forget the stored answers to questions that get others now."""
+        for text in texts:
+            self._newest.forget(text)
+
+    def sorted(
+        self, state: PublicState, asks: Sequence[Ask], is_tested: Callable[[LinearQuery], bool]
+    ) -> tuple[dict[int, Stored], list[int], dict[int, int]]:
+        """Return the answers that are stored, the places that wait for one, and repeats of earlier places.
+
+        Args:
+            state: the public state.
+            asks: the questions.
+            is_tested: whether a question would be tested now.
+        """
+        known: dict[int, Stored] = {}
+        waiting: list[int] = []
+        first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
+        repeats: dict[int, int] = {}
+        new = dict.fromkeys(ask.text for ask in asks if self._newest.get(ask.text) is None)
+        rows = dict(zip(new, self._store.newest_answers(list(new)), strict=True))
+        for place, ask in enumerate(asks):
+            stored = self._stored(state, ask, is_tested, rows)
+            keyed = ask.request_id is not None
+            earlier = first.get((ask.request_id or ask.text, keyed))
+            if keyed and earlier is not None:
+                _require_same(ask, asks[earlier].text)
+            if stored is not None:
+                known[place] = stored
+                if keyed:
+                    first.setdefault((ask.request_id or "", True), place)
+            elif earlier is not None:
+                repeats[place] = earlier
+            else:
+                first.setdefault((ask.text, False), place)
+                first[ask.request_id or ask.text, keyed] = place
+                waiting.append(place)
+        return known, waiting, repeats
+
+    def given(
+        self, state: PublicState, asks: Sequence[Ask], stored: Mapping[int, Stored], charges: int
+    ) -> dict[int, Answer]:
+        """Return the answers to questions with stored ones: these, or the model's, durable, where better.
+
+        Args:
+            state: the public state.
+            asks: the questions.
+            stored: answers by the places of their questions.
+            charges: how many the session file holds.
+
+        Privacy: a function of public state; nothing is tested or charged.
+        """
+        newer, kept = self._compared(state, asks, stored)
+        if newer:
+            marks = settled_marks(list(newer), self._store.are_settled(list(newer)), [False] * len(newer))
+            rows = [
+                answer_row(one.answer, text, None, one.analyst, mark)
+                for (text, one), mark in zip(newer.items(), marks.tolist(), strict=True)
+            ]
+            self._store.finish(None, Outcome(answers=rows, are_newer=True, charged_before=charges))
+        for text, one in (*newer.items(), *kept.items()):
+            self._newest.keep(text, one)
+        if not newer:
+            return {place: one.answer for place, one in stored.items()}
+        return {
+            place: (one if one.looked == KEYED else newer.get(asks[place].text, one)).answer
+            for place, one in stored.items()
+        }
+
+    def _compared(
+        self, state: PublicState, asks: Sequence[Ask], stored: Mapping[int, Stored]
+    ) -> tuple[dict[str, Stored], dict[str, Stored]]:
+        """Return the model's answers that are better than stored ones, and others that were looked at.
+
+        Both by the texts of the questions; who asked first stays the same.
+        """
+        version = state.version
+        due = {
+            asks[place].text: place
+            for place, one in stored.items()
+            if (one.looked < version or asks[place].fresh) and one.is_due(version, fresh=asks[place].fresh)
+        }
+        if not due:
+            return {}, {}
+        before = [stored[place] for place in due.values()]
+        now = self._free.answers(state, [asks[place].query for place in due.values()])
+        better = is_better(
+            answers_together(state, [one.answer for one in before]), answers_together(state, now)
+        )
+        newer, kept = dict[str, Stored](), dict[str, Stored]()
+        for text, old, answer, is_newer in zip(due, before, now, better.tolist(), strict=True):
+            if is_newer:
+                newer[text] = Stored(answer, old.analyst, version)
+            else:
+                kept[text] = Stored(old.answer, old.analyst, version)
+        return newer, kept
+
+    def _stored(
+        self,
+        state: PublicState,
+        ask: Ask,
+        is_tested: Callable[[LinearQuery], bool],
+        rows: Mapping[str, StoredAnswer | None],
+    ) -> Stored | None:
+        row = None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
+        if row is not None:
+            _require_same(ask, row.query)
+            return Stored(read_answer(row, ask.query, state), row.analyst, KEYED)
+        known = self._newest.get(ask.text)
+        if known is None:
+            row = rows[ask.text] if ask.text in rows else self._store.newest_answer(ask.text)
+            if row is None:
+                return None
+            known = Stored(read_answer(row, ask.query, state), row.analyst, row.version)
+            self._newest.keep(ask.text, known)
+        if known.is_final and not ask.fresh:
+            return known
+        again = known.is_asked_again(state, lambda: is_tested(ask.query), fresh=ask.fresh)
+        return None if again else known
 
 
 def require_same(store: SessionStore, asks: Iterable[Ask]) -> None:
@@ -134,42 +233,38 @@ def ready_answers(known: dict[int, Answer], repeats: dict[int, int], places: ran
 
 
 def with_answers(
-    outcome: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer], analyst: str
+    outcome: Outcome,
+    asked: Sequence[tuple[str, str | None]],
+    answers: Sequence[Answer],
+    analyst: str,
+    settled: Sequence[int],
 ) -> Outcome:
     """Return an outcome with the rows of answers, which may end at a positive before the questions do."""
     rows = [
-        answer_row(answer, text, request, analyst)
-        for answer, (text, request) in zip(answers, asked, strict=False)  # answers end at a positive
+        answer_row(answer, text, request, analyst, mark)
+        for answer, (text, request), mark in zip(answers, asked, settled, strict=False)
     ]
     return replace(outcome, answers=rows, asked=len(rows))
 
 
-def _stored_answer(
-    store: SessionStore,
-    state: PublicState,
-    ask: Ask,
-    is_tested: Callable[[LinearQuery], bool],
-    newest: Memory[Answer],
-    rows: Mapping[str, StoredAnswer | None],
-) -> Answer | None:
-    row = None if ask.request_id is None else store.answer_to_request(ask.request_id)
-    if row is not None:
-        _require_same(ask, row.query)
-    if row is not None:
-        return read_answer(row, ask.query, state)
-    if ask.fresh:
-        return None
-    known = newest.get(ask.text)
-    if known is not None:
-        return known
-    row = rows[ask.text] if ask.text in rows else store.newest_answer(ask.text)
-    if row is None or row.source == Source.REFUSED.value:
-        return None  # what was measured since may answer it
-    if row.analyst and row.source in UNTESTED:
-        return None if is_tested(ask.query) else read_answer(row, ask.query, state)
-    known = read_answer(row, ask.query, state)
-    newest.keep(ask.text, known)
-    return known
+def settled_marks(
+    texts: Sequence[str], were_settled: Sequence[bool], settle: Sequence[bool]
+) -> NDArray[np.uint8]:
+    """Return of answers whether each settles its question: uint8, shape (n,), for ``StoredAnswer``.
+
+    Args:
+        texts: of the questions, in order.
+        were_settled: whether a stored answer settled the question.
+        settle: whether this one does, if it is the first.
+    """
+    marks, seen = np.full(len(texts), UNSETTLED, dtype=np.uint8), set[str]()
+    for place, (text, was, does) in enumerate(zip(texts, were_settled, settle, strict=True)):
+        if was or text in seen:
+            marks[place] = AGAIN
+        elif does:
+            marks[place] = FIRST
+            seen.add(text)
+    return marks
 
 
 def key_of(analyst: str, request_id: str) -> str:

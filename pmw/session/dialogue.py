@@ -122,7 +122,7 @@ class Dialogue(Asking):
             attributes: one attribute, or several.
             first: int, shape (n, attributes), or (n,) of one attribute: the first cell of each range.
             last: int, the same of the last cells, inclusive.
-            fresh: answer again what was answered before.
+            fresh: ask a newer model, or for tests that were not made, where there are stored answers.
 
         Raises:
             ScopeError: an attribute is unknown, shapes differ, or a range is empty or outside; nothing is

@@ -18,6 +18,7 @@ from pmw.model import (
     read_noise,
 )
 from pmw.privacy.budget import Budget, Charge, Composition, NeighboringRelation
+from pmw.public.charges import Parts
 from pmw.public.contract import Contract, ModelKind, Opening, Options, TestKind, UpdateRule
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.sparse_vector import (
@@ -39,11 +40,13 @@ __all__ = [
     "dumps",
     "noise_form",
     "opening_plan_form",
+    "parts_form",
     "plan_form",
     "read_charge",
     "read_contract",
     "read_noise",
     "read_opening_plan",
+    "read_parts",
     "read_plan",
     "read_tree",
     "tree_form",
@@ -128,6 +131,16 @@ def read_charge(epsilon: str | None, rho: str, mu_squared: str | None) -> Charge
 
 def _number(text: str | None) -> Fraction | None:
     return None if text is None else Fraction(text)
+
+
+def parts_form(booked: Parts) -> list[list[str]]:
+    """Return the form of whom a charge is booked to."""
+    return [[name, str(part)] for name, part in booked]
+
+
+def read_parts(forms: list[list[str]]) -> Parts:
+    """Return whom a charge is booked to, of a form."""
+    return tuple((name, Fraction(part)) for name, part in forms)
 
 
 def opening_plan_form(plan: OpeningPlan) -> dict[str, Any]:

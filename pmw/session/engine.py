@@ -28,19 +28,28 @@ from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import next_due
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
-from pmw.public.charges import charged
+from pmw.public.charges import Parts, charged
 from pmw.public.contract import Contract
 from pmw.public.free_answers import FreeAnswers
 from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
-from pmw.session import journal, loading, proposals, releases
-from pmw.session.accounts import SESSION, Account, Bookings
-from pmw.session.asks import Ask, Deliver, ready_answers, require_same, sorted_asks, tie_keys, with_answers
+from pmw.session import accounts, journal, loading, proposals, releases
+from pmw.session.accounts import SESSION, Account
+from pmw.session.asks import (
+    Ask,
+    Deliver,
+    Repeats,
+    ready_answers,
+    require_same,
+    settled_marks,
+    tie_keys,
+    with_answers,
+)
+from pmw.session.repeats import Stored
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.linear import LinearQuery
-from queries.memory import Memory
 
 __all__ = [
     "Engine",
@@ -48,7 +57,6 @@ __all__ = [
 
 _BATCH = 256  # questions per intent
 _COMMIT = 1024  # questions per commit, where none of them draws noise
-_REMEMBERED = 2**14  # stored answers that were read, ready to be given again
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -77,10 +85,11 @@ class Engine:
         self._data = data
         self._source: CountSource | None = None
         self._coarse_source: CountSource | None = None
-        self.bookings = Bookings(store)
+        self.bookings = accounts.Bookings(store)
         self._free = FreeAnswers()
-        self._newest: Memory[Answer] = Memory(_REMEMBERED)
+        self._repeats = Repeats(store, self._free)
         self._intents = 0
+        self._looked_at = -1  # settled questions when it was last looked at what is due
         self._load()
 
     @property
@@ -101,8 +110,8 @@ class Engine:
     ) -> list[Answer]:
         """Answer questions in order, each durable before it is given.
 
-        A question that was answered before gets the same answer, unless it is asked again. Where another
-        thread waits, a batch is the last: the first questions alone are answered then, or even none.
+        A question that was answered before gets the same answer, or a newer model's; see ``repeats``. Where
+        another thread waits, a batch is the last: the first questions alone are answered then, or even none.
 
         Args:
             asks: the questions.
@@ -115,10 +124,11 @@ class Engine:
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         self.finish_interrupted()  # first, so that what it finishes is found among the stored answers
+        self.bookings.know(account)
         asks = account.keyed(asks)
-        known, waiting, repeats = self._sorted(asks, account)
-        stored = {place: asks[place] for place in known}
-        tie_keys(self._store, list(stored.values()))
+        stored, waiting, repeats = self._sorted(asks, account)
+        known = self._repeats.given(self._state, asks, stored, self._charges)
+        tie_keys(self._store, [asks[place] for place in stored])
         answers: list[Answer] = []
         batches = new = 0
         while len(answers) < len(asks):
@@ -129,15 +139,14 @@ class Engine:
             if batches and is_awaited():
                 break
             if len(answers) < len(asks):  # a batch may end in a correction alone
-                self._release_spare()
-                self._release_quantiles()
-                most = min(_COMMIT, next_due(self._state.asked) - self._state.asked)
+                self._release_due(account)
+                most = self._until_due([asks[place].text for place in waiting[:_COMMIT]], account)
                 batch = self._answer_batch([asks[place] for place in waiting[:most]], account)
                 known.update(zip(waiting, batch, strict=False))
                 waiting = waiting[len(batch) :]
                 batches, new = batches + 1, new + len(batch)
         if len(answers) > new:
-            given = [ask for place, ask in stored.items() if place < len(answers)]
+            given = [asks[place] for place in stored if place < len(answers)]
             self._store.finish(None, Outcome(asked=len(answers) - new, repeats=account.repeats(given)))
         return answers
 
@@ -158,18 +167,39 @@ class Engine:
 
     def _sorted(
         self, asks: Sequence[Ask], account: Account
-    ) -> tuple[dict[int, Answer], list[int], dict[int, int]]:
+    ) -> tuple[dict[int, Stored], list[int], dict[int, int]]:
         state = self.limited(account)
-        return sorted_asks(
-            self._store, state, asks, lambda query: bool(propose(state, [query]).requests), self._newest
-        )
+        return self._repeats.sorted(state, asks, lambda query: bool(propose(state, [query]).requests))
 
     def _with_answers(
-        self, rows: Outcome, asked: Sequence[tuple[str, str | None]], answers: Sequence[Answer], name: str
+        self,
+        rows: Outcome,
+        asked: Sequence[tuple[str, str | None]],
+        answers: Sequence[Answer],
+        account: Account,
+        *,
+        tested: bool = False,
     ) -> Outcome:
-        for text, _ in asked:
-            self._newest.forget(text)
-        return with_answers(rows, asked, answers, name)
+        """Return an outcome with answers; those of a batch with tests settle their questions in any case."""
+        asked = asked[: len(answers)]  # they end at a positive
+        texts = [text for text, _ in asked]
+        self._repeats.forget(texts)
+        could = not tested and account.may_pay(self.limited(account))
+        settle = [tested or (could and account.settles(answer)) for answer in answers]
+        marks = settled_marks(texts, self._store.are_settled(texts), settle)
+        return with_answers(rows, asked, answers, account.name, marks.tolist())
+
+    def _until_due(self, texts: Sequence[str], account: Account) -> int:
+        """Return how many of the next questions are answered before releases can come due."""
+        room = next_due(self._state.settled) - self._state.settled
+        if room >= len(texts) or not account.may_pay(self.limited(account)):
+            return len(texts)
+        new = set[str]()
+        for place, (text, was) in enumerate(zip(texts, self._store.are_settled(texts), strict=True)):
+            new.update(() if was else (text,))
+            if len(new) > room:
+                return place
+        return len(texts)
 
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""
@@ -222,18 +252,16 @@ class Engine:
         """
         requested = RequestedMarginal(scope, noise)
         self.finish_interrupted()
+        self.bookings.know(account)
         require_affordable(self.limited(account), requested.entry(self._state.contract.options))
-        self._table(self._state.contract)  # before anything is drawn
-        self._release(releases.MarginalRelease(requested), account)
+        self._release(releases.MarginalRelease(requested), account.whole)
 
     def answer_untested(self, ask: Ask, account: Account = SESSION) -> Answer:
         """Answer one question from the model, within what is known of it: free, durable, without a test."""
         self.finish_interrupted()
         untested = Proposal.untested([ask.query])
         settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger, self._free)
-        rows = Outcome(charged_before=self._charges)
-        self._store.finish(None, self._with_answers(rows, [(ask.text, None)], settled.answers, account.name))
-        self._state = settled.state
+        self._commit_free(settled.state, [(ask.text, None)], settled.answers, account)
         return settled.answers[0]
 
     # --- one batch ------------------------------------------------------------------------------------------
@@ -253,16 +281,26 @@ class Engine:
                 if not free:
                     raise
         if free:
-            rows = Outcome(charged_before=self._charges)
-            self._store.finish(None, self._with_answers(rows, asked, free, account.name))
-            self._state = state
+            self._commit_free(state, asked, free, account)
             return free
         asked = asked[: len(proposal.queries)]  # the others ask another tier for a test
         self._intents += 1
         seed = journal.next_seed(self._state.contract.options, self._intents)
         self._interrupted = True
-        text = account.booking(proposals.recorded(proposal, asked))
+        text = accounts.recorded_booking(proposals.recorded(proposal, asked), account.whole)
         return self._carry_out(self._store.begin("tests", text, seed), proposal, asked, seed, account)
+
+    def _commit_free(
+        self,
+        state: PublicState,
+        asked: Sequence[tuple[str, str | None]],
+        answers: Sequence[Answer],
+        account: Account,
+    ) -> None:
+        """Make answers that draw no noise durable, and go on from the state after them."""
+        rows = self._with_answers(Outcome(charged_before=self._charges), asked, answers, account)
+        self._store.finish(None, rows)
+        self._state = replace(state, settled=state.settled + rows.settled)
 
     def _answer_free(
         self, queries: Sequence[LinearQuery], account: Account, size: int | None = None
@@ -300,20 +338,20 @@ class Engine:
         state = self._state
         if proposal.tier not in range(len(state.plan)):
             raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
-        source, coarse = self._table(state.contract), self._coarse_table()
+        source, coarse = self._tables()
         draws, secret = draw_tests(proposal, state.plan, self._secret, source, BitSource(seed), coarse)
-        entries = account.entries(batch_entries(proposal, draws, state))
+        entries = accounts.booked_to(account.whole, batch_entries(proposal, draws, state))
         settled = settle(state, proposal, draws, charged(state.ledger, entries), self._free)
         answers = settled.answers
         rows = journal.batch_outcome(entries, state, settled.state)
-        outcome = self._with_answers(rows, asked, answers, account.name)
+        outcome = self._with_answers(rows, asked, answers, account, tested=True)
         outcome = replace(
             outcome, secrets=journal.secret_facts(secret, self._secret), charged_before=self._charges
         )
         self._store.finish(intent, outcome)
         self._charges += len(entries)
         self._secret = secret
-        self._state = settled.state
+        self._state = replace(settled.state, settled=state.settled + outcome.settled)
         self._interrupted = False
         if self._state.version >= self._snapshot_version + _SNAPSHOT_EVERY:
             self.save_snapshot()
@@ -321,41 +359,55 @@ class Engine:
 
     # --- releases that no test decides ----------------------------------------------------------------------
 
+    def _release_due(self, account: Account) -> None:
+        """Release what is due, once for each number of settled questions, for whoever could have a test."""
+        settled = self._state.settled
+        if settled != self._looked_at and account.may_pay(self.limited(account)):
+            self._looked_at = settled
+            self._release_spare()
+            self._release_quantiles()
+
     def _release_spare(self) -> None:
         """Measure what tests do not need the price of; nothing where the table cannot be read."""
-        while spare := releases.due_marginal(self._store, self._state):
+        payers = self.bookings.payers
+        while spare := releases.due_marginal(self._store, self._state, payers(self._state.ledger)):
             try:
-                self.measure(*spare)
+                self._release(*spare)
             except DataError:  # what is free is answered all the same
                 return
 
     def _release_quantiles(self) -> None:
         """Release the error quantiles that are due; none where the table cannot be read."""
         release = releases.due_quantiles(self._store, self._state)
-        if release is None:
-            return
-        try:
-            self._table(self._state.contract)
-        except DataError:  # what is free is answered all the same
-            return
-        self._release(release, SESSION)
+        if release is not None:
+            try:
+                self._release(release, SESSION.whole)
+            except DataError:  # what is free is answered all the same
+                return
 
-    def _release(self, release: releases.Release, account: Account) -> None:
-        """Record what will be released durably, then draw it."""
+    def _release(self, release: releases.Release, booked: Parts) -> None:
+        """Count what will be released, record it durably, then draw it.
+
+        Raises:
+            DataError: the table cannot be read or counted, or differs; nothing is recorded or spent.
+        """
         options = self._state.contract.options
+        drawing = release.counted(self._state, self._tables())
         self._intents += 1
         seed = journal.next_seed(options, self._intents)
         self._interrupted = True
-        intent = self._store.begin(release.kind, account.booking(release.text(options)), seed)
-        self._carry_out_release(intent, release, seed, account)
+        intent = self._store.begin(
+            release.kind, accounts.recorded_booking(release.text(options), booked), seed
+        )
+        self._carry_out_release(intent, release, drawing, seed, booked)
 
     def _carry_out_release(
-        self, intent: int, release: releases.Release, seed: bytes, account: Account
+        self, intent: int, release: releases.Release, drawing: releases.Drawing, seed: bytes, booked: Parts
     ) -> None:
         """Draw what was recorded and make it durable before the new state is seen."""
-        state, entries = self._state, account.entries(release.entries(self._state.contract.options))
-        tables = self._table(state.contract), self._coarse_table()
-        after = release.settled(state, tables, BitSource(seed), charged(state.ledger, entries))
+        state = self._state
+        entries = accounts.booked_to(booked, release.entries(state.contract.options))
+        after = drawing(BitSource(seed), charged(state.ledger, entries))
         outcome = journal.batch_outcome(entries, state, after)
         self._store.finish(intent, replace(outcome, charged_before=self._charges))
         self._charges += len(entries)
@@ -386,12 +438,13 @@ class Engine:
     def _finish(self, intent: IntentRow) -> None:
         """Draw a recorded batch again, from its own bytes."""
         release = releases.read_release(self._store, self._state.domain, intent)
-        account = Account.of_batch(intent.proposal)
+        booked = accounts.read_booking(intent.proposal)
         if release is not None:
-            self._carry_out_release(intent.id, release, intent.seed, account)
+            drawing = release.counted(self._state, self._tables())
+            self._carry_out_release(intent.id, release, drawing, intent.seed, booked)
         else:
             proposal, asked = proposals.read_recorded(self._state.coarsening, intent.proposal)
-            self._carry_out(intent.id, proposal, asked, intent.seed, account)
+            self._carry_out(intent.id, proposal, asked, intent.seed, Account(booked[0][0]))
 
     def _finish_opening(self, intent: IntentRow) -> None:
         contract, plan = loading.load_contract(self._store)
@@ -403,6 +456,10 @@ class Engine:
         if self._source is None:
             self._source = session_table(self._store, self._data, contract.domain)
         return self._source
+
+    def _tables(self) -> tuple[CountSource, CountSource | None]:
+        """Return the count sources over the declared cells, and over bins where there are any."""
+        return self._table(self._state.contract), self._coarse_table()
 
     def _coarse_table(self) -> CountSource | None:
         """Return the count source over bins; None where nothing is binned."""

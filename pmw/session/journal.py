@@ -25,8 +25,10 @@ from pmw.session.encoding import (
     dumps,
     noise_form,
     opening_plan_form,
+    parts_form,
     plan_form,
     read_charge,
+    read_parts,
 )
 from pmw.session.measurement_rows import (
     kind_text,
@@ -130,13 +132,13 @@ def closing_outcome(intent: IntentRow | None) -> Outcome:
     Raises:
         SessionCorruptError: the batch cannot be read.
     """
-    entries, analyst = [], ""
+    entries = []
     if intent is not None:
         try:
             form = json.loads(intent.proposal)
-            reserved, analyst = read_charge(*form["reserved"]), form.get("analyst", "")
+            reserved, booked = read_charge(*form["reserved"]), read_parts(form["booked"])
             entry = abandoned_entry(reserved, _ABANDONED.get(intent.kind, intent.kind))
-            entries.append(replace(entry, analyst=analyst))
+            entries.append(replace(entry, booked=booked))
         except (ValueError, KeyError, TypeError) as error:
             raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
     return Outcome(ledger=ledger_rows(entries), meta={"closed": "true"})
@@ -145,7 +147,8 @@ def closing_outcome(intent: IntentRow | None) -> Outcome:
 def ledger_rows(entries: Sequence[LedgerEntry]) -> list[LedgerRow]:
     """Return charges as rows."""
     return [
-        LedgerRow(entry.event, entry.label, *charge_form(entry.charge), entry.analyst) for entry in entries
+        LedgerRow(entry.event, entry.label, *charge_form(entry.charge), dumps(parts_form(entry.booked)))
+        for entry in entries
     ]
 
 
@@ -164,8 +167,8 @@ def _noisy_fact(noisy: NoisyThreshold | None) -> bytes | None:
     return None if noisy is None else dumps([noisy.upper, noisy.lower]).encode()
 
 
-def answer_row(answer: Answer, text: str, request_id: str | None, analyst: str) -> StoredAnswer:
-    """Return an answer as a row, with its query's canonical text and the analyst who asked."""
+def answer_row(answer: Answer, text: str, request_id: str | None, analyst: str, settled: int) -> StoredAnswer:
+    """Return an answer as a row, with its query's canonical text, who asked, and whether it settles it."""
     return StoredAnswer(
         request_id=request_id,
         query_key=query_key(text),
@@ -179,6 +182,7 @@ def answer_row(answer: Answer, text: str, request_id: str | None, analyst: str) 
         kind=None if answer.kind is None else kind_text(answer.kind),
         typical=answer.typical,
         analyst=analyst,
+        settled=settled,
     )
 
 
@@ -196,6 +200,7 @@ def read_answer(row: StoredAnswer, query: LinearQuery, state: PublicState) -> An
         version=row.version,
         spent=Spent(row.share, float(budget.epsilon), float(budget.delta)),
         seeded=state.contract.seeded,
+        kept=state.contract.records_kept,
         kind=None if row.kind is None else read_kind(row.kind),
         typical=row.typical,
     )

@@ -81,7 +81,7 @@ def load_ledger(store: SessionStore) -> Ledger:
     try:
         kind = contract.options.chosen_sparse_vector(empty.composition)
         return ledger_of(contract.budget, empty, read_entries(store.ledger()), kind)
-    except (ValueError, ZeroDivisionError) as error:
+    except (ValueError, TypeError, ZeroDivisionError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 
 
@@ -93,7 +93,7 @@ def load_entries(store: SessionStore) -> list[LedgerEntry]:
     """
     try:
         return read_entries(store.ledger())
-    except (ValueError, ZeroDivisionError) as error:
+    except (ValueError, TypeError, ZeroDivisionError) as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 
 
@@ -101,12 +101,15 @@ def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
     """Return the charges of rows.
 
     Raises:
-        ValueError: a number cannot be read.
+        ValueError: a number cannot be read, or the parts are not those of a whole; TypeError: they are none.
         ZeroDivisionError: a fraction has no value.
     """
     return [
         LedgerEntry(
-            row.event, row.label, encoding.read_charge(row.epsilon, row.rho, row.mu_squared), row.analyst
+            row.event,
+            row.label,
+            encoding.read_charge(row.epsilon, row.rho, row.mu_squared),
+            encoding.read_parts(json.loads(row.booked)),
         )
         for row in rows
     ]
@@ -136,15 +139,16 @@ def load_questions(store: SessionStore, domain: Domain) -> tuple[LinearQuery, ..
     return tuple(read_question(text, domain) for text in dict.fromkeys(row.query for row in store.answers()))
 
 
-def load_scopes(store: SessionStore, domain: Domain) -> Counter[tuple[str, ...]]:
-    """Return how many distinct questions about each scope were answered.
+def load_scopes(store: SessionStore, domain: Domain) -> dict[str, Counter[tuple[str, ...]]]:
+    """Return how many distinct questions about each scope were settled, by who asked first.
 
     Raises:
         SessionCorruptError: one cannot be read.
     """
     runs = _RUNS if not any(_RUNS.search(name) for name in domain.names) else _NOTHING
-    shapes, scopes = dict[str, tuple[str, ...]](), Counter[tuple[str, ...]]()
-    for texts in store.first_questions():
+    shapes, found = dict[str, tuple[str, ...]](), dict[str, Counter[tuple[str, ...]]]()
+    for analyst, texts in store.first_questions():
+        scopes = found.setdefault(analyst, Counter())
         if isinstance(texts, RangeTexts):
             scopes[texts.names] += len(texts)
             continue
@@ -153,7 +157,7 @@ def load_scopes(store: SessionStore, domain: Domain) -> Counter[tuple[str, ...]]
             if shape not in shapes:
                 shapes[shape] = read_question(text, domain).scope
             scopes[shapes[shape]] += 1
-    return scopes
+    return found
 
 
 def read_question(text: str, domain: Domain) -> LinearQuery:
@@ -203,6 +207,7 @@ def load_rows(store: SessionStore) -> PublicRows:
         store.snapshot(),
         store.meta("closed") is not None,
         store.answer_count(),
+        store.settled_count(),
     )
 
 

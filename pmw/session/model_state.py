@@ -18,6 +18,7 @@ from pmw.session.public_rows import PublicRows, Released, found_snapshot, releas
 from pmw.session.shapes import require
 from pmw.session.snapshots import Snapshot
 from pmw.session.store import MeasurementRow
+from queries.cells import cell_count
 from queries.domain import Domain
 
 __all__ = [
@@ -69,7 +70,7 @@ def _kept_model(rows: PublicRows, released: Released) -> Snapshot | None:
     if found is None:
         raise ModelFileError("the model file is damaged: its distribution is not of its measurements")
     if found.model.cells > _MOST_TREE:
-        size = f"{found.model.cells:,}"
+        size = cell_count(found.model.cells)
         raise ModelFileError(f"expected a distribution of at most {_MOST_TREE:,} cells, got {size}")
     return found
 

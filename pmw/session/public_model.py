@@ -16,6 +16,7 @@ from pmw.public.status import Status, status_of
 from pmw.session.asking import Asking
 from pmw.session.asks import Answering, Ask, Deliver
 from pmw.session.model_file import read_model
+from queries.cells import cell_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +96,7 @@ class PublicModel(Asking):
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.budget
         return (
-            f"PublicModel({state.domain.name!r}, {state.domain.size:,} cells, "
+            f"PublicModel({state.domain.name!r}, {cell_count(state.domain.size)} cells, "
             f"epsilon={float(budget.epsilon):g}, delta={float(budget.delta):g}, version {state.version})"
         )
 

@@ -43,6 +43,7 @@ class PublicRows:
             where there is none.
         closed: nothing is spent any more.
         asked: how many questions were answered, repeated ones left out.
+        settled: how many of them settled a question first.
     """
 
     contract: Contract
@@ -54,6 +55,7 @@ class PublicRows:
     snapshot: tuple[int, NDArray[np.float64]] | None
     closed: bool
     asked: int
+    settled: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,5 +131,6 @@ def state_of(rows: PublicRows, released: Released, found: Snapshot | None) -> Pu
         closed=rows.closed,
         certificates=certificates,
         asked=rows.asked,
+        settled=rows.settled,
         quantiles=tuple(released.quantiles),
     )

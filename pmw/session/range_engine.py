@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,11 +25,12 @@ from pmw.public.range_answers import (
 )
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION, Account
-from pmw.session.asks import UNTESTED, Ask
+from pmw.session.asks import Ask
 from pmw.session.engine import Engine
 from pmw.session.journal import read_answer
 from pmw.session.measurement_rows import kind_text, read_kind
-from pmw.session.store import AnswerColumns, Outcome, StoredAnswer
+from pmw.session.repeats import UNTESTED, Stored, is_better, rests_on_test
+from pmw.session.store import AGAIN, FIRST, UNSETTLED, AnswerColumns, Outcome
 from pmw.session.store.columns import texts_at
 from queries.boxes import Boxes
 
@@ -40,6 +42,7 @@ _Part: TypeAlias = tuple[NDArray[np.int64], Boxes]  # places of questions about 
 _CHUNK = 2**13  # questions of a commit, and of a block
 _ROUNDS = 4  # how often a chunk's scopes are looked at for further tests, before its questions go one by one
 _SOURCES = tuple(Source)
+_HELD = [_SOURCES.index(one) for one in (Source.SYNTHETIC, Source.MEASURED)]
 _REFUSED, _EXHAUSTED, _UNVERIFIED = map(_SOURCES.index, (Source.REFUSED, Source.EXHAUSTED, Source.UNVERIFIED))
 
 
@@ -54,7 +57,7 @@ class RangeEngine(Engine):
 
         Args:
             boxes: the questions.
-            fresh: answer again what was answered before.
+            fresh: ask a newer model, or for tests that were not made, what was answered before, too.
             account: who asks.
 
         Raises:
@@ -62,17 +65,18 @@ class RangeEngine(Engine):
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         self.finish_interrupted()
+        self.bookings.know(account)
         first, numbers = boxes.distinct()
         room = RangeRoom(self.state, len(first))
-        stored = self._stored(room, boxes.take(first)) if not fresh else _Stored.nothing(len(first))
+        stored = self._stored(room, boxes.take(first))
         start = 0
         while start < len(first):
-            self._release_spare()
-            self._release_quantiles()
-            stop = min(len(first), start + min(_CHUNK, next_due(self.state.asked) - self.state.asked))
+            self._release_due(account)
+            stop = start + self._boxes_until_due(boxes.take(first[start : start + _CHUNK]), account)
             parts = boxes.take(first[start:stop]).parts()
             chunk = [(own + start, part) for own, part in parts]
-            self._answer_chunk(room, self._give_again(room, chunk, stored, account), account, fresh=fresh)
+            left = self._give_again(room, chunk, stored, account, fresh=fresh)
+            self._answer_chunk(room, left, account, fresh=fresh)
             start = stop
         if len(boxes) > len(first):
             self._store.finish(None, Outcome(asked=len(boxes) - len(first)))
@@ -85,54 +89,136 @@ class RangeEngine(Engine):
         for own, part in parts:
             self._answer_one_by_one(room, own, part, account, fresh=fresh)
 
-    def _stored(self, room: RangeRoom, boxes: Boxes) -> _Stored:
+    def _boxes_until_due(self, boxes: Boxes, account: Account) -> int:
+        """Return how many of distinct questions are answered before releases can come due."""
+        room = next_due(self.state.settled) - self.state.settled
+        if room >= len(boxes) or not account.may_pay(self.limited(account)):
+            return len(boxes)
+        new = np.zeros(len(boxes), dtype=bool)
+        for places, part in boxes.parts():
+            new[places] = np.logical_not(self._store.are_settled(part.texts()))
+        found = np.flatnonzero(new)
+        return int(found[room]) if len(found) > room else len(boxes)
+
+    def _stored(self, room: RangeRoom, boxes: Boxes) -> _StoredAnswers:
         """Look up distinct questions, all at once, so that each block is read once.
 
         What is given again whoever asks is put into the room.
         """
-        given, alone = np.zeros((2, len(boxes)), dtype=bool)
-        others = dict[int, StoredAnswer]()
+        numbers, in_blocks = np.zeros(len(boxes), dtype=np.int64), np.zeros(len(boxes), dtype=bool)
+        analysts, alone = np.full(len(boxes), "", dtype=object), dict[int, Stored]()
         for places, part in boxes.parts():
-            rows, blocks = self._store.newest_together(part.texts())
-            for columns, own, found in blocks:
-                looked_at = {Source.REFUSED.value, *(UNTESTED if columns.analyst else ())}
-                if looked_at & set(columns.source_names):
-                    rows.update(zip(own.tolist(), map(columns.answer, found.tolist()), strict=True))
+            numbers[places], rows, blocks = self._store.newest_together(part.texts())
+            for columns, own, at in blocks:
+                if {Source.REFUSED.value, *UNTESTED}.intersection(columns.source_names):
+                    rows.update(zip(own.tolist(), map(columns.answer, at.tolist()), strict=True))
                 else:
-                    room.put(places[own], _of_block(self.state, columns, found))
-                    given[places[own]] = True
-            alone[places[list(rows)]] = True
-            others.update((int(places[own]), row) for own, row in rows.items())
-        return _Stored(given, alone, others)
+                    room.put(places[own], _of_block(self.state, columns, at))
+                    in_blocks[places[own]] = True
+                    analysts[places[own]] = columns.analyst
+            for place, row in rows.items():
+                answer = read_answer(row, part.query(place), self.state)
+                alone[int(places[place])] = Stored(answer, row.analyst, row.version)
+                analysts[places[place]] = row.analyst
+        return _StoredAnswers(numbers, in_blocks, analysts, alone)
 
     def _give_again(
-        self, room: RangeRoom, parts: Sequence[_Part], stored: _Stored, account: Account
+        self,
+        room: RangeRoom,
+        parts: Sequence[_Part],
+        stored: _StoredAnswers,
+        account: Account,
+        *,
+        fresh: bool,
     ) -> list[_Part]:
-        """Give the answers that are stored, and return the questions without one."""
+        """Give the answers that are stored, or better ones, and return the questions that are asked."""
         left, count, named = list[_Part](), 0, list[tuple[str, str]]()
         for places, part in parts:
-            given = stored.given[places]
-            for own in np.flatnonzero(stored.alone[places]).tolist():
-                row = stored.rows[int(places[own])]
-                if self._is_given_again(row, part, own, account):
-                    answer = read_answer(row, part.query(own), self.state)
-                    room.put(places[[own]], answers_together(self.state, [answer]))
-                    given[own] = True
-            count += int(given.sum())
+            given = self._are_given_again(room, places, part, stored, account, fresh=fresh)
+            own = np.flatnonzero(given)
+            self._give_better(room, places[own], part.take(own), stored, fresh=fresh)
+            count += own.size
             if account.name:
-                named += [(account.name, text) for text in texts_at(part.texts(), np.flatnonzero(given))]
+                named += [(account.name, text) for text in texts_at(part.texts(), own)]
+            self._repeats.forget(part.take(np.flatnonzero(~given & (stored.numbers[places] > 0))).texts())
             left.append((places[~given], part.take(np.flatnonzero(~given))))
         if count:
             self._store.finish(None, Outcome(asked=count, repeats=named))
         return left
 
-    def _is_given_again(self, row: StoredAnswer, part: Boxes, place: int, account: Account) -> bool:
-        """Tell whether a stored answer is given again; see ``sorted_asks``."""
-        if row.source == Source.REFUSED.value:
-            return False
-        if not (row.analyst and row.source in UNTESTED):
-            return True
-        return not propose(self.limited(account), [part.query(place)]).requests
+    def _are_given_again(
+        self,
+        room: RangeRoom,
+        places: NDArray[np.int64],
+        part: Boxes,
+        stored: _StoredAnswers,
+        account: Account,
+        *,
+        fresh: bool,
+    ) -> NDArray[np.bool_]:
+        """Return which questions' stored answers are given again: bool, shape (n,); see ``Stored``.
+
+        Questions about one scope ask for the same tests: the first stands for those in blocks.
+        """
+        given = stored.in_blocks[places]
+        if fresh and given.any():
+            given &= room.versions(places) == self.state.version
+            if given.any() and self._is_tested(part, 0, account):
+                given &= rests_on_test(self.state, room.answers().take(places))
+        for own in np.flatnonzero(~stored.in_blocks[places] & (stored.numbers[places] > 0)).tolist():
+            one = stored.alone[int(places[own])]
+            if not one.is_asked_again(self.state, partial(self._is_tested, part, own, account), fresh=fresh):
+                room.put(places[[own]], answers_together(self.state, [one.answer]))
+                given[own] = True
+        return given
+
+    def _is_tested(self, part: Boxes, place: int, account: Account) -> bool:
+        return bool(propose(self.limited(account), [part.query(place)]).requests)
+
+    def _give_better(
+        self,
+        room: RangeRoom,
+        places: NDArray[np.int64],
+        part: Boxes,
+        stored: _StoredAnswers,
+        *,
+        fresh: bool,
+    ) -> None:
+        """Put the model's answers in the place of stored ones where they are better, durably."""
+        version, numbers = self.state.version, stored.numbers[places]
+        due = self._repeats.looks.are_due(numbers, room.versions(places), version)
+        if fresh:
+            due |= np.isnan(room.answers().take(places).interval[:, 0])
+        own = np.flatnonzero(due)
+        if not own.size:
+            return
+        now, part = self._free_ranges(part.take(own)), part.take(own)
+        better = np.flatnonzero(is_better(room.answers().take(places[own]), now))
+        if better.size:
+            self._keep_newer(part.take(better), now.take(better), stored.analysts[places[own[better]]])
+            room.put(places[own[better]], now.take(better))
+        self._repeats.looks.note(numbers[own], version)
+
+    def _free_ranges(self, part: Boxes) -> RangeAnswers:
+        """Return the model's answers to questions about one scope, from what is known of them."""
+        bars = self._free.bars(self.state)
+        bounds = None if bars is None else box_bounds(bars, part)
+        if bounds is not None:
+            return answer_boxes(self.state, bounds, part, self.state.ledger.share)
+        queries = [part.query(place) for place in range(len(part))]
+        return answers_together(self.state, self._free.answers(self.state, queries))
+
+    def _keep_newer(self, part: Boxes, answers: RangeAnswers, analysts: NDArray[np.object_]) -> None:
+        """Store answers that are better than stored ones; who asked first stays the same."""
+        columns = list[AnswerColumns]()
+        for name in dict.fromkeys(analysts.tolist()):
+            own = np.flatnonzero(analysts == name)
+            settle = np.zeros(own.size, dtype=bool)  # a repeat settles nothing
+            columns.append(self._columns(part.take(own), answers.take(own), name, settle))
+        self._store.finish(
+            None, Outcome(columns=tuple(columns), are_newer=True, charged_before=self._charges)
+        )
+        self._repeats.forget(part.texts())
 
     def _answer_tested(
         self, room: RangeRoom, parts: list[_Part], account: Account, *, fresh: bool
@@ -177,13 +263,14 @@ class RangeEngine(Engine):
                 left.append((places, part))
             else:
                 found = self._free_answers(bounds, part, account)
-                columns.append(self._columns(part, found, account))
+                columns.append(self._columns(part, found, account.name, self._settle(found, account)))
                 answers.append((places, found))
         if columns:
             count = sum(map(len, columns))
             rows = Outcome(columns=tuple(columns), asked=count, charged_before=self._charges)
             self._store.finish(None, rows)
-            self._state = replace(self.state, asked=self.state.asked + count)
+            asked, settled = self.state.asked + count, self.state.settled + rows.settled
+            self._state = replace(self.state, asked=asked, settled=settled)
         for places, found in answers:  # durable now
             room.put(places, found)
         return left
@@ -197,19 +284,30 @@ class RangeEngine(Engine):
             found = replace(found, source=source)
         return found
 
-    def _columns(self, part: Boxes, found: RangeAnswers, account: Account) -> AnswerColumns:
+    def _settle(self, found: RangeAnswers, account: Account) -> NDArray[np.bool_]:
+        """Return which answers settle their questions, if they are the first: bool, shape (n,)."""
+        settle = np.full(len(found.count), account.may_pay(self.limited(account)))
+        return settle if account.share is None else settle & np.isin(found.source, _HELD)
+
+    def _columns(
+        self, part: Boxes, found: RangeAnswers, analyst: str, settle: NDArray[np.bool_]
+    ) -> AnswerColumns:
         """Return answers as they are stored."""
+        texts = part.texts()
+        again = np.array(self._store.are_settled(texts), dtype=bool)
+        settled = np.where(again, AGAIN, np.where(settle, FIRST, UNSETTLED)).astype(np.uint8)
         (sources, source_places), (kinds, kind_places) = _present(found.source), _present(found.kind)
         return AnswerColumns(
-            part.texts(),
+            texts,
             found.count,
             found.interval,
             found.typical,
             sources,
             kinds,
+            settled,
             tuple(found.sources[place].value for place in source_places),
             tuple(None if (kind := KINDS[place]) is None else kind_text(kind) for place in kind_places),
-            account.name,
+            analyst,
             found.confidence,
             self.state.ledger.share,
             self.state.version,
@@ -217,23 +315,20 @@ class RangeEngine(Engine):
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _StoredAnswers:
     """Answers to distinct questions that are stored, by the places of these.
 
     Args:
-        given: bool, shape (n,): what is given again, and is in the room.
-        alone: bool, shape (n,): whose answers are looked at one by one.
-        rows: those answers.
+        numbers: int64, shape (n,), of the answers; 0 where there is none.
+        in_blocks: bool, shape (n,): what is given again whoever asks, and is in the room.
+        analysts: shape (n,), who asked first.
+        alone: the answers that are looked at one by one.
     """
 
-    given: NDArray[np.bool_]
-    alone: NDArray[np.bool_]
-    rows: dict[int, StoredAnswer]
-
-    @classmethod
-    def nothing(cls, size: int) -> _Stored:
-        """Return that no question has one."""
-        return cls(np.zeros(size, dtype=bool), np.zeros(size, dtype=bool), {})
+    numbers: NDArray[np.int64]
+    in_blocks: NDArray[np.bool_]
+    analysts: NDArray[np.object_]
+    alone: dict[int, Stored]
 
 
 def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:

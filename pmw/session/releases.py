@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from pmw.data import CountSource
 from pmw.loop import (
     FirstAnswer,
+    Payer,
     RequestedMarginal,
     draw_opening,
     draw_quantiles,
@@ -21,12 +22,11 @@ from pmw.loop import (
     settle_quantiles,
     settle_requested,
 )
-from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import AnsweredQuestions, QuantileRequest, is_due, plan_quantiles
 from pmw.planning.opened import plan_opened
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
-from pmw.public.charges import LedgerEntry
+from pmw.public.charges import LedgerEntry, Parts
 from pmw.public.contract import Contract, Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
@@ -37,8 +37,10 @@ from pmw.session.measurement_rows import read_kind
 from pmw.session.store import QUANTILES, REQUESTED, IntentRow, Outcome, SessionStore
 from queries.domain import Domain
 from queries.linear import UNITS
+from queries.marginal import Marginal
 
 __all__ = [
+    "Drawing",
     "due_marginal",
     "due_quantiles",
     "MarginalRelease",
@@ -49,7 +51,20 @@ __all__ = [
     "StoredAnswers",
 ]
 
+# Draws what was counted, and returns the public state with the filter after its charges.
+Drawing: TypeAlias = Callable[[BitSource, PrivacyFilter], PublicState]
 _Tables: TypeAlias = tuple[CountSource, CountSource | None]  # over the declared cells, and over bins
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Counted:
+    """The true counts of the one scope that will be drawn; secret."""
+
+    found: Marginal
+
+    def counts(self, scope: tuple[str, ...]) -> Marginal:
+        """Return them."""
+        return self.found
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +82,28 @@ class MarginalRelease:
         """Return what it charges."""
         return (self.requested.entry(options),)
 
-    def settled(
-        self,
-        state: PublicState,
-        tables: _Tables,
-        bits: BitSource,
-        ledger: PrivacyFilter,
-    ) -> PublicState:
-        """Return the public state after it.
+    def counted(self, state: PublicState, tables: _Tables) -> Drawing:
+        """Return what draws it; all that can fail for want of the table fails here.
 
         Args:
-            state: the state that it was recorded in.
+            state: the state that it is recorded in.
             tables: the table over the declared cells, and over bins of them where there are any.
-            bits: source of the noise.
-            ledger: the filter after its charges.
+
+        Raises:
+            DataError: the table cannot be counted.
         """
         source, coarse = tables
-        return settle_requested(state, draw_requested(self.requested, state, source, bits, coarse), ledger)
+        fine = coarse is None or state.grid(self.requested.scope) is state.domain
+        table = source if fine or coarse is None else coarse
+        counted = cast("CountSource", _Counted(table.counts(self.requested.scope)))
+
+        def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
+            given = None if coarse is None else counted
+            return settle_requested(
+                state, draw_requested(self.requested, state, counted, bits, given), ledger
+            )
+
+        return drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +122,14 @@ class QuantileRelease:
         """Return what they charge."""
         return tuple(one.entry(options) for one in self.requests)
 
-    def settled(
-        self,
-        state: PublicState,
-        tables: _Tables,
-        bits: BitSource,
-        ledger: PrivacyFilter,
-    ) -> PublicState:
-        """Return the public state after them; see ``MarginalRelease.settled``."""
-        released = draw_quantiles(self.requests, self.answers, tables[0], bits)
-        return settle_quantiles(state, released, ledger)
+    def counted(self, state: PublicState, tables: _Tables) -> Drawing:
+        """Return what draws them; their counts are many, and are not held."""
+
+        def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
+            released = draw_quantiles(self.requests, self.answers, tables[0], bits)
+            return settle_quantiles(state, released, ledger)
+
+        return drawn
 
 
 Release: TypeAlias = MarginalRelease | QuantileRelease
@@ -151,23 +169,27 @@ class StoredAnswers:
     store: SessionStore
     domain: Domain
 
-    def scopes(self) -> Mapping[tuple[str, ...], int]:
-        """Return how many distinct ones each scope has."""
+    def scopes(self) -> Mapping[str, Mapping[tuple[str, ...], int]]:
+        """Return of each analyst how many settled questions each scope has."""
         return load_scopes(self.store, self.domain)
 
-    def version(self, number: int) -> int:
-        """Return the version of the model that the answer of a number came from."""
-        return self.store.answer_at(number).version
+    def version(self, place: int) -> int:
+        """Return the version of the model that settled a question, by its place among all, from 1."""
+        return self.store.settled_version(place)
 
 
-def due_marginal(store: SessionStore, state: PublicState) -> tuple[tuple[str, ...], NoiseDistribution] | None:
-    """Return which marginal is measured next because tests do not need its price, and its noise, or None."""
-    return plan_spare(state, StoredAnswers(store, state.domain))
+def due_marginal(
+    store: SessionStore, state: PublicState, payers: Mapping[str, Payer | None]
+) -> tuple[MarginalRelease, Parts] | None:
+    """Return which marginal is measured next because tests do not need its price, and who pays, or None."""
+    spare = plan_spare(state, StoredAnswers(store, state.domain), payers)
+    return spare and (MarginalRelease(RequestedMarginal(spare.scope, spare.noise)), spare.booked)
 
 
 def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | None:
-    """Return the error quantiles that are due after the stored answers, or None."""
-    if not is_due(state.asked):
+    """Return the error quantiles that are due after the settled questions, or None: once for each number."""
+    last = state.quantiles[-1].asked if state.quantiles else 0
+    if not is_due(state.settled) or store.settled_count(last) == state.settled:
         return None
     asked = {read_kind(kind): AnsweredQuestions(*found) for kind, found in store.first_answers().items()}
     requests = plan_quantiles(state, asked)

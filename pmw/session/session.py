@@ -17,7 +17,7 @@ from pmw.data import Table
 from pmw.errors import ReleaseError, SessionError, SessionLockedError
 from pmw.loop import plan_finish, refined
 from pmw.markup import html_table
-from pmw.public.export import ExportFormat, RowPlan, export, synthetic_frame
+from pmw.public.export import ExportFormat, RowPlan, csv_parts, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
@@ -29,6 +29,7 @@ from pmw.session.model_file import export_model
 from pmw.session.range_engine import RangeEngine
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
+from queries.cells import cell_count
 from queries.linear import LinearQuery
 
 if TYPE_CHECKING:
@@ -225,6 +226,10 @@ class Session(Dialogue):
         """
         return synthetic_frame(self._published(refine), RowPlan(rows, independent, seed))
 
+    def csv_parts(self, plan: RowPlan) -> Iterator[bytes]:
+        """Return the CSV file that ``export`` writes, in parts; free. Others use the session between them."""
+        return csv_parts(self._published(refine=False), plan)
+
     def export(
         self,
         path: str | Path,
@@ -309,8 +314,9 @@ class Session(Dialogue):
         state = self.state
         budget = state.contract.budget
         return (
-            f"Session({state.domain.name!r}, {state.domain.size:,} cells, epsilon={float(budget.epsilon):g}, "
-            f"delta={float(budget.delta):g}, spent {state.ledger.share:.1%}, version {state.version})"
+            f"Session({state.domain.name!r}, {cell_count(state.domain.size)} cells, "
+            f"epsilon={float(budget.epsilon):g}, delta={float(budget.delta):g}, "
+            f"spent {state.ledger.share:.1%}, version {state.version})"
         )
 
     def _repr_html_(self) -> str:

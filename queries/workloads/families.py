@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from queries.boxes import Boxes
+from queries.cells import cell_count
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 from queries.errors import ScopeError
 from queries.linear import UNITS, Factor, LinearQuery
 from queries.plain_values import shown_text
-from queries.workloads.workload import Workload, check_between, quoted, shown
+from queries.workloads.workload import Workload, check_between, quoted
 
 __all__ = [
     "all_marginals",
@@ -119,7 +120,7 @@ def parities(domain: Domain, order: int) -> Workload:
     largest = math.prod(sorted(domain.shape)[-order:])
     if largest > LARGEST_PARITY:
         raise ScopeError(
-            f"a parity over {order} attributes would span up to {shown(largest)} cells, at most "
+            f"a parity over {order} attributes would span up to {cell_count(largest)} cells, at most "
             f"{LARGEST_PARITY:,} fit; choose a lower order or declare wider cells"
         )
 

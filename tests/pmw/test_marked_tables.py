@@ -29,7 +29,7 @@ from pmw.errors import DataError, PMWError
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.research import applications
 from pmw.sparse_vector import AboveThreshold, Sparse
-from queries import CategoricalAttribute, Domain, IntegerAttribute, QueriesError
+from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 MARK, NUMBER = "MARK-7f3a", 731_091_377
 MARKS = (MARK, str(NUMBER), f"{NUMBER:,}", hex(NUMBER))
@@ -165,7 +165,7 @@ def marks_in(text: str) -> list[str]:
     return [mark for mark in MARKS if mark in text]
 
 
-OURS = (PMWError, QueriesError)
+OURS = (PMWError,)
 ABOVE = AboveThreshold.textbook(epsilon=1)
 SPARSE = Sparse.textbook(epsilon=1, update_limit=1)
 

@@ -19,6 +19,7 @@ from queries import (
     decode_records,
     encode_records,
 )
+from queries.records import decode_batches
 
 LAW = settings(max_examples=100, deadline=None)
 
@@ -91,6 +92,36 @@ def test_the_same_generator_decodes_the_same_table(people: Domain) -> None:
     records = CodedRecords(people, tuple(np.zeros(50, dtype=np.uint8) for _ in people))
     frames = [decode_records(records, np.random.default_rng(7)) for _ in range(2)]
     pd.testing.assert_frame_equal(frames[0], frames[1])
+
+
+EVERY_KIND = (
+    IntegerAttribute("single", 0, 9),
+    IntegerAttribute("wide", 0, 1000, 100, missing=True),
+    IntegerAttribute("atoms", -5, 5000, 500, missing=True, other=True),
+    NumericAttribute("real", (0, 1, 2.5), missing=True),
+    NumericAttribute("large", (0, 1e6, 2e9), other=True),
+    CategoricalAttribute("truth", (True, False)),
+    CategoricalAttribute("mixed", (1, "x"), missing=True),
+    IntegerAttribute("last", 0, 99, 7),
+)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 101, 1000])
+def test_batches_hold_the_rows_of_the_whole_table(size: int) -> None:
+    draw = np.random.default_rng(3)
+    codes = tuple(draw.integers(0, one.size, 101).astype(np.uint8) for one in EVERY_KIND)
+    records = CodedRecords(Domain(EVERY_KIND), codes)
+    whole = decode_records(records, np.random.default_rng(7))
+    batches = list(decode_batches(records, np.random.default_rng(7), size))
+    assert [len(batch) for batch in batches] == [size] * (101 // size) + ([101 % size] if 101 % size else [])
+    assert pd.concat(batches).astype(str).to_numpy().tolist() == whole.astype(str).to_numpy().tolist()
+
+
+def test_batches_of_no_rows_are_one_table_without_rows() -> None:
+    records = CodedRecords(Domain(EVERY_KIND), tuple(np.zeros(0, dtype=np.uint8) for _ in EVERY_KIND))
+    (batch,) = decode_batches(records, np.random.default_rng(7), 10)
+    assert list(batch.columns) == [one.name for one in EVERY_KIND]
+    assert len(batch) == 0
 
 
 @pytest.mark.parametrize(

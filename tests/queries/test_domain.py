@@ -21,6 +21,7 @@ from queries import (
     ScopeError,
     parse_where,
 )
+from queries.cells import cell_count
 from queries.domain import canonical_text, nearest
 
 LAW = settings(max_examples=100, deadline=None)
@@ -269,3 +270,20 @@ def test_equal_declarations_are_equal_domains(people: Domain) -> None:
     assert again == people
     assert hash(again) == hash(people)
     assert Domain(tuple(people), name="others") != people
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        (1, "1"),
+        (10_950, "10,950"),
+        (10**9, "1,000,000,000"),
+        (10**9 + 1, "1 × 10⁹"),
+        (9_960_000_000, "1 × 10¹⁰"),
+        (119_999_999_999, "1.2 × 10¹¹"),
+        (199_939_280_516_496 * 10**33, "2 × 10⁴⁷"),
+        (10**400, "1 × 10⁴⁰⁰"),
+    ],
+)
+def test_a_number_of_cells_is_written_so_that_it_can_be_read(cells: int, text: str) -> None:
+    assert cell_count(cells) == text

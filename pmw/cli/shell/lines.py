@@ -9,6 +9,7 @@ from typing import BinaryIO, Protocol
 import click
 
 from pmw.cli.shell.statements import GOES_ON, LONGEST, PROMPT
+from pmw.markup import installed_by
 from queries.domain import Domain
 
 __all__ = [
@@ -75,7 +76,7 @@ def lines_of(domain: Domain, history: Path | None) -> Lines:
     except ModuleNotFoundError as error:
         if error.name != "prompt_toolkit":
             raise
-        click.echo("For completion, history and line editing: pip install 'online-pmw[shell]'", err=True)
+        click.echo(f"For completion, history and line editing: {installed_by('shell')}", err=True)
         return PlainLines(sys.stdin.buffer, is_terminal=True)
     if not sys.stdout.isatty():
         return PlainLines(sys.stdin.buffer, is_terminal=True)

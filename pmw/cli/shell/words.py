@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pmw.markup import counted
+from queries.cells import cell_count
 from queries.domain import Attribute, CategoricalAttribute, CategoricalValue, Domain, quoted_name
 
 __all__ = [
@@ -132,7 +133,7 @@ def schema_text(domain: Domain, name: str = "") -> str:
 
 
 def _told(attribute: Attribute) -> str:
-    cells = counted(f"{attribute.size:,}", "cell")
+    cells = counted(cell_count(attribute.size), "cell")
     if isinstance(attribute, CategoricalAttribute):
         shown = ", ".join(map(_written, attribute.values[:4]))
         return f"{cells}: {shown}{', …' if len(attribute.values) > 4 else ''}"

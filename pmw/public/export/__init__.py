@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pmw.public.export.manifest import program_version
 from pmw.public.export.measurements import measurements_form
-from pmw.public.export.rows import RowPlan, synthetic_frame
+from pmw.public.export.rows import RowPlan, csv_parts, synthetic_frame
 from pmw.public.export.writing import ExportFormat, export, require_file, require_target, write_whole
 
 __all__ = [
+    "csv_parts",
     "export",
     "ExportFormat",
     "measurements_form",

@@ -6,20 +6,17 @@ import contextlib
 import enum
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pmw.disk import synchronise
 from pmw.errors import ReleaseError
 from pmw.public.export.manifest import measurements_manifest, table_manifest
 from pmw.public.export.measurements import measurements_form
 from pmw.public.export.parquet import write_parquet
-from pmw.public.export.rows import RowPlan, synthetic_frame
+from pmw.public.export.rows import RowPlan, csv_parts, synthetic_frame
 from pmw.public.state import PublicState
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "export",
@@ -141,17 +138,18 @@ def require_file(path: Path, *, force: bool) -> None:
 
 
 def _write_rows(state: PublicState, path: Path, plan: RowPlan, chosen: ExportFormat) -> dict[str, Any]:
-    frame = synthetic_frame(state, plan)
     if chosen is ExportFormat.PARQUET:
+        frame = synthetic_frame(state, plan)
         write_whole(path, lambda target: write_parquet(frame, state.domain, target))
     else:
-        write_whole(path, lambda target: _write_csv(frame, target))
-    return table_manifest(state, chosen.value, plan, len(frame))
+        parts = csv_parts(state, plan)
+        write_whole(path, lambda target: _write_parts(parts, target))
+    return table_manifest(state, chosen.value, plan, plan.count(state))
 
 
-def _write_csv(frame: pd.DataFrame, target: Path) -> None:
-    with open(target, "w", encoding="utf-8", newline="") as stream:
-        frame.to_csv(stream, index=False, lineterminator="\n")
+def _write_parts(parts: Iterable[bytes], target: Path) -> None:
+    with target.open("wb") as stream:
+        stream.writelines(parts)
 
 
 def _write_json(path: Path, form: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.errors import ReleaseError
+from pmw.markup import installed_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +52,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ReleaseError("pictures need matplotlib: pip install 'online-pmw[plots]'") from None
+        raise ReleaseError(f"pictures need matplotlib: {installed_by('plots')}") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -13,6 +13,7 @@ from pmw.public.report.quotable import (
     single_half_width,
     total_widths,
 )
+from queries.cells import cell_count
 
 __all__ = [
     "quote_section",
@@ -36,6 +37,9 @@ def quote_section(facts: Facts) -> str:
             "numbers themselves, ask the session (pmw ask --sql, with GROUP BY), or see the pictures."
         )
     )
+    kept = state.contract.records_kept
+    if kept is not None:
+        parts.append(paragraph(f"Every number here is {isolated(kept.describe())}."))
     bars = [f"± at {wording.confidence_text(level)}" for level in levels]
     header = ("table of", "measured", "numbers", *bars, "within 10% from a count of")
     rows = [_total_row(facts, len(levels)), *(_table_row(one, len(levels)) for one in tables[:_MOST_TABLES])]
@@ -60,7 +64,7 @@ def _total_row(facts: Facts, levels: int) -> tuple[str, ...]:
 
 def _table_row(one: QuotableTable, levels: int) -> tuple[str, ...]:
     names = isolated(", ".join(map(isolated, one.scope)))
-    cells = f"{one.cells:,}{' groups of values' if one.binned else ''}"
+    cells = f"{cell_count(one.cells)}{' groups of values' if one.binned else ''}"
     when = "at opening" if one.opened else "later"
     widths = [one.widths, one.surer][:levels]
     return (names, when, cells, *(_range(width) for width in widths), number(10 * one.widths[1]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pmw.session.store.answer_rows import StoredAnswer, query_key
+from pmw.session.store.answer_rows import AGAIN, FIRST, UNSETTLED, StoredAnswer, query_key
 from pmw.session.store.columns import AnswerColumns
 from pmw.session.store.files import SessionFiles, is_model_file
 from pmw.session.store.rows import (
@@ -21,9 +21,11 @@ from pmw.session.store.session_store import SessionStore
 from pmw.session.store.writing import writing
 
 __all__ = [
+    "AGAIN",
     "AnswerColumns",
     "CertificateRow",
     "ChainedRows",
+    "FIRST",
     "FORMAT_VERSION",
     "IntentRow",
     "is_model_file",
@@ -37,5 +39,6 @@ __all__ = [
     "SessionFiles",
     "SessionStore",
     "StoredAnswer",
+    "UNSETTLED",
     "writing",
 ]

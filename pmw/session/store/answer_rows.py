@@ -7,16 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
+    "AGAIN",
     "answer_of_row",
+    "FIRST",
     "key_name",
     "MEASURED",
     "query_key",
     "row_of_answer",
     "SHARES",
     "StoredAnswer",
+    "UNSETTLED",
 ]
 
 MEASURED = "measured"  # the source of an answer that drew noise of its own
+
+# Whether an answer settles its question: its asker could have paid for a test. Only the first counts.
+UNSETTLED, FIRST, AGAIN = 0, 1, 2
 
 # Looks up every so manyth row by its number, from the last one down, so that a long table is not read.
 SHARES = (
@@ -41,6 +47,9 @@ class StoredAnswer:
     kind: str | None = None  # of the question, where errors of such questions are looked at
     typical: tuple[float, float] | None = None
     analyst: str = ""  # who asked first; an empty name where nobody was named
+    settled: int = (
+        UNSETTLED  # or ``FIRST``, or ``AGAIN`` where an earlier answer to the question was the first
+    )
 
 
 def query_key(text: str) -> bytes:
@@ -59,14 +68,14 @@ def row_of_answer(answer: StoredAnswer) -> tuple[Any, ...]:
     head = (answer.request_id, answer.query_key, answer.query, float(answer.count), low, high)
     typical = (None, None) if answer.typical is None else tuple(map(float, answer.typical))
     tail = (float(answer.confidence), answer.source, answer.version, float(answer.share))
-    return (*head, *tail, answer.kind, *typical, answer.analyst)
+    return (*head, *tail, answer.kind, *typical, answer.analyst, answer.settled)
 
 
 def answer_of_row(row: Any) -> StoredAnswer:
     """Return the answer of a row's columns."""
     request_id, key, query, count, low, high, confidence, source, version, share, *last = row
-    kind, least, most, analyst = last
+    kind, least, most, *asked_by = last
     interval = None if low is None else (low, high)
     typical = None if least is None else (least, most)
-    asked = (request_id, key, query)
-    return StoredAnswer(*asked, count, interval, confidence, source, version, share, kind, typical, analyst)
+    head = (request_id, key, query, count, interval)
+    return StoredAnswer(*head, confidence, source, version, share, kind, typical, *asked_by)

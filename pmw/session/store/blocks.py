@@ -10,17 +10,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
-from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store.answer_rows import StoredAnswer
-from pmw.session.store.columns import AnswerColumns, are_same, packed, question_keys, texts_at, unpacked
+from pmw.session.store.answer_rows import FIRST, StoredAnswer
+from pmw.session.store.columns import AnswerColumns, are_same, packed, question_keys, unpacked
 
 __all__ = [
     "Blocks",
@@ -30,9 +29,8 @@ _DECODED = 2**25  # bytes of columns that are kept; one block is kept in any cas
 _RECENT = 2**14  # keys that are sorted again with each new block
 _BITS = np.uint64(32)  # of a number, below the bits of a question's key
 _NUMBER = np.uint64(2**32 - 1)
-_NEVER = 2**63 - 1  # no answer has this number
 _NONE = np.empty(0, dtype=np.uint64)
-_INSERT = f"INSERT INTO blocks VALUES ({', '.join('?' * 10)})"
+_INSERT = f"INSERT INTO blocks VALUES ({', '.join('?' * 11)})"
 _READ = "SELECT sequence, size, analyst, confidence, share, version, hash, answers, keys FROM blocks"
 
 
@@ -62,7 +60,8 @@ class Blocks:
         keys, answers = question_keys(columns.texts).astype("<u4").tobytes(), packed(columns)
         shared = columns.analyst, columns.confidence, columns.share, columns.version
         kinds = sum(columns.kinds.tobytes().count(code) for code in columns.named_kinds())
-        row = (first, len(columns), *shared, kinds, keys, _hash(answers), answers)
+        settled = columns.settled.tobytes().count(FIRST)
+        row = (first, len(columns), *shared, kinds, settled, keys, _hash(answers), answers)
         self._connection.execute(_INSERT, row)
 
     def spans(self) -> list[tuple[int, int]]:
@@ -146,65 +145,29 @@ class Blocks:
                 raise self._damaged()
             yield row[0], columns
 
-    def first_answers(
-        self, rows: Mapping[str, int], *, with_kinds: bool
-    ) -> Iterator[tuple[int, AnswerColumns, NDArray[np.bool_]]]:
-        """Yield blocks in order: the number of the first answer, the block, and which answers are first.
-
-        Those are the answers before which no other of the session is to the same question.
+    def first_answers(self, *, with_kinds: bool) -> Iterator[tuple[int, AnswerColumns, NDArray[np.bool_]]]:
+        """Yield blocks in order: the number of the first answer, the block, and which settle questions first.
 
         Args:
-            rows: the numbers of the first rows that answer questions, by their texts.
             with_kinds: only blocks in which some answer has a kind.
         """
-        again, row_keys = self._again(), np.sort(question_keys(list(rows)))
-        which = "WHERE kinds > 0" if with_kinds else ""
-        for *row, raw in self._connection.execute(f"{_READ} {which} ORDER BY sequence"):
-            start, columns = row[0], self._read(row)
-            low, high = np.searchsorted(again, (start, start + row[1]))
-            is_first = np.ones(len(columns), dtype=bool)
-            is_first[again[low:high] - start] = False
-            keys = np.frombuffer(raw, dtype="<u4")
-            found = np.searchsorted(row_keys, keys, side="right") > np.searchsorted(row_keys, keys)
-            for place in np.flatnonzero(found & is_first).tolist():  # their texts decide
-                is_first[place] = rows.get(columns.texts[place], _NEVER) > start
-            yield start, columns, is_first
+        which = "AND kinds > 0" if with_kinds else ""
+        for *row, _ in self._connection.execute(f"{_READ} WHERE settled > 0 {which} ORDER BY sequence"):
+            columns = self._read(row)
+            yield row[0], columns, columns.settled == FIRST
 
-    def _again(self) -> NDArray[np.int64]:
-        """Return the numbers of answers to questions that a block has an earlier answer to, ascending."""
-        self._read_keys()
-        held = np.sort(np.concatenate([self._sorted, self._recent]))
-        keys = held >> _BITS
-        same = np.flatnonzero(keys[1:] == keys[:-1])
-        alike = np.unique(np.concatenate([same, same + 1]))  # their keys belong to several answers
-        numbers = np.sort(held[alike] & _NUMBER).astype(np.int64)
-        seen, is_again = set[str](), np.zeros(numbers.size, dtype=bool)
-        for columns, own, at in self.places(numbers):
-            texts = texts_at(columns.texts, own)
-            for place, text in zip(at.tolist(), texts, strict=True):
-                is_again[place] = text in seen
-                seen.add(text)
-        again: NDArray[np.int64] = numbers[is_again]
-        return again
-
-    def are_first(self, texts: Sequence[str], numbers: Sequence[int]) -> list[bool]:
-        """Tell of some answers whether no answer in a block to the same question comes before them.
-
-        Args:
-            texts: of their questions.
-            numbers: of the answers, in blocks or not.
-        """
-        self._read_keys()
-        found = [True] * len(texts)
-        held = np.sort(np.concatenate([self._sorted, self._recent]))
-        for place, others in _numbers(held, question_keys(texts)):
-            earlier = others[others < numbers[place]].tolist()
-            found[place] = not any(self._text(number) == texts[place] for number in earlier)
-        return found
-
-    def _text(self, number: int) -> str:
-        first = self._firsts[bisect_right(self._firsts, number) - 1]
-        return self._columns(first).texts[number - first]
+    def settled_count(self, last: int) -> int:
+        """Return how many questions were first settled in blocks, by answers up to a number."""
+        count = 0
+        rows = "SELECT sequence, size, settled FROM blocks WHERE sequence <= ?"
+        for first, size, settled in self._connection.execute(rows, (last,)).fetchall():
+            is_whole = first + size - 1 <= last
+            count += (
+                settled
+                if is_whole
+                else int((self._columns(first).settled[: last - first + 1] == FIRST).sum())
+            )
+        return count
 
     def _columns(self, first: int) -> AnswerColumns:
         known = self._decoded.get(first)
@@ -251,13 +214,6 @@ class Blocks:
         return SessionCorruptError(
             f"{self._name}: the session file is damaged: a row of its blocks of answers was altered"
         )
-
-
-def _numbers(held: NDArray[np.uint64], keys: NDArray[np.uint32]) -> Iterator[tuple[int, NDArray[np.uint64]]]:
-    """Yield the places of keys that are held, with the numbers of the answers that they may belong to."""
-    starts, stops = _spans(held, keys)
-    for place in np.flatnonzero(stops > starts).tolist():
-        yield place, held[starts[place] : stops[place]] & _NUMBER
 
 
 def _spans(held: NDArray[np.uint64], keys: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

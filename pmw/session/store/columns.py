@@ -37,7 +37,7 @@ _TEXT_LEVEL = 3  # of the compression: half the time of the usual 6, and a tenth
 _NUMBER_LEVEL = 1  # a third less time than 3, and one byte in fifty more
 _ENDS = ("<u1", "<u2", "<u4", "<i8")  # how ends of ranges are stored: the first that holds all of a block
 _NUMBERS = 7  # columns of 8 bytes
-_CODES = 2  # columns of 1 byte
+_CODES = 3  # columns of 1 byte
 _FLOATS = 5  # counts, and two pairs of ends
 _UNITED = ("analyst", "confidence", "share", "version")  # what all answers of a block have in common
 
@@ -54,6 +54,7 @@ class AnswerColumns:
         sources: uint8, shape (n,), places in ``source_names``.
         kinds: uint8, shape (n,), places in ``kind_names``.
         source_names: what the answers rest on.
+        settled: uint8, shape (n,): ``UNSETTLED``, ``FIRST`` or ``AGAIN``.
         kind_names: of the questions; None where their errors are not looked at.
         analyst: who asked.
         confidence: of the intervals.
@@ -67,6 +68,7 @@ class AnswerColumns:
     typical: NDArray[np.float64]
     sources: NDArray[np.uint8]
     kinds: NDArray[np.uint8]
+    settled: NDArray[np.uint8]
     source_names: tuple[str, ...]
     kind_names: tuple[str | None, ...]
     analyst: str
@@ -87,6 +89,7 @@ class AnswerColumns:
             _pairs([one.typical for one in answers]),
             sources,
             kinds,
+            np.array([one.settled for one in answers], dtype=np.uint8),
             source_names,
             kind_names,
             first.analyst,
@@ -129,6 +132,7 @@ class AnswerColumns:
             kind=self.kind_names[self.kinds[place]],
             typical=_pair(self.typical[place]),
             analyst=self.analyst,
+            settled=int(self.settled[place]),
         )
 
 
@@ -195,7 +199,7 @@ def packed(columns: AnswerColumns) -> bytes:
         _off(typical_low, np.maximum(0.0, counts - reach)),
     )
     asked = zlib.compress(json.dumps(names).encode() + b"\n" + questions, _TEXT_LEVEL)
-    parts = [columns.sources.tobytes(), columns.kinds.tobytes()]
+    parts = [columns.sources.tobytes(), columns.kinds.tobytes(), columns.settled.tobytes()]
     parts += [column.astype("<u8").tobytes() for column in numbers]
     return len(asked).to_bytes(4, "little") + asked + zlib.compress(b"".join(parts), _NUMBER_LEVEL)
 
@@ -229,6 +233,7 @@ def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version:
         np.stack([typical_low, typical_high], axis=1),
         codes[0],
         codes[1],
+        codes[2],
         tuple(source_names),
         tuple(kind_names),
         analyst,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pmw.session.store.answer_rows import StoredAnswer
+from pmw.session.store.answer_rows import FIRST, StoredAnswer
 from pmw.session.store.columns import AnswerColumns
 
 __all__ = [
@@ -48,7 +48,7 @@ class IntentRow:
 class LedgerRow:
     """One charge: exact fractions as texts; None where the event has no such price.
 
-    It is booked to the analyst whose question made it; an empty name is the session itself.
+    ``booked`` is JSON, the analysts that it is booked to and their exact parts.
     """
 
     event: str
@@ -56,7 +56,7 @@ class LedgerRow:
     epsilon: str | None
     rho: str
     mu_squared: str | None
-    analyst: str = ""
+    booked: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,7 @@ class Outcome:
         measurements: released measurements.
         answers: released answers.
         columns: further released answers, which drew no noise.
+        are_newer: the answers are newer ones to questions that have stored ones: no further questions.
         certificates: tests that found nothing wrong; each replaces the one of its scope.
         asked: how many questions it answers, repeated ones included.
         meta: public facts to set, as JSON texts.
@@ -138,6 +139,7 @@ class Outcome:
     measurements: Sequence[MeasurementRow] = ()
     answers: Sequence[StoredAnswer] = ()
     columns: Sequence[AnswerColumns] = ()
+    are_newer: bool = False
     certificates: Sequence[CertificateRow] = ()
     asked: int = 0
     meta: dict[str, str] = field(default_factory=dict)
@@ -145,3 +147,9 @@ class Outcome:
     idempotency_keys: dict[str, str] = field(default_factory=dict)
     repeats: Sequence[tuple[str, str]] = ()
     charged_before: int | None = None
+
+    @property
+    def settled(self) -> int:
+        """How many questions its answers settle first."""
+        rows = sum(one.settled == FIRST for one in self.answers)
+        return rows + sum(int((one.settled == FIRST).sum()) for one in self.columns)

@@ -17,7 +17,7 @@ __all__ = [
     "TABLES",
 ]
 
-FORMAT_VERSION = 11
+FORMAT_VERSION = 12
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,
@@ -26,17 +26,20 @@ TABLES = {
     checksum BLOB NOT NULL) STRICT""",
     "ledger": """CREATE TABLE ledger (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL,
     event TEXT NOT NULL, label TEXT NOT NULL, epsilon TEXT, rho TEXT NOT NULL, mu_squared TEXT,
-    analyst TEXT NOT NULL) STRICT""",
+    booked TEXT NOT NULL) STRICT""",
     "measurements": """CREATE TABLE measurements (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL,
     kind TEXT NOT NULL, what TEXT NOT NULL, units BLOB NOT NULL, noise TEXT NOT NULL) STRICT""",
     "answers": """CREATE TABLE answers (sequence INTEGER PRIMARY KEY, request_id TEXT UNIQUE,
     query_key BLOB NOT NULL, query TEXT NOT NULL, count REAL NOT NULL, low REAL, high REAL,
     confidence REAL NOT NULL, source TEXT NOT NULL, version INTEGER NOT NULL, share REAL NOT NULL,
-    kind TEXT, typical_low REAL, typical_high REAL, analyst TEXT NOT NULL, checksum BLOB) STRICT""",
-    # Runs of answers that drew no noise: what they have in common, how many have a kind, and all else.
+    kind TEXT, typical_low REAL, typical_high REAL, analyst TEXT NOT NULL, settled INTEGER NOT NULL,
+    checksum BLOB) STRICT""",
+    # Runs of answers that drew no noise: what they have in common, how many have a kind, how many settled
+    # their questions first, and all else.
     "blocks": """CREATE TABLE blocks (sequence INTEGER PRIMARY KEY, size INTEGER NOT NULL,
     analyst TEXT NOT NULL, confidence REAL NOT NULL, share REAL NOT NULL, version INTEGER NOT NULL,
-    kinds INTEGER NOT NULL, keys BLOB NOT NULL, hash BLOB NOT NULL, answers BLOB NOT NULL) STRICT""",
+    kinds INTEGER NOT NULL, settled INTEGER NOT NULL, keys BLOB NOT NULL, hash BLOB NOT NULL,
+    answers BLOB NOT NULL) STRICT""",
     # Who asked again what was answered to somebody else.
     "repeats": """CREATE TABLE repeats (analyst TEXT NOT NULL, answer INTEGER NOT NULL,
     checksum BLOB NOT NULL, PRIMARY KEY (analyst, answer)) STRICT""",
@@ -61,13 +64,14 @@ INDEXES = (
 COLUMNS = {
     "meta": ("key", "value"),
     "secrets": ("key", "value"),
-    "ledger": ("intent", "event", "label", "epsilon", "rho", "mu_squared", "analyst"),
+    "ledger": ("intent", "event", "label", "epsilon", "rho", "mu_squared", "booked"),
     "measurements": ("intent", "kind", "what", "units", "noise"),
     "answers": (
         "request_id", "query_key", "query", "count", "low", "high",
         "confidence", "source", "version", "share", "kind", "typical_low", "typical_high", "analyst",
+        "settled",
     ),
-    "blocks": ("size", "analyst", "confidence", "share", "version", "kinds", "keys", "hash"),
+    "blocks": ("size", "analyst", "confidence", "share", "version", "kinds", "settled", "keys", "hash"),
     "repeats": ("analyst", "answer"),
     "certificates": ("scope", "version", "threshold", "units"),
 }  # fmt: skip

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store.answer_rows import MEASURED, SHARES, StoredAnswer, answer_of_row, key_name, query_key
+from pmw.session.store.answer_rows import (
+    FIRST,
+    MEASURED,
+    SHARES,
+    UNSETTLED,
+    StoredAnswer,
+    answer_of_row,
+    key_name,
+    query_key,
+)
 from pmw.session.store.blocks import Blocks
 from pmw.session.store.chain import Chain
 from pmw.session.store.checksums import read_fact, require_checksum
 from pmw.session.store.columns import AnswerColumns, question_keys, texts_at
 from pmw.session.store.connection import own_error
+from pmw.session.store.newer import newer_runs
 from pmw.session.store.rows import CertificateRow, ChainedRows, LedgerRow, MeasurementRow
 from pmw.session.store.schema import COLUMNS
 from pmw.session.store.wholeness import require_all
@@ -113,10 +124,20 @@ class SessionReader:
         return int(self.meta("asked") or 0)
 
     def answer_count(self) -> int:
-        """Return how many answers are stored: one for each question, repeated ones left out."""
+        """Return how many answers are stored, those left out that only took the place of a wider one."""
         (rows,) = self._one("SELECT count(*) FROM answers")
+        newer = sum(count.total() for _, count in self.newer_runs())
         with self._guarded():
-            return int(rows) + sum(end - first for first, end in self._blocks.spans())
+            return int(rows) + sum(end - first for first, end in self._blocks.spans()) - newer
+
+    def newer_runs(self) -> list[tuple[int, Counter[str]]]:
+        """Return which answers took the place of a wider one to the same question.
+
+        Returns:
+            Of each run the number of its first answer, and how many each analyst asked first; in order.
+        """
+        with self._guarded():
+            return sorted(newer_runs(self._connection, self._name), key=itemgetter(0))
 
     def answer_to_request(self, request_id: str) -> StoredAnswer | None:
         """Return the answer that a request was given, or None."""
@@ -132,26 +153,28 @@ class SessionReader:
 
     def newest_answers(self, texts: Sequence[str]) -> list[StoredAnswer | None]:
         """Return the newest answer to each of some questions, by their canonical texts, or None."""
-        found, blocks = self.newest_together(texts)
+        _, found, blocks = self.newest_together(texts)
         for columns, asked, places in blocks:
             found.update(zip(asked.tolist(), map(columns.answer, places.tolist()), strict=True))
         return [found.get(place) for place in range(len(texts))]
 
     def newest_together(
         self, texts: Sequence[str]
-    ) -> tuple[dict[int, StoredAnswer], list[tuple[AnswerColumns, _Places, _Places]]]:
+    ) -> tuple[_Places, dict[int, StoredAnswer], list[tuple[AnswerColumns, _Places, _Places]]]:
         """Return the newest answers to some questions that have one.
 
         Returns:
-            Those that are rows, by the places of their questions; and for each block with others its
-            columns, the places of questions, and the places of their answers in the columns.
+            The numbers of all of them, 0 where there is none; those that are rows, by the places of their
+            questions; and for each block with others its columns, the places of questions, and the places of
+            their answers in the columns.
         """
         with self._guarded():
             numbers, rows = self._newest(texts)
             alone = {place: self.answer_at(number) for place, number in rows.items()}
             asked = np.flatnonzero(numbers)
             blocks = [(columns, asked[at], own) for columns, own, at in self._blocks.places(numbers[asked])]
-        return alone, blocks
+        numbers[list(rows)] = list(rows.values())
+        return numbers, alone, blocks
 
     def answers(self) -> Iterator[StoredAnswer]:
         """Yield all released answers, in order."""
@@ -203,6 +226,11 @@ class SessionReader:
                 for name, count, first in self._connection.execute(statement):
                     counts[name] = counts.get(name, 0) + count
                     counts[""] -= first
+        for _, run in self.newer_runs():
+            for name, count in run.items():
+                if name:
+                    counts[name] -= count
+                    counts[""] += count
         return counts
 
     def answer_at(self, number: int) -> StoredAnswer:
@@ -219,7 +247,7 @@ class SessionReader:
         return found
 
     def first_answers(self) -> dict[str, _Reaches]:
-        """Return the first answer of each question that has a kind, by kinds.
+        """Return the first settled answer of each question that has a kind, by kinds.
 
         Returns:
             Of each kind int64, shape (n,), the numbers of the answers, ascending; and float64, shape (n,),
@@ -227,34 +255,61 @@ class SessionReader:
         """
         found: dict[str, list[_Reaches]] = {}
         with self._guarded():
-            rows = self._first_rows("query, sequence, kind, high - count")
-            numbers = {text: number for text, number, *_ in rows}
-            named = [row for row in rows if row[2] is not None]
-            are_first = self._blocks.are_first([row[0] for row in named], [row[1] for row in named])
-            for _, number, kind, reach in itertools.compress(named, are_first):
-                found.setdefault(kind, []).append((np.array([number]), np.array([reach])))
-            for start, columns, is_first in self._blocks.first_answers(numbers, with_kinds=True):
+            for number, kind, reach in self._first_rows("sequence, kind, high - count"):
+                if kind is not None:
+                    found.setdefault(kind, []).append((np.array([number]), np.array([reach])))
+            for start, columns, is_first in self._blocks.first_answers(with_kinds=True):
                 for code in columns.named_kinds():
                     own = np.flatnonzero(is_first & (columns.kinds == code))
                     reaches = columns.ends[own, 1] - columns.counts[own]
                     found.setdefault(str(columns.kind_names[code]), []).append((start + own, reaches))
         return {kind: _in_order(parts) for kind, parts in found.items()}
 
-    def first_questions(self) -> Iterator[Sequence[str]]:
-        """Yield the texts of the questions that were answered, each once, in no order."""
+    def first_questions(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield the texts of questions that were settled, each once, in no order, with who asked first."""
         with self._guarded():
-            rows = dict(self._first_rows("query, sequence"))
-            are_first = self._blocks.are_first(list(rows), list(rows.values()))
-            yield list(itertools.compress(rows, are_first))
-            for _, columns, is_first in self._blocks.first_answers(rows, with_kinds=False):
-                yield texts_at(columns.texts, np.flatnonzero(is_first))
+            rows: dict[str, list[str]] = {}
+            for analyst, text in self._first_rows("analyst, query"):
+                rows.setdefault(analyst, []).append(text)
+            yield from rows.items()
+            for _, columns, is_first in self._blocks.first_answers(with_kinds=False):
+                yield columns.analyst, texts_at(columns.texts, np.flatnonzero(is_first))
 
     def _first_rows(self, columns: str) -> list[tuple[Any, ...]]:
-        """Return the first rows that answer each question."""
-        first = "SELECT min(sequence) FROM answers GROUP BY query_key"
-        return self._connection.execute(
-            f"SELECT {columns} FROM answers WHERE sequence IN ({first})"
-        ).fetchall()
+        """Return the rows that settle questions first."""
+        return self._connection.execute(f"SELECT {columns} FROM answers WHERE settled = {FIRST}").fetchall()
+
+    def settled_count(self, last: int | None = None) -> int:
+        """Return how many questions were settled, by the answers up to a number or by all."""
+        most = _LAST if last is None else last
+        (rows,) = self._one(f"SELECT count(*) FROM answers WHERE settled = {FIRST} AND sequence <= ?", most)
+        with self._guarded():
+            return int(rows) + self._blocks.settled_count(most)
+
+    def settled_version(self, place: int) -> int:
+        """Return the version of the model that settled a question, by its place among all, from 1.
+
+        Raises:
+            SessionCorruptError: there are not so many.
+        """
+        rows = f"SELECT sequence, 1, version FROM answers WHERE settled = {FIRST}"
+        blocks = "SELECT sequence, settled, version FROM blocks WHERE settled > 0"
+        with self._guarded():
+            for _, count, version in self._connection.execute(f"{rows} UNION ALL {blocks} ORDER BY 1"):
+                place -= count
+                if place <= 0:
+                    return int(version)
+        raise SessionCorruptError(f"{self._name}: the session file is damaged: settled answers are gone")
+
+    def are_settled(self, texts: Sequence[str]) -> list[bool]:
+        """Tell which questions were settled, by their canonical texts."""
+        _, alone, blocks = self.newest_together(texts)
+        found = np.zeros(len(texts), dtype=bool)
+        for place, row in alone.items():
+            found[place] = row.settled != UNSETTLED
+        for columns, asked, own in blocks:
+            found[asked] = columns.settled[own] != UNSETTLED
+        return [bool(one) for one in found]
 
     def shares(self, most: int) -> list[tuple[int, float]]:
         """Return the share spent after n answers, as (n, share), evenly thinned to ``most`` pairs."""

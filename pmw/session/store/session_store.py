@@ -38,6 +38,7 @@ from pmw.session.store.connection import (
 from pmw.session.store.copying import copy_public
 from pmw.session.store.fence import Fence
 from pmw.session.store.files import SessionFiles, is_model_file
+from pmw.session.store.newer import add_newer
 from pmw.session.store.rows import IntentRow, Outcome
 from pmw.session.store.schema import FORMAT_VERSION, statements
 from pmw.session.store.session_reader import SessionReader, snapshot_checksum
@@ -343,6 +344,11 @@ class SessionStore(SessionReader):
     def _add_answers(self, outcome: Outcome) -> bool:
         """Add answers, the many that drew no noise as blocks; tell whether the chain covers any of them."""
         number, is_covered = int(self.meta(ANSWERS) or 0), False
+        if outcome.are_newer:
+            pairs = [(one.query, one.analyst) for one in outcome.answers]
+            pairs += [(text, one.analyst) for one in outcome.columns for text in one.texts]
+            older = self._newest_stored([text for text, _ in pairs])
+            add_newer(self._connection, number + 1, older, [analyst for _, analyst in pairs])
         for run in (*runs(outcome.answers), *outcome.columns):
             if isinstance(run, AnswerColumns):
                 self._blocks.insert(number + 1, run)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pmw.markup import counted
 from pmw.model import QueryMeasurement
-from pmw.public.answer import Source
+from pmw.public.answer import QuestionKind, Source
 from pmw.public.error_quantiles import typical_half_width
 from pmw.public.intervals import BAR_SLACK
 from pmw.session.measurement_rows import read_kind
@@ -33,7 +33,7 @@ _ORDER = "the share in answers never falls and never exceeds 1"
 def answer_checks(contents: Contents, store: SessionStore) -> Iterator[Check]:
     """Yield what holds of the stored answers."""
     try:
-        transcript = _Transcript(contents)
+        transcript = _Transcript(contents, store)
         for one in store.answer_runs():
             if not isinstance(one, AnswerColumns):
                 transcript.read(one)
@@ -49,7 +49,7 @@ def answer_checks(contents: Contents, store: SessionStore) -> Iterator[Check]:
 class _Transcript:
     """The stored answers, read in order."""
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: Contents, store: SessionStore) -> None:
         options, domain = contents.contract.options, contents.contract.domain
         self._shares = {line.running_share for line in contents.ledger.lines} | {0.0}
         self._confidence, self._domain = options.confidence, domain
@@ -58,6 +58,9 @@ class _Transcript:
         self._later = [one for _, one in contents.measured()]
         self._marginal = options.tests_marginals
         self._newest = 0  # version of the newest answer marked measured
+        runs = [range(first, first + run.total()) for first, run in store.newer_runs()]
+        self._newer = {number for run in runs for number in run}  # took the place of a wider answer
+        self._asked = 0  # answers so far, those left out
         self._last = (0.0, 0)  # share and version of the answer before
         self._counts = {_MEASURED: 0, _FORM: 0, _ORDER: 0}
         self._faults: dict[str, str] = {}
@@ -67,6 +70,7 @@ class _Transcript:
         looks = {_FORM: self._form, _ORDER: self._order}
         if row.source == Source.MEASURED.value:
             looks[_MEASURED] = self._measured
+        self._asked += not self._is_newer(1)
         for name, look in looks.items():
             self._counts[name] += 1
             try:
@@ -82,6 +86,7 @@ class _Transcript:
             return False
         if whole:
             self._last = columns.share, columns.version
+            self._asked += 0 if self._is_newer(1) else len(columns)  # a block is of one commit
             for name in (_FORM, _ORDER):
                 self._counts[name] += len(columns)
         return whole
@@ -106,7 +111,11 @@ class _Transcript:
 
     def _is_typical(self, columns: AnswerColumns, held: NDArray[np.bool_]) -> bool:
         """Tell whether all typical errors are those of the newest quantiles before each answer."""
-        numbers = self._counts[_FORM] + 1 + np.arange(len(columns))
+        numbers, is_newer = self._asked + 1 + np.arange(len(columns)), self._is_newer(1)
+        if is_newer:
+            numbers[:] = self._asked + 1
+            if any(one.asked == self._asked for one in self._quantiles):  # before it, or after it
+                return False
         widths, count = np.full(len(columns), math.nan), columns.counts
         for code, name in enumerate(columns.kind_names):
             own = columns.kinds == code
@@ -172,13 +181,24 @@ class _Transcript:
 
     def _typical(self, row: StoredAnswer) -> None:
         """Check that the typical error is that of the newest quantile before the answer."""
-        number = self._counts[_FORM]
         kind = None if row.kind is None else read_kind(row.kind)
         require(kind is None or row.interval is not None, "it has a kind, but no interval")
-        before = [one for one in self._quantiles if one.asked < number]
-        width = None if kind is None else typical_half_width(before, kind, self._confidence)
-        wanted = None if width is None else (max(0.0, row.count - width), row.count + width)
+        wanted = self._typical_ends(row, kind, self._asked)
+        if self._is_newer(0) and wanted != row.typical:  # it may come before or after one that is due
+            wanted = self._typical_ends(row, kind, self._asked + 1)
         same("typical error", wanted, row.typical)
+
+    def _typical_ends(
+        self, row: StoredAnswer, kind: QuestionKind | None, asked: int
+    ) -> tuple[float, float] | None:
+        """Return the ends of the typical error after the quantiles that come before a number of answers."""
+        before = [one for one in self._quantiles if one.asked < asked]
+        width = None if kind is None else typical_half_width(before, kind, self._confidence)
+        return None if width is None else (max(0.0, row.count - width), row.count + width)
+
+    def _is_newer(self, ahead: int) -> bool:
+        """Tell whether an answer only took the place of a wider one: this one, or the one so far ahead."""
+        return self._counts[_FORM] + ahead in self._newer
 
     def _order(self, row: StoredAnswer) -> None:
         """Check that share and version go on from those of the answer before."""

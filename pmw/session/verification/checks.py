@@ -12,8 +12,9 @@ from pmw.markup import counted
 from pmw.planning.calibration import calibrated_noise
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge
-from pmw.public.charges import Event, LedgerEntry, abandoned_entry, marginal_charge, paid_for
+from pmw.public.charges import WHOLE, Event, LedgerEntry, abandoned_entry, marginal_charge, paid_for
 from pmw.public.sensitivity import l1_sensitivity
+from pmw.session.accounts import read_booking
 from pmw.session.encoding import charge_form, read_charge
 from pmw.session.journal import PERSON_KEY
 from pmw.session.proposals import read_quantiles, read_requested
@@ -215,6 +216,7 @@ def _pending(contents: Contents, store: SessionStore) -> str:
     require(not contents.closed, "a batch waits in a session that was closed")
     form = json.loads(contents.pending.proposal)
     reserved = read_charge(*form["reserved"])
+    LedgerEntry(contents.pending.kind, "", reserved, read_booking(contents.pending.proposal))  # all of it
     if contents.pending.kind == REQUESTED:
         requested = read_requested(contents.contract.domain, contents.pending.proposal)
         same("reserved charge", requested.entry(contents.contract.options).charge, reserved)
@@ -245,7 +247,7 @@ def _fitting(contents: Contents, reserved: Charge) -> str:
 
 def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
     """Tell whether an abandoned batch is charged what a requested marginal costs, under some noise."""
-    if replace(entry, analyst="") != abandoned_entry(entry.charge, "a requested marginal"):
+    if replace(entry, booked=WHOLE) != abandoned_entry(entry.charge, "a requested marginal"):
         return False
     options, composition = contents.contract.options, contents.cap.composition
     price, moved = contents.cap.price(entry.charge), l1_sensitivity(options)
@@ -256,7 +258,7 @@ def _is_price_of_a_request(contents: Contents, entry: LedgerEntry) -> bool:
 def _is_price_of_quantiles(contents: Contents, entry: LedgerEntry) -> bool:
     """Tell whether an abandoned batch is charged no more than error quantiles may cost."""
     within = contents.cap.price(entry.charge) <= contents.cap.cap * SHARE
-    return within and replace(entry, analyst="") == abandoned_entry(entry.charge, QUANTILES)
+    return within and replace(entry, booked=WHOLE) == abandoned_entry(entry.charge, QUANTILES)
 
 
 def _secrets(contents: Contents, store: SessionStore) -> str:

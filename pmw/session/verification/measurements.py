@@ -21,6 +21,7 @@ from pmw.session.snapshots import duals_of
 from pmw.session.store import LATER, QUANTILES, REQUESTED, SessionStore
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import Told, require, same, untold
+from queries.cells import cell_count
 from queries.linear import UNITS
 
 __all__ = [
@@ -102,7 +103,8 @@ def _scopes(contents: Contents) -> None:
             grid = domain if plan.is_fine(domain, one.scope) else coarse
             same(f"cells of measurement {number}", grid.scope_shape(one.scope), one.units.shape)
             cells = one.units.size
-            require(cells <= most, f"measurement {number} has {cells:,} cells; at most {most:,} were planned")
+            told = f"measurement {number} has {cell_count(cells)} cells"
+            require(cells <= most, f"{told}; at most {cell_count(most)} were planned")
 
 
 def models_follow(contents: Contents, store: SessionStore, told: Told = untold) -> str:

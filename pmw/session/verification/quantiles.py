@@ -24,6 +24,7 @@ def quantiles_fit(contents: Contents, store: SessionStore) -> str:
     """
     found, cap = contents.quantiles(), contents.cap
     options, answers = contents.contract.options, store.answer_count()
+    settled = [store.settled_count(one.asked) for _, one in found]
     entries = [quantile_entry(one.kind, one.noise, options) for _, one in found]
     paid = zip(contents.intents[len(contents.opening_charges) :], contents.later, strict=True)
     charged = [(intent, entry.label) for intent, entry in paid if entry.event == Event.QUANTILE]
@@ -33,12 +34,13 @@ def quantiles_fit(contents: Contents, store: SessionStore) -> str:
     last, seen = 0, set()
     for number, (_, one) in enumerate(found, start=1):
         what = f"error quantile {number}"
-        require(is_due(one.asked) and last <= one.asked <= answers, f"{what} was not due after {one.asked}")
-        require((one.kind, one.asked) not in seen, f"{what} is there twice")
-        require(0 < one.questions <= one.asked, f"{what} is of {one.questions} of {one.asked} questions")
+        due = settled[number - 1]
+        require(is_due(due) and last <= one.asked <= answers, f"{what} was not due after {due} questions")
+        require((one.kind, due) not in seen, f"{what} is there twice")
+        require(0 < one.questions <= due, f"{what} is of {one.questions} of {due} questions")
         same(f"noise of {what}", kind, type(one.noise))
         last = one.asked
-        seen.add((one.kind, one.asked))
+        seen.add((one.kind, due))
     cost = sum(cap.price(entry.charge) for entry in entries)
     require(cost <= cap.cap * SHARE, f"error quantiles cost {float(cost / cap.cap):.1%} of the budget")
     return counted(len(found), "error quantile")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
-from queries.errors import QueriesError
+from queries.errors import DomainError, QueryError, RecordsError, SchemaError, ScopeError
 
 __all__ = [
     "Check",
@@ -40,8 +40,12 @@ _NOT_PROVED_ANCHORED = (
 
 # What a file that was damaged or altered makes of its readers.
 FAULTS = (
-    SessionCorruptError, BudgetExhaustedError, QueriesError, ValueError, KeyError, TypeError, IndexError,
+    SessionCorruptError, BudgetExhaustedError, ValueError, KeyError, TypeError, IndexError,
     AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
+# Those of them whose own words say what is wrong with the file.
+_TOLD = (
+    SessionCorruptError, BudgetExhaustedError, DomainError, QueryError, RecordsError, SchemaError, ScopeError,
 )  # fmt: skip
 
 
@@ -111,7 +115,7 @@ def check(name: str, find: Callable[[], str]) -> Check:
 
 def words(error: Exception) -> str:
     """Return a fault in words: our own, or that something cannot be read."""
-    own = isinstance(error, SessionCorruptError | BudgetExhaustedError | QueriesError)
+    own = isinstance(error, _TOLD)
     return str(error) if own else f"it cannot be read ({type(error).__name__})"
 
 

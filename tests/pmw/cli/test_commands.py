@@ -22,10 +22,21 @@ Run = Callable[..., Result]
 OPEN = ("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", "--epsilon", "1")
 
 
-def test_opening_tells_what_was_measured_and_what_comes_next(people: Path, run: Run) -> None:
+def test_opening_tells_what_there_is_what_it_promises_and_what_comes_next(people: Path, run: Run) -> None:
     result = run(*OPEN, "--test", "query", "--delta", "1e-9")
+    assert (result.exit_code, result.stderr) == (0, "")
+    opened, promise, following = result.stdout.splitlines()
+    assert opened.startswith("Opened study.pmw over 'people': 4 attributes, 240 cells, about ")
+    assert promise.startswith("Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding")
+    assert promise.endswith("; it covers everything this session releases, however often it is asked.")
+    assert following == "Next: pmw ask study.pmw \"region = 'north' AND member = TRUE\""
+
+
+def test_opening_tells_what_was_measured_and_what_is_tested_on_request(people: Path, run: Run) -> None:
+    result = run(*OPEN, "--test", "query", "--delta", "1e-9", "--verbose")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
+    assert len(lines) == 5
     assert lines[0].startswith("Opened study.pmw over 'people': 4 attributes, 240 cells, about ")
     assert lines[1].startswith("Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding")
     assert lines[2] == (
@@ -194,7 +205,7 @@ def test_without_matplotlib_the_status_names_the_extra(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run("status", "study.pmw", "--plot", "study.png")
     assert result.exit_code == 1
-    assert result.stderr == "Error: pictures need matplotlib: pip install 'online-pmw[plots]'\n"
+    assert result.stderr == "Error: pictures need matplotlib: in a checkout, pip install '.[plots]'\n"
     assert not (study.parent / "study.png").exists()
     assert run("status", "study.pmw").exit_code == 0
 

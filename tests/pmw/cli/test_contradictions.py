@@ -126,6 +126,8 @@ CONTRADICTIONS = [
     ),
     (("export", "study.pmw", "--output", "x.json", "--format", "measurements", "--refine"), "--refine"),
     (("status", "study.pmw", "--force"), "--plot"),
+    ((*OPEN, "--verbose", "--json"), "--verbose is for words"),
+    (("measure", "study.pmw", "sex", "--dry-run", "--yes"), "--dry-run pays nothing"),
     (("audit", "--exact", "--runs", "1000"), "--runs"),
     (("audit", "--exact", "--seed", "3", "--false-alarm", "0.1"), "--false-alarm and --seed belong"),
     (("audit", "--force"), "--plot"),
@@ -135,7 +137,9 @@ CONTRADICTIONS = [
         "--quote and --missing-text tell",
     ),
     (("draft", "--data", "people.parquet", "--delimiter", ",", "--trim"), "--delimiter and --trim tell"),
+    (("draft", "--data", "people.csv", "--data-is-public"), "--data-is-public goes with --from-public"),
     (("demo", "--data", "people.csv"), "--schema"),
+    (("demo", "--data-is-public"), "--data-is-public tells of --data"),
     (("demo", "--schema", "people.toml", "--output", "shown"), "--data"),
     (("ask", "study.pmw", "age >= 30", "--token-file", "ann.token"), "--token-file is for the address"),
     (
@@ -175,13 +179,14 @@ ALWAYS = {
 }  # fmt: skip
 WITH_EFFECT = (
     {("ask", "--wait"), ("close", "--wait"), ("draft", "--from-public"), ("move", "--wait")}
+    | {(command, "--data-is-public") for command in ("offline", "open")}
     | {("shell", "--wait"), ("shell", "--no-history")}
     | {(command, "--force") for command in ("demo", "export", "report")}
     | {
         ("offline", f"--{name}")
         for name in ("workload", "rounds", "threshold", "rows", "force", "memory", "temporary-folder")
     }
-    | {("measure", "--wait"), ("measure", "--dry-run")}
+    | {("measure", "--wait")}
     | {("serve", f"--{name}") for name in ("users", "host", "port", "rate")}
     | {("finish", "--wait"), ("finish", "--dry-run"), ("finish", "--yes")}
 )

@@ -115,7 +115,8 @@ def test_close_ends_all_spending(asked: Path, run: Run) -> None:
     (asked.parent / "people.csv").unlink()
     assert run("ask", "study.pmw", QUESTION).stdout == first
     share = json.loads(run("status", "study.pmw", "--json").stdout)["budget_share"]
-    strict = run("ask", "study.pmw", QUESTION, "--fresh", "--strict")
+    assert run("ask", "study.pmw", QUESTION, "--fresh").stdout == first
+    strict = run("ask", "study.pmw", "sex = 'Male' AND region = 'east'", "--fresh", "--strict")
     assert strict.exit_code == 3
     assert "exhausted" in strict.stdout
     assert run("ask", "study.pmw", "age >= 40", "--strict").exit_code == 0

@@ -81,10 +81,37 @@ def test_a_table_is_measured_at_the_price_that_was_told(study: Path, run: Run) -
     )
     words = run("measure", "study.pmw", "sex,region", "--dry-run").stdout
     assert words.startswith("Measuring sex, region (12 cells) would cost ")
-    assert form_of(run("measure", "study.pmw", "sex,region", "--json")) == form
+    assert form_of(run("measure", "study.pmw", "sex,region", "--yes", "--json")) == form
     assert read_ledger(study).lines[-1].share == form["share"]
-    assert run("measure", "study.pmw", "sex,region").stdout.startswith("Measured sex, region (12 cells) for ")
+    again = run("measure", "study.pmw", "sex,region", "--yes")
+    assert again.stdout.startswith("Measured sex, region (12 cells) for ")
     assert run("verify", "study.pmw").exit_code == 0
+
+
+def test_a_table_is_paid_for_after_a_yes_alone(
+    study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, measure, asked = spent(study), ("measure", "study.pmw", "sex,region"), list[str]()
+    told = run(*measure, "--dry-run")
+    refused = run(*measure)
+    assert (refused.exit_code, refused.stdout) == (4, "")
+    assert refused.stderr == f"Error: {told.stdout.strip()} Nothing was spent. Pay it with --yes.\n"
+    unpaid = run(*measure, "--json")
+    assert (unpaid.exit_code, form_of(unpaid)["error"]["code"]) == (4, "not_paid")
+    assert form_of(unpaid)["quote"] == form_of(run(*measure, "--dry-run", "--json"))
+
+    def answer(yes: bool) -> Callable[[str], bool]:
+        return lambda price: asked.append(price) or yes  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr("pmw.cli.prices.agrees", answer(False))
+    assert run(*measure).exit_code == 4
+    assert spent(study) == before
+    monkeypatch.setattr("pmw.cli.prices.agrees", answer(True))
+    assert run(*measure).stdout.startswith("Measured sex, region (12 cells) for ")
+    assert spent(study) == pytest.approx(before + form_of(unpaid)["quote"]["share"])
+    assert asked == [told.stdout.strip()] * 2
+    assert run(*measure, "--yes").exit_code == 0
+    assert len(asked) == 2
 
 
 def test_a_bar_is_told_its_price_and_paid_after_a_yes_alone(
@@ -144,7 +171,7 @@ def test_what_cannot_be_has_one_clear_error_and_costs_nothing(
 
 def test_a_request_beyond_the_cap_is_refused_and_costs_nothing(study: Path, run: Run) -> None:
     while form_of(run("measure", "study.pmw", "sex,region", "--dry-run", "--json"))["affordable"]:
-        assert run("measure", "study.pmw", "sex,region").exit_code == 0
+        assert run("measure", "study.pmw", "sex,region", "--yes").exit_code == 0
     before = spent(study)
     assert "so much is not left" in run("measure", "study.pmw", "sex,region", "--dry-run").stdout
     result = run("measure", "study.pmw", "sex,region")
@@ -155,7 +182,7 @@ def test_a_request_beyond_the_cap_is_refused_and_costs_nothing(study: Path, run:
 
 
 def test_a_request_that_is_killed_before_its_outcome_has_the_same_outcome(study: Path, run: Run) -> None:
-    command = [sys.executable, "-c", KILLED, "measure", str(study), "sex,region"]
+    command = [sys.executable, "-c", KILLED, "measure", str(study), "sex,region", "--yes"]
     recorded = []
     for _ in range(2):
         killed = subprocess.run(command, capture_output=True, check=False)

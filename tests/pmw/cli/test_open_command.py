@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 
 from pmw import Options
@@ -34,3 +35,52 @@ def test_the_preset_opens_the_loop_of_the_lecture(people: Path, run: Run) -> Non
     assert opened.exit_code == 0, opened.output
     options = read_session(people / "a.pmw")[0].contract.options
     assert replace(options, composition=None) == Options.textbook(update_limit=12)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--data", "ours.csv"), "pmw draft --data ours.csv > ours.toml"),
+        (
+            ("--data", "my people.csv", "--delimiter", ";", "--trim", "--missing-text", "?"),
+            "pmw draft --data 'my people.csv' --delimiter ';' --missing-text '?' --trim > 'my people.toml'",
+        ),
+        (("--data", "parts/*.parquet"), "pmw draft --data 'parts/*.parquet' > schema.toml"),
+        (("--data", "duckdb:a.db", "--table", "t"), "pmw draft --data duckdb:a.db --table t > t.toml"),
+        (("--data", "duckdb:a.db"), "pmw draft --data duckdb:a.db --table TABLE > TABLE.toml"),
+    ],
+)
+@pytest.mark.parametrize("command", [("open", "new.pmw", "--epsilon", "1"), ("check",)])
+def test_without_a_schema_the_error_has_the_command_that_drafts_one(
+    run: Run, tmp_path: Path, command: tuple[str, ...], given: tuple[str, ...], told: str
+) -> None:
+    result = run(*command, *given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines()[-1] == (
+        f"Error: Missing option '--schema'. Draft one to fill in: {told}"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_draft_that_the_error_names_is_one(people: Path, run: Run) -> None:
+    (people / "people.toml").rename(people / "away.toml")
+    error = run("open", "new.pmw", "--data", "people.csv", "--epsilon", "1").stderr
+    drafted, written = error.splitlines()[-1].partition("pmw ")[2].split(" > ")
+    (people / written).write_text(run(*drafted.split()).stdout)
+    again = run("open", "new.pmw", "--data", "people.csv", "--epsilon", "1").stderr
+    assert again.splitlines()[-1] == (
+        "Error: Missing option '--schema'. If people.toml is it, give --schema people.toml"
+    )
+    assert "TODO" in run("open", "new.pmw", *OPEN[:4], "--epsilon", "1").stderr
+
+
+def test_without_schema_and_table_the_draft_has_a_place_for_both(run: Run) -> None:
+    error = run("plan", "--records", "9", "--epsilon", "1").stderr.splitlines()[-1]
+    told = "Draft one to fill in: pmw draft --data TABLE > SCHEMA"
+    assert error == f"Error: Missing option '--schema'. {told}"
+
+
+def test_an_address_with_a_password_is_not_shown_again(run: Run) -> None:
+    result = run("open", "new.pmw", "--data", "postgresql://ann:s3cret@host/d", "--epsilon", "1")
+    assert (result.exit_code, "s3cret" in result.output) == (2, False)
+    assert "expected an address without a password" in result.stderr

@@ -31,7 +31,10 @@ def test_a_plan_fits_on_one_screen_and_needs_no_table(people: Path, run: Run) ->
     assert lines[0] == (
         "Plan for 'people': 4 attributes, 240 cells, 3,000 records. No data is read, nothing is spent."
     )
-    assert lines[1].startswith("Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding")
+    assert lines[1] == (
+        "Guarantee: epsilon = 1, delta = 1e-09, for adding or removing all of one person's records "
+        "(at most one record)."
+    )
     assert lines[2] == "Opening: the number of records and 4 one-attribute marginals (11.0% of the budget)."
     assert [path.name for path in people.iterdir()] == ["people.toml"]
 
@@ -77,7 +80,7 @@ WIDE = ("plan", "--schema", "wide.toml", "--records", "50000", "--epsilon", "1",
 def test_a_plan_of_marginals_tells_what_is_tested_and_measured(wide: Path, run: Run) -> None:
     output = run(*WIDE).stdout
     plan = json.loads(run(*WIDE, "--json").stdout)
-    assert output.startswith("Plan for 'wide': 8 attributes, 2,000,000,000 cells, 50,000 records.")
+    assert output.startswith("Plan for 'wide': 8 attributes, 2 × 10⁹ cells, 50,000 records.")
     assert "1 long attribute is put into bins, chosen from one-attribute counts. Cutting one widens" in output
     assert "pay, 200 cells in about 16 bins: ± 1,562 (3.1%); in at most 24 cells (width = 9)" in output
     assert plan["coarse_shape"] == [10] * 7 + [16]
@@ -145,8 +148,8 @@ def test_a_plan_takes_every_choice_that_opening_takes() -> None:
     opened, planned = options(open_command), options(plan_command)
     own = {"schema", "as_json"}
     table = {"session", "data", "table", "delimiter", "quote", "missing_text", "trim", "encoding", "decimal"}
-    table |= {"memory", "temporary_folder", "inside"}
-    assert planned.keys() - own == opened.keys() - table - {"escape"} - {"schema", "as_json"}
+    table |= {"memory", "temporary_folder", "inside", "data_is_public"}
+    assert planned.keys() - own == opened.keys() - table - {"escape", "verbose"} - {"schema", "as_json"}
     for name in planned.keys() - own:
         assert planned[name] == opened[name], name
 
@@ -155,7 +158,8 @@ def test_a_plan_shows_what_opening_then_chooses(people: Path, run: Run) -> None:
     numbers = ("--epsilon", "2", "--update-limit", "7", "--threshold", "55", "--queries", "500")
     choices = (*numbers, "--test", "query")
     plan = json.loads(run(*PLAN, *choices, "--json").stdout)
-    opened = run("open", "study.pmw", "--data", "people.csv", "--schema", "people.toml", *choices).stdout
+    table = ("--data", "people.csv", "--schema", "people.toml")
+    opened = run("open", "study.pmw", *table, *choices, "--verbose").stdout
     assert (plan["vector"]["update_limit"], plan["vector"]["threshold"]) == (7, 55)
     deviation = 2 * plan["vector"]["value_deviation"]
     assert "errors above 55 records; up to 7 answers" in opened
@@ -267,6 +271,20 @@ def test_bad_input_gets_one_clear_line(
     assert line.startswith("Error: ")
     assert line.endswith(message)
     assert bool(usage) == (code == 2)
+
+
+def test_cells_beyond_a_billion_are_told_by_two_digits(people: Path, run: Run) -> None:
+    save_schema(Domain(tuple(IntegerAttribute(f"a{one}", 0, 9) for one in range(48))), "wide.toml")
+    (people / "wide.csv").write_text(",".join(f"a{one}" for one in range(48)) + "\n")
+    wide = ("--schema", "wide.toml", "--epsilon", "1", "--delta", "1e-9")
+    planned = run("plan", "--records", "9000", *wide)
+    assert planned.stdout.startswith("Plan for 'records': 48 attributes, 1 × 10⁴⁸ cells, 9,000 records. ")
+    opened = run("open", "wide.pmw", "--data", "wide.csv", *wide)
+    assert opened.stdout.startswith("Opened wide.pmw over 'records': 48 attributes, 1 × 10⁴⁸ cells, about ")
+    shown = run("status", "wide.pmw").stdout.splitlines()[0]
+    assert shown == "table                  records (48 attributes, 1 × 10⁴⁸ cells)"
+    refused = run("measure", "wide.pmw", ",".join(f"a{one}" for one in range(12)))
+    assert "a11 has 1 × 10¹² cells, and noise would hide what is in more than " in refused.stderr
 
 
 def test_a_schema_fault_and_a_domain_too_large_are_named(people: Path, run: Run) -> None:

@@ -99,7 +99,7 @@ def test_a_source_shows_nothing_and_cannot_be_copied(domain: Domain, frame: pd.D
 def test_a_marginal_that_does_not_fit_in_memory_is_refused() -> None:
     wide = Domain(tuple(IntegerAttribute(f"a{place}", 0, 9999) for place in range(3)))
     source = MemorySource.from_frame(pd.DataFrame({"a0": [1], "a1": [2], "a2": [3]}), wide)
-    with pytest.raises(DataError, match="spans 1,000,000,000,000 cells"):
+    with pytest.raises(DataError, match="spans 1 × 10¹² cells"):
         source.counts(wide.names)
 
 

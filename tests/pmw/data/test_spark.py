@@ -29,8 +29,8 @@ from queries import (
     Person,
 )
 
-pytest.importorskip("pyspark", reason="Spark is not here: pip install 'online-pmw[spark]'")
-arrow = pytest.importorskip("pyarrow", reason="Spark is not here: pip install 'online-pmw[spark]'")
+pytest.importorskip("pyspark", reason="Spark is not here: pip install '.[spark]'")
+arrow = pytest.importorskip("pyarrow", reason="Spark is not here: pip install '.[spark]'")
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
     pytest.skip("Spark needs a Java 17 runtime", allow_module_level=True)
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of pyspark: pandas 3 is new to it

@@ -39,7 +39,7 @@ def state() -> PublicState:
     frame = pd.DataFrame(np.array(list("stuvwx"))[np.random.default_rng(1).integers(0, 6, (40_000, 5))])
     frame.columns = list("abcde")
     with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=1)) as session:
-        return replace(session.state, asked=256)
+        return replace(session.state, asked=256, settled=256)
 
 
 def asked(number: int, width: float = 5000.0) -> AnsweredQuestions:
@@ -100,8 +100,8 @@ def test_what_is_kept_for_tests_is_left_to_them(state: PublicState) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"asked": 255},
-        {"asked": 257},
+        {"settled": 255},
+        {"settled": 257},
         {"closed": True},
         {"plan": (), "rounds": ()},
         {"quantiles": (ErrorQuantile(BINS, 256, 40, 0, LOUD),)},

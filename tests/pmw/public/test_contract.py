@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import Budget, NeighboringRelation
+from pmw.privacy.budget import Budget, Composition, NeighboringRelation
 from pmw.public.contract import Contract, ModelKind, Opening, Options, TestKind, UpdateRule
 from pmw.sparse_vector import Sides, SparseVectorKind
 from queries import Domain, IntegerAttribute
@@ -73,3 +74,74 @@ def test_a_seed_makes_a_contract_without_privacy() -> None:
     domain = Domain((IntegerAttribute("a", 0, 1),))
     assert Contract(domain, Budget.of(1), Options(seed=3)).seeded
     assert not Contract(domain, Budget.of(1), Options()).seeded
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "kind"),
+    [
+        ("neighboring_relation", "replace-one", NeighboringRelation.REPLACE_ONE),
+        ("neighboring_relation", "replace_one", NeighboringRelation.REPLACE_ONE),
+        ("update", "refit", UpdateRule.REFIT),
+        ("opening", "none", Opening.NONE),
+        ("sparse_vector", "laplace", SparseVectorKind.LAPLACE),
+        ("composition", "pure", Composition.PURE),
+        ("test", "query", TestKind.QUERY),
+        ("model", "dense", ModelKind.DENSE),
+    ],
+)
+def test_a_kind_may_be_given_as_the_command_lines_word(name: str, word: str, kind: object) -> None:
+    assert getattr(Options(**{name: word}), name) is kind  # type: ignore[arg-type]  # any of the kinds
+    assert Options(**{name: word}) == Options(**{name: kind})  # type: ignore[arg-type]
+
+
+def test_the_textbooks_loop_can_be_written_in_words() -> None:
+    words: dict[str, Any] = {
+        "update": "step",
+        "opening": "none",
+        "sparse_vector": "laplace-rounds",
+        "sides": "two-sided",
+        "test": "query",
+    }
+    assert Options(**words) == Options.textbook()
+
+
+_FIELDS_OF_KINDS = [
+    ("neighboring_relation", "'add-remove', 'replace-one'"),
+    ("update", "'step', 'refit'"),
+    ("opening", "'none', 'one-way'"),
+    ("sparse_vector", "'exponential', 'exponential-rounds', 'laplace', 'laplace-rounds', 'sech2'"),
+    ("sides", "'one-sided', 'two-sided', 'two-thresholds'"),
+    ("composition", "'pure', 'zcdp', 'gdp'"),
+    ("test", "'query', 'marginal'"),
+    ("model", "'auto', 'dense', 'graphical'"),
+]
+
+
+@pytest.mark.parametrize(("name", "words"), _FIELDS_OF_KINDS)
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [("x", "'x'"), ("", "''"), (len, "a builtin_function_or_method"), (3, "a int"), (["step"], "a list")],
+)
+def test_what_is_no_kind_is_told_which_there_are(name: str, words: str, value: object, got: str) -> None:
+    with pytest.raises(BudgetError) as refused:
+        Options(**{name: value})  # type: ignore[arg-type]  # on purpose
+    assert str(refused.value) == f"{name}: expected one of {words}, got {got}"
+
+
+@pytest.mark.parametrize("name", ["neighboring_relation", "update", "opening", "test", "model"])
+def test_none_is_no_kind_where_planning_chooses_none(name: str) -> None:
+    with pytest.raises(BudgetError, match=f"{name}: expected one of"):
+        Options(**{name: None})  # type: ignore[arg-type]
+
+
+def test_every_field_of_a_kind_takes_words() -> None:
+    kinds = {
+        field.name for field in fields(Options) if any(str(field.type).startswith(one) for one in _KIND_NAMES)
+    }
+    assert kinds == {name for name, _ in _FIELDS_OF_KINDS}
+
+
+_KIND_NAMES = (
+    "NeighboringRelation", "UpdateRule", "Opening", "SparseVectorKind", "Sides", "Composition", "TestKind",
+    "ModelKind",
+)  # fmt: skip

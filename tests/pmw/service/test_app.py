@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
+from fractions import Fraction
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pmw.errors import ServiceError, SessionLockedError
+from pmw.public.export import RowPlan
+from pmw.service.exporting import SentInParts
 from pmw.service.hosting import Service, hosting
 from pmw.service.limits import Queue, Rate
 from pmw.service.users import Role, UsersFile
@@ -116,20 +120,53 @@ def test_the_share_of_each_analyst_binds(client: TestClient, add: Any, service: 
     assert (measured.status_code, measured.json()["error"]["code"]) == (403, "budget_exhausted")
     priced = client.post("/sessions/study/measure", json={"scope": ["sex"], "dry_run": True}, headers=reader)
     assert priced.json()["scope"] == ["sex"]
-    told = client.get("/sessions/study/ledger", headers=bea).json()
+    told = client.get("/sessions/study/ledger", headers=cat).json()
     spent = {one["name"]: one["spent"] for one in told["analysts"]}
     assert spent["bea"] == spent["rea"] == 0
     assert sum(spent.values()) == pytest.approx(told["share"])
-    assert not any("analyst" in line for line in told["entries"])  # whose a line is, is theirs to know
+    told = client.get("/sessions/study/ledger", headers=bea).json()
+    assert not any("booked" in line for line in told["entries"])  # whose a line is, is theirs to know
     for headers in (ann, cat):
         lines = client.get("/sessions/study/ledger", headers=headers).json()["entries"]
-        assert {line.get("analyst") for line in lines} == {None, "ann"}
+        assert {one["analyst"] for line in lines for one in line.get("booked", ())} == {"ann"}
     assert client.get("/sessions/study", headers=ann).json()["you"]["questions"] == 19
     asked = client.get("/activity", headers=bea).json()["activity"]
     assert {one["name"] for one in asked} <= {"bea"}
     everybody = client.get("/activity", headers=cat).json()["activity"]
     assert {one["name"] for one in everybody} >= {"ann"}
     assert everybody[0]["session"] == "study"
+
+
+def test_sums_of_others_are_rounded_and_ones_own_is_exact(
+    client: TestClient, add: Any, service: Service
+) -> None:
+    """Else whose sum grew, or number of questions, tells whose a new line of the ledger is."""
+    ann, bea, cat = add("ann", "1/2"), add("bea", "1/2"), add("cat", role=Role.CUSTODIAN)
+    for headers, scope in ((ann, ["sex"]), (bea, ["region"])):
+        assert (
+            client.post("/sessions/study/measure", json={"scope": scope}, headers=headers).status_code == 200
+        )
+    client.post(ASK, json={"where": "age >= 30"}, headers=bea)
+    (hosted,) = service.visible(service.users.listed()[0])
+    booked = {one.name: one for one in hosted.session.bookings()}
+
+    def told(headers: Any) -> dict[str, dict[str, Any]]:
+        listed = client.get("/sessions/study/ledger", headers=headers).json()["analysts"]
+        return {one.pop("name"): one for one in listed}
+
+    whole: dict[str, dict[str, Any]] = {
+        name: {"spent": float(one.spent), "exact": str(one.spent), "questions": one.questions}
+        for name, one in booked.items()
+    }
+    assert told(cat) == whole
+    assert whole["ann"]["spent"] * 100 % 1 != 0
+    rounded = {
+        name: {"spent": int(one.spent * 100 + Fraction(1, 2)) / 100, "exact": None, "questions": None}
+        for name, one in booked.items()
+    }
+    assert told(ann) == {**rounded, "ann": whole["ann"]}
+    assert told(bea) == {**rounded, "bea": whole["bea"]}
+    assert told(add("rea", 0, role=Role.READER)) == rounded
 
 
 def test_a_key_gets_the_same_answer(client: TestClient, add: Any) -> None:
@@ -158,6 +195,56 @@ def test_exports(client: TestClient, add: Any, format: str) -> None:
     assert got.status_code == 200
     assert len(got.content) > 1000
     assert client.get("/sessions/study/export?format=exe", headers=ann).status_code == 400
+
+
+@pytest.mark.parametrize(("rows", "seed"), [(25_001, 7), (1, 0), (None, 3)])
+def test_an_export_holds_the_bytes_of_the_file(
+    client: TestClient, add: Any, service: Service, tmp_path: Path, rows: int | None, seed: int
+) -> None:
+    (hosted,) = service.visible(service.users.listed()[0])
+    hosted.session.export(tmp_path / "rows.csv", RowPlan(rows, seed=seed))
+    asked = f"seed={seed}" if rows is None else f"seed={seed}&rows={rows}"
+    got = client.get(f"/sessions/study/export?{asked}", headers=add("ann"))
+    assert got.headers["content-type"] == "text/csv; charset=utf-8"
+    assert "content-length" not in got.headers  # it is sent as it is written
+    assert got.content == (tmp_path / "rows.csv").read_bytes()
+
+
+def test_an_export_that_is_refused_or_sent_makes_room_for_the_next(client: TestClient, add: Any) -> None:
+    ann = add("ann")
+    for _ in range(2):
+        assert client.get("/sessions/none/export", headers=ann).status_code == 403
+        assert client.get("/sessions/study/export?seed=-1", headers=ann).status_code == 400
+        assert client.get("/sessions/study/export?format=model&seed=1", headers=ann).status_code == 400
+        assert client.get("/sessions/study/export?rows=10", headers=ann).status_code == 200
+
+
+def test_a_second_export_of_a_user_is_told_to_wait(client: TestClient, add: Any, service: Service) -> None:
+    ann = add("ann")
+    service.exports.begin("ann")
+    for format in ("csv", "parquet", "model"):
+        got = client.get(f"/sessions/study/export?format={format}", headers=ann)
+        assert (got.status_code, got.json()["error"]["code"], got.headers["retry-after"]) == (
+            429,
+            "busy",
+            "1",
+        )
+        assert "another export of yours" in got.json()["error"]["message"]
+    assert client.get("/sessions/study/export", headers=add("bea")).status_code == 200
+    service.exports.end("ann")
+    assert client.get("/sessions/study/export", headers=ann).status_code == 200
+
+
+def test_an_export_ends_where_its_client_stops_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pmw.service.exporting._STALLED_SECONDS", 0.01)
+    ended: list[bool] = []
+
+    async def never(_: object = None) -> Any:
+        await asyncio.Event().wait()
+
+    sent = SentInParts([b"x"], "csv", lambda: ended.append(True))
+    asyncio.run(sent({"type": "http"}, never, never))
+    assert ended == [True]
 
 
 # --- bad input ----------------------------------------------------------------------------------------------
@@ -258,6 +345,21 @@ def test_a_users_file_that_others_can_read_stops_all(client: TestClient, add: An
     assert client.get("/sessions", headers=ann).status_code == 200
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_damaged_users_file_is_an_error_until_it_is_mended(
+    client: TestClient, add: Any, users: UsersFile, deep: bool
+) -> None:
+    ann = add("ann")
+    good = users.path.read_text()
+    users.path.write_text("[" * 100_000 if deep else good.replace('"share": "1/2"', '"share": "1/0"'))
+    for address in ("/sessions", "/sessions/study"):
+        got = client.get(address, headers=ann)
+        assert (got.status_code, got.json()["error"]["code"]) == (503, "unavailable")
+    assert client.post("/sign-in", data={"token": "x"}).status_code == 503
+    users.path.write_text(good)
+    assert client.get("/sessions", headers=ann).status_code == 200
+
+
 def test_a_session_damaged_behind_the_service_is_an_error_of_its_own(
     client: TestClient, add: Any, study: Path, log: StringIO
 ) -> None:
@@ -336,6 +438,49 @@ def test_who_signs_out_is_out(client: TestClient, users: UsersFile) -> None:
     assert client.get("/sessions").status_code == 200
     client.post("/sign-out", follow_redirects=False)
     assert client.get("/sessions", headers={"Cookie": f"pmw_session={kept}"}).status_code == 401
+
+
+def signed_in(client: TestClient, headers: dict[str, str]) -> str:
+    """Sign in; return the cookie, as a request's header holds it, and keep none."""
+    token = headers["Authorization"].partition(" ")[2]
+    taken = client.post("/sign-in", data={"token": token}, follow_redirects=False)
+    client.cookies.clear()
+    return str(taken.headers["set-cookie"]).partition(";")[0]
+
+
+def test_a_users_own_oldest_cookie_ends(client: TestClient, add: Any, service: Service) -> None:
+    service.rate = Rate(1000, 1000)
+    ann, bea = add("ann"), add("bea")
+    other = signed_in(client, bea)
+    cookies = [signed_in(client, ann) for _ in range(13)]
+
+    def statuses() -> list[int]:
+        return [client.get("/sessions", headers={"Cookie": one}).status_code for one in cookies]
+
+    assert statuses() == [401] * 3 + [200] * 10
+    client.post("/sign-out", headers={"Cookie": cookies[5]}, follow_redirects=False)
+    client.cookies.clear()
+    cookies.append(signed_in(client, ann))
+    assert statuses() == [401] * 3 + [200] * 2 + [401] + [200] * 8
+    assert client.get("/sessions", headers={"Cookie": other}).status_code == 200
+
+
+def test_signing_in_is_counted_and_the_log_names_who_did(
+    client: TestClient, add: Any, service: Service, log: StringIO
+) -> None:
+    ann = add("ann")
+    token = ann["Authorization"].partition(" ")[2]
+    service.rate = Rate(1, 2, lambda: 0.0)
+    for status in (303, 303, 429, 429):
+        taken = client.post("/sign-in", data={"token": token}, follow_redirects=False)
+        assert taken.status_code == status
+        assert ("set-cookie" in taken.headers) == (status == 303)
+        assert taken.headers.get("retry-after") == (None if status == 303 else "1")
+    assert client.get("/sessions", headers=ann).status_code == 429
+    client.post("/sign-in", data={"token": "x"}, follow_redirects=False)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [line["user"] for line in lines] == ["ann"] * 5 + [None]
+    assert token not in log.getvalue()
 
 
 # --- what is served -----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -11,7 +12,9 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -221,6 +224,38 @@ def test_a_slow_or_wild_client_harms_nobody(running: Running, ann: str) -> None:
         for connection in slow:
             connection.close()
         assert session.ask("age >= 31").count > 0
+
+
+def test_an_export_that_is_not_read_keeps_nobody_waiting_but_its_own_user(
+    running: Running, ann: str, users: UsersFile
+) -> None:
+    bea = users.add(User("bea", Role.READER, Fraction(0)))
+
+    def exported(token: str) -> http.client.HTTPConnection:
+        made = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
+        path = "/sessions/study/export?rows=1000000"  # more than any system keeps for a client that is slow
+        made.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+        return made
+
+    with ExitStack() as held:
+        ends = [held.enter_context(closing(exported(token))) for token in (ann, bea, ann)]
+        responses = [held.enter_context(one.getresponse()) for one in ends]
+        assert [one.status for one in responses] == [200, 200, 429]
+        assert responses[2].getheader("Retry-After") == "1"
+        with pmw.connect(running.url, token=ann) as session:
+            assert session.ask("age >= 30").count > 0
+            held.close()  # who goes is done, and may ask again
+            session.export(users.path.parent / "rows.csv", rows=10)
+
+
+def test_many_idle_connections_shut_nobody_out(running: Running, ann: str) -> None:
+    with ExitStack() as held:
+        for _ in range(520):
+            held.enter_context(socket.create_connection(("127.0.0.1", running.port)))
+        with urllib.request.urlopen(f"http://127.0.0.1:{running.port}/health", timeout=60) as response:
+            assert response.status == 200
+        with pmw.connect(running.url, token=ann) as session:
+            assert session.status()["you"]["share"] == 0.5
 
 
 def test_a_killed_service_loses_no_charge(study: Path, users: UsersFile, ann: str) -> None:

@@ -168,7 +168,7 @@ def test_a_price_is_told_before_it_is_paid(client: TestClient, add: AddUser) -> 
     assert "holds the true count" in paid
     ledger = client.get("/sessions/study/ledger", headers=headers).json()
     assert ledger["spent"] > before
-    assert ledger["entries"][-1]["analyst"] == "ann"
+    assert ledger["entries"][-1]["booked"] == [{"analyst": "ann", "part": "1"}]
     assert "It is free" in client.post("/page/study/price", data=asked, headers=headers).text
     again = client.post("/page/study/pay", data={**asked, "price": "0.0"}, headers=headers).text
     assert "holds the true count" in again

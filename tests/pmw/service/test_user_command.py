@@ -69,6 +69,40 @@ def test_a_name_is_taken_once(run: Run) -> None:
     assert "is a user already" in again.stderr
 
 
+@pytest.mark.parametrize("content", ['{"format": 1, "users": [{"share": "1/0"}]}', "[" * 100_000, "share"])
+def test_a_damaged_file_gets_one_line(run: Run, content: str) -> None:
+    run(*ADD, "--role", "reader")
+    if content == "share":
+        content = Path("users.json").read_text().replace('"share": "0"', '"share": "1/0"')
+        assert "1/0" in content
+    Path("users.json").write_text(content)
+    for words in (
+        ("list",),
+        ("list", "--json"),
+        ("revoke", "ann"),
+        ("rotate", "ann"),
+        ("add", "b", "--share", "1"),
+    ):
+        refused = run("user", *words, "--users", "users.json")
+        assert refused.exit_code == 1, refused.output
+        assert isinstance(refused.exception, SystemExit)
+        (line,) = refused.stderr.splitlines()
+        assert line.startswith("Error: users.json: ")
+    assert Path("users.json").read_text() == content
+
+
+def test_names_of_other_scripts_are_said_and_mixed_ones_refused(run: Run) -> None:
+    mixed = run("user", "add", "\u0410nn", "--share", "1", "--users", "users.json")
+    assert mixed.exit_code == 1
+    assert "'\\u0410nn' in CYRILLIC and LATIN" in mixed.stderr
+    assert not Path("users.json").exists()
+    other = run("user", "add", "\u0410\u043d\u043d", "--share", "1", "--users", "users.json")
+    assert "CYRILLIC" in other.stderr
+    assert len(other.stdout.split()) == 1
+    latin = run("user", "add", "Ren\u00e9", "--share", "1", "--users", "users.json")
+    assert latin.stderr == ""
+
+
 def test_what_cannot_be_served_is_refused(run: Run, study: Path) -> None:
     assert run(*ADD, "--role", "reader").exit_code == 0
     serve = ("serve", str(study), "--users", "users.json", "--port", "0")

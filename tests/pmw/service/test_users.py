@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import stat
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -83,6 +84,97 @@ def test_another_file_is_refused(users: UsersFile, text: str) -> None:
     with pytest.raises(ServiceError, match="no users file"):
         users.add(ann())
     assert users.path.read_text(encoding="latin-1") == text
+
+
+BOB = {"name": "bob", "role": "reader", "share": "0", "sessions": None, "expires": None, "revoked": False}
+
+
+def hold(users: UsersFile, *listed: dict[str, Any]) -> None:
+    """Write a users file by hand."""
+    entries = [{"token_sha256": f"{number:064x}", **one} for number, one in enumerate(listed)]
+    users.path.write_text(json.dumps({"format": 1, "users": entries}))
+    users.path.chmod(0o600)
+
+
+SHARES = ["1/0", "5", "-1", "1e999999999", "1e-999999999", "nan", "", " ", "1/", "9" * 5000, "9" * 900, "x",
+          math.inf, math.nan, -1, 5, True, None, [], {}]  # fmt: skip
+
+
+@pytest.mark.parametrize("share", SHARES, ids=lambda share: str(share)[:8])
+def test_a_share_in_the_file_that_is_none_gets_one_error(users: UsersFile, share: Any) -> None:
+    hold(users, BOB, {**BOB, "name": "ann", "share": share})
+    with pytest.raises(
+        ServiceError, match=r"users\.json: user 2 cannot be used: expected a share in \[0, 1\]"
+    ):
+        users.listed()
+    with pytest.raises(ServiceError):
+        users.find("token")
+
+
+@pytest.mark.parametrize(
+    ("share", "part"), [("1/5", "1/5"), ("0.25", "1/4"), (".5", "1/2"), (0.5, "1/2"), (1, "1"), ("0", "0")]
+)
+def test_a_share_may_be_written_by_hand(users: UsersFile, share: Any, part: str) -> None:
+    hold(users, {**BOB, "share": share})
+    assert [user.share for user in users.listed()] == [Fraction(part)]
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"format": 1, "users": ' + "[" * 100_000, '{"a":' * 100_000]
+)
+def test_a_deep_file_is_none(users: UsersFile, text: str) -> None:
+    users.path.write_text(text)
+    users.path.chmod(0o600)
+    with pytest.raises(ServiceError, match="no users file"):
+        users.listed()
+
+
+@pytest.mark.parametrize(
+    "change", [{"sessions": "study"}, {"sessions": [1]}, {"revoked": "false"}, {"revoked": 0}]
+)
+def test_a_field_of_another_type_is_not_guessed_at(users: UsersFile, change: dict[str, Any]) -> None:
+    hold(users, {**BOB, **change})
+    with pytest.raises(ServiceError, match="no users file"):
+        users.listed()
+
+
+COMPOSED, DECOMPOSED = "Ren\u00e9e", "Rene\u0301e"
+MIXED = ["\u0410nn", "ann\u0430", "a\u03bdn", "a\u0661", "\U0001d41ann", "an\uff4e", "\u5357\u3042\ud55c"]
+OF_ONE = ["ann-2_b.c@x", "\u0410\u043d\u043d\u0430 7", "\u5357\u3055\u304f\u30e9\u3005", "\uae40\u91d1", "_1",
+          COMPOSED, "\u0e01\u0e33", "\u0915\u093f"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MIXED, ids=ascii)
+def test_a_name_that_mixes_scripts_is_refused_where_it_is_added_and_where_it_is_read(
+    users: UsersFile, name: str
+) -> None:
+    with pytest.raises(ServiceError, match="letters of one script"):
+        User(name, Role.ANALYST, Fraction(1))
+    hold(users, {**BOB, "name": name})
+    with pytest.raises(
+        ServiceError, match=r"user 1 cannot be used: expected a name in letters of one script"
+    ):
+        users.listed()
+
+
+@pytest.mark.parametrize("name", OF_ONE, ids=ascii)
+def test_a_name_of_one_script_is_taken(users: UsersFile, name: str) -> None:
+    users.add(User(name, Role.ANALYST, Fraction(1)))
+    assert [user.name for user in UsersFile(users.path).listed()] == [name]
+
+
+def test_two_forms_of_a_name_are_one_user(users: UsersFile) -> None:
+    token = users.add(User(DECOMPOSED, Role.ANALYST, Fraction(1)))
+    assert [user.name for user in users.listed()] == [COMPOSED]
+    with pytest.raises(ServiceError, match="is a user already"):
+        users.add(User(COMPOSED, Role.ANALYST, Fraction(1)))
+    users.revoke(DECOMPOSED)
+    assert users.find(token) is None
+    hold(users, {**BOB, "name": DECOMPOSED})
+    assert [user.name for user in users.listed()] == [COMPOSED]
+    hold(users, {**BOB, "name": DECOMPOSED}, {**BOB, "name": COMPOSED})
+    with pytest.raises(ServiceError, match="user 2 has the name of another"):
+        users.listed()
 
 
 def test_there_is_no_file(users: UsersFile) -> None:

@@ -19,9 +19,10 @@ from pmw.loop import may_test
 from pmw.loop.loop import tiers_of
 from pmw.privacy.budget import Composition
 from pmw.public.answer import Source
+from pmw.public.charges import Parts
 from pmw.public.contract import TestKind
 from pmw.session import engine as engine_module
-from pmw.session.accounts import Account
+from pmw.session.accounts import Account, read_booking, recorded_booking
 from pmw.session.engine import Engine
 from pmw.session.maintenance import finalize_session
 from queries import Domain, QueryError, random_conjunctions
@@ -52,7 +53,8 @@ def of_ledger(session: pmw.Session) -> dict[str, Fraction]:
     """Return what the ledger's own lines say, as parts of the cap."""
     ledger, sums = session.ledger(), dict[str, Fraction]()
     for line in ledger.lines:
-        sums[line.analyst] = sums.get(line.analyst, Fraction(0)) + line.price / ledger.cap
+        for name, part in line.booked:
+            sums[name] = sums.get(name, Fraction(0)) + part * line.price / ledger.cap
     return sums
 
 
@@ -90,12 +92,12 @@ def test_a_named_analyst_gets_the_answers_that_nobody_in_particular_gets(opened:
         assert one.state.ledger == other.state.ledger
 
 
-def test_what_is_measured_by_itself_is_booked_to_the_session(opened: Opener, whole_years: Domain) -> None:
+def test_error_quantiles_are_booked_to_the_session(opened: Opener, whole_years: Domain) -> None:
     with opened(seed=1, composition=Composition.ZCDP) as session:
         session.analyst("ann").ask_all(random_conjunctions(whole_years, 600, seed=9))
-        own = [line for line in session.ledger().lines if line.event in ("error quantile", "requested")]
+        own = [line for line in session.ledger().lines if line.event == "error quantile"]
         assert own
-        assert {line.analyst for line in own} == {""}
+        assert {line.booked for line in own} == {Account("").whole}
 
 
 # --- shares -------------------------------------------------------------------------------------------------
@@ -226,7 +228,7 @@ def test_measurements_are_paid_from_the_share(opened: Opener) -> None:
         ann = session.analyst("ann", quote.share * 1.5)
         assert ann.measure(["sex", "region"]).share == quote.share
         line = session.ledger().lines[-1]
-        assert (line.event, line.analyst) == ("requested", "ann")
+        assert (line.event, line.booked) == ("requested", Account("ann").whole)
         assert float(ann.budget().spent) == pytest.approx(quote.share)
         with pytest.raises(BudgetExhaustedError):
             ann.measure(["sex", "age"])
@@ -266,7 +268,7 @@ def test_what_was_interrupted_is_booked_to_who_began_it(
         finalize_session(path, abandon=True)
         with pmw.resume_session(path) as closed:
             assert closed.ledger().lines[-1].event == "abandoned batch"
-            assert closed.ledger().lines[-1].analyst == "ann"
+            assert closed.ledger().lines[-1].booked == Account("ann").whole
             assert closed.verify().holds
         return
     with pmw.resume_session(path, frame) as session:
@@ -338,9 +340,17 @@ def test_a_share_is_a_part(opened: Opener, share: Any) -> None:
         session.analyst("ann", share)
 
 
-def test_a_batch_that_is_booked_to_nobody_is_recorded_as_before() -> None:
-    assert Account("").booking('{"a":1}') == '{"a":1}'
-    assert Account.of_batch(Account("ann").booking('{"a":1}')) == Account("ann")
+@pytest.mark.parametrize("booked", [Account("").whole, (("", Fraction(3, 7)), ("ann", Fraction(4, 7)))])
+def test_a_batch_is_recorded_with_whom_it_is_booked_to(booked: Parts) -> None:
+    assert read_booking(recorded_booking('{"a":1}', booked)) == booked
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"booked":[["ann"]]}', '{"booked":[["ann","1/0"]]}', '{"booked":[[" ","1"]]}']
+)
+def test_a_batch_that_does_not_say_whom_it_is_booked_to_is_refused(text: str) -> None:
+    with pytest.raises(pmw.SessionCorruptError, match="damaged"):
+        read_booking(text)
 
 
 def test_an_analyst_and_a_session_say_what_they_are(opened: Opener) -> None:

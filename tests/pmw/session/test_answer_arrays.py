@@ -100,13 +100,19 @@ def test_each_gets_the_answer_that_it_gets_alone(form: str, names: tuple[str, ..
         boxes = Boxes.of(session.domain, names, first, last)
         queries = [boxes.query(place) for place in range(len(boxes))]
         asked = session.state.asked
-        for place, (query, stored) in enumerate(zip(queries, session.ask_all(queries), strict=True)):
+        given = session.ask_all(queries)
+        for place, (query, stored) in enumerate(zip(queries, given, strict=True)):
+            if stored.version > answers.version[place]:  # a positive came after it, and made it better
+                low, high = stored.interval or (math.nan, math.nan)
+                assert high - low <= 0.9 * (answers.interval[place, 1] - answers.interval[place, 0])
+                continue
             same(answers, place, stored)
             if answers.version[place] == session.state.version and session.state.asked == asked:
                 same(answers, place, session.ask(query))
         assert session.state.asked == asked  # all of them were stored
         again = session.answer_arrays(names, first, last)
-        np.testing.assert_array_equal(again.interval, answers.interval)
+        for place, one in enumerate(given):
+            same(again, place, one)
         assert session.verify().holds
 
 

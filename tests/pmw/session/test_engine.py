@@ -16,6 +16,7 @@ import pmw
 import pmw.loop.fit
 import pmw.session.engine
 from pmw.data import MemorySource
+from pmw.loop import propose
 from pmw.loop.secret import SecretState
 from pmw.planning.questions import plan_query_test
 from pmw.privacy.random_bits import BitSource
@@ -75,15 +76,16 @@ def test_every_intent_of_a_session_has_bytes_of_its_own(
 
     monkeypatch.setattr(BitSource, "__init__", noting)
     path = tmp_path / "s.pmw"
+    asked = list({query.to_json(): query for query in uncovered(domain)}.values())
     with pmw.open_session(frame, domain, epsilon=1, path=path, options=NEGATIVE) as session:
-        for query in uncovered(domain)[:10]:
-            session.ask(query, fresh=True)
+        for query in asked[:8]:
+            session.ask(query)
     with pmw.resume_session(path, frame) as session:  # a count of intents would begin again here
-        for query in uncovered(domain)[:10]:
-            session.ask(query, fresh=True)
+        for query in asked[8:16]:
+            session.ask(query)
     with pmw.open_session(frame, domain, epsilon=1, options=NEGATIVE) as session:
         session.ask(uncovered(domain)[0])
-    assert len(seeds) == len(set(seeds)) == 1 + 20 + 2
+    assert len(seeds) == len(set(seeds)) == 1 + 16 + 2
     assert {len(seed) for seed in seeds} == {32}
 
 
@@ -379,13 +381,17 @@ def test_answers_that_draw_no_noise_share_a_commit_and_are_what_they_are_one_by_
     monkeypatch.setattr(pmw.session.engine, "_COMMIT", 12)
     path = tmp_path / "s.pmw"
     with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
-        queries = random_conjunctions(domain, 40, seed=9)
-        session.ask_all(queries)  # now whatever they need was tested or measured
-        apart = [session.ask(query, fresh=True) for query in queries]
+        before = random_conjunctions(domain, 100, seed=9)
+        session.ask_all(before)  # now whatever others about the same need was tested or measured
+        others = {query.to_json(): query for query in random_conjunctions(domain, 150, seed=10)}
+        for query in before:
+            others.pop(query.to_json(), None)
+        queries = [one for one in others.values() if not propose(session.state, [one]).requests][:40]
+        apart = [session._engine._free.of(session.state)(query) for query in queries]
         given: list[list[pmw.Answer]] = []
         statements: list[str] = []
         session._open_store()._connection.set_trace_callback(statements.append)
-        together = session.ask_all(queries, fresh=True, deliver=lambda some: given.append(list(some)))
+        together = session.ask_all(queries, deliver=lambda some: given.append(list(some)))
         session._open_store()._connection.set_trace_callback(None)
     assert [len(some) for some in given] == [12, 12, 12, 4]
     assert statements.count("COMMIT") == 4

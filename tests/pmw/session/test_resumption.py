@@ -187,3 +187,20 @@ def test_a_batch_is_written_only_after_the_charges_that_its_state_was_made_of(
     assert len(told) >= 3
     assert all(before == found for before, found in told)
     assert len({found for _, found in told}) > 1
+
+
+def test_a_release_is_written_only_after_the_charges_that_its_state_was_made_of(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, told = SessionStore.finish, list[tuple[int | None, int]]()
+
+    def noting(store: SessionStore, intent: int | None, outcome: Outcome) -> None:
+        if intent is not None:
+            told.append((outcome.charged_before, store.charge_count()))
+        finish(store, intent, outcome)
+
+    monkeypatch.setattr(SessionStore, "finish", noting)
+    with pmw.resume_session(path) as session:
+        session.measure(("a", "b"))
+    assert told
+    assert all(before == found for before, found in told)

@@ -74,10 +74,14 @@ def test_a_repeated_question_gets_its_stored_answer_unless_asked_afresh(
         twice = session.ask_all([QUESTIONS[2], QUESTIONS[0], QUESTIONS[0]])
         assert again == twice[0] == first
         assert twice[1] == twice[2]
+        assert session.ask(QUESTIONS[2], fresh=True) == first  # the model is the same
+        session.ask("region = 'south' AND age < 40")
+        assert session.state.version > first.version
+        assert session.ask(QUESTIONS[2]) == first  # its bar is no narrower
         fresh = session.ask(QUESTIONS[2], fresh=True)
         assert fresh != first
         assert session.ask(QUESTIONS[2]) == fresh
-        assert session.status().queries_answered == 7
+        assert session.status().queries_answered == 10
 
 
 def test_a_request_that_is_retried_gets_the_same_answer(frame: pd.DataFrame, domain: Domain) -> None:
@@ -102,6 +106,7 @@ def test_a_request_that_was_given_a_stored_answer_keeps_it(
     with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, path=path, options=options) as session:
         first = session.ask(QUESTIONS[2])
         assert session.ask(QUESTIONS[2], request_id="one") == first
+        session.ask("region = 'south' AND age < 40")  # corrects the model
         assert session.ask(QUESTIONS[2], fresh=True) != first
         assert session.ask(QUESTIONS[2], request_id="one") == first
         assert session.ask(QUESTIONS[2], request_id="one", fresh=True) == first

@@ -16,17 +16,17 @@ import pytest
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import plan_spare
+from pmw.loop import Payer, plan_spare
 from pmw.planning.error_quantiles import quantiles_left
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.random_bits import repeatable_seed
-from pmw.public.charges import Event, marginal_charge
+from pmw.public.charges import Event, Parts, marginal_charge
 from pmw.public.plans import marginal_tier
 from pmw.public.quotes import affordable_price
 from pmw.public.state import PublicState, is_requested
 from pmw.session.engine import Engine
 from pmw.session.loading import load_scopes
-from pmw.session.releases import StoredAnswers
+from pmw.session.releases import MarginalRelease, Release, StoredAnswers
 from queries import (
     UNITS,
     CategoricalAttribute,
@@ -39,6 +39,7 @@ from queries.domain import quoted_name
 from queries.range_texts import RangeTexts
 
 Opened = Callable[..., pmw.Session]
+NOBODY: dict[str, Payer | None] = {"": None}  # is named: the cap alone binds
 KEPT = 32  # answers after which all of the budget would be kept for tests
 
 
@@ -91,10 +92,10 @@ class Told:
     told: Sequence[LinearQuery]
     half: int
 
-    def scopes(self) -> Counter[tuple[str, ...]]:
-        return Counter(query.scope for query in self.told)
+    def scopes(self) -> dict[str, Counter[tuple[str, ...]]]:
+        return {"": Counter(query.scope for query in self.told)}
 
-    def version(self, number: int) -> int:
+    def version(self, place: int) -> int:
         return self.half
 
 
@@ -144,7 +145,7 @@ def test_what_is_kept_falls_with_the_answers_and_the_rest_is_measured_and_charge
             assert affordable_price(after) >= min(kept, affordable_price(before))
             assert affordable_price(after) < kept + least  # one that was measured takes one price
             assert (
-                plan_spare(after, StoredAnswers(session._engine._store, after.domain)) is None
+                plan_spare(after, StoredAnswers(session._engine._store, after.domain), NOBODY) is None
             )  # not again before the next
         lines = [line for line in session.ledger().lines if line.event == Event.REQUESTED]
         assert len(lines) == sum(map(is_requested, session.state.measured)) > 0
@@ -164,13 +165,17 @@ def test_nothing_is_spare_while_pairs_of_attributes_wait_to_be_asked(
     with opened(seed=2) as session:
         session.ask_all(stream[:256])
         state = session.state
-        assert plan_spare(state, Told(stream[:256], state.version)) is not None
-        assert plan_spare(replace(state, asked=300), Told(stream[:256], state.version)) is None  # not due
+        assert plan_spare(state, Told(stream[:256], state.version), NOBODY) is not None
+        assert (
+            plan_spare(replace(state, settled=300), Told(stream[:256], state.version), NOBODY) is None
+        )  # not due
         options = replace(state.contract.options, accuracy=0.1, records=20_000)
         contract = replace(state.contract, options=options)
-        assert plan_spare(replace(state, contract=contract), Told(stream[:256], state.version)) is None
+        assert (
+            plan_spare(replace(state, contract=contract), Told(stream[:256], state.version), NOBODY) is None
+        )
         single = [one for one in stream[:256] if len(one.scope) < 2]
-        assert plan_spare(state, Told(single, state.version)) is None
+        assert plan_spare(state, Told(single, state.version), NOBODY) is None
 
 
 def test_nothing_is_spare_while_thresholds_come_down_or_positives_come(
@@ -182,14 +187,14 @@ def test_nothing_is_spare_while_thresholds_come_down_or_positives_come(
     tier = marginal_tier(state.plan)
     assert tier is not None
     assert state.version >= 2
-    assert plan_spare(state, Told(stream[:256], state.version)) is not None
-    assert plan_spare(state, Told(stream[:256], 0)) is None  # four times as many may come again
+    assert plan_spare(state, Told(stream[:256], state.version), NOBODY) is not None
+    assert plan_spare(state, Told(stream[:256], 0), NOBODY) is None  # four times as many may come again
 
     def slower(length: int) -> PublicState:
         return replace(state, plan=(replace(tier, decay=(tier.decay[0], length)), *state.plan[1:]))
 
-    assert plan_spare(slower(64), Told(stream[:256], state.version)) is not None
-    assert plan_spare(slower(65), Told(stream[:256], state.version)) is None
+    assert plan_spare(slower(64), Told(stream[:256], state.version), NOBODY) is not None
+    assert plan_spare(slower(65), Told(stream[:256], state.version), NOBODY) is None
 
 
 def test_it_is_what_many_questions_rest_on_and_little_was_paid_for(
@@ -207,7 +212,7 @@ def test_it_is_what_many_questions_rest_on_and_little_was_paid_for(
 
     def chosen(state: PublicState, counts: dict[tuple[str, ...], int]) -> tuple[str, ...]:
         extra = [rests[scope] for scope, count in counts.items() for _ in range(count)]
-        found = plan_spare(state, Told([*all_pairs, *extra], state.version))
+        found = plan_spare(state, Told([*all_pairs, *extra], state.version), NOBODY)
         assert found is not None
         return found[0]
 
@@ -240,13 +245,14 @@ def test_it_comes_due_after_the_same_answers_however_a_stream_is_cut(
     opened: Opened, stream: list[LinearQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     due: list[int] = []
-    real = Engine.measure
+    real = Engine._release
 
-    def measure(self: Engine, *arguments: Any) -> None:
-        due.append(self.state.asked)
-        real(self, *arguments)
+    def release(self: Engine, what: Release, booked: Parts) -> None:
+        if isinstance(what, MarginalRelease):
+            due.append(self.state.asked)
+        real(self, what, booked)
 
-    monkeypatch.setattr(Engine, "measure", measure)
+    monkeypatch.setattr(Engine, "_release", release)
     for size in (600, 75):
         due.clear()
         with opened(seed=2) as session:
@@ -302,8 +308,8 @@ def test_without_the_table_what_is_free_is_answered(
         session.ask_all(stream[:256])
         spent = session.state.ledger.spent
     with pmw.resume_session(path) as session:
-        assert plan_spare(session.state, Told(session.asked(), session.state.version)) is not None
-        again = session.ask(stream[0], fresh=True)
+        assert plan_spare(session.state, Told(session.asked(), session.state.version), NOBODY) is not None
+        again = session.ask("age BETWEEN 30 AND 40")
         assert again.interval is not None
         assert session.state.asked == 257
         assert session.state.ledger.spent == spent
@@ -346,7 +352,7 @@ def test_the_scopes_of_stored_questions_are_counted_without_reading_each(names: 
         session.finalize()  # nothing is tested any more: they are stored as ranges
         session.answer_arrays(names[:2], *ends)
         store = session._engine._store
-        assert any(isinstance(texts, RangeTexts) and len(texts) > 9 for texts in store.first_questions())
-        found = load_scopes(store, domain)
+        assert any(isinstance(texts, RangeTexts) and len(texts) > 9 for _, texts in store.first_questions())
+        (found,) = load_scopes(store, domain).values()
         assert found == Counter(query.scope for query in session.asked())
         assert len(found) > 6

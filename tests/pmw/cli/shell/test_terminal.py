@@ -107,7 +107,7 @@ def shell(study: Path, *options: str, columns: int = 100, plain: bool = False) -
 def test_a_dialogue(study: Path, plain: bool) -> None:
     with shell(study, plain=plain) as terminal:
         head = terminal.wait("pmw>")
-        assert ("pip install 'online-pmw[shell]'" in head) == plain
+        assert ("in a checkout, pip install '.[shell]'" in head) == plain
         assert "attributes" in head
         told = terminal.ask("age >= 30\r", "of the budget spent")
         assert "About " in told

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections import deque
+from datetime import date, datetime
+from pathlib import Path
+
+import pandas as pd
 import pytest
 
 import pmw
 from pmw.errors import ReleaseError
-from pmw.public.export import RowPlan
+from pmw.public.export import RowPlan, csv_parts, export
+from queries import DateAttribute, DatetimeAttribute, Domain, IntegerAttribute
 
 
 def test_rows_keep_the_models_one_way_marginals(session: pmw.Session) -> None:
@@ -33,3 +40,58 @@ def test_the_same_seed_draws_the_same_rows_and_no_seed_draws_anew(session: pmw.S
 def test_an_impossible_drawing_is_refused(rows: int, seed: int | None) -> None:
     with pytest.raises(ReleaseError, match="expected"):
         RowPlan(rows, seed=seed)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_a_csv_file_is_the_same_in_parts_of_any_size(
+    session: pmw.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    plan = RowPlan(500, seed=3)
+    whole = session.synthetic_records(500, seed=3).to_csv(index=False, lineterminator="\n").encode()
+    monkeypatch.setattr("pmw.public.export.rows._BATCH", batch)
+    parts = list(csv_parts(session.state, plan))
+    assert len(parts) == -(-500 // batch)
+    assert max(part.count(b"\n") for part in parts) <= batch + 1  # a heading
+    assert b"".join(parts) == whole
+    export(session.state, tmp_path / "rows.csv", plan)
+    assert (tmp_path / "rows.csv").read_bytes() == whole
+
+
+def test_times_are_written_alike_whatever_rows_stand_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, end = datetime(2023, 1, 1, 23, 59, 58), datetime(2023, 1, 2, 0, 0, 3)
+    domain = Domain(
+        (
+            DatetimeAttribute("bare", begin, end, "hour", missing=True),
+            DatetimeAttribute("marked", begin, end, "hour", missing=True, other=True),
+            DateAttribute("day", date(2023, 1, 1), date(2023, 3, 1), "day", missing=True),
+            DateAttribute("marked day", date(2023, 1, 1), date(2023, 3, 1), "day", other=True),
+            IntegerAttribute("n", 0, 9),
+        )
+    )
+    table = pd.DataFrame(
+        {"bare": ["2023-01-02 00:00:02"], "marked": ["x"], "day": [""], "marked day": ["x"], "n": [1]}
+    )
+    with pmw.open_session(table, domain, epsilon=1, delta=1e-9, options=pmw.Options(seed=1)) as session:
+        whole = session.synthetic_records(300, seed=3).to_csv(index=False, lineterminator="\n").encode()
+        assert whole.count(b"2023-01-02 00:00:00,") > 2
+        monkeypatch.setattr("pmw.public.export.rows._BATCH", 1)  # then midnight stands alone
+        assert b"".join(csv_parts(session.state, RowPlan(300, seed=3))) == whole
+
+
+def test_the_memory_of_parts_does_not_grow_with_the_rows(
+    session: pmw.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pmw.public.export.rows._BATCH", 500)
+    peaks = []
+    for rows in (2_000, 2_000, 40_000):
+        tracemalloc.start()
+        try:
+            parts = csv_parts(session.state, RowPlan(rows, seed=3))
+            drawn, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            deque(parts, maxlen=0)
+            peaks.append(tracemalloc.get_traced_memory()[1] - drawn)
+        finally:
+            tracemalloc.stop()
+    assert drawn < 40_000 * len(session.domain) + 500_000  # a byte for each cell number
+    assert peaks[2] < 2 * peaks[1]

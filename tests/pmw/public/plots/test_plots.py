@@ -254,7 +254,7 @@ def test_without_matplotlib_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ReleaseError) as caught:
         session.plot(tmp_path / "a.png")
-    assert str(caught.value) == "pictures need matplotlib: pip install 'online-pmw[plots]'"
+    assert str(caught.value) == "pictures need matplotlib: in a checkout, pip install '.[plots]'"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store import Outcome, SessionStore, StoredAnswer, query_key
+from pmw.session.asks import settled_marks
+from pmw.session.store import AGAIN, FIRST, Outcome, SessionStore, StoredAnswer, query_key
 from pmw.session.store.blocks import Blocks
 from pmw.session.store.columns import AnswerColumns, packed, question_keys, runs, unpacked
 from queries.range_texts import RangeTexts
@@ -149,9 +150,15 @@ def test_requests_and_repeats_find_answers_in_blocks(store: SessionStore) -> Non
 
 
 def test_the_first_answers_of_questions_are_those_of_rows_and_blocks(store: SessionStore) -> None:
-    store.finish(None, Outcome(answers=many(2)))
-    store.finish(None, Outcome(answers=[*many(70), *many(1, 500, kind=None)]))
-    store.finish(None, Outcome(answers=many(71, 69, count=0.0)))
+    once, again = {"settled": FIRST}, {"settled": AGAIN}
+    store.finish(None, Outcome(answers=many(2, **once)))
+    later = [*many(2, **again), *many(68, 2, **once), *many(1, 500, kind=None, **once)]
+    store.finish(None, Outcome(answers=later))
+    store.finish(
+        None, Outcome(answers=[*many(1, 69, **again), *many(70, 70, count=0.0, **once), *many(9, 900)])
+    )
+    assert store.settled_count() == 2 + 69 + 70
+    assert [store.settled_count(number) for number in (2, 4, 5, 73, 80)] == [2, 2, 3, 71, 77]
     ((kind, (numbers, reaches)),) = store.first_answers().items()
     assert kind == "2 tested"
     assert numbers.tolist() == [1, 2, *range(5, 73), *range(75, 145)]
@@ -179,6 +186,14 @@ def test_a_question_is_the_same_as_text_and_as_range(
         RangeTexts(names, generator.integers(0, 400, (len(names), 2, 150))) for names in (("a",), ("a", "b"))
     ]
     given: list[StoredAnswer] = []
+
+    def marks(part: list[StoredAnswer], version: int) -> list[int]:
+        were = [any(one.settled and one.query == each.query for one in given) for each in part]
+        texts = [one.query for one in part]
+        assert store.are_settled(texts) == were
+        settle = [version % 4 != 0] * len(part)
+        return [int(mark) for mark in settled_marks(texts, were, settle)]
+
     for version in range(1, 13):
         pool = pools[generator.integers(2)]
         form = generator.choice(["rows", "texts", "ranges"])
@@ -186,6 +201,7 @@ def test_a_question_is_the_same_as_text_and_as_range(
         places = generator.choice(150, size, replace=False)
         kind = ["2 tested", "3 bins", None][generator.integers(3)]
         part = [stored(pool[place], version=version, kind=kind, count=float(place)) for place in places]
+        part = [replace(one, settled=mark) for one, mark in zip(part, marks(part, version), strict=True)]
         if form == "ranges":
             columns = replace(AnswerColumns.of(part), texts=pool.take(places))
             store.finish(None, Outcome(columns=(columns,), asked=size))
@@ -195,16 +211,19 @@ def test_a_question_is_the_same_as_text_and_as_range(
         last = {one.query: one for one in part}
         assert store.newest_answers(list(last)) == list(last.values())
     assert list(store.answers()) == given
-    first = {one.query: one for one in reversed(given)}
+    first = {one.query: one for one in reversed(given) if one.settled == FIRST}
+    assert sum(one.settled == FIRST for one in given) == len(first) == store.settled_count()
+    versions = [one.version for one in given if one.settled == FIRST]
+    assert [store.settled_version(place) for place in range(1, len(first) + 1, 7)] == versions[::7]
     newest = {one.query: one for one in given}
     for pool in pools:
         wanted = [newest.get(text) for text in pool]
         assert store.newest_answers(pool) == store.newest_answers(list(pool)) == wanted
-    asked = [text for texts in store.first_questions() for text in texts]
+    asked = [text for _, texts in store.first_questions() for text in texts]
     assert sorted(asked) == sorted(first)
     numbers: dict[str, list[int]] = {}
     for number, one in enumerate(given, 1):
-        if one.kind is not None and first[one.query] is one:
+        if one.kind is not None and first.get(one.query) is one:
             numbers.setdefault(one.kind, []).append(number)
     assert {kind: found.tolist() for kind, (found, _) in store.first_answers().items()} == numbers
     assert store.is_whole()
@@ -288,7 +307,7 @@ CHAINED = {
     "UPDATE blocks SET sequence = 4 WHERE sequence = 104;"
     "UPDATE blocks SET sequence = 104 WHERE sequence = -1",
     "a block that was added": "INSERT INTO blocks SELECT 204, size, analyst, confidence, share, version,"
-    " kinds, keys, hash, answers FROM blocks WHERE sequence = 4",
+    " kinds, settled, keys, hash, answers FROM blocks WHERE sequence = 4",
 }
 ANSWERS_ALTERED = {
     "a byte": "UPDATE blocks SET answers = CAST(substr(answers, 1, 40) || x'00' || substr(answers, 42)"
@@ -308,7 +327,7 @@ ROWS = {
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "s.pmw"
     with closing(make(path)) as store:
-        for part in (many(3), many(100, 10), many(100, 200)):
+        for part in (many(3), many(100, 10, settled=FIRST), many(100, 200)):
             store.finish(None, Outcome(answers=part, asked=len(part)))
     return path
 

@@ -44,8 +44,8 @@ def batch(number: int) -> Outcome:
     """Return the outcome of a batch that measured something for one question, after a free answer."""
     return Outcome(
         ledger=[
-            LedgerRow("round", "a round", "1/9", "1/162", "1/50"),
-            LedgerRow("value", f"q{number}", None, "1/7", None, "ann"),
+            LedgerRow("round", "a round", "1/9", "1/162", "1/50", '[["","1"]]'),
+            LedgerRow("value", f"q{number}", None, "1/7", None, '[["ann","1"]]'),
         ],
         measurements=[MeasurementRow("query", f"{number}", bytes([number] * 8), "{}")],
         answers=[answer(100 + number, "synthetic"), answer(number)],
@@ -60,7 +60,12 @@ def make(path: Path | None) -> SessionStore:
         MeasurementRow("total", "[]", b"\1" * 8, "{}"),
         MeasurementRow("marginal", "x", b"\2" * 16, "{}"),
     ]
-    store.finish(1, Outcome(ledger=[LedgerRow("total", "records", None, "1/8", "1/4")], measurements=opening))
+    store.finish(
+        1,
+        Outcome(
+            ledger=[LedgerRow("total", "records", None, "1/8", "1/4", '[["","1"]]')], measurements=opening
+        ),
+    )
     store.finish(store.begin("tests", "{}", bytes(32)), batch(2))
     store.finish(None, Outcome(answers=[answer(7, "synthetic"), answer(8, "exhausted")], asked=2))
     store.finish(store.begin("tests", "{}", bytes(32)), batch(3))
@@ -111,20 +116,21 @@ def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() 
             one.kind,
             *(one.typical or ()),
             one.analyst,
+            one.settled,
         ]
 
     assert found.origin == link(b"", session, CONTRACT)
     first = link(
         found.origin, [1, 1, 2, 0, 0],
-        [[1, 1, "total", "records", None, "1/8", "1/4", ""]],
+        [[1, 1, "total", "records", None, "1/8", "1/4", '[["","1"]]']],
         [[1, 1, "total", "[]", blob(b"\1" * 8), "{}"], [2, 1, "marginal", "x", blob(b"\2" * 16), "{}"]],
         [], [],
     )  # fmt: skip
     second = link(
         first, [2, 3, 3, 0, 2],
         [
-            [2, 2, "round", "a round", "1/9", "1/162", "1/50", ""],
-            [3, 2, "value", "q2", None, "1/7", None, "ann"],
+            [2, 2, "round", "a round", "1/9", "1/162", "1/50", '[["","1"]]'],
+            [3, 2, "value", "q2", None, "1/7", None, '[["ann","1"]]'],
         ],
         [[3, 2, "query", "2", blob(b"\2" * 8), "{}"]],
         [], [drawn(2, 2)],
@@ -132,8 +138,8 @@ def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() 
     third = link(
         second, [3, 5, 4, 0, 6],
         [
-            [4, 3, "round", "a round", "1/9", "1/162", "1/50", ""],
-            [5, 3, "value", "q3", None, "1/7", None, "ann"],
+            [4, 3, "round", "a round", "1/9", "1/162", "1/50", '[["","1"]]'],
+            [5, 3, "value", "q3", None, "1/7", None, '[["ann","1"]]'],
         ],
         [[4, 3, "query", "3", blob(b"\3" * 8), "{}"]],
         [], [drawn(6, 3)],
@@ -185,7 +191,7 @@ DAMAGE: dict[str, tuple[str, int]] = {
         "UPDATE answers SET source = 'measured' WHERE sequence = 4", 3,
     ),
     "a charge that was booked to somebody else": (
-        "UPDATE ledger SET analyst = 'bob' WHERE sequence = 3", 2,
+        "UPDATE ledger SET booked = replace(booked, 'ann', 'bob') WHERE sequence = 3", 2,
     ),
     "a first charge that is gone": ("DELETE FROM ledger WHERE sequence = 1", 1),
     "a charge in the middle that is gone": ("DELETE FROM ledger WHERE sequence = 3", 2),
@@ -200,7 +206,8 @@ DAMAGE: dict[str, tuple[str, int]] = {
     "a measurement that was added": ("INSERT INTO measurements VALUES (5, 3, 'query', '3', x'00', '{}')", 4),
     "a measured answer that was added": (
         "INSERT INTO answers SELECT 8, 'r99', query_key, query, count, low, high, confidence, source,"
-        " version, share, kind, typical_low, typical_high, analyst, NULL FROM answers WHERE sequence = 6", 4,
+        " version, share, kind, typical_low, typical_high, analyst, settled, NULL"
+        " FROM answers WHERE sequence = 6", 4,
     ),
     "exchanged charges of one batch": (SWAP.format("ledger", 2, 3), 2),
     "exchanged charges of two batches": (SWAP.format("ledger", 2, 4), 2),

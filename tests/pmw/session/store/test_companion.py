@@ -31,7 +31,7 @@ from queries import Domain
 SEED, SESSION = bytes(range(32)), b"0123456789abcdef"
 FIRST = IntentRow(1, "opening", "{}", SEED, 0)
 SECOND = IntentRow(2, "tests", '{"queries":["größe"]}', bytes(reversed(SEED)), 3)
-ROW = LedgerRow("marginal", "age", None, "1/100", "1/50")
+ROW = LedgerRow("marginal", "age", None, "1/100", "1/50", '[["","1"]]')
 OPTIONS = pmw.Options(test=pmw.TestKind.QUERY, threshold=1000.0)
 QUESTION = "age >= 40 AND sex = 'Male'"
 

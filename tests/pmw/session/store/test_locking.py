@@ -22,7 +22,7 @@ from pmw.session.store import LedgerRow, Outcome, SessionStore, writing
 from pmw.session.store.locking import SessionLock
 from queries import Domain, random_conjunctions
 
-CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7", None)])
+CHARGE = Outcome(ledger=[LedgerRow("measurement", "q", None, "1/7", None, '[["","1"]]')])
 
 
 @pytest.fixture
@@ -231,8 +231,8 @@ def test_a_sum_is_added_to_only_by_who_has_seen_all_of_it(study: Path, frame: pd
     with pmw.resume_session(study, frame) as session:
         with closing(sqlite3.connect(study)) as connection:
             connection.execute(
-                "INSERT INTO ledger (intent, event, label, rho, analyst)"
-                " VALUES (9, 'measurement', 'q', '1', '')"
+                "INSERT INTO ledger (intent, event, label, rho, booked)"
+                " VALUES (9, 'measurement', 'q', '1', '[[\"\",\"1\"]]')"
             )
             reseal(connection)
             connection.commit()

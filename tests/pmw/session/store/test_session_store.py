@@ -15,14 +15,23 @@ import numpy as np
 import pytest
 
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
-from pmw.session.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer, query_key
+from pmw.session.store import (
+    AGAIN,
+    FIRST,
+    LedgerRow,
+    MeasurementRow,
+    Outcome,
+    SessionStore,
+    StoredAnswer,
+    query_key,
+)
 from pmw.session.store.locking import SessionLock
 
 ANSWER = StoredAnswer("r1", query_key("{}"), "{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
 FULL = Outcome(
     ledger=[
-        LedgerRow("total", "records", "1/100", "1/20000", "1/6000"),
-        LedgerRow("value", "q", None, "1/7", None),
+        LedgerRow("total", "records", "1/100", "1/20000", "1/6000", '[["","1"]]'),
+        LedgerRow("value", "q", None, "1/7", None, '[["","1"]]'),
     ],
     measurements=[MeasurementRow("total", "[]", b"\x01" * 8, "{}")],
     answers=[ANSWER],
@@ -241,7 +250,7 @@ def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
         SessionStore.open(path)
 
 
-@pytest.mark.parametrize("version", [10, 12])
+@pytest.mark.parametrize("version", [11, 13])
 def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int) -> None:
     path = tmp_path / "s.pmw"
     create(path).close()
@@ -249,7 +258,7 @@ def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int)
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     with pytest.raises(
-        SessionCorruptError, match=f"a session of format {version}; this program reads format 11 alone"
+        SessionCorruptError, match=f"a session of format {version}; this program reads format 12 alone"
     ):
         SessionStore.open(path)
 
@@ -445,7 +454,7 @@ def test_a_batch_is_begun_only_where_none_waits_and_ends_once(store: SessionStor
 
 
 def test_an_outcome_that_goes_on_from_other_charges_is_refused(store: SessionStore) -> None:
-    charge = LedgerRow("test", "a test", None, "1/8", None)
+    charge = LedgerRow("test", "a test", None, "1/8", None, '[["","1"]]')
     store.finish(1, Outcome(ledger=[charge], charged_before=0))
     with pytest.raises(SessionLockedError):
         store.finish(None, Outcome(ledger=[charge], charged_before=0))
@@ -472,10 +481,13 @@ def test_of_each_question_the_first_answer_is_listed(store: SessionStore) -> Non
             query=str(number),
             interval=(0.0, 9.0),
             kind=kind,
+            settled=FIRST,
         )
         for number, kind in enumerate(kinds)
     ]
-    again = [replace(one, count=one.count + 1, kind="2 bins", request_id=None) for one in first]
+    again = [
+        replace(one, count=one.count + 1, kind="2 bins", request_id=None, settled=AGAIN) for one in first
+    ]
     store.finish(None, Outcome(answers=[*first, *again]))
     numbers = [number for number, kind in enumerate(kinds, start=1) if kind]
     listed = {kind: (own.tolist(), reach.tolist()) for kind, (own, reach) in store.first_answers().items()}

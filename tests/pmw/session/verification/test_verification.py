@@ -476,7 +476,7 @@ def test_a_batch_that_was_interrupted_waits_and_is_no_fault(study: Path, frame: 
         )
     connection.close()
     with pmw.resume_session(study, frame) as session, pytest.raises(pmw.StoreError):
-        session.ask(WRONG, fresh=True)
+        session.ask("age < 30 AND region = 'east' AND member = FALSE")
     verification = pmw.verify_session(study)
     assert verification.unfinished
     assert failed(study) == {}

@@ -1,0 +1,425 @@
+"""Fairness: what a session measures unasked rests on those who can pay for it, and is booked to them."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pmw
+from pmw.data import MemorySource
+from pmw.errors import BudgetError, DataError, SessionCorruptError
+from pmw.loop import Payer, may_test, plan_spare
+from pmw.planning.error_quantiles import SHARE
+from pmw.privacy.budget import pure_charge
+from pmw.privacy.random_bits import repeatable_seed
+from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
+from pmw.session.encoding import dumps, parts_form
+from pmw.session.engine import Engine
+from pmw.session.releases import StoredAnswers
+from pmw.session.store import LedgerRow, Outcome, SessionStore
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    GroupedQuery,
+    IntegerAttribute,
+    LinearQuery,
+    random_conjunctions,
+)
+
+DUE = 256
+Opened = Callable[..., pmw.Session]
+UNASKED = (Event.REQUESTED, Event.QUANTILE)
+
+
+@pytest.fixture(scope="module")
+def study() -> Domain:
+    return Domain(
+        (
+            IntegerAttribute("age", 20, 49, missing=True, other=True),
+            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
+            CategoricalAttribute("region", ("north", "east", "south", "west"), missing=True, other=True),
+            CategoricalAttribute("member", (True, False), missing=True, other=True),
+            IntegerAttribute("visits", 0, 9, missing=True, other=True),
+        ),
+        name="study",
+    )
+
+
+@pytest.fixture(scope="module")
+def records(study: Domain) -> pd.DataFrame:
+    """20,000 records, in which most pairs of attributes are independent: tests are rarely positive."""
+    generator = np.random.default_rng(21)
+    age = generator.integers(20, 50, 20_000)
+    visits = np.minimum(generator.poisson(age / 12), 9)
+    region = generator.choice(["north", "east", "south", "west"], 20_000, p=[0.4, 0.3, 0.2, 0.1])
+    sex, member = (generator.random(20_000) < share for share in (0.5, 0.3))
+    columns = (age, np.where(sex, "Female", "Male"), region, member, visits)
+    return pd.DataFrame(dict(zip(study.names, columns, strict=True)))
+
+
+@pytest.fixture(scope="module")
+def stream(study: Domain) -> list[LinearQuery]:
+    """Distinct questions."""
+    found = {one.to_json(): one for one in random_conjunctions(study, 4000, seed=9)}
+    return list(found.values())[:1100]
+
+
+@pytest.fixture(scope="module")
+def opened(records: pd.DataFrame, study: Domain) -> Opened:
+    def open_(path: Path | None = None, **choices: Any) -> pmw.Session:
+        options = pmw.Options(seed=2 if path is None else None, **choices)
+        return pmw.open_session(records, study, epsilon=2, delta=1e-9, path=path, options=options)
+
+    return open_
+
+
+@pytest.fixture(autouse=True)
+def repeatable_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sessions in files repeat their noise, too."""
+    numbers = itertools.count()
+    monkeypatch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(20, next(numbers)))
+
+
+def unasked(session: pmw.Session) -> list[tuple[str, Parts]]:
+    return [(line.event, line.booked) for line in session.ledger().lines if line.event in UNASKED]
+
+
+def requested(session: pmw.Session) -> list[Parts]:
+    return [booked for event, booked in unasked(session) if event == Event.REQUESTED]
+
+
+# --- what counts --------------------------------------------------------------------------------------------
+
+
+def test_one_question_asked_again_and_again_brings_nothing(opened: Opened) -> None:
+    wide = "age BETWEEN 30 AND 40 AND visits <= 3 AND region = 'north' AND member = true"
+    with opened() as session:
+        for who in (session.analyst("reader", 0), session.analyst("ann", Fraction(1, 2)), session):
+            for _ in range(DUE + 1):
+                who.ask(wide, fresh=True)
+            assert not unasked(session)
+        assert session.state.asked == 3 * (DUE + 1)
+        assert session.state.settled == 1
+
+
+def test_what_a_spent_share_left_untested_does_not_count(opened: Opened, stream: list[LinearQuery]) -> None:
+    with opened() as session:
+        poor = session.analyst("poor", Fraction(1, 10**6))
+        answers = poor.ask_all(stream[: DUE + 5])
+        assert {answer.source for answer in answers} >= {pmw.Source.UNVERIFIED}
+        assert session.state.settled == 0
+        assert not unasked(session)
+        assert session.ledger().lines[-1].booked == WHOLE
+        rich = session.analyst("rich", 1)
+        rich.ask_all(stream[: DUE + 5])
+        assert session.state.settled > DUE // 4  # what was untested is tested for who can pay
+
+
+def test_questions_count_once_whoever_asks_and_in_whatever_form(
+    opened: Opened, stream: list[LinearQuery], tmp_path: Path
+) -> None:
+    path = tmp_path / "s.pmw"
+    ends = [np.array([[low, 0] for low in range(20)]), np.array([[low + 3, 1] for low in range(20)])]
+    with opened(path) as session:
+        ann, reader = session.analyst("ann", 1), session.analyst("reader", 0)
+        ann.ask_all(stream[:100])
+        assert session.state.settled == 100
+        reader.ask_all(stream[:100], fresh=True)
+        ann.ask_all([*stream[:100], stream[100], stream[100]], fresh=True)
+        assert session.state.settled == 101
+        for who, more in ((reader, 0), (ann, 20), (reader, 0), (ann, 0)):
+            before = session.state.settled
+            who.answer_arrays(("age", "visits"), *ends, fresh=True)
+            assert session.state.settled == before + more
+        ann.ask_all(
+            [f"age BETWEEN {low + 20} AND {low + 23} AND visits BETWEEN 0 AND 1" for low in range(20)]
+        )
+        assert session.state.settled == 121
+        asked = session.state.asked
+    with pmw.resume_session(path) as session:
+        assert (session.state.asked, session.state.settled) == (asked, 121)
+        assert session.verify().holds
+
+
+# --- who pays -----------------------------------------------------------------------------------------------
+
+
+def test_readers_bring_nothing_that_others_made_due(opened: Opened, stream: list[LinearQuery]) -> None:
+    with opened() as session:
+        ann, reader = session.analyst("ann", Fraction(9, 10)), session.analyst("reader", 0)
+        ann.ask_all(stream[:DUE])
+        assert session.state.settled == DUE
+        before = session.state.ledger
+        reader.ask_all(stream[DUE : 2 * DUE], fresh=True)
+        assert session.state.ledger == before
+        ann.ask(stream[600])
+        assert {name for booked in requested(session) for name, _ in booked} == {"ann"}
+
+
+def test_who_asked_pays_in_proportion_and_keeps_a_test(opened: Opened, stream: list[LinearQuery]) -> None:
+    with opened() as session:
+        ann, bob = session.analyst("ann", Fraction(3, 4)), session.analyst("bob", Fraction(3, 4))
+        for place, question in enumerate(stream[:DUE]):
+            (bob if place % 4 == 0 else ann).ask(question)
+        assert session.state.settled == DUE
+        payers = session._engine.bookings.payers(session.state.ledger)
+        expected = plan_spare(session.state, StoredAnswers(session._engine._store, session.domain), payers)
+        assert expected is not None
+        session.ask(stream[600])
+        assert requested(session)[0] == expected.booked
+        assert dict(expected.booked).keys() == {"ann", "bob"}
+        assert 0 < dict(expected.booked)["bob"] < Fraction(1, 2)
+        assert may_test(session._engine.limited(ann._account))
+        assert may_test(session._engine.limited(bob._account))
+        sums = {one.name: one.spent for one in session.bookings()}
+        assert max(sums["ann"], sums["bob"]) <= Fraction(3, 4)
+
+
+class Told:
+    """One question of each of two analysts about every pair; of one of them ten times as many."""
+
+    def __init__(self, pairs: Sequence[tuple[str, ...]], version: int) -> None:
+        self.pairs, self.newest = pairs, version
+
+    def scopes(self) -> dict[str, dict[tuple[str, ...], int]]:
+        return {"ann": dict.fromkeys(self.pairs, 30), "bob": dict.fromkeys(self.pairs, 3)}
+
+    def version(self, place: int) -> int:
+        return self.newest
+
+
+def test_whose_share_is_too_small_counts_for_nothing(opened: Opened, stream: list[LinearQuery]) -> None:
+    with opened() as session:
+        session.ask_all(stream[:DUE])
+        state = session.state
+    told, cap = Told(list(itertools.combinations(state.domain.names, 2)), state.version), state.ledger.cap
+
+    def booked(**payers: Payer | None) -> Parts | None:
+        spare = plan_spare(state, told, payers)
+        return spare and spare.booked
+
+    rich, none = Payer(Fraction(1), cap), Payer(Fraction(1, 5), Fraction(0))
+    assert booked(ann=rich, bob=rich) == (("ann", Fraction(10, 11)), ("bob", Fraction(1, 11)))
+    assert booked(ann=rich, bob=None) == booked(ann=None, bob=None) == booked(ann=rich, bob=rich)
+    assert booked(ann=rich, bob=none) == booked(ann=rich) == (("ann", Fraction(1)),)
+    assert booked(ann=none, bob=rich) == (("bob", Fraction(1)),)
+    assert booked(ann=none, bob=none) is None
+    assert booked() is None
+    assert booked(ann=Payer(Fraction(0), Fraction(0))) is None
+
+
+FORMS = ("where", "fresh", "together", "arrays", "sql", "named")
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    shares=st.lists(
+        st.sampled_from([0, Fraction(1, 50), Fraction(1, 5), Fraction(3, 5), 1]), min_size=1, max_size=3
+    ),
+    turns=st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from(FORMS), st.integers(0, 900), st.integers(1, 160)),
+        max_size=8,
+    ),
+)
+def test_every_charge_is_explained_and_nobody_is_booked_beyond_a_share(
+    opened: Opened, stream: list[LinearQuery], shares: list[Fraction], turns: list[tuple[int, str, int, int]]
+) -> None:
+    with opened() as session:
+        people = [session.analyst(f"a{place}", share) for place, share in enumerate(shares)]
+        opening = session.state.ledger.spent
+        for who, form, start, count in turns:
+            analyst, before = people[who % len(people)], session.state.ledger
+            ask_in_form(analyst, form, stream[start : start + count], start)
+            if analyst.share == 0:
+                assert session.state.ledger == before
+        ledger, found = session.ledger(), {one.name: one.spent for one in session.bookings()}
+        quantiles = sum((line.price for line in ledger.lines if line.event == Event.QUANTILE), Fraction(0))
+        named = sum((spent for name, spent in found.items() if name), Fraction(0))
+        assert opening + quantiles + named * ledger.cap == ledger.spent <= ledger.cap
+        assert quantiles <= SHARE * ledger.cap
+        assert all(found.get(one.name, 0) <= (one.share or 0) for one in people)
+        assert all(sum(part for _, part in line.booked) == 1 for line in ledger.lines)
+        assert session.verify().holds
+
+
+def ask_in_form(analyst: pmw.Analyst, form: str, questions: Sequence[LinearQuery], start: int) -> None:
+    """Ask in one of the forms in which questions come."""
+    if form == "arrays":
+        low = np.array([[place % 30, place % 10] for place in range(start, start + len(questions))])
+        analyst.answer_arrays(("age", "visits"), low, low, fresh=bool(start % 2))
+    elif form == "sql":
+        statement = "SELECT region, visits, COUNT(*) FROM study GROUP BY region, visits"
+        question = analyst.reader.statement(statement)
+        assert isinstance(question, GroupedQuery)
+        analyst.ask_groups(question)
+    elif form == "where":
+        analyst.ask(
+            f"age >= {20 + start % 30} AND member = true AND region = 'east' AND visits > {start % 9}"
+        )
+    elif form == "named":
+        for place, question in enumerate(questions[:20]):
+            analyst.ask(question, request_id=f"{start} {place}")
+    else:
+        analyst.ask_all(questions, fresh=form == "fresh")
+
+
+def read_much(session: pmw.Session, stream: list[LinearQuery], most: int) -> None:
+    """Let a reader ask so many questions in every form; compare the ledger after each."""
+    reader, before = session.analyst("reader", 0), session.state.ledger
+    pairs = itertools.cycle(itertools.combinations(session.domain.names, 2))
+    ends = np.random.default_rng(3).integers(0, 10**6, (2, most, 2))
+    for place, form in zip(range(10**6), itertools.cycle(FORMS), strict=False):
+        ask_in_form(reader, form, stream[place % 900 : place % 900 + 200], place)
+        names = next(pairs)
+        sizes = [session.domain[name].size for name in names]
+        low, high = np.sort(ends[:, place % 7 :: 7] % sizes, axis=0)
+        reader.answer_arrays(names, low, high, fresh=place % 2 == 0)
+        assert session.state.ledger == before
+        if session.state.asked >= most:
+            break
+    assert not unasked(session)
+
+
+def test_a_readers_stream_leaves_the_ledger_as_it_was(opened: Opened, stream: list[LinearQuery]) -> None:
+    with opened() as session:
+        read_much(session, stream, 20_000)
+        assert session.state.asked >= 20_000
+        assert session.state.settled == 0
+        assert session.verify().holds
+
+
+# --- the ledger ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "booked",
+    [
+        (),
+        (("ann", Fraction(1, 3)), ("bob", Fraction(1, 3))),
+        (("ann", Fraction(2)), ("bob", Fraction(-1))),
+        (("ann", Fraction(1)), ("bob", Fraction(0))),
+        (("ann", Fraction(1, 2)), ("ann", Fraction(1, 2))),
+        (("bob", Fraction(1, 2)), ("ann", Fraction(1, 2))),
+    ],
+)
+def test_parts_that_are_not_those_of_a_whole_are_refused(
+    opened: Opened, booked: Parts, tmp_path: Path
+) -> None:
+    with pytest.raises(BudgetError, match="with the sum 1"):
+        LedgerEntry("marginal", "age", pure_charge(Fraction(1)), booked)
+    path = tmp_path / "s.pmw"
+    opened(path).close()
+    store = SessionStore.open(path)
+    store.take_over()
+    row = store.ledger()[-1]
+    text = dumps(parts_form(booked))
+    store.finish(
+        None, Outcome(ledger=[LedgerRow(row.event, row.label, "0", "0", "0", text)])
+    )  # the chain holds
+    store.close()
+    verification = pmw.verify_session(path)
+    assert not verification.holds
+    assert "contract, plans and charges can be read" in {
+        one.name for one in verification.checks if not one.holds
+    }
+    with pytest.raises(SessionCorruptError, match="damaged"):
+        pmw.resume_session(path)
+
+
+def test_parts_are_told_backed_up_and_covered_by_the_chain(
+    opened: Opened, stream: list[LinearQuery], tmp_path: Path
+) -> None:
+    path, copy = tmp_path / "s.pmw", tmp_path / "copy.pmw"
+    with opened(path) as session:
+        ann, bob = session.analyst("ann", Fraction(3, 4)), session.analyst("bob", Fraction(3, 4))
+        for place, question in enumerate(stream[: DUE + 4]):
+            (bob if place % 4 == 0 else ann).ask(question)
+        ledger, booked = session.ledger(), session.bookings()
+        mixed = [line for line in ledger.lines if len(line.booked) > 1]
+        assert mixed
+        form = mixed[0].to_dict()["booked"]
+        assert [one["analyst"] for one in form] == ["ann", "bob"]
+        assert sum(Fraction(one["part"]) for one in form) == 1
+        text = ledger._repr_html_()
+        assert f"ann {float(mixed[0].booked[0][1]):.0%}, bob" in text
+    pmw.backup_session(path, copy)
+    with pmw.resume_session(copy) as session:
+        assert session.ledger().lines == ledger.lines
+        assert session.bookings() == booked
+    assert pmw.verify_session(copy).holds
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "UPDATE ledger SET booked = replace(booked, 'ann', 'eve') WHERE booked LIKE '%bob%'"
+        )
+    connection.close()
+    assert not pmw.verify_session(path).holds
+
+
+# --- faults -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("abandoned", [False, True])
+def test_stopped_in_the_middle_the_very_same_parts_are_booked(
+    opened: Opened,
+    records: pd.DataFrame,
+    stream: list[LinearQuery],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    abandoned: bool,
+) -> None:
+    def stop(self: Engine, *arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    path = tmp_path / "s.pmw"
+    with opened(path) as session:
+        ann, bob = session.analyst("ann", Fraction(3, 4)), session.analyst("bob", Fraction(3, 4))
+        for place, question in enumerate(stream[:DUE]):
+            (bob if place % 4 == 0 else ann).ask(question)
+        payers = session._engine.bookings.payers(session.state.ledger)
+        spare = plan_spare(session.state, StoredAnswers(session._engine._store, session.domain), payers)
+        assert spare is not None
+        assert len(spare.booked) == 2
+        monkeypatch.setattr(Engine, "_carry_out_release", stop)
+        with pytest.raises(KeyboardInterrupt):
+            ann.ask(stream[600])
+        monkeypatch.undo()
+    assert pmw.verify_session(path).holds  # while it waits
+    if abandoned:
+        pmw.finalize_session(path, abandon=True)
+        assert pmw.verify_session(path).holds
+        with pmw.resume_session(path) as session:
+            assert session.ledger().lines[-1].booked == spare.booked
+    else:
+        with pmw.resume_session(path, records) as session:  # nobody's share is known here
+            assert requested(session) == [spare.booked]
+            assert session.verify().holds
+
+
+def test_a_spare_measurement_whose_counts_fail_waits_for_nobody(
+    opened: Opened, stream: list[LinearQuery], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise DataError("the disk failed")
+
+    with opened(tmp_path / "s.pmw") as session:
+        ann, reader = session.analyst("ann", 1), session.analyst("reader", 0)
+        ann.ask_all(stream[:DUE])
+        before = session.state.ledger
+        monkeypatch.setattr(Engine, "_release_quantiles", lambda _: None)
+        monkeypatch.setattr(MemorySource, "counts", fail)
+        again = ann.ask(stream[0], fresh=True)
+        assert again.interval is not None
+        assert reader.ask(stream[1], fresh=True).interval is not None
+        assert session.state.ledger == before
+        assert session._engine._store.pending() is None
+        assert session.verify().holds

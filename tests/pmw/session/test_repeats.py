@@ -1,0 +1,386 @@
+"""Repeated questions: the stored answer, until a newer model has a bar that is narrower by a tenth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.public.answer import Answer, Source, Spent
+from pmw.public.answers import Answers
+from pmw.public.free_answers import FreeAnswers
+from pmw.public.range_answers import answers_together
+from pmw.session import range_engine
+from pmw.session.loading import load_scopes
+from pmw.session.repeats import is_better
+from queries import CategoricalAttribute, Domain, IntegerAttribute
+from queries.boxes import Boxes
+from queries.parsing import Question
+
+DOMAIN = Domain(
+    (
+        IntegerAttribute("age", 0, 29),
+        IntegerAttribute("hours", 0, 9),
+        CategoricalAttribute("sex", ("f", "m")),
+        IntegerAttribute("income", 0, 9),
+    ),
+    "people",
+)
+NAMES = ("age", "hours")
+STATEMENT = "SELECT hours, sex, COUNT(*) FROM people GROUP BY hours, sex"
+
+
+def people(records: int = 4000) -> pd.DataFrame:
+    generator = np.random.default_rng(0)
+    age = generator.integers(0, 30, records)
+    hours = np.clip(age // 3 + generator.integers(-1, 2, records), 0, 9)
+    sex = np.where(generator.random(records) < 0.3 + age / 60, "f", "m")
+    income = np.clip(age // 3 + generator.integers(0, 3, records), 0, 9)
+    return pd.DataFrame({"age": age, "hours": hours, "sex": sex, "income": income})
+
+
+def opened(path: Path | None = None, **options: Any) -> pmw.Session:
+    given = pmw.Options(seed=3 if path is None else None, **options)  # a seeded session has no file
+    return pmw.open_session(people(), DOMAIN, epsilon=1, delta=1e-9, path=path, options=given)
+
+
+@pytest.fixture
+def session() -> Iterator[pmw.Session]:
+    with opened() as found:
+        yield found
+
+
+def ranges(count: int = 3, names: tuple[str, ...] = NAMES) -> Boxes:
+    first = [[place % 5] * len(names) for place in range(count)]
+    last = [[5 + place // 5 % 5] * len(names) for place in range(count)]
+    return Boxes.of(DOMAIN, names, first, last)
+
+
+def width(answer: Answer) -> float:
+    return math.inf if answer.interval is None else answer.interval[1] - answer.interval[0]
+
+
+def stored(session: pmw.Session) -> int:
+    """Return how many answers the file holds."""
+    return sum(1 for _ in session._open_store().answers())
+
+
+def first_numbers(session: pmw.Session) -> list[int]:
+    """Return the numbers of the answers that error quantiles may look at."""
+    found = session._open_store().first_answers().values()
+    return sorted(number for numbers, _ in found for number in numbers.tolist())
+
+
+def reader(session: pmw.Session) -> pmw.Analyst:
+    """Return somebody for whom nothing may be charged, so that nothing is tested."""
+    return session.analyst("reader", 0)
+
+
+def statement(session: pmw.Session, text: str) -> Answer:
+    answers = session.sql(text)
+    assert isinstance(answers, Answers)
+    return answers[0]
+
+
+def measured(session: pmw.Session) -> None:
+    session.measure(NAMES)
+
+
+def answer(version: int, low: float | None, high: float = 0.0) -> Answer:
+    ends = None if low is None else (low, high)
+    source = Source.UNVERIFIED if low is None else Source.SYNTHETIC
+    return Answer(5.0, 0.1, ends, 0.95, source, True, version, Spent(0.0, 1.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "better"),
+    [
+        (answer(0, 0, 10), answer(1, 0, 9), True),
+        (answer(0, 0, 10), answer(1, 0, 9.01), False),
+        (answer(1, 0, 10), answer(1, 0, 1), False),  # of the same model
+        (answer(2, 0, 10), answer(1, 0, 1), False),
+        (answer(0, None), answer(1, 0, 1e9), True),
+        (answer(1, None), answer(1, 0, 1e9), True),  # a test since has bounded it
+        (answer(0, None), answer(1, None), False),
+        (answer(0, 0, 10), answer(1, None), False),
+        (answer(0, 0, 0), answer(1, 0, 0), False),
+    ],
+)
+def test_a_newer_bar_is_better_if_it_is_narrower_by_a_tenth(
+    before: Answer, now: Answer, better: bool
+) -> None:
+    with opened() as session:
+        pairs = (answers_together(session.state, [one]) for one in (before, now))
+        assert is_better(*pairs).tolist() == [better]
+
+
+def test_a_repeated_question_gets_the_answer_of_a_better_model_and_the_history_keeps_both(
+    session: pmw.Session,
+) -> None:
+    query = ranges().query(0)
+    old = reader(session).ask(query)
+    measured(session)
+    spent, asked, count = session.state.ledger.spent, session.state.asked, stored(session)
+    new = session.ask(query)
+    assert (old.version, new.version) == (0, 1)
+    assert width(new) <= 0.9 * width(old)
+    assert [one.version for one in session._open_store().answers()][-1] == 1
+    assert stored(session) == count + 1
+    assert session.ask(query) == new
+    assert stored(session) == count + 1
+    assert session.state.ledger.spent == spent
+    assert session.state.asked == asked
+    assert session.verify().holds
+
+
+def test_a_group_by_is_narrower_after_finishing(session: pmw.Session) -> None:
+    before = reader(session).sql(STATEMENT)
+    session.finish()
+    after = session.sql(STATEMENT)
+    assert isinstance(before, Answers)
+    assert isinstance(after, Answers)
+    assert sum(map(width, after)) < 0.9 * sum(map(width, before))
+    assert session.sql(STATEMENT) == after
+    assert session.verify().holds
+
+
+@pytest.mark.parametrize("way", ["ask", "ask_all", "answer_arrays", "sql"])
+def test_the_rule_is_the_same_however_a_question_is_asked(
+    session: pmw.Session, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "age BETWEEN 0 AND 5 AND hours BETWEEN 0 AND 5"
+    query, boxes = ranges().query(0), Boxes.of(DOMAIN, NAMES, [[0, 0]], [[5, 5]])
+    ways: dict[str, Callable[[], Any]] = {
+        "ask": lambda: session.ask(query),
+        "ask_all": lambda: session.ask_all([query])[0],
+        "answer_arrays": lambda: next(session.answer_arrays(NAMES, boxes.first, boxes.last).each()),
+        "sql": lambda: statement(session, f"SELECT COUNT(*) FROM people WHERE {text}"),
+    }
+    measured(session)
+    old = session.ask(query)
+    monkeypatch.setattr(pmw.session.repeats, "_NARROWER", 1e-9)
+    measured(session)
+    assert ways[way]() == old  # not narrow enough
+    monkeypatch.undo()
+    session._engine._repeats.forget([query.to_json()])
+    session._engine._repeats.looks.note(np.arange(10), 0)  # as another process would find it
+    new = ways[way]()
+    assert new.version == 2
+    assert width(new) <= 0.9 * width(old)
+    assert {found().count for found in ways.values()} == {new.count}
+    assert stored(session) == 2
+
+
+def test_an_idempotency_key_keeps_its_answer(session: pmw.Session) -> None:
+    query = ranges().query(0)
+    old = session.ask(query, request_id="first")
+    with_reader = reader(session).ask(ranges(2).query(1), request_id="own")
+    session.finish()
+    assert session.ask(query, request_id="first") == old
+    assert reader(session).ask(ranges(2).query(1), request_id="own") == with_reader
+    new = session.ask(ranges(2).query(1), request_id="second")  # a key of its own: a repeated question
+    assert width(new) <= 0.9 * width(with_reader)
+    assert session.ask(ranges(2).query(1), request_id="second") == new
+    assert reader(session).ask(ranges(2).query(1), request_id="own") == with_reader
+    assert reader(session).ask(ranges(2).query(1), request_id="own", fresh=True) == with_reader
+
+
+def test_a_key_and_its_question_in_one_request_get_each_its_own(session: pmw.Session) -> None:
+    query = ranges().query(0)
+    old = reader(session).ask(query, request_id="first")
+    measured(session)
+    both = reader(session).ask_all(
+        [Question(query, request_id="first"), query, Question(query, request_id="other")]
+    )
+    assert both[0] == old
+    assert both[1] == both[2]
+    assert width(both[1]) <= 0.9 * width(old)
+
+
+@pytest.mark.parametrize("arrays", [False, True])
+def test_a_bar_is_looked_at_once_for_each_model(
+    session: pmw.Session, arrays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boxes = ranges(100)
+    names = [boxes.query(place) for place in range(3)]
+    looks = list[int]()
+
+    def ask() -> None:
+        if arrays:
+            session.answer_arrays(NAMES, boxes.first, boxes.last)
+        else:
+            session.ask_all(names)
+
+    def counted(self: Any, *given: Any) -> Any:
+        looks.append(1)
+        return original(self, *given)
+
+    monkeypatch.setattr(pmw.session.repeats, "_NARROWER", 1e-9)  # so that the stored ones are kept
+    ask()
+    where, name = (range_engine.RangeEngine, "_free_ranges") if arrays else (FreeAnswers, "answers")
+    original = getattr(where, name)
+    monkeypatch.setattr(where, name, counted)
+    ask()
+    assert not looks  # of the model that answered
+    session.measure(("age", "income"))
+    ask()
+    assert looks
+    looks.clear()
+    ask()
+    ask()
+    assert not looks
+    session.measure(("age", "sex"))
+    ask()
+    assert looks
+
+
+def test_nothing_is_tested_or_charged_because_a_question_is_repeated(session: pmw.Session) -> None:
+    boxes = ranges(100)
+    queries = [boxes.query(place) for place in range(len(boxes))]
+    session.ask_all(queries[:50])
+    session.answer_arrays(NAMES, boxes.first, boxes.last)
+    session.measure(("hours", "income"))
+    before, certificates = session.ledger(), session.state.certificates
+    intent = session._open_store().last_intent()
+    session.ask_all(queries)
+    session.answer_arrays(NAMES, boxes.first, boxes.last)
+    assert session.ledger() == before
+    assert session.state.certificates is certificates
+    assert session._open_store().last_intent() == intent
+
+
+def test_better_answers_count_as_no_further_questions(session: pmw.Session) -> None:
+    boxes = ranges(100)
+    ann, bob = session.analyst("ann", 0), session.analyst("bob", 0)
+    single = ranges(1, ("hours", "income")).query(0)
+    for one in (ann, bob):
+        one.answer_arrays(NAMES, boxes.first, boxes.last)
+        one.ask(single)
+    distinct = len(boxes.distinct()[0])
+    store = session._open_store()
+    counts, firsts = store.question_counts(), first_numbers(session)
+    scopes, asked = load_scopes(store, DOMAIN), session.state.asked
+    assert counts == {"": 0, "ann": distinct + 1, "bob": distinct + 1}
+    measured(session)
+    session.measure(("hours", "income"))
+    askers: tuple[pmw.Session | pmw.Analyst, ...] = (bob, ann, session, bob)
+    for asker in askers:
+        asker.answer_arrays(NAMES, boxes.first, boxes.last)
+        assert asker.ask(single).version == 2
+    assert stored(session) > 1.9 * distinct  # all but those about nearly everybody
+    assert store.question_counts() == counts
+    assert load_scopes(store, DOMAIN) == scopes
+    assert first_numbers(session) == firsts
+    assert session.state.asked == asked == store.answer_count() == distinct + 1
+    assert store.asked() == 6 * (100 + 1)
+    assert session.verify().holds
+
+
+def test_better_answers_are_found_after_resuming(tmp_path: Path) -> None:
+    path, boxes = tmp_path / "study.pmw", ranges(100)
+    with opened(path) as session:
+        reader(session).answer_arrays(NAMES, boxes.first, boxes.last)
+        measured(session)
+        better = session.answer_arrays(NAMES, boxes.first, boxes.last)
+        assert np.count_nonzero(better.version) > 20
+        asked = session.state.asked
+    with pmw.resume_session(path, people()) as session:
+        again = session.answer_arrays(NAMES, boxes.first, boxes.last)
+        np.testing.assert_array_equal(again.count, better.count)
+        assert session.state.asked == asked
+        assert session.ask(boxes.query(0)).count == better.count[0]
+        assert session.verify().holds
+
+
+def test_what_arrays_store_is_what_is_given_alone(session: pmw.Session) -> None:
+    boxes = ranges(100)
+    query = boxes.query(0)
+    for _ in range(3):
+        reader(session).ask(query)  # is remembered
+    measured(session)
+    arrays = session.answer_arrays(NAMES, boxes.first, boxes.last, fresh=True)
+    assert arrays.version[0] == 1
+    count = stored(session)
+    one = session.ask(query)
+    assert (one.count, one.version) == (arrays.count[0], 1)
+    session.answer_arrays(NAMES, boxes.first, boxes.last, fresh=True)  # of the same model
+    assert stored(session) == count
+
+
+def test_arrays_that_take_the_place_of_a_remembered_answer_are_given_alone(
+    session: pmw.Session,
+) -> None:
+    boxes = ranges(100)
+    query = boxes.query(0)
+    reader(session).ask(query)
+    old = reader(session).ask(query)  # is remembered
+    measured(session)
+    session.answer_arrays(NAMES, boxes.first, boxes.last)
+    count = stored(session)
+    one = session.ask(query)
+    assert one.version == 1
+    assert width(one) <= 0.9 * width(old)
+    assert stored(session) == count
+
+
+# --- asked afresh -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("test", ["marginal", "query"])
+def test_a_fresh_question_at_the_same_model_is_the_stored_answer(test: str) -> None:
+    kind = pmw.TestKind.QUERY if test == "query" else pmw.TestKind.MARGINAL
+    with opened(test=kind) as session:
+        boxes = ranges(10)
+        queries = [boxes.query(place) for place in range(len(boxes))]
+        session.ask_all(queries)
+        newest = [one for one in session.ask_all(queries, fresh=True) if one.version == session.state.version]
+        assert newest
+        session.ask_all(queries, fresh=True)
+        settled = session.ask_all(queries, fresh=True)
+        count, ledger, intent = stored(session), session.ledger(), session._open_store().last_intent()
+        for _ in range(5):
+            assert session.ask_all(queries, fresh=True) == settled
+            assert session.ask_all([queries[0]] * 5, fresh=True) == [settled[0]] * 5
+            session.answer_arrays(NAMES, boxes.first, boxes.last, fresh=True)
+        assert stored(session) == count
+        assert session.ledger() == ledger
+        assert session._open_store().last_intent() == intent
+        assert session.verify().holds
+
+
+@pytest.mark.parametrize("test", ["marginal", "query"])
+@pytest.mark.parametrize("arrays", [False, True])
+def test_a_reader_who_asks_afresh_does_not_grow_the_file(test: str, arrays: bool) -> None:
+    kind = pmw.TestKind.QUERY if test == "query" else pmw.TestKind.MARGINAL
+    with opened(test=kind) as session:
+        boxes = ranges(4)
+        queries = [boxes.query(place) for place in range(len(boxes))]
+        for _ in range(20):
+            if arrays:
+                reader(session).answer_arrays(NAMES, boxes.first, boxes.last, fresh=True)
+            else:
+                reader(session).ask_all(queries, fresh=True)
+        assert stored(session) == session.state.asked == len(boxes)
+
+
+def test_a_fresh_question_is_tested_where_it_was_left_untested(session: pmw.Session) -> None:
+    query = ranges().query(0)
+    reader(session).ask(query)
+    assert (len(session.state.certificates), session.state.version) == (0, 0)
+    session.ask(query, fresh=True)
+    assert session.state.certificates or session.state.version
+
+
+def test_a_fresh_answer_without_a_bar_gives_way_to_one_that_a_test_since_bounded() -> None:
+    with opened(test=pmw.TestKind.QUERY) as session:
+        query = ranges().query(0)
+        assert reader(session).ask(query).interval is None
+        measured_by_a_test = session.ask(query, fresh=True)
+        assert measured_by_a_test.interval is not None
+        assert reader(session).ask(query, fresh=True).interval is not None
