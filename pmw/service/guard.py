@@ -11,7 +11,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pmw.service.limits import BODY_BYTES, KEPT_CONNECTIONS, MOST_CONNECTIONS
@@ -76,6 +76,8 @@ class Guard:
             body = await asyncio.wait_for(_body(scope, receive), _BODY_SECONDS)
         except TimeoutError:
             await reply.refuse(408, "timeout", f"expected the whole body within {_BODY_SECONDS} seconds")
+        except ClientDisconnect:  # part of a body may be another question, or another price
+            await reply.refuse(499, "client_gone", "the client left before the end of its body")
         else:
             if body is None:
                 await reply.refuse(413, "too_long", f"a body has at most {BODY_BYTES:,} bytes")
@@ -127,7 +129,11 @@ class _Reply:
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes | None:
-    """Return the whole body; None where it is too long, as soon as that is known."""
+    """Return the whole body; None where it is too long, as soon as that is known.
+
+    Raises:
+        ClientDisconnect: the client left before its end.
+    """
     told = Headers(scope=scope).get("content-length", "0")
     if told.isdecimal() and int(told[:20]) > BODY_BYTES:
         return None
@@ -135,7 +141,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            break
+            raise ClientDisconnect
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > BODY_BYTES:

@@ -263,17 +263,50 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]:
     assert not acts
 
 
+def posted(address: str, headers: dict[str, str]) -> dict[str, Any]:
+    """Return what a server tells the application of a request."""
+    return {
+        "type": "http", "method": "POST", "path": address, "raw_path": address.encode(), "query_string": b"",
+        "headers": [(name.lower().encode(), text.encode()) for name, text in headers.items()],
+        "http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("c", 1),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("address", "came"),
+    [
+        ("/page/study/ask", b"question=age >= 3"),  # of 30
+        ("/page/study/pay", b"question=sex = 'Male'&within=100&price=1"),  # of 1,000 records
+        (ASK, b'{"where": "age >= 30"}'),  # spaces were to come
+        ("/sessions/study/measure", b'{"scope": ["sex"]}'),
+    ],
+)
+def test_a_request_whose_client_leaves_within_its_body_is_dropped(
+    client: TestClient, add: Any, hosted: Hosted, log: StringIO, address: str, came: bytes
+) -> None:
+    ann, spent = add("ann"), hosted.session.ledger().spent
+    told = [{"type": "http.disconnect"}, {"type": "http.request", "body": came, "more_body": True}]
+    head = {"content-type": "application/json", "content-length": str(len(came) + 1)}
+
+    async def receive() -> Any:
+        return told.pop() if len(told) > 1 else told[0]
+
+    async def send(_: Any) -> None:
+        pass  # nobody is there
+
+    asyncio.run(client.app(posted(address, {**ann, **head}), receive, send))  # type: ignore[arg-type]
+    assert hosted.session.status().queries_answered == 0
+    assert hosted.session.ledger().spent == spent
+    (line,) = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert (line["event"], line["status"], line["user"]) == ("request", 499, None)  # nobody was looked up
+
+
 def test_work_stops_when_the_client_has_left(
     client: TestClient, add: Any, hosted: Hosted, cut: list[Callable[[], None]], log: StringIO
 ) -> None:
     ann = add("ann")
     body = json.dumps({"sql": WIDE}).encode()
-    scope = {
-        "type": "http", "method": "POST", "path": ASK, "raw_path": ASK.encode(), "query_string": b"",
-        "headers": [(name.lower().encode(), text.encode()) for name, text in ann.items()]
-        + [(b"content-type", b"application/json")],
-        "http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("c", 1),
-    }  # fmt: skip
+    scope = posted(ASK, {**ann, "content-type": "application/json"})
     left = threading.Event()
 
     async def main() -> None:
