@@ -35,16 +35,7 @@ from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import accounts, journal, loading, proposals, releases
 from pmw.session.accounts import SESSION, Account
-from pmw.session.asks import (
-    Ask,
-    Deliver,
-    Repeats,
-    ready_answers,
-    require_same,
-    settled_marks,
-    tie_keys,
-    with_answers,
-)
+from pmw.session.asks import Ask, Deliver, Repeats, ready_answers, settled_marks, with_answers
 from pmw.session.repeats import Stored
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
@@ -128,7 +119,7 @@ class Engine:
         asks = account.keyed(asks)
         stored, waiting, repeats = self._sorted(asks, account)
         known = self._repeats.given(self._state, asks, stored, self._charges)
-        tie_keys(self._store, [asks[place] for place in stored])
+        self._repeats.tie_keys([asks[place] for place in stored])
         answers: list[Answer] = []
         batches = new = 0
         while len(answers) < len(asks):
@@ -156,7 +147,7 @@ class Engine:
         Raises:
             QueryError: one was.
         """
-        require_same(self._store, account.keyed(asks))
+        self._repeats.require_keys(account.keyed(asks))
 
     def forecast(self, asks: Sequence[Ask], account: Account = SESSION) -> Forecast:
         """Return what answering questions could charge at most; nothing is drawn, charged or recorded."""
