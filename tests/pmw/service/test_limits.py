@@ -244,6 +244,25 @@ def test_one_large_request_is_carried_out_at_a_time_and_few_wait() -> None:
         pass
 
 
+def test_an_export_on_its_way_holds_no_place_and_no_thread(
+    client: TestClient, add: Any, service: Service, hosted: Hosted
+) -> None:
+    queue, seen = Queue(places=1, most=0), list[tuple[str, int, int]]()
+    service._hosted["study"] = replace(hosted, queue=queue)
+    told = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        return told.pop() if told else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        seen.append((message["type"], queue._free, hosted.working._count))
+
+    scope = {**posted("/sessions/study/export", add("ann")), "method": "GET", "query_string": b"rows=10"}
+    asyncio.run(client.app(scope, receive, send))  # type: ignore[arg-type]
+    assert len(seen) > 1
+    assert {one[1:] for one in seen} == {(1, 0)}
+
+
 # --- work that nobody waits for -----------------------------------------------------------------------------
 
 
