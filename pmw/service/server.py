@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import signal
 import socket
@@ -173,9 +174,11 @@ def serve(
         before = {name: signal.signal(name, _ignored) for name in (signal.SIGTERM, signal.SIGINT)}
         last.callback(log.write, "end")
         log.write("start", address=address, sessions=[path.stem for path in paths])
+        gc.freeze()  # what stays is not gone through again while large requests are carried out
         try:
             EndingServer(config, service.end).run(sockets=[listening])
         finally:
+            gc.unfreeze()
             for name, handler in before.items():
                 signal.signal(name, handler)
 
