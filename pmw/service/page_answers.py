@@ -15,6 +15,7 @@ from pmw.public.answers import Answers
 from pmw.public.report.elements import number
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
+from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.service.page_charts import Bar, bars_chart
 from pmw.session.dialogue import Analyst
 from queries.domain import CategoricalAttribute, Domain
@@ -56,11 +57,12 @@ class Result:
     notes: tuple[str, ...]
 
 
-def answer_of(analyst: Analyst, text: str, within: float | None = None) -> Result:
+def answer_of(analyst: Analyst, large: LargeRequests, text: str, within: float | None = None) -> Result:
     """Return the answer to a condition or a statement.
 
     Args:
         analyst: who asks.
+        large: where questions of much work wait for each other.
         text: as it was typed in.
         within: half-width of the bar that is paid for, in records; None asks as usual.
 
@@ -73,11 +75,13 @@ def answer_of(analyst: Analyst, text: str, within: float | None = None) -> Resul
         return _of_answers(Answers((analyst.ask_within(query, within),), (query,)))
     asked: LinearQuery | GroupedQuery | Statement
     asked = analyst.reader.statement(text) if is_statement(text) else analyst.reader.where(text)
-    if isinstance(asked, Statement):
-        return _of_table(analyst.tabulate(asked), text)
-    if isinstance(asked, GroupedQuery):
-        return _of_answers(analyst.ask_groups(asked))
-    return _of_answers(analyst.ask_all([asked]))
+    require_few_cells(cells := cells_of(asked))
+    with large.place(cells):
+        if isinstance(asked, Statement):
+            return _of_table(analyst.tabulate(asked), text)
+        if isinstance(asked, GroupedQuery):
+            return _of_answers(analyst.ask_groups(asked))
+        return _of_answers(analyst.ask_all([asked]))
 
 
 def is_statement(text: str) -> bool:
