@@ -19,10 +19,11 @@ import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetError, DataError, SessionCorruptError
 from pmw.loop import Payer, may_test, plan_spare
+from pmw.loop.loop import tiers_of
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import pure_charge
 from pmw.privacy.random_bits import repeatable_seed
-from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
+from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts, reservation
 from pmw.session.encoding import dumps, parts_form
 from pmw.session.engine import Engine
 from pmw.session.releases import StoredAnswers
@@ -105,10 +106,13 @@ def test_one_question_asked_again_and_again_brings_nothing(opened: Opened) -> No
     wide = "age BETWEEN 30 AND 40 AND visits <= 3 AND region = 'north' AND member = true"
     with opened() as session:
         for who in (session.analyst("reader", 0), session.analyst("ann", Fraction(1, 2)), session):
-            for _ in range(DUE + 1):
+            who.ask(wide, fresh=True)
+            ledger, stored = session.state.ledger, session.state.asked
+            for _ in range(DUE):
                 who.ask(wide, fresh=True)
+            assert (session.state.ledger, session.state.asked) == (ledger, stored)
             assert not unasked(session)
-        assert session.state.asked == 3 * (DUE + 1)
+        assert session.status().queries_answered == 3 * (DUE + 1)
         assert session.state.settled == 1
 
 
@@ -125,6 +129,38 @@ def test_what_a_spent_share_left_untested_does_not_count(opened: Opened, stream:
         assert session.state.settled > DUE // 4  # what was untested is tested for who can pay
 
 
+def test_what_a_reader_was_told_first_counts_for_nobody(opened: Opened, stream: list[LinearQuery]) -> None:
+    with opened() as session:
+        ann, reader = session.analyst("ann", 1), session.analyst("reader", 0)
+        known = [one for one in stream[:100] if reader.ask(one).interval is not None]
+        assert len(known) > 20
+        ann.ask_all(known)
+        ann.ask_all(known, fresh=True)
+        assert session.state.settled == 0  # her answers are the stored ones
+        session.measure(["sex", "member"])
+        ann.ask_all(known, fresh=True)
+        assert session.state.settled > len(known) // 2  # the newer model's are her own
+
+
+def test_questions_that_a_share_leaves_to_a_tier_it_cannot_pay_do_not_count(
+    opened: Opened, stream: list[LinearQuery]
+) -> None:
+    with opened() as session:
+        ledger, plan, options = session.state.ledger, session.state.plan, session.state.contract.options
+        prices = [
+            ledger.price(reservation(one, options, ledger.composition, round_open=False)) for one in plan
+        ]
+        assert len(prices) == 2
+        analyst = session.analyst("ann", sum(prices) / 2 / ledger.cap)
+        may = [tier.may_test(session._engine.limited(analyst._account)) for tier in tiers_of(plan)]
+        assert sorted(may) == [False, True]
+        answers = [analyst.ask(one) for one in stream[:100]]
+        assert may == [tier.may_test(session._engine.limited(analyst._account)) for tier in tiers_of(plan)]
+        held = [one for one in answers if one.source in (pmw.Source.SYNTHETIC, pmw.Source.MEASURED)]
+        assert 0 < len(held) < len(answers)
+        assert session.state.settled == len(held)
+
+
 def test_questions_count_once_whoever_asks_and_in_whatever_form(
     opened: Opened, stream: list[LinearQuery], tmp_path: Path
 ) -> None:
@@ -135,9 +171,12 @@ def test_questions_count_once_whoever_asks_and_in_whatever_form(
         ann.ask_all(stream[:100])
         assert session.state.settled == 100
         reader.ask_all(stream[:100], fresh=True)
+        session.measure(["sex", "member"])  # what is asked afresh is stored once more from then on
+        stored = session.state.asked
         ann.ask_all([*stream[:100], stream[100], stream[100]], fresh=True)
+        assert session.state.asked > stored + 50
         assert session.state.settled == 101
-        for who, more in ((reader, 0), (ann, 20), (reader, 0), (ann, 0)):
+        for who, more in ((ann, 20), (reader, 0), (ann, 0)):
             before = session.state.settled
             who.answer_arrays(("age", "visits"), *ends, fresh=True)
             assert session.state.settled == before + more
@@ -405,8 +444,14 @@ def test_stopped_in_the_middle_the_very_same_parts_are_booked(
             assert session.verify().holds
 
 
-def test_a_spare_measurement_whose_counts_fail_waits_for_nobody(
-    opened: Opened, stream: list[LinearQuery], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("other", "event"), [("quantiles", Event.REQUESTED), ("spare", Event.QUANTILE)])
+def test_what_is_measured_unasked_waits_for_nobody_where_counts_fail(
+    opened: Opened,
+    stream: list[LinearQuery],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    other: str,
+    event: Event,
 ) -> None:
     def fail(*_: object) -> None:
         raise DataError("the disk failed")
@@ -415,11 +460,35 @@ def test_a_spare_measurement_whose_counts_fail_waits_for_nobody(
         ann, reader = session.analyst("ann", 1), session.analyst("reader", 0)
         ann.ask_all(stream[:DUE])
         before = session.state.ledger
-        monkeypatch.setattr(Engine, "_release_quantiles", lambda _: None)
+        monkeypatch.setattr(Engine, f"_release_{other}", lambda _: None)
         monkeypatch.setattr(MemorySource, "counts", fail)
         again = ann.ask(stream[0], fresh=True)
         assert again.interval is not None
         assert reader.ask(stream[1], fresh=True).interval is not None
         assert session.state.ledger == before
         assert session._engine._store.pending() is None
+        assert session.verify().holds
+        monkeypatch.undo()
+        session._engine._looked_at = -1
+        monkeypatch.setattr(Engine, f"_release_{other}", lambda _: None)
+        ann.ask(stream[0])
+        assert {name for name, _ in unasked(session)} == {event}  # it was due
+
+
+def test_newer_answers_shift_nothing_that_is_due(opened: Opened, stream: list[LinearQuery]) -> None:
+    ends = [(20 + place % 25, 24 + place % 25 + place // 25, place % 7) for place in range(100)]
+    repeated = [f"age BETWEEN {low} AND {high} AND visits <= {most}" for low, high, most in ends]
+    with opened() as session:
+        reader, store = session.analyst("reader", 0), session._engine._store
+        reader.ask_all(repeated)
+        session.ask_all(repeated)
+        session.measure(["age", "visits"])
+        session.ask_all(repeated)
+        newer = sum(run.total() for _, run in store.newer_runs())
+        assert newer > 0
+        session.ask_all(stream[: 2 * DUE])
+        quantiles, settled = session.state.quantiles, session.state.settled
+        assert quantiles
+        assert store.settled_count(session.state.asked) == store.settled_count() == settled
+        assert {store.settled_count(one.asked) for one in quantiles} <= {DUE, 2 * DUE}
         assert session.verify().holds
