@@ -151,7 +151,7 @@ class Audit:
         self.numbers: list[Numbers] = []
         self.rounds: list[Round] = []
         self._open: dict[int, Round] = {}  # by tier
-        self._error_pair: list[Sequence[int]] = []  # the session's, and the neighbour's
+        self._error_pair: list[tuple[int, ...]] = []  # the session's, and the neighbour's
         for where, name, watcher in (
             (releases, "draw_opening", self._opening),
             (releases, "ranked_errors", self._errors),
