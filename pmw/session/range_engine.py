@@ -299,7 +299,7 @@ class RangeEngine(Engine):
     def _settled(
         self, part: Boxes, is_stored: NDArray[np.bool_], settle: NDArray[np.bool_]
     ) -> NDArray[np.uint8]:
-        """Return of distinct questions what ``settled_marks`` does; those with stored answers are looked up."""
+        """Return of distinct questions what ``settled_marks`` does, looking up those with stored answers."""
         again, own = np.zeros(len(part), dtype=bool), np.flatnonzero(is_stored)
         if own.size:
             again[own] = self._store.are_settled(part.take(own).texts())

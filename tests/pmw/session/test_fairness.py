@@ -25,6 +25,7 @@ from pmw.privacy.budget import pure_charge
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts, reservation
 from pmw.session import releases
+from pmw.session.asks import Ask
 from pmw.session.encoding import dumps, parts_form
 from pmw.session.engine import Engine
 from pmw.session.releases import StoredAnswers
@@ -187,6 +188,15 @@ def test_questions_count_once_whoever_asks_and_in_whatever_form(
     with pmw.resume_session(path) as session:
         assert (session.state.asked, session.state.settled) == (asked, 121)
         assert session.verify().holds
+
+
+def test_a_question_under_two_keys_counts_once_in_one_call(opened: Opened, stream: list[LinearQuery]) -> None:
+    with opened() as session:
+        keyed = [Ask(stream[0], stream[0].to_json(), key) for key in ("a", "b")]
+        others = [Ask(one, one.to_json()) for one in stream[1:1050]]
+        session._engine.answer([keyed[0], *others, keyed[1]])  # in several commits
+        assert session.state.settled == session._engine._store.settled_count() == 1050
+        assert session.state.asked == 1051
 
 
 # --- who pays -----------------------------------------------------------------------------------------------
