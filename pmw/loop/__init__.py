@@ -12,7 +12,7 @@ marginals, then questions that no marginal holds; in the textbooks, questions al
 from __future__ import annotations
 
 from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
-from pmw.loop.error_quantiles import FirstAnswer, draw_quantiles, settle_quantiles
+from pmw.loop.error_quantiles import FirstAnswer, draw_quantiles, ranked_errors, settle_quantiles
 from pmw.loop.finishing import Payer, Spare, plan_finish, plan_spare
 from pmw.loop.fit import correct, model_of_terms
 from pmw.loop.forecast import Forecast, forecast
@@ -47,6 +47,7 @@ __all__ = [
     "Proposal",
     "propose",
     "QueryRequest",
+    "ranked_errors",
     "refined",
     "released_total",
     "Request",

@@ -69,12 +69,24 @@ class Repeats:
         self._store = store
         self._free = free
         self._newest: Memory[Stored] = Memory(_REMEMBERED)
+        self._unstored: set[str] = set()  # questions that were looked up last and had no answer
         self.looks = Looks()
 
     def forget(self, texts: Iterable[str]) -> None:
-        """Forget the stored answers to questions that get others now."""
+        """Forget the stored answers to questions that get others now, or that they had none."""
         for text in texts:
             self._newest.forget(text)
+            self._unstored.discard(text)
+
+    def forget_unstored(self) -> None:
+        """Forget which questions had no answer."""
+        self._unstored.clear()
+
+    def are_settled(self, texts: Sequence[str]) -> list[bool]:
+        """Tell which questions were settled, by their canonical texts."""
+        stored = [text for text in texts if text not in self._unstored]
+        found = dict(zip(stored, self._store.are_settled(stored), strict=True)) if stored else {}
+        return [found.get(text, False) for text in texts]
 
     def sorted(
         self, state: PublicState, asks: Sequence[Ask], is_tested: Callable[[LinearQuery], bool]
@@ -92,6 +104,7 @@ class Repeats:
         repeats: dict[int, int] = {}
         new = dict.fromkeys(ask.text for ask in asks if self._newest.get(ask.text) is None)
         rows = dict(zip(new, self._store.newest_answers(list(new)), strict=True))
+        self._unstored = {text for text, row in rows.items() if row is None}
         for place, ask in enumerate(asks):
             stored = self._stored(state, ask, is_tested, rows)
             keyed = ask.request_id is not None

@@ -174,10 +174,11 @@ class Engine:
         """Return an outcome with answers; those of a batch with tests settle their questions in any case."""
         asked = asked[: len(answers)]  # they end at a positive
         texts = [text for text, _ in asked]
+        were_settled = self._repeats.are_settled(texts)
         self._repeats.forget(texts)
         could = not tested and account.may_pay(self.limited(account))
         settle = [tested or (could and account.settles(answer)) for answer in answers]
-        marks = settled_marks(texts, self._store.are_settled(texts), settle)
+        marks = settled_marks(texts, were_settled, settle)
         return with_answers(rows, asked, answers, account.name, marks.tolist())
 
     def _until_due(self, texts: Sequence[str], account: Account) -> int:
@@ -186,7 +187,7 @@ class Engine:
         if room >= len(texts) or not account.may_pay(self.limited(account)):
             return len(texts)
         new = set[str]()
-        for place, (text, was) in enumerate(zip(texts, self._store.are_settled(texts), strict=True)):
+        for place, (text, was) in enumerate(zip(texts, self._repeats.are_settled(texts), strict=True)):
             new.update(() if was else (text,))
             if len(new) > room:
                 return place

@@ -18,6 +18,7 @@ from pmw.loop import (
     draw_quantiles,
     draw_requested,
     plan_spare,
+    ranked_errors,
     released_total,
     settle_quantiles,
     settle_requested,
@@ -123,10 +124,11 @@ class QuantileRelease:
         return tuple(one.entry(options) for one in self.requests)
 
     def counted(self, state: PublicState, tables: _Tables) -> Drawing:
-        """Return what draws them; their counts are many, and are not held."""
+        """Return what draws them, as a marginal's does; of all that is counted it holds one number each."""
+        errors = ranked_errors(self.requests, self.answers, tables[0])
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            released = draw_quantiles(self.requests, self.answers, tables[0], bits)
+            released = draw_quantiles(self.requests, errors, bits)
             return settle_quantiles(state, released, ledger)
 
         return drawn

@@ -298,7 +298,7 @@ def test_the_only_phase_that_sees_the_table_is_draw() -> None:
         for name, function in inspect.getmembers(loop, inspect.isfunction)
         if function.__module__.startswith(loop.__name__) and "CountSource" in str(inspect.signature(function))
     }
-    assert holders == {"draw_opening", "draw_quantiles", "draw_requested", "draw_tests"}
+    assert holders == {"draw_opening", "draw_requested", "draw_tests", "ranked_errors"}
 
 
 def test_a_draw_is_a_function_of_proposal_table_and_bytes() -> None:

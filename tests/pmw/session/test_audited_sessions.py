@@ -151,8 +151,10 @@ class Audit:
         self.numbers: list[Numbers] = []
         self.rounds: list[Round] = []
         self._open: dict[int, Round] = {}  # by tier
+        self._error_pair: list[tuple[int, ...]] = []  # the session's, and the neighbour's
         for where, name, watcher in (
             (releases, "draw_opening", self._opening),
+            (releases, "ranked_errors", self._errors),
             (releases, "draw_quantiles", self._quantiles),
             (releases, "draw_requested", self._requested),
             (MarginalTier, "draw", self._marginals),
@@ -189,12 +191,15 @@ class Audit:
             self._add(Event.MARGINAL, one.noise, one.units, mine.units, theirs.units)
         return draws
 
-    def _quantiles(
-        self, real: Callable[..., Any], requests: Any, answers: Any, source: CountSource, bits: BitSource
-    ) -> Any:
-        drawn = real(requests, answers, source, bits)
+    def _errors(self, real: Callable[..., Any], requests: Any, answers: Any, source: CountSource) -> Any:
+        self._error_pair = [real(requests, answers, table) for table in (source, self.neighbour)]
+        return self._error_pair[0]
+
+    def _quantiles(self, real: Callable[..., Any], requests: Any, errors: Any, bits: BitSource) -> Any:
+        drawn = real(requests, errors, bits)
+        assert errors == self._error_pair[0]
         with without_noise():
-            pair = [real(requests, answers, table, NO_BITS) for table in (source, self.neighbour)]
+            pair = [real(requests, each, NO_BITS) for each in self._error_pair]
         for one, mine, theirs in zip(drawn, *pair, strict=True):
             self._add(Event.QUANTILE, one.noise, one.units, mine.units, theirs.units)
         return drawn
