@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -14,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pmw.data import DatabaseTable, as_source
+from pmw.data import DatabaseTable, as_source, postgres, spark
 from pmw.data.spark_workers import _placed
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain
@@ -65,7 +68,8 @@ REFUSED_IN_PANDAS = [
     "interval[float64, right]", "timestamp[us][pyarrow]", "time64[us][pyarrow]", "duration[s][pyarrow]",
     "decimal128(10, 2)[pyarrow]",
 ]  # fmt: skip
-NO_ID = ("NULL", "''", "''::BLOB")
+NO_IDS = "{}: expected whole numbers or texts in the column 'id' of ids, got a column of type {};"
+EMPTY = ("NULL", "''", "''::BLOB")
 
 
 def domain_of(empty: str, records: int = 1) -> Domain:
@@ -124,7 +128,7 @@ def test_taking_out_a_person_moves_the_counts_by_no_more_than_k(tmp_path: Path, 
             for records, empty, name in product((1, 2), ("drop", "person"), everyone):
                 no_number = value == "'nan'" and kind in ("FLOAT", "DOUBLE") and name != "csv"
                 found = moved(everyone[name], others[name], domain_of(empty, records))
-                assert found == most(no_number or value in NO_ID, empty, records), (name, value, records)
+                assert found == most(no_number or value in EMPTY, empty, records), (name, value, records)
 
 
 @pytest.mark.parametrize("kind", IN_PANDAS)
@@ -215,6 +219,54 @@ def test_ids_of_the_same_types_of_pandas_are_refused_before_a_record_is_read(
             DataError, match=r"^the table: expected whole numbers or texts in the column 'id'"
         ):
             as_source(frame, domain_of("person"), KEY)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_read"),
+    [
+        ("bigint", True), ("text", True), ("uuid", True), ("date", True), ("double precision", True),
+        ("numeric", False), ("numeric(10,2)", False), ("timestamp without time zone", False),
+        ("timestamp(3) with time zone", False),
+    ],
+)  # fmt: skip
+def test_ids_of_postgres_are_refused_by_their_type_before_a_record_is_read(
+    kind: str, is_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Connection:
+        def cursor(self, name: str) -> object:
+            raise LookupError(f"{name} are asked for")
+
+    monkeypatch.setattr(postgres, "_connected", lambda _: nullcontext(Connection()))
+    monkeypatch.setattr(postgres, "_kinds", lambda *_: {"w": "numeric", "id": kind})
+    parts = postgres.postgres_parts("postgresql://here", ["t"], domain_of("person"))
+    told = "records are asked for" if is_read else NO_IDS.format("t in postgresql://here", kind)
+    with pytest.raises(LookupError if is_read else DataError, match=re.escape(told)):
+        next(parts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_read"),
+    [
+        ("long", True), ("string", True), ("date", True), ("double", True), ("decimal", False),
+        ("timestamp", False), ("timestamp_ntz", False),
+    ],
+)  # fmt: skip
+def test_ids_of_spark_are_refused_by_their_type_before_a_column_is_chosen(kind: str, is_read: bool) -> None:
+    class Frame:
+        """What is asked of a DataFrame of Spark."""
+
+        def __init__(self) -> None:
+            types = [SimpleNamespace(typeName=lambda each=each: each) for each in ("decimal", kind)]
+            self.schema = SimpleNamespace(
+                names=["w", "id"], fields=[SimpleNamespace(dataType=each) for each in types]
+            )
+
+        def toDF(self, *_: str) -> object:  # noqa: N802 - its name
+            raise LookupError("columns are asked for")
+
+    told = "columns are asked for" if is_read else NO_IDS.format("the table", kind)
+    with pytest.raises(LookupError if is_read else DataError, match=re.escape(told)):
+        spark._chosen(Frame(), domain_of("person"), "the table")
 
 
 def test_persons_are_never_counted_inside_a_database(tmp_path: Path) -> None:
