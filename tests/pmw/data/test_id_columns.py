@@ -132,7 +132,7 @@ def test_taking_out_a_person_moves_the_counts_by_no_more_than_k(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("kind", IN_PANDAS)
-def test_taking_out_a_person_of_a_pandas_table_moves_the_counts_by_no_more_than_k(kind: str) -> None:
+def test_taking_out_a_person_of_a_pandas_table_moves_the_counts_by_no_more_than_k(kind: Any) -> None:
     values = IN_PANDAS[kind]
     places = np.repeat(np.arange(len(values)), 4)
     column = np.empty(len(places), dtype=object)
@@ -219,6 +219,14 @@ def test_ids_of_the_same_types_of_pandas_are_refused_before_a_record_is_read(
             DataError, match=r"^the table: expected whole numbers or texts in the column 'id'"
         ):
             as_source(frame, domain_of("person"), KEY)
+
+
+def test_ids_of_a_dictionary_of_times_are_refused() -> None:
+    pa = pytest.importorskip("pyarrow", reason="it has this type; pip install it to run this test")
+    times = pa.array([1, None], pa.timestamp("us")).dictionary_encode()
+    frame = pd.DataFrame({"id": pd.arrays.ArrowExtensionArray(times), "w": ["x", "x"]})
+    with pytest.raises(DataError, match=r"got a column of type timestamp\[us\]"):
+        as_source(frame, domain_of("person"), KEY)
 
 
 @pytest.mark.parametrize(
