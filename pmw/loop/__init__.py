@@ -20,13 +20,14 @@ from pmw.loop.loop import Settled, batch_entries, draw_tests, may_test, propose,
 from pmw.loop.marginals import l1_distance, marginal_units
 from pmw.loop.opening import OpeningDraws, choose_bins, draw_opening, released_total, settle_opening
 from pmw.loop.refine import MOST_STEPS, refined, residual
-from pmw.loop.requested import RequestedMarginal, draw_requested, settle_requested
+from pmw.loop.requested import RequestedMarginal, counted_requested, draw_requested, settle_requested
 
 __all__ = [
     "batch_entries",
     "BatchDraws",
     "choose_bins",
     "correct",
+    "counted_requested",
     "draw_opening",
     "draw_quantiles",
     "draw_requested",

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from pmw.data import CountSource
 from pmw.loop import (
     FirstAnswer,
     Payer,
     RequestedMarginal,
+    counted_requested,
     draw_opening,
     draw_quantiles,
     draw_requested,
@@ -38,7 +39,6 @@ from pmw.session.measurement_rows import read_kind
 from pmw.session.store import QUANTILES, REQUESTED, IntentRow, Outcome, SessionStore
 from queries.domain import Domain
 from queries.linear import UNITS
-from queries.marginal import Marginal
 
 __all__ = [
     "Drawing",
@@ -55,17 +55,6 @@ __all__ = [
 # Draws what was counted, and returns the public state with the filter after its charges.
 Drawing: TypeAlias = Callable[[BitSource, PrivacyFilter], PublicState]
 _Tables: TypeAlias = tuple[CountSource, CountSource | None]  # over the declared cells, and over bins
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Counted:
-    """The true counts of the one scope that will be drawn; secret."""
-
-    found: Marginal
-
-    def counts(self, scope: tuple[str, ...]) -> Marginal:
-        """Return them."""
-        return self.found
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +82,10 @@ class MarginalRelease:
         Raises:
             DataError: the table cannot be counted.
         """
-        source, coarse = tables
-        fine = coarse is None or state.grid(self.requested.scope) is state.domain
-        table = source if fine or coarse is None else coarse
-        counted = cast("CountSource", _Counted(table.counts(self.requested.scope)))
+        counts = counted_requested(self.requested, state, *tables)
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            given = None if coarse is None else counted
-            return settle_requested(
-                state, draw_requested(self.requested, state, counted, bits, given), ledger
-            )
+            return settle_requested(state, draw_requested(self.requested, counts, bits), ledger)
 
         return drawn
 

@@ -15,7 +15,7 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.errors import SessionError
-from pmw.loop import draw_requested
+from pmw.loop import RequestedMarginal, counted_requested, draw_requested
 from pmw.model import MarginalMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
@@ -220,13 +220,12 @@ def test_a_request_that_was_interrupted_has_the_outcome_it_would_have_had(
     assert store.ledger() == store.ledger()[: len(state.opening) + 1]  # nothing was charged or released
     store.close()
     source = MemorySource.from_frame(frame, whole_years)
-    from pmw.loop import RequestedMarginal
-
     assert noise is not None
+    wanted = RequestedMarginal(("sex", "region"), noise)
+    coarse = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
     expected = draw_requested(
-        RequestedMarginal(("sex", "region"), noise), state, source, BitSource(intent.seed),
-        source.coarsened(state.coarsening.coarse, state.coarsening.bins),
-    )  # fmt: skip
+        wanted, counted_requested(wanted, state, source, coarse), BitSource(intent.seed)
+    )
     monkeypatch.undo()
     session.close()
     with pmw.resume_session(path, frame) as again:
