@@ -112,7 +112,8 @@ class RangeEngine(Engine):
         for places, part in boxes.parts():
             numbers[places], rows, blocks = self._store.newest_together(part.texts())
             for columns, own, at in blocks:
-                if {Source.REFUSED.value, *UNTESTED}.intersection(columns.source_names):
+                one_by_one = {Source.REFUSED.value, *(UNTESTED if columns.analyst else ())}
+                if one_by_one.intersection(columns.source_names):
                     rows.update(zip(own.tolist(), map(columns.answer, at.tolist()), strict=True))
                 else:
                     room.put(places[own], _of_block(self.state, columns, at))
