@@ -41,6 +41,9 @@ Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Ask
 Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
 
 
+_READ = 64  # questions that are read before other threads' work is looked at
+
+
 class Asking(ABC):
     """The questions of an analyst."""
 
@@ -107,9 +110,10 @@ class Asking(ABC):
         """
         with self._asking() as answer:
             asks = []
-            for question in self._listed(questions):
+            for number, question in enumerate(self._listed(questions), start=1):
                 asks.append(self._ask(question, fresh, None))
-                self._pause(1)
+                if number % _READ == 0:
+                    self._pause(_READ)
             answers = answer(asks, deliver)
             return Answers(tuple(answers), tuple(ask.query for ask in asks))
 

@@ -72,15 +72,20 @@ class Dialogue(Asking):
     def _is_awaited(self) -> bool:
         """Tell whether another thread waits for the engine."""
 
+    @abstractmethod
+    def _is_shared(self) -> bool:
+        """Tell whether more than one thread has used the engine."""
+
     def _answer(self, engine: RangeEngine, asks: Sequence[Ask], deliver: Deliver | None) -> list[Answer]:
-        """Answer questions in order, some in each turn: other threads' go between."""
-        keyed = [ask for ask in asks if ask.request_id is not None] if len(asks) > TURN_WORK else []
-        for start in range(0, len(keyed), TURN_WORK):  # before anything is asked
-            engine.require_keys(keyed[start : start + TURN_WORK], self._account)
+        """Answer questions in order, where threads share the session some in each turn: others go between."""
+        size = TURN_WORK if self._is_shared() else max(1, len(asks))
+        keyed = [ask for ask in asks if ask.request_id is not None] if len(asks) > size else []
+        for start in range(0, len(keyed), size):  # before anything is asked
+            engine.require_keys(keyed[start : start + size], self._account)
             self._pause()
         answers: list[Answer] = []
         while len(answers) < len(asks):
-            some = asks[len(answers) : len(answers) + TURN_WORK]
+            some = asks[len(answers) : len(answers) + size]
             answers += engine.answer(some, deliver, self._account, self._is_awaited)
             if len(answers) < len(asks):
                 self._pause()
@@ -281,6 +286,9 @@ class Analyst(Dialogue):
 
     def _is_awaited(self) -> bool:
         return self._session._is_awaited()
+
+    def _is_shared(self) -> bool:
+        return self._session._is_shared()
 
     def _look(self) -> None:
         if self._stop is not None:

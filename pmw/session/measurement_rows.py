@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,7 @@ def kind_text(kind: QuestionKind) -> str:
     return f"{kind.attributes} {kind.basis.value}"
 
 
+@lru_cache(maxsize=64)
 def read_kind(text: str) -> QuestionKind:
     """Return the kind of questions of a text.
 

@@ -297,6 +297,9 @@ class Session(Dialogue):
     def _is_awaited(self) -> bool:
         return self._turn.awaited
 
+    def _is_shared(self) -> bool:
+        return self._turn.is_shared
+
     def _open_store(self) -> SessionStore:
         if os.getpid() != self._process:
             raise SessionError("a session cannot be used in a forked process; resume it there instead")

@@ -30,9 +30,11 @@ class Turns:
         self._waiting: list[tuple[int, int, _Waiter]] = []
         self._numbers = itertools.count()
         self._holder: int | None = None
+        self._last: int | None = None  # the thread of the turn before
         self._depth = 0
         self._done = 0  # work of the turns that ended
         self._work = 0  # work of this turn so far
+        self.is_shared = False  # whether more than one thread has had a turn
 
     @property
     def awaited(self) -> bool:
@@ -96,6 +98,9 @@ class Turns:
 
     def _begin(self, holder: int | None, depth: int) -> None:
         self._holder, self._depth, self._work = holder, depth, 0
+        if holder is not None:
+            self.is_shared |= self._last not in (None, holder)
+            self._last = holder
 
     def _pass_on(self) -> None:
         self._done += max(1, self._work)
