@@ -20,8 +20,8 @@ import numpy as np
 
 from pmw.data.engine_cells import POSTGRES, SqlWords
 from pmw.data.engine_columns import quoted_column, require_ids
+from pmw.display.texts import installed_by
 from pmw.errors import DataError
-from pmw.markup import installed_by
 from queries.domain import Domain
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pmw.markup import counted, html_table, text_table
+from pmw.display.elements import table
+from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
 from pmw.public.answer import SEEDED_WARNING, Answer, RecordsKept, Spent
 from pmw.public.evidence import is_held
@@ -179,7 +180,7 @@ class AnswerTable:
         notes = "".join(f". {note[0].upper()}{note[1:]}" for note in self.notes)
         kept = "" if self.kept is None else f" ({self.kept.describe()})"
         caption = f"{counted(len(self.rows), 'row')}, {self.confidence:.0%} intervals{kept}{notes}{warning}"
-        return html_table(header, rows, caption)
+        return str(table(caption, header, rows))
 
 
 def _form(cell: _Value) -> Any:

@@ -23,6 +23,7 @@ from pmw.errors import (
     SessionError,
     SessionLockedError,
 )
+from pmw.public.report import report_policy
 from pmw.service.access import CurrentUser, InQueue, service_of, signed_in
 from pmw.service.hosting import Hosted
 from pmw.service.page_answers import answer_of, asked_by, is_statement
@@ -60,7 +61,9 @@ _REFUSED = "This token is not good: it was never issued, was revoked, or has exp
 
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
-router.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
+router.mount(
+    "/static", StaticFiles(directory=Path(__file__).parent / "static", packages=[("pmw.display", "static")])
+)
 
 
 async def _fields(request: Request) -> dict[str, list[str]]:
@@ -160,8 +163,7 @@ def report(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
     hosted = _own(request, user, name)
     with hosted.working.thread():
         text = report_of(hosted)
-    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-    return HTMLResponse(text, headers={"Content-Security-Policy": policy})
+    return HTMLResponse(text, headers={"Content-Security-Policy": report_policy()})
 
 
 def _hosted(request: Request, user: User, name: str) -> Hosted:
@@ -193,7 +195,7 @@ def _shown(request: Request, user: User, name: str, shown: Shown, act: str = "")
                 "title": f"{_said(values)} · {name}",
                 "user": user,
                 "hosted": hosted,
-                "table": hosted.session.domain.name,
+                "table_name": hosted.session.domain.name,
                 "promise": (status := hosted.session.status()).guarantee,
                 "closed": status.closed,
                 "share": share_text(user, analyst.budget()),

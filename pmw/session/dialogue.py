@@ -288,7 +288,7 @@ class Analyst(Dialogue):
         return self._session._is_awaited()
 
     def _is_shared(self) -> bool:
-        return self._session._is_shared()
+        return self._stop is not None or self._session._is_shared()
 
     def _look(self) -> None:
         if self._stop is not None:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.data import Table
+from pmw.display.elements import table
 from pmw.errors import ReleaseError, SessionError, SessionLockedError
 from pmw.loop import plan_finish, refined
-from pmw.markup import html_table
 from pmw.public.export import ExportFormat, RowPlan, csv_parts, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.quotes import Quote
@@ -176,15 +176,16 @@ class Session(Dialogue):
         Raises:
             ReleaseError: matplotlib is not installed, or the file cannot be written.
         """
-        from pmw.public import plots
+        from pmw.display.figures import check_target, write_figure
+        from pmw.public.pictures import status_figure
 
         if path is not None:
-            plots.check_target(Path(path), force=force)
+            check_target(Path(path), force=force)
         with self._turn:
             state, history = self.state, loading.load_history(self._open_store())
-        figure = plots.status_figure(state, history)
+        figure = status_figure(state, history)
         if path is not None:
-            plots.write_figure(figure, Path(path), force=force)
+            write_figure(figure, Path(path), force=force)
         return figure
 
     def report(self, path: str | Path, *, force: bool = False) -> None:
@@ -325,7 +326,7 @@ class Session(Dialogue):
     def _repr_html_(self) -> str:
         with self._turn:
             rows = [("open", "no")] if self._store is None else status_rows(self.state, self.status())
-        return html_table((), rows, f"Session over {self.domain.name}")
+        return str(table(f"Session over {self.domain.name}", (), rows))
 
     def __reduce__(self) -> tuple[object, ...]:
         raise SessionError("a live session cannot be copied or pickled; resume it from its file instead")

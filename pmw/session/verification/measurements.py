@@ -7,8 +7,8 @@ import json
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.display.texts import counted
 from pmw.loop import correct, marginal_units, released_total, settle_opening
-from pmw.markup import counted
 from pmw.model import DEFAULT_BINS, NoiseDistribution, QueryMeasurement, read_noise
 from pmw.planning.marginals import affordable_bins
 from pmw.privacy.budget import Composition

@@ -16,10 +16,10 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.display.figures import MissingLettersWarning, draw_bars, new_figure, write_figure
 from pmw.errors import ReleaseError
 from pmw.model import half_width
-from pmw.public.plots import MissingLettersWarning, new_figure, write_figure
-from pmw.public.plots.marginals import MarginalComparison, compare_marginals, draw_marginal
+from pmw.public.pictures import MarginalComparison, compare_marginals, marginal_panel
 from pmw.public.state import PublicState
 from pmw.public.status import History
 from pmw.session.maintenance import read_history, read_session
@@ -177,7 +177,7 @@ def test_at_most_six_marginals_are_shown_and_the_picture_says_which(
 
 def test_a_long_list_of_values_shows_the_cells_whose_intervals_lie_highest_and_says_so() -> None:
     with opened(*wide(3)) as session:
-        axes = panel(session.plot(), "land (10 of 13 cells, by lower bound)")
+        axes = panel(session.plot(), "land (10 of 13 values, the most frequent)")
         model = session.state.model.marginal(("land",))
         (land,) = [one for one in compare_marginals(session.state, 6) if one.attribute.name == "land"]
     assert len(axes.patches) == 10
@@ -260,8 +260,8 @@ def test_without_matplotlib_the_extra_is_named(
 
 def test_no_global_state_of_matplotlib_is_touched() -> None:
     code = (
-        "import sys, pmw.public.plots; assert 'matplotlib' not in sys.modules; "
-        "figure = pmw.public.plots.new_figure(2, 2); "
+        "import sys, pmw.display.figures; assert 'matplotlib' not in sys.modules; "
+        "figure = pmw.display.figures.new_figure(2, 2); "
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -337,18 +337,20 @@ def test_other_warnings_of_a_drawing_come_through(tmp_path: Path, monkeypatch: p
         write_figure(figure, tmp_path / "a.png")
 
 
-def test_of_many_cells_those_with_the_highest_lower_bounds_are_shown_and_ties_in_declared_order() -> None:
+def test_of_many_cells_those_with_the_highest_lower_bounds_are_shown_and_ties_in_declared_order(
+    session: pmw.Session,
+) -> None:
     cells = CategoricalAttribute("land", tuple(f"l{place}" for place in range(13)))
     measured = np.array([5.0, 4, 9, 8, 7, 3, 2, 1, 6, 50, 90, 60, 70])
     luck = np.linspace(20, 1, 13)
-    shown = _shown(MarginalComparison(cells, luck, measured, 10.0))
+    shown = _shown(session.state, MarginalComparison(cells, luck, measured, 10.0))
     assert shown == ["l0", "l1", "l2", "l3", "l4", "l5", "l9", "l10", "l11", "l12"]
-    unmeasured = _shown(MarginalComparison(cells, measured, None))
+    unmeasured = _shown(session.state, MarginalComparison(cells, measured, None))
     assert unmeasured == ["l0", "l1", "l2", "l3", "l4", "l8", "l9", "l10", "l11", "l12"]
 
 
-def _shown(comparison: MarginalComparison) -> list[str]:
+def _shown(state: PublicState, comparison: MarginalComparison) -> list[str]:
     axes = new_figure(3, 2).subplots()
-    draw_marginal(axes, comparison, 100.0)
-    assert "by lower bound" in axes.get_title(loc="left")
+    draw_bars(axes, *marginal_panel(state, comparison))
+    assert "10 of 13 values, the most frequent" in axes.get_title(loc="left")
     return [label.get_text() for label in axes.get_yticklabels()]

@@ -1,19 +1,22 @@
-"""Markup: small texts and tables for terminals and notebooks, made of public texts."""
+"""Texts: numbers, names and tables as people read them, in a terminal or on a page."""
 
 from __future__ import annotations
 
-import html
+import math
 from collections.abc import Sequence
 
 __all__ = [
     "counted",
-    "html_paragraph",
-    "html_table",
     "installed_by",
+    "isolated",
+    "number",
+    "percent",
+    "shortened",
     "text_table",
 ]
 
 _NARROWEST = 8  # characters of a text that is cut
+_MOST_LETTERS = 200  # of a text that somebody else wrote
 
 
 def counted(number: float | str, noun: str) -> str:
@@ -30,6 +33,32 @@ def counted(number: float | str, noun: str) -> str:
 def installed_by(extra: str) -> str:
     """Return the command that installs what an extra of the package needs; it runs in a checkout."""
     return f"in a checkout, pip install '.[{extra}]'"
+
+
+def isolated(text: str) -> str:
+    """Return a name that somebody chose, so that its direction of writing changes nothing around it."""
+    return f"\N{FIRST STRONG ISOLATE}{shortened(text, _MOST_LETTERS)}\N{POP DIRECTIONAL ISOLATE}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters, with an ellipsis where it was cut."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def number(value: float) -> str:
+    """Return a number of records: whole from 10 on, else two digits; “none” where there is none."""
+    if math.isnan(value):
+        return "none"
+    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}"
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction as a percentage of about three digits; “none” where there is none."""
+    if math.isnan(fraction):
+        return "none"
+    share = 100 * fraction
+    digits = 0 if share >= 100 else 1 if share >= 1 or share == 0 else 1 - math.floor(math.log10(share))
+    return f"{share:.{min(digits, 6)}f}%"
 
 
 def text_table(
@@ -53,7 +82,7 @@ def text_table(
     lines = []
     for row in (header, *rows):
         cells = [
-            f"{_cut(cell, width):<{width}}" if place < left else f"{cell:>{width}}"
+            f"{shortened(cell, width):<{width}}" if place < left else f"{cell:>{width}}"
             for place, (cell, width) in enumerate(zip(row, fitted, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
@@ -73,24 +102,5 @@ def _fitted(widths: Sequence[int], left: int, most: int | None) -> list[int] | N
     return fitted
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
 def _named(title: str, cell: str) -> str:
     return f"{title}: {cell}"
-
-
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    """Return a table for a notebook; every text is escaped."""
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    row = f"<thead><tr>{head}</tr></thead>" if any(header) else ""
-    return f"<table><caption>{html.escape(caption)}</caption>{row}<tbody>{body}</tbody></table>"
-
-
-def html_paragraph(text: str) -> str:
-    """Return one paragraph for a notebook; the text is escaped."""
-    return f"<p>{html.escape(text)}</p>"

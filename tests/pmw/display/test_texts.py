@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pmw.markup import counted
+from pmw.display.texts import counted
 
 
 def test_one_thing_is_not_many() -> None:

@@ -1,4 +1,4 @@
-"""Canvases: how every picture of this package is made, styled and written."""
+"""Figures: pictures by matplotlib, which is optional and imported when one is drawn; how each is written."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import re
 import unicodedata
 import warnings
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pmw.display.charts import Bars, Lines, Picture
+from pmw.display.texts import installed_by
 from pmw.errors import ReleaseError
-from pmw.markup import installed_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = [
     "check_kind",
     "check_target",
+    "draw_bars",
+    "draw_lines",
     "INK",
     "MEASURED",
     "MissingLettersWarning",
@@ -30,7 +34,9 @@ __all__ = [
 
 # A blue and an orange red that stay apart for every kind of colour vision and in grey.
 MODEL, MEASURED, INK = "#1b6ca8", "#c8553d", "#333333"
+_FILL = "#a3c3dc"  # the blue of the model, lighter
 
+_ISOLATES = dict.fromkeys(map(ord, "\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}"))  # no font has them
 _SUFFIXES = (".png", ".pdf", ".svg")
 _LETTERS = re.compile(r"Glyph (\d+) .*missing from font|does not support (.+) natively")
 
@@ -64,6 +70,72 @@ def tidy(axes: Any) -> None:
     axes.tick_params(colors=INK)
     axes.xaxis.label.set_color(INK)
     axes.yaxis.label.set_color(INK)
+
+
+def draw_bars(axes: Any, picture: Picture, bars: Bars) -> None:
+    """Draw a panel of bars, or of columns from 0 on, each as wide as 1."""
+    lengths, names = [bar.value for bar in bars.bars], [bar.label.translate(_ISOLATES) for bar in bars.bars]
+    places = [place + (0.5 if bars.starts else 0.0) for place in range(len(lengths))]
+    if bars.starts:
+        axes.bar(places, lengths, width=1, color=_FILL, label="model")
+        _name_columns(axes, bars)
+        axes.set_ylabel(picture.scale, fontsize=8)
+    else:
+        axes.barh(places, lengths, height=0.7, color=_FILL, label="model")
+        axes.set_yticks(places, names, parse_math=False)
+        axes.invert_yaxis()
+        axes.set_xlabel(picture.scale, fontsize=8)
+    if bars.is_measured:
+        _draw_measured(axes, places, bars)
+    title = picture.title.translate(_ISOLATES)
+    axes.set_title(title, loc="left", fontsize=10, color=INK, parse_math=False)
+    axes.tick_params(labelsize=8)
+    tidy(axes)
+
+
+def _name_columns(axes: Any, bars: Bars) -> None:
+    """Tell where columns begin, at five of them or so."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    axes.xaxis.set_major_formatter(
+        lambda place, _: bars.starts[int(place)] if 0 <= place < len(bars.starts) else ""
+    )
+    axes.set_xlabel(bars.note, fontsize=8)
+
+
+def _draw_measured(axes: Any, places: list[float], bars: Bars) -> None:
+    dots = [bar.measured or 0.0 for bar in bars.bars]
+    ends = [bar.interval or (dot, dot) for bar, dot in zip(bars.bars, dots, strict=True)]
+    below = [dot - low for dot, (low, _) in zip(dots, ends, strict=True)]
+    above = [high - dot for dot, (_, high) in zip(dots, ends, strict=True)]
+    style = {"fmt": "o", "color": MEASURED, "label": "measured", "markersize": 3, "elinewidth": 1}
+    if bars.starts:
+        axes.errorbar(places, dots, yerr=(below, above), **style)
+    else:
+        axes.errorbar(dots, places, xerr=(below, above), **style)
+
+
+def draw_lines(axes: Any, picture: Picture, lines: Lines) -> None:
+    """Draw a panel of lines over a count, each with a dot at its end."""
+    last = max(line.points[-1][0] for line in lines.lines)
+    most = max(y for line in lines.lines for _, y in line.points)
+    if lines.cap is not None:
+        most = max(most, lines.cap.level)
+        axes.axhline(lines.cap.level, color=INK, linestyle="--", linewidth=1)
+        axes.annotate(lines.cap.name, (0, 1.03 * lines.cap.level), fontsize=8, color=INK)
+    for line, color in zip(lines.lines, cycle((MODEL, MEASURED, INK)), strict=False):
+        x, y = zip(*line.points, strict=True)
+        style = "steps-post" if line.is_stepped else "default"
+        axes.plot(x, y, "o-", drawstyle=style, color=color, markevery=[-1], label=line.name)
+    axes.set(
+        xlim=(0, max(1, last * 1.02)),
+        ylim=(0, 1.12 * most or 1),
+        xlabel=lines.axis,
+        ylabel=picture.scale or "%",
+    )
+    axes.set_title(picture.title, loc="left", fontsize=12, color=INK)
+    tidy(axes)
 
 
 def check_kind(path: Path) -> None:
