@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from benchmarks.forgery import reseal
+from benchmarks.damage import reseal
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.session.store import IntentRow, SessionFiles, SessionStore
 from pmw.session.verification import NOT_PROVED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.streams import StreamChoice, late_attributes
+from benchmarks.tables import StreamChoice, late_attributes
 from queries import Domain, IntegerAttribute
 
 DOMAIN = Domain(tuple(IntegerAttribute(name, 0, 9) for name in "abcde"))
