@@ -42,7 +42,7 @@ from pmw.planning.session_plan import SessionPlan, check_records
 from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public import intervals
+from pmw.public.confidences import Confidences, total_half_width
 from pmw.public.contract import Contract, Options, agreed
 from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier, planned_bins, question_tier
 from queries.domain import Domain
@@ -228,7 +228,7 @@ def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
 
 
 def _everybody(
-    contract: Contract, records: int, choices: _Choices, confidences: intervals.Confidences
+    contract: Contract, records: int, choices: _Choices, confidences: Confidences
 ) -> OrderForecast:
     deviation = total_deviation(contract.domain, choices.opening)
     bound = _planned_total_error(contract, records, choices, confidences.alone)
@@ -242,5 +242,5 @@ def _planned_total_error(contract: Contract, records: int, choices: _Choices, co
     """
     deviation = total_deviation(contract.domain, choices.opening)
     noises = choices.opening.noises
-    width = intervals.total_half_width(choices.ledger.composition, deviation, confidence, noises)
+    width = total_half_width(choices.ledger.composition, deviation, confidence, noises)
     return width + max(0.0, 1 - (records - width))

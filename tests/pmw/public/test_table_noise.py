@@ -13,7 +13,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.table_noise import TableNoise, moved_cells
-from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
+from queries import UNITS, CategoricalAttribute, Domain
 
 LAPLACE, GAUSSIAN = DiscreteLaplace(Fraction(5 * UNITS)), DiscreteGaussian(Fraction(5 * UNITS))
 DOMAIN = Domain((CategoricalAttribute("a", (1, 2, 3)), CategoricalAttribute("b", (1, 2, 3, 4))))
@@ -102,11 +102,3 @@ def test_corrected_cells_stray_as_far_as_stated(
         missed = np.mean(np.abs(found) > table.half_width(size, size, 0.9))
         assert missed <= 0.1 + 3 * math.sqrt(0.09 / runs)
         assert np.mean(np.abs(found) > 0.7 * table.half_width(size, size, 0.9)) > 0.12
-
-
-def test_a_question_has_the_bar_of_its_weights() -> None:
-    noise = TableNoise(LAPLACE, 12, 9.0)
-    one = LinearQuery.cells(DOMAIN, {"a": (0, 1)})  # 2 of 3, so 8 of 12
-    assert noise.question_half_width(one, 0.95) == noise.half_width(8, 8, 0.95)
-    two = LinearQuery.everything(DOMAIN).within({"a": np.array([0, 2]), "b": np.array([1, 3])})
-    assert noise.question_half_width(two, 0.95) == noise.half_width(4, 4, 0.95)
