@@ -27,7 +27,6 @@ from pmw.public.evidence import (
     BASES,
     Evidence,
     KnownOfScope,
-    WeightStats,
     evidence_of,
     is_fine,
     known_of,
@@ -161,30 +160,24 @@ _NOTHING = Bound(math.nan, math.inf, _RELEASED)
 class _OneSum:
     """A sum with real weights over a scope, each of records of one cell."""
 
-    __slots__ = ("_stats", "_weights", "scope")
+    __slots__ = ("_weights", "scope")
 
     def __init__(self, scope: tuple[str, ...], weights: _Array) -> None:
         self.scope = scope
         self._weights = weights
-        self._stats: WeightStats | None = None
 
     @property
-    def stats(self) -> WeightStats:
-        """What bounds depend on."""
-        if self._stats is None:
-            self._stats = self._find_stats()
-        return self._stats
-
-    def _find_stats(self) -> WeightStats:
-        return WeightStats.of(self._weights)
-
-    def weights(self) -> _Array:
-        """Return the weights: float64, one axis per attribute."""
-        return self._weights
+    def constant(self) -> float:
+        """The weight of everybody, where there is no attribute."""
+        return self._weights.item()
 
     def value(self, evidence: Evidence) -> float:
         """Return the sum on the values of an evidence."""
         return float(np.sum(self._weights * evidence.values))
+
+    def half_width(self, evidence: Evidence) -> float:
+        """Return how far the truth may be from that."""
+        return evidence.sum_half_width(self._weights)
 
     def reduced(self, coarsening: Coarsening) -> tuple[_OneSum, _OneSum]:
         """Return the sums of the least and of the greatest weight in each bin; see ``_Sums``."""
@@ -196,13 +189,13 @@ class _OneSum:
     def bound(self, bounds: Bounds, known: Sequence[KnownOfScope], share: Share) -> Bound:
         """Return the evidence with the smallest half-width; see ``_Sums``."""
         if not self.scope:  # one weight, or none where a bin was cut: everybody, or nobody
-            return bounds.everybody(self.stats.greatest, share)
+            return bounds.everybody(self.constant, share)
         least, found = math.inf, None
         for one in known:
             if share is Share.CERTIFIED and not isinstance(one, Certificate):
                 continue
             evidence = bounds.evidence(one, self.scope, one_end=share is Share.HALF)
-            width = evidence.half_width(self.stats, self.weights)
+            width = self.half_width(evidence)
             if width < least:
                 least, found = width, evidence
         return _NOTHING if found is None else Bound(self.value(found), least, found.basis)
@@ -220,18 +213,19 @@ class _Question(_OneSum):
     def __init__(self, query: LinearQuery) -> None:
         self.scope = query.scope
         self._query = query
-        self._stats = None
 
-    def _find_stats(self) -> WeightStats:
-        return WeightStats.of_query(self._query)
-
-    def weights(self) -> _Array:
-        """Return the weights; see ``_OneSum``."""
-        return self._query.weights() / UNITS
+    @property
+    def constant(self) -> float:
+        """The weight of everybody; see ``_OneSum``."""
+        return self._query.constant / UNITS
 
     def value(self, evidence: Evidence) -> float:
         """Return the answer on the values of an evidence."""
         return evidence.value(self._query)
+
+    def half_width(self, evidence: Evidence) -> float:
+        """Return how far the truth may be from that."""
+        return evidence.half_width(self._query)
 
     def reduced(self, coarsening: Coarsening) -> tuple[_OneSum, _OneSum]:
         """Return the inner and the outer query; see ``_Sums``."""
@@ -251,10 +245,12 @@ class _Ranges:
     Args:
         boxes: the questions.
         bins: their inner and their outer boxes of bins, one object where none cuts a bin; None for these.
+        cut: they are inner or outer boxes of others: some may be empty, or all bins of an attribute.
     """
 
     boxes: Boxes
     bins: tuple[Boxes, Boxes] | None = None
+    cut: bool = False
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -267,14 +263,14 @@ class _Ranges:
         if self.bins is None:
             return self, self
         inner, outer = self.bins
-        low = _Ranges(inner)
-        return low, low if inner is outer else _Ranges(outer)
+        cut = inner is not outer
+        low = _Ranges(inner, cut=cut)
+        return low, _Ranges(outer, cut=cut) if cut else low
 
     def bound(self, bounds: Bounds, known: Sequence[KnownOfScope], share: Share) -> Bound:
-        """Return for each the evidence with the smallest half-width; see ``_Sums``.
-
-        An inner range may be empty, and ranges of bins may be all bins of an attribute.
-        """
+        """Return for each the evidence with the smallest half-width; see ``_Sums``."""
+        if not self.cut:
+            return Bound(*_narrowest(bounds, self.boxes, known, share))
         found = np.repeat([[math.nan], [math.inf], [_RELEASED]], len(self.boxes), axis=1)
         empty = np.any(self.boxes.first > self.boxes.last, axis=1)
         if empty.any():
@@ -452,7 +448,8 @@ class Bounds:
         if inner is not outer and not scope.fine:
             return ((inner, scope.coarse),), ((outer, scope.coarse),)
         # Of a question that cuts bins, those have been looked into.
-        both = ((sums, scope.fine), (inner, scope.coarse)) if inner is outer else ((sums, scope.fine),)
+        both = ((inner, scope.coarse),) if inner is outer else ()
+        both = ((sums, scope.fine), *both) if scope.fine else both
         return both, both
 
     def _ends(self, below: _Pieces, above: _Pieces) -> _Ends:
@@ -484,10 +481,11 @@ class Bounds:
             known: sums, and what is known of a scope that contains theirs, on the same cells.
             share: which events it may rest on.
         """
-        found = _NOTHING
-        for number, (sums, pieces) in enumerate(known):
+        (sums, pieces), *others = known
+        found = sums.bound(self, pieces, share)
+        for sums, pieces in others:
             one = sums.bound(self, pieces, share)
-            found = sums.either(one.half_width < found.half_width, one, found) if number else one
+            found = sums.either(one.half_width < found.half_width, one, found)
         return found
 
     def cuts_more_than_noise(self, query: LinearQuery) -> bool:
@@ -534,7 +532,7 @@ class SumBounds:
         )
 
     def _width(self, weights: _Array) -> float:
-        return self.evidence.half_width(WeightStats.of(weights), lambda: weights)
+        return self.evidence.sum_half_width(weights)
 
 
 def answers_untested(state: PublicState, spent: Spent) -> Callable[[LinearQuery], Answer]:
@@ -566,12 +564,14 @@ class MarginalBars:
             measured: a marginal was measured for it. The answer is called measured where the noise makes
                 most of its interval: not where that comes from the bins that the question cuts.
         """
-        state, everybody = self.state, self.bounds.everybody(query.constant / UNITS)
-        count = self._count(query) if query.scope else float(everybody.value)
-        if not query.scope and query.readings is None:
-            width = float(everybody.half_width)
-            interval = count - width, count + width
-            return answer_within(state, query, count, interval, Source.SYNTHETIC, self.spent)
+        state = self.state
+        if query.scope:
+            count = self._count(query)
+        else:
+            value, width, _ = self.bounds.everybody(query.constant / UNITS)
+            count, interval = float(value), (float(value - width), float(value + width))
+            if query.readings is None:
+                return answer_within(state, query, count, interval, Source.SYNTHETIC, self.spent)
         low, high, basis = self._interval(query)
         if math.isnan(low) or math.isnan(high):
             spendable = not state.closed and state.positives_used < state.positives_limit

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
@@ -92,13 +91,6 @@ class WeightStats(NamedTuple):
         """Return those of a question that counts so many cells, and leaves out others."""
         return cls(cells, cells, 0.0, 1.0)  # sums of ones are exact, in whatever order
 
-    @classmethod
-    def of_query(cls, query: LinearQuery) -> WeightStats:
-        """Return those of a question."""
-        if query.is_box:
-            return cls.of_cells(math.prod([side.stop - side.start for side in query.box]))
-        return cls.of(query.weights() / UNITS)
-
     @property
     def reach(self) -> float:
         """From the least of 0 and the weights to the greatest of 0 and the weights."""
@@ -134,9 +126,10 @@ class Evidence:
     ) -> None:
         self.values = values
         self.basis = BASES.index(basis)
-        self.by_stats = None if by_stats is None else lru_cache(maxsize=4096)(by_stats)
-        self.by_weights = by_weights
+        self.by_stats = by_stats
         self.sums = sums
+        self._by_weights = by_weights
+        self._by_cells = dict[int, float]()
         self._box_sums = sums
 
     @property
@@ -151,19 +144,25 @@ class Evidence:
         sums = self.sums if query.is_box else None
         return query.evaluate(self.values) if sums is None else sums.one(query.box)
 
-    def half_width(self, stats: WeightStats, weights: Callable[[], _Weights]) -> float:
-        """Return how far the truth may be from a sum on the values, in records.
+    def half_width(self, query: LinearQuery) -> float:
+        """Return how far the truth may be from a question's answer on the values, in records."""
+        if query.is_box and self.by_stats is not None:
+            cells = math.prod([side.stop - side.start for side in query.box])
+            return self._box_half_width(self.by_stats, cells)
+        return self.sum_half_width(query.weights() / UNITS)
+
+    def sum_half_width(self, weights: _Weights) -> float:
+        """Return how far the truth may be from a sum with real weights on the values, in records.
 
         Args:
-            stats: of the sum's weights.
-            weights: what returns them, of records; called where the numbers do not suffice.
+            weights: float64, one axis per attribute of the scope.
         """
         if self.by_stats is not None:
-            return self.by_stats(stats)
-        return math.inf if self.by_weights is None else self.by_weights(weights())
+            return self.by_stats(WeightStats.of(weights))
+        return math.inf if self._by_weights is None else self._by_weights(weights)
 
     def half_widths(self, cells: NDArray[np.int64]) -> _Weights | None:
-        """Return the same of boxes: float64, shape (n,); None where it depends on which cells they have.
+        """Return the half-widths of boxes: float64, shape (n,); None where they are not alike by cells.
 
         Args:
             cells: int64, shape (n,): how many cells each box has.
@@ -172,8 +171,14 @@ class Evidence:
             return None
         widths = np.zeros(int(cells.max(initial=0)) + 1)  # few: the marginal has a table of sums
         for size in np.flatnonzero(np.bincount(cells)).tolist():
-            widths[size] = self.by_stats(WeightStats.of_cells(size))
+            widths[size] = self._box_half_width(self.by_stats, size)
         return widths[cells]
+
+    def _box_half_width(self, by_stats: Callable[[WeightStats], float], cells: int) -> float:
+        width = self._by_cells.get(cells)
+        if width is None:
+            width = self._by_cells[cells] = by_stats(WeightStats.of_cells(cells))
+        return width
 
 
 def evidence_of(

@@ -16,7 +16,7 @@ from pmw.model import OneWayMeasurement, half_width
 from pmw.public.answer import Answer, Basis, Source, Spent
 from pmw.public.confidences import Confidences, negative_margin, total_error_bound
 from pmw.public.error_quantiles import kind_of, typical_half_width
-from pmw.public.evidence import WeightStats, evidence_of
+from pmw.public.evidence import evidence_of
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from queries.linear import UNITS, LinearQuery
@@ -120,8 +120,7 @@ def untested_answer(state: PublicState, query: LinearQuery, spent: Spent) -> Ans
 def _measured(state: PublicState, covering: OneWayMeasurement, query: LinearQuery) -> tuple[float, float]:
     """Return what a marginal that covers a question says of it, and how far its noise goes, in records."""
     evidence = evidence_of(state, covering, query.scope, Confidences.in_state(state))
-    width = evidence.half_width(WeightStats.of_query(query), lambda: query.weights() / UNITS)
-    return evidence.value(query), width
+    return evidence.value(query), evidence.half_width(query)
 
 
 def _interval(

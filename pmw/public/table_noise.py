@@ -13,8 +13,8 @@ number of records that weighs t and sum y_i by inverse variance.
 This holds for any real weights, those of a sum of numbers too. The noise of the answer has weight w_i - k on
 cell i and k on t, so the squares are sum w_i^2 - 2kW + (m + r)k^2. With a the least of 0 and the weights, b
 the greatest, W is between m a and m b, so k is between a and b. w_i - k is at most b, or b - k where k is
-negative, and at least a, or a - k where k is positive: no |w_i - k| exceeds max(b - min(k, 0), max(k, 0) - a),
-which is 1 for weights in [0, 1]. The half-width is in proportion to the weights: twice the sum has twice it.
+negative, and at least a, or a - k where k is positive: no |w_i - k| exceeds the larger of b - min(k, 0) and
+max(k, 0) - a, which is 1 for weights in [0, 1]. The half-width is in proportion to the weights.
 """
 
 from __future__ import annotations

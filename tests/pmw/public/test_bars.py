@@ -92,6 +92,7 @@ def test_a_sum_of_ones_has_the_bar_of_its_count(
                 continue
             kinds.add(BASES[int(ends.basis)])
             answer = session.ask(where, fresh=True)
+            assert answer.interval is not None
             assert summed(session, where, "1") == pytest.approx(answer.interval, rel=1e-9)
             for weight in (2.0, -3.0):
                 found = summed(session, where, f"{weight:g}")
@@ -161,7 +162,7 @@ def test_numbers_far_from_0_and_near_each_other_have_bars_that_hold() -> None:
     assert evidence.by_stats is not None
     exact = evidence.by_stats(WeightStats.of(near))
     for far in (1e3, 1e6, 1e9, 1e12):
-        assert evidence.by_stats(WeightStats.of(far + near)) >= exact
+        assert evidence.sum_half_width(np.add(near, far)) >= exact
 
 
 def test_a_question_and_numbers_of_its_weights_have_one_bar() -> None:
@@ -169,11 +170,10 @@ def test_a_question_and_numbers_of_its_weights_have_one_bar() -> None:
     evidence = evidence_of(state, table, ("sex", "grade"), Confidences.in_state(state))
     box = LinearQuery.cells(SMALL, {"sex": (0, 1), "grade": (2, 5)})
     cells = LinearQuery.everything(SMALL).within({"sex": np.array([0, 3]), "grade": np.array([1, 3, 5, 6])})
-    widths = [
-        evidence.half_width(WeightStats.of_query(one), lambda one=one: one.weights() / UNITS)  # type: ignore[misc]
-        for one in (box, cells)
-    ]
-    assert widths[0] == widths[1] == pytest.approx(evidence.half_widths(np.array([8]))[0], rel=1e-12)
+    widths = [evidence.half_width(one) for one in (box, cells)]
+    assert (
+        widths[0] == widths[1] == pytest.approx(evidence.sum_half_width(cells.weights() / UNITS), rel=1e-12)
+    )
 
 
 def test_no_measured_number_of_a_tree_has_a_weight_beyond_what_its_bar_allows_for() -> None:
@@ -202,20 +202,19 @@ def test_ends_of_a_sum_that_rest_on_different_noises_share_what_may_fail() -> No
     units = np.full(shape, 70 * UNITS, dtype=np.int64)
     certificate = Certificate(scope, 0, 20 * UNITS, units)
     confidences = Confidences.in_state(state)
-    bound = evidence_of(state, certificate, scope, confidences).half_widths(np.array([1]))
-    halved = evidence_of(state, certificate, scope, confidences, one_end=True).half_widths(np.array([1]))
-    assert bound is not None
-    assert halved is not None
-    noise = DiscreteGaussian(Fraction(round(bound[0] / 3 * UNITS)))  # one cell is narrower, many are wider
+    cell = np.array([0.0, 1.0])
+    bound = evidence_of(state, certificate, scope, confidences).sum_half_width(cell)
+    halved = evidence_of(state, certificate, scope, confidences, one_end=True).sum_half_width(cell)
+    noise = DiscreteGaussian(Fraction(round(bound / 3 * UNITS)))  # one cell is narrower, many are wider
     measured = MarginalMeasurement(scope, units, noise)
 
     held = replace(state, measured=(measured,), certificates={scope: certificate})
     low, high = np.zeros(shape), np.zeros(shape)
     low[0, 0], high[:2, :6] = 1.0, 1.0
     least, most = Bounds(held).of_sum(scope, low, high)
-    (one,) = evidence_of(held, measured, scope, confidences).half_widths(np.array([1]))
+    one = evidence_of(held, measured, scope, confidences).sum_half_width(cell)
     assert least == pytest.approx(70 - one)
-    assert most == pytest.approx(70 * 12 + halved[0])
+    assert most == pytest.approx(70 * 12 + halved)
     factors = [LinearQuery(LARGE, (Factor(scope, (end * UNITS).astype(np.int64)),)) for end in (low, high)]
 
     query = LinearQuery(LARGE, factors[0].factors, readings=Readings(*factors))

@@ -87,7 +87,7 @@ def certificate_bound(state: PublicState, certificate: Certificate, *, one_end: 
     """Return how far any question on the tested cells may be from the tested marginal, in records."""
     confidences = Confidences.in_state(state)
     evidence = evidence_of(state, certificate, certificate.scope, confidences, one_end=one_end)
-    return evidence.half_widths(np.array([1]))[0]
+    return evidence.sum_half_width(np.array([0.0, 1.0]))
 
 
 def certified(state: PublicState, scope: tuple[str, ...], threshold: int) -> PublicState:
