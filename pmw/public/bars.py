@@ -481,9 +481,9 @@ class Bounds:
             known: sums, and what is known of a scope that contains theirs, on the same cells.
             share: which events it may rest on.
         """
-        (sums, pieces), *others = known
+        sums, pieces = known[0]
         found = sums.bound(self, pieces, share)
-        for sums, pieces in others:
+        for sums, pieces in known[1:]:
             one = sums.bound(self, pieces, share)
             found = sums.either(one.half_width < found.half_width, one, found)
         return found

@@ -148,7 +148,8 @@ class Evidence:
         """Return how far the truth may be from a question's answer on the values, in records."""
         if query.is_box and self.by_stats is not None:
             cells = math.prod([side.stop - side.start for side in query.box])
-            return self._box_half_width(self.by_stats, cells)
+            width = self._by_cells.get(cells)
+            return self._box_half_width(self.by_stats, cells) if width is None else width
         return self.sum_half_width(query.weights() / UNITS)
 
     def sum_half_width(self, weights: _Weights) -> float:

@@ -188,7 +188,7 @@ def test_no_measured_number_of_a_tree_has_a_weight_beyond_what_its_bar_allows_fo
     matrix = np.stack(rows)  # what each measured number gives each cell
     generator = np.random.default_rng(4)
     for _ in range(300):
-        weights = generator.normal(generator.normal(0, 1), 1, matrix.shape[1])
+        weights = np.array(generator.normal(generator.normal(0, 1), 1, len(matrix.T)))
         assert np.abs(matrix @ weights).max() <= WeightStats.of(weights).reach * (1 + 1e-9)
     worst = np.maximum(np.clip(matrix, 0, None).sum(axis=1), np.clip(-matrix, 0, None).sum(axis=1))
     assert worst.max() <= 1 + 1e-9  # the most that weights in [0, 1] come to
