@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from pmw.errors import ModelFileError
 from pmw.model import HierarchicalMeasurement, MarginalMeasurement, OneWayMeasurement
+from pmw.public.confidences import Confidences, negative_margin
 from pmw.public.contract import TestKind, UpdateRule
-from pmw.public.intervals import Confidences, negative_margin
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.session.public_rows import PublicRows, Released, found_snapshot, released_of, state_of

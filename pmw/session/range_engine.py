@@ -14,7 +14,7 @@ from pmw.loop import propose
 from pmw.loop.loop import may_test
 from pmw.planning.error_quantiles import next_due
 from pmw.public.answer import Source
-from pmw.public.box_bars import BoxBounds, box_bounds
+from pmw.public.bars import BoxBounds
 from pmw.public.range_answers import (
     KINDS,
     RangeAnswers,
@@ -264,7 +264,7 @@ class RangeEngine(Engine):
         left, columns = list[_Part](), list[AnswerColumns]()
         answers = list[tuple[NDArray[np.int64], RangeAnswers]]()
         for places, part in parts:
-            bounds = box_bounds(bars, part)
+            bounds = bars.of_boxes(part)
             if bounds is None:
                 left.append((places, part))
             else:

@@ -20,10 +20,8 @@ from pmw.model import MarginalMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource
-from pmw.public.answer import Spent
+from pmw.public.bars import Bounds
 from pmw.public.contract import TestKind
-from pmw.public.linear_bounds import linear_bounds
-from pmw.public.marginal_intervals import MarginalBars
 from pmw.public.quotes import Quote
 from pmw.session.engine import Engine
 from pmw.session.store import SessionStore
@@ -446,10 +444,9 @@ def test_sums_over_what_was_measured_twice_have_the_bars_of_counts(
             session.measure(["sex", "region"])
             state = session.state
             query = parse_where(PAIR, session.domain)
-            bars = MarginalBars(state, Spent(0.0, 1.0, 0.0))
-            weights = query.weights() / UNITS
-            bounds = linear_bounds(state, query.scope, weights)
-            assert bounds is not None
-            assert bounds.half_width(weights) == pytest.approx(bars.half_width(query))
-            widths.append(bounds.half_width(weights))
+            bounds, weights = Bounds(state), query.weights() / UNITS
+            family = bounds.of_family(query.scope, weights)
+            assert family is not None
+            assert family.half_width(weights) == pytest.approx(bounds.half_width(query))
+            widths.append(family.half_width(weights))
         assert widths[1] < 0.8 * widths[0]
