@@ -24,8 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.streams import StreamChoice
-from benchmarks.tables import TABLES
+from benchmarks.tables import TABLES, StreamChoice
 from pmw.data import MemorySource
 from pmw.privacy.budget import Composition
 from pmw.public.contract import TestKind

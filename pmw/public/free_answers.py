@@ -83,6 +83,6 @@ def spent_in(state: PublicState) -> Spent:
 
 
 def _is_alike(one: PublicState, other: PublicState) -> bool:
-    """Tell whether two states differ in the number of questions alone."""
-    names = (each.name for each in fields(PublicState) if each.name != "asked")
+    """Tell whether two states differ in the numbers of questions alone."""
+    names = (each.name for each in fields(PublicState) if each.name not in ("asked", "settled"))
     return all(getattr(one, name) is getattr(other, name) for name in names)

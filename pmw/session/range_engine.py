@@ -205,7 +205,7 @@ class RangeEngine(Engine):
     def _free_ranges(self, part: Boxes) -> RangeAnswers:
         """Return the model's answers to questions about one scope, from what is known of them."""
         bars = self._free.bars(self.state)
-        bounds = None if bars is None else box_bounds(bars, part)
+        bounds = None if bars is None else bars.of_boxes(part)
         if bounds is not None:
             return answer_boxes(self.state, bounds, part, self.state.ledger.share)
         queries = [part.query(place) for place in range(len(part))]
