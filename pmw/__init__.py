@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from pmw.session.table import move_session
     from pmw.session.verification import Check, Verification
     from pmw.sparse_vector import Sides, SparseVectorKind
+    from queries.domain import Domain
+    from queries.linear import LinearQuery
+    from queries.schema import load_schema
 
 __all__ = [
     "Activity",
@@ -66,11 +69,14 @@ __all__ = [
     "CsvDialect",
     "DatabaseTable",
     "DataError",
+    "Domain",
     "finalize_session",
     "fit_workload",
     "Ledger",
     "LedgerLine",
+    "LinearQuery",
     "load_model",
+    "load_schema",
     "MemoryLimit",
     "ModelFileError",
     "ModelKind",
@@ -114,8 +120,8 @@ __all__ = [
 # Where each public name lives. They are imported on first use, so that the command line answers --help
 # without loading numerical libraries.
 _HOMES = {
-    "data": ("CsvDialect", "DatabaseTable", "MemoryLimit", "TableFile"),
-    "errors": (
+    "pmw.data": ("CsvDialect", "DatabaseTable", "MemoryLimit", "TableFile"),
+    "pmw.errors": (
         "BudgetError",
         "BudgetExhaustedError",
         "DataError",
@@ -130,29 +136,32 @@ _HOMES = {
         "SessionLockedError",
         "StoreError",
     ),
-    "planning.plans": ("plan_session",),
-    "planning.session_plan": ("SessionPlan",),
-    "privacy.budget": ("Budget", "Composition", "NeighboringRelation"),
-    "public.answer": ("Answer", "Source", "Spent"),
-    "public.answers": ("Answers",),
-    "public.contract": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
-    "public.export": ("RowPlan",),
-    "public.ledger": ("Ledger", "LedgerLine"),
-    "public.quotes": ("Quote",),
-    "public.range_answers": ("RangeAnswers",),
-    "public.status": ("Status",),
-    "research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
-    "service.client": ("RemoteSession", "connect"),
-    "session.accounts": ("Activity", "Booked"),
-    "session.backup": ("backup_session",),
-    "session.dialogue": ("Analyst",),
-    "session.maintenance": ("finalize_session", "verify_session"),
-    "session.opening": ("open_session", "resume_session"),
-    "session.public_model": ("PublicModel", "load_model"),
-    "session.session": ("Session",),
-    "session.table": ("move_session",),
-    "session.verification": ("Check", "Verification"),
-    "sparse_vector": ("Sides", "SparseVectorKind"),
+    "pmw.planning.plans": ("plan_session",),
+    "pmw.planning.session_plan": ("SessionPlan",),
+    "pmw.privacy.budget": ("Budget", "Composition", "NeighboringRelation"),
+    "pmw.public.answer": ("Answer", "Source", "Spent"),
+    "pmw.public.answers": ("Answers",),
+    "pmw.public.contract": ("ModelKind", "Opening", "Options", "TestKind", "UpdateRule"),
+    "pmw.public.export": ("RowPlan",),
+    "pmw.public.ledger": ("Ledger", "LedgerLine"),
+    "pmw.public.quotes": ("Quote",),
+    "pmw.public.range_answers": ("RangeAnswers",),
+    "pmw.public.status": ("Status",),
+    "pmw.research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
+    "pmw.service.client": ("RemoteSession", "connect"),
+    "pmw.session.accounts": ("Activity", "Booked"),
+    "pmw.session.backup": ("backup_session",),
+    "pmw.session.dialogue": ("Analyst",),
+    "pmw.session.maintenance": ("finalize_session", "verify_session"),
+    "pmw.session.opening": ("open_session", "resume_session"),
+    "pmw.session.public_model": ("PublicModel", "load_model"),
+    "pmw.session.session": ("Session",),
+    "pmw.session.table": ("move_session",),
+    "pmw.session.verification": ("Check", "Verification"),
+    "pmw.sparse_vector": ("Sides", "SparseVectorKind"),
+    "queries.domain": ("Domain",),
+    "queries.linear": ("LinearQuery",),
+    "queries.schema": ("load_schema",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -160,7 +169,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'pmw' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"pmw.{_HOME_OF[name]}"), name)
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -253,7 +253,8 @@ TAKE_DATA: dict[str, tuple[Callable[[Any, Path], object], ...]] = {
 # Questions, declarations, budgets, released values and session files.
 TAKE_NONE = """
 pmw.Activity pmw.Analyst pmw.Answer pmw.Answers pmw.backup_session pmw.Booked pmw.Budget pmw.Check
-pmw.connect pmw.Composition pmw.CsvDialect pmw.DatabaseTable pmw.Ledger pmw.LedgerLine pmw.load_model
+pmw.connect pmw.Composition pmw.CsvDialect pmw.DatabaseTable pmw.Domain pmw.LinearQuery pmw.load_schema
+pmw.Ledger pmw.LedgerLine pmw.load_model
 pmw.ModelKind
 pmw.NeighboringRelation pmw.PublicModel pmw.Quote pmw.RangeAnswers pmw.RemoteSession
 pmw.OfflineOptions pmw.OfflineRelease pmw.Opening pmw.Options pmw.RowPlan pmw.Session pmw.SessionPlan
