@@ -5,8 +5,10 @@ Marginals on request and error quantiles are recorded, drawn and settled alike: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TypeAlias, cast
 
 from pmw.data import CountSource
@@ -27,14 +29,14 @@ from pmw.planning.opened import plan_opened
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import LedgerEntry, Parts
+from pmw.public.codec import read_kind
 from pmw.public.contract import Contract, Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
-from pmw.session import proposals
 from pmw.session.journal import opening_outcome
 from pmw.session.loading import load_scopes, read_question
-from pmw.session.measurement_rows import read_kind
-from pmw.session.store import QUANTILES, REQUESTED, IntentRow, Outcome, SessionStore
+from pmw.session.proposals import Batch, Recorded
+from pmw.session.store import QUANTILES, REQUESTED, Outcome, SessionStore
 from queries.domain import Domain
 from queries.linear import UNITS
 from queries.marginal import Marginal
@@ -46,8 +48,9 @@ __all__ = [
     "MarginalRelease",
     "opened",
     "QuantileRelease",
-    "read_release",
+    "recorded",
     "Release",
+    "release_of",
     "StoredAnswers",
 ]
 
@@ -71,16 +74,12 @@ class _Counted:
 class MarginalRelease:
     """A marginal on request."""
 
-    requested: RequestedMarginal
+    batch: RequestedMarginal
     kind: str = REQUESTED
-
-    def text(self, options: Options) -> str:
-        """Return the text that it is recorded by, with the charge that is reserved for it."""
-        return proposals.recorded_request(self.requested, options)
 
     def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
         """Return what it charges."""
-        return (self.requested.entry(options),)
+        return (self.batch.entry(options),)
 
     def counted(self, state: PublicState, tables: _Tables) -> Drawing:
         """Return what draws it; all that can fail for want of the table fails here.
@@ -93,15 +92,13 @@ class MarginalRelease:
             DataError: the table cannot be counted.
         """
         source, coarse = tables
-        fine = coarse is None or state.grid(self.requested.scope) is state.domain
+        fine = coarse is None or state.grid(self.batch.scope) is state.domain
         table = source if fine or coarse is None else coarse
-        counted = cast("CountSource", _Counted(table.counts(self.requested.scope)))
+        counted = cast("CountSource", _Counted(table.counts(self.batch.scope)))
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
             given = None if coarse is None else counted
-            return settle_requested(
-                state, draw_requested(self.requested, state, counted, bits, given), ledger
-            )
+            return settle_requested(state, draw_requested(self.batch, state, counted, bits, given), ledger)
 
         return drawn
 
@@ -110,23 +107,19 @@ class MarginalRelease:
 class QuantileRelease:
     """Error quantiles that are due together, and what reads the answers that they are about."""
 
-    requests: Sequence[QuantileRequest]
+    batch: tuple[QuantileRequest, ...]
     answers: Callable[[int], FirstAnswer]
     kind: str = QUANTILES
 
-    def text(self, options: Options) -> str:
-        """Return the text that they are recorded by, with the charge that is reserved for them."""
-        return proposals.recorded_quantiles(self.requests, options)
-
     def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
         """Return what they charge."""
-        return tuple(one.entry(options) for one in self.requests)
+        return tuple(one.entry(options) for one in self.batch)
 
     def counted(self, state: PublicState, tables: _Tables) -> Drawing:
         """Return what draws them; their counts are many, and are not held."""
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            released = draw_quantiles(self.requests, self.answers, tables[0], bits)
+            released = draw_quantiles(self.batch, self.answers, tables[0], bits)
             return settle_quantiles(state, released, ledger)
 
         return drawn
@@ -149,16 +142,18 @@ def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: Bit
     return opening_outcome(planned.entries, plan, draws, planned.test)
 
 
-def read_release(store: SessionStore, domain: Domain, intent: IntentRow) -> Release | None:
-    """Return the release that was recorded, or None where tests were.
+def recorded(release: Release, options: Options, booked: Parts) -> Recorded:
+    """Return a release as it is recorded: all that it charges is reserved for it."""
+    reserved = reduce(add, (entry.charge for entry in release.entries(options)))
+    return Recorded(release.batch, reserved, booked)
 
-    Raises:
-        SessionCorruptError: it cannot be read.
-    """
-    if intent.kind == REQUESTED:
-        return MarginalRelease(proposals.read_requested(domain, intent.proposal))
-    if intent.kind == QUANTILES:
-        return QuantileRelease(proposals.read_quantiles(intent.proposal), _first_answers(store, domain))
+
+def release_of(store: SessionStore, domain: Domain, batch: Batch) -> Release | None:
+    """Return the release of a recorded batch, or None where it is one of tests."""
+    if isinstance(batch, RequestedMarginal):
+        return MarginalRelease(batch)
+    if isinstance(batch, tuple):
+        return QuantileRelease(batch, _first_answers(store, domain))
     return None
 
 

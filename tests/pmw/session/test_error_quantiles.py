@@ -14,6 +14,7 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.loop import draw_quantiles
+from pmw.model import Coarsening
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -23,7 +24,8 @@ from pmw.public.charges import quantile_entry
 from pmw.public.error_quantiles import rank_of
 from pmw.session.engine import Engine
 from pmw.session.maintenance import read_ledger
-from pmw.session.releases import QuantileRelease, read_release
+from pmw.session.proposals import read_recorded
+from pmw.session.releases import QuantileRelease, release_of
 from pmw.session.store import SessionStore
 from queries import (
     UNITS,
@@ -238,10 +240,11 @@ def test_an_interrupted_release_is_drawn_again_and_charged_once(
     store = SessionStore.open(path)
     intent = store.pending()
     assert intent is not None
-    release = read_release(store, whole_years, intent)
+    batch = read_recorded(Coarsening.identity(whole_years), intent).batch
+    release = release_of(store, whole_years, batch)
     assert isinstance(release, QuantileRelease)
     source = MemorySource.from_frame(frame, whole_years)
-    expected = draw_quantiles(release.requests, release.answers, source, BitSource(intent.seed))
+    expected = draw_quantiles(release.batch, release.answers, source, BitSource(intent.seed))
     store.close()
     monkeypatch.undo()
     with pmw.resume_session(path, frame) as again:
