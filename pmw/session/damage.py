@@ -12,6 +12,9 @@ __all__ = [
     "damage_is_one_error",
 ]
 
+# What a damaged text makes of its readers.
+_FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
 
 @contextmanager
 def damage_is_one_error() -> Iterator[None]:
@@ -24,5 +27,5 @@ def damage_is_one_error() -> Iterator[None]:
         yield
     except FormError as error:  # it names fields of ours, and no value
         raise SessionCorruptError(f"the session file is damaged: {error}") from None
-    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+    except _FAULTS as error:
         raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
