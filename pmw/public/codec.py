@@ -265,9 +265,7 @@ def read(
         ValueError: a value cannot be; KeyError, TypeError, ArithmeticError, and the errors of its type too.
     """
     reader = _Reader(domain, most_cells)
-    if given is not None:
-        return reader.fields(kind, form, kind.__name__, given)
-    return reader.value(kind, form, getattr(kind, "__name__", "the value"))
+    return reader.value(kind, form) if given is None else reader.fields(kind, form, given)
 
 
 class _Reader:
@@ -281,83 +279,101 @@ class _Reader:
     def __init__(self, domain: Domain | None, cells: float) -> None:
         self._domain, self._cells = domain, cells
 
-    def value(self, kind: Any, form: Any, name: str) -> Any:
-        """Return the value of a form by its annotation; ``name`` is what messages call it."""
-        kind = _STANDS_FOR.get(kind, kind)
-        origin = typing.get_origin(kind) or kind
-        if origin in _READ:
-            return _READ[origin](self, kind, form, name)
-        if origin in _TAGS:
-            return self.fields(origin, form, name, {})
-        if isinstance(origin, type) and issubclass(origin, enum.Enum):
-            found = [one for one in origin if one.value == form and type(one.value) is type(form)]
-            _require(len(found) == 1, f"{name} is not known")
-            return found[0]
-        raise FormError(f"{name} is of a type that has no form")
+    def value(self, kind: Any, form: Any) -> Any:
+        """Return the value of a form by its annotation."""
+        reads, meant = _reading(kind)
+        return reads(self, meant, form)
 
-    def fields(self, kind: Any, form: Any, name: str, given: Mapping[str, Any]) -> Any:
+    def fields(self, kind: Any, form: Any, given: Mapping[str, Any] = types.MappingProxyType({})) -> Any:
         """Return the dataclass of an object; of its fields, some may be given besides."""
-        _require(kind in _TAGS, f"{name} is of a type that has no form")
+        _require(kind in _TAGS, "a type that has no form")
         hints, tag, values = _hints(kind), _TAGS[kind], dict(given)
         wanted = [*tag, *(one for one in hints if one not in given)]
-        _require(isinstance(form, dict), f"{name} is no object")
+        if not isinstance(form, dict) or not _has_tag(form, tag):
+            raise FormError(f"no object of {kind.__name__}")
         for key in wanted:
-            _require(key in form, f"{name} lacks {key}")
-        _require(len(form) == len(wanted), f"{name} has a key that is not known")
-        _require(_has_tag(form, tag), f"{name} is of another kind")
+            if key not in form:
+                raise FormError(f"{kind.__name__} lacks {key}")
+        if len(form) != len(wanted):
+            raise FormError(f"{kind.__name__} has a key that is not known")
         for field in wanted[len(tag) :]:
-            values[field] = self._bounded((kind, field), hints[field], form[field], f"{name}.{field}")
+            try:
+                values[field] = self._bounded((kind, field), hints[field], form[field])
+            except FormError as error:
+                raise FormError(f"{kind.__name__}.{field}: {error}") from None
         return kind(**values)
 
-    def _bounded(self, field: tuple[type, str], kind: Any, form: Any, name: str) -> Any:
+    def _bounded(self, field: tuple[type, str], kind: Any, form: Any) -> Any:
         """Return the value of a field, which may have a bound of its own."""
         if field not in _MOST or type(form) is not int:
-            return self.value(kind, form, name)
-        _require(0 <= form <= _MOST[field] or _MOST[field] == math.inf, f"{name} is out of range")
+            return self.value(kind, form)
+        _require(0 <= form <= _MOST[field] or _MOST[field] == math.inf, "out of range")
         return form
 
-    def one_of(self, kind: Any, form: Any, name: str) -> Any:
+    def choice(self, kind: Any, form: Any) -> Any:
+        """Return the member of an enum."""
+        found = [one for one in kind if one.value == form and type(one.value) is type(form)]
+        _require(len(found) == 1, "a choice that is not known")
+        return found[0]
+
+    def one_of(self, kind: Any, form: Any) -> Any:
         """Return the value of a union: null, or the type whose tag the form has."""
-        kinds = [one for one in typing.get_args(kind) if one is not type(None)]
-        if form is None and len(kinds) < len(typing.get_args(kind)):
+        kinds, may_be_null = _members(kind)
+        if form is None and may_be_null:
             return None
         if len(kinds) > 1:
             kinds = [one for one in kinds if isinstance(form, dict) and _has_tag(form, _TAGS[one])]
-        _require(len(kinds) == 1, f"{name} is of a kind that is not known")
-        return self.value(kinds[0], form, name)
+        _require(len(kinds) == 1, "of a kind that is not known")
+        return self.value(kinds[0], form)
 
-    def entries(self, kind: Any, form: Any, name: str) -> tuple[Any, ...]:
+    def entries(self, kind: Any, form: Any) -> tuple[Any, ...]:
         """Return a tuple of equals, or one that has a type for each entry."""
-        _require(isinstance(form, list), f"{name} is no list")
+        _require(isinstance(form, list), "no list")
         kinds = typing.get_args(kind)
         if kinds[1:] in ((), (...,)):
             kinds = kinds[:1] * len(form)
-        _require(len(kinds) == len(form), f"{name} has another length")
-        each = f"an entry of {name}"
-        return tuple(self.value(one, entry, each) for one, entry in zip(kinds, form, strict=True))
+        _require(len(kinds) == len(form), "a list of another length")
+        return tuple(map(self.value, kinds, form))
 
-    def by_name(self, kind: Any, form: Any, name: str) -> dict[str, Any]:
+    def by_name(self, kind: Any, form: Any) -> dict[str, Any]:
         """Return a dict of equals."""
-        _require(isinstance(form, dict), f"{name} is no object")
+        _require(isinstance(form, dict), "no object")
         _, inner = typing.get_args(kind)
-        return {key: self.value(inner, value, f"an entry of {name}") for key, value in form.items()}
+        return {key: self.value(inner, value) for key, value in form.items()}
 
-    def schema(self, kind: Any, form: Any, name: str) -> Domain:
+    def schema(self, kind: Any, form: Any) -> Domain:
         """Return a domain, which is that of the questions after it."""
-        _require(_is_text(form) and len(form) <= LARGEST_SCHEMA, f"{name} is no schema")
+        _require(_is_text(form) and len(form) <= LARGEST_SCHEMA, "no schema")
         self._domain = parse_schema(form)
         return self._domain
 
-    def question(self, kind: Any, form: Any, name: str) -> LinearQuery:
+    def question(self, kind: Any, form: Any) -> LinearQuery:
         """Return a question of its canonical text."""
-        _require(self._domain is not None and _is_text(form), f"{name} is no question")
-        domain, inner = typing.cast("Domain", self._domain), loads(form)
-        _require(isinstance(inner, dict), f"{name} is no question")
+        domain, inner = self._domain, loads(form) if _is_text(form) else None
+        if domain is None or not isinstance(inner, dict):
+            raise FormError("no question")
         self._cells -= _weights(domain, inner)
         _require(self._cells >= 0, "its questions have too many cells")
         query = LinearQuery.from_dict(domain, inner)
-        _require(query.to_json() == form, f"{name} is not a question's canonical text")
+        _require(query.to_json() == form, "not a question's canonical text")
         return query
+
+
+@functools.cache
+def _reading(kind: Any) -> tuple[Callable[[_Reader, Any, Any], Any], Any]:
+    """Return what reads an annotation, and what the annotation stands for."""
+    meant = _STANDS_FOR.get(kind, kind)
+    origin = typing.get_origin(meant) or meant
+    if isinstance(origin, type) and issubclass(origin, enum.Enum):
+        return _Reader.choice, meant
+    return _READ.get(origin, _Reader.fields), meant
+
+
+@functools.cache
+def _members(kind: Any) -> tuple[list[Any], bool]:
+    """Return the types of a union, and whether it may be null."""
+    kinds = typing.get_args(kind)
+    return [one for one in kinds if one is not type(None)], type(None) in kinds
 
 
 def _weights(domain: Domain, form: Mapping[str, Any]) -> int:
@@ -388,11 +404,11 @@ def _is_text(form: Any) -> bool:
     return isinstance(form, str) and not _HALF_LETTER.search(form)
 
 
-def _plain(holds: Callable[[Any], bool], what: str) -> Callable[[_Reader, Any, Any, str], Any]:
+def _plain(holds: Callable[[Any], bool], what: str) -> Callable[[_Reader, Any, Any], Any]:
     """Return what reads a value that is its own form."""
 
-    def reads(reader: _Reader, kind: Any, form: Any, name: str) -> Any:
-        _require(holds(form), f"{name} is no {what}")
+    def reads(reader: _Reader, kind: Any, form: Any) -> Any:
+        _require(holds(form), f"no {what}")
         return form
 
     return reads
@@ -406,34 +422,34 @@ def _is_real(form: Any) -> bool:
     return _is_whole(form) or (isinstance(form, float) and math.isfinite(form))
 
 
-def _fraction(reader: _Reader, kind: Any, form: Any, name: str) -> Fraction:
-    _require(isinstance(form, str) and _FRACTION.fullmatch(form) is not None, f"{name} is no fraction")
+def _fraction(reader: _Reader, kind: Any, form: Any) -> Fraction:
+    _require(isinstance(form, str) and _FRACTION.fullmatch(form) is not None, "no fraction")
     found = Fraction(form)
-    _require(str(found) == form, f"{name} is no fraction in lowest terms")
+    _require(str(found) == form, "no fraction in lowest terms")
     return found
 
 
-def _kind(reader: _Reader, kind: Any, form: Any, name: str) -> QuestionKind:
-    _require(isinstance(form, str), f"{name} is no kind of questions")
+def _kind(reader: _Reader, kind: Any, form: Any) -> QuestionKind:
+    _require(isinstance(form, str), "no kind of questions")
     return read_kind(form)
 
 
-def _array(reader: _Reader, kind: Any, form: Any, name: str) -> NDArray[Any]:
+def _array(reader: _Reader, kind: Any, form: Any) -> NDArray[Any]:
     """Return an array whose declared type and size are those of its text: int64 or float64."""
     (number,) = typing.get_args(typing.get_args(kind)[1])
     dtype = "<f8" if number is np.float64 else "<i8"
-    _require(isinstance(form, dict) and form.keys() == {"dtype", "shape", "base64"}, f"{name} is no array")
+    _require(isinstance(form, dict) and form.keys() == {"dtype", "shape", "base64"}, "no array")
     shape, text = form["shape"], form["base64"]
     known = form["dtype"] == dtype and isinstance(shape, list) and _is_text(text)
-    _require(known and all(_is_whole(one) and one >= 0 for one in shape), f"{name} is no such array")
+    _require(known and all(_is_whole(one) and one >= 0 for one in shape), "no such array")
     size = 8 * math.prod(shape)
-    _require(len(shape) <= 64 and len(text) == -(-size // 3) * 4, f"{name} is not of its declared size")
+    _require(len(shape) <= 64 and len(text) == -(-size // 3) * 4, "an array that is not of its declared size")
     raw = binascii.a2b_base64(text, strict_mode=True)
-    _require(len(raw) == size, f"{name} is not of its declared size")
+    _require(len(raw) == size, "an array that is not of its declared size")
     return np.frombuffer(raw, dtype=dtype).astype(number).reshape(shape)
 
 
-_READ: dict[Any, Callable[[_Reader, Any, Any, str], Any]] = {
+_READ: dict[Any, Callable[[_Reader, Any, Any], Any]] = {
     type(None): _plain(lambda form: form is None, "null"),
     bool: _plain(lambda form: isinstance(form, bool), "flag"),
     int: _plain(_is_whole, "whole number"),

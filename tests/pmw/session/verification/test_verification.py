@@ -135,7 +135,7 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "a charge was made unreadable": (
         "UPDATE ledger SET rho = 'one' WHERE sequence = 3",
-        "contract, plans and charges can be read", "Charge.rho is no fraction",
+        "contract, plans and charges can be read", "Charge.rho: no fraction",
     ),
     "an event was renamed": (
         "UPDATE ledger SET event = 'coffee' WHERE sequence = 6", PRICES, "charge 6 (coffee): expected sparse",
