@@ -18,15 +18,15 @@ from pmw.planning.opening import check_model_size, choose_filter
 from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, Parts, opening_entries
-from pmw.public.codec import loads, read
+from pmw.public.codec import FormError, loads, read
 from pmw.public.contract import Contract
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status, status_of
+from pmw.session import measurement_rows
 from pmw.session.damage import damage_is_one_error
 from pmw.session.journal import threshold_name
-from pmw.session.measurement_rows import read_certificate, read_measured, read_opening, read_quantile
 from pmw.session.released import KeptModel, Released, found_snapshot, state_of
 from pmw.session.snapshots import duals_of
 from pmw.session.store import LATER, QUANTILES, LedgerRow, SessionStore
@@ -208,7 +208,7 @@ def load_released(store: SessionStore) -> Released:
         raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
     test, snapshot = load_plan(store), store.snapshot()
     with damage_is_one_error():
-        draws = read_opening(contract, chained.measurements)
+        draws = measurement_rows.read_opening(contract, chained.measurements)
         coarsening = choose_bins(contract, plan, draws, test)
         return Released(
             contract=contract,
@@ -217,10 +217,16 @@ def load_released(store: SessionStore) -> Released:
             spent=ledger.spent,
             draws=draws,
             measured=tuple(
-                read_measured(coarsening, row) for row in chained.measurements if row.kind in LATER
+                measurement_rows.read_measured(coarsening, row)
+                for row in chained.measurements
+                if row.kind in LATER
             ),
-            certificates=tuple(read_certificate(coarsening, row) for row in store.certificates()),
-            quantiles=tuple(read_quantile(row) for row in chained.measurements if row.kind == QUANTILES),
+            certificates=tuple(
+                measurement_rows.read_certificate(coarsening, row) for row in store.certificates()
+            ),
+            quantiles=tuple(
+                measurement_rows.read_quantile(row) for row in chained.measurements if row.kind == QUANTILES
+            ),
             distribution=None if snapshot is None else KeptModel(*snapshot),
             closed=store.meta("closed") is not None,
             asked=store.answer_count(),
@@ -247,11 +253,18 @@ def load_state(store: SessionStore) -> PublicState:
 
 
 def _fact(store: SessionStore, key: str, kind: Any) -> Any:
-    """Return a public fact by its type."""
+    """Return a public fact by its type.
+
+    Raises:
+        SessionCorruptError: it is not there, or cannot be read.
+    """
     text = store.meta(key)
     if text is None:
         raise SessionCorruptError(f"the session file is damaged: it lacks {key!r}")
-    return read(kind, loads(text))
+    try:
+        return read(kind, loads(text))
+    except FormError as error:
+        raise SessionCorruptError(f"the session file is damaged: {error}") from None
 
 
 def _read_ledger(rows: Sequence[LedgerRow], contract: Contract) -> PrivacyFilter:
