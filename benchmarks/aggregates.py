@@ -13,19 +13,22 @@ Errors are those of groups of at least ``--least`` records, as shares of the att
 counts once, and in ``tables_error`` each table does. ``held`` counts the bars, of groups of any size, that
 hold what DuckDB says of the true table; a bar of an empty group does not, but for a sum. The tables are
 public. Noise is seeded, so that a run can be repeated.
+
+    python -m benchmarks.aggregates --data-dir DIR --statements [--seed 1]
+
+prints one JSON line per statement of ``DIR/statements.sql`` over ``DIR/adult-raw.csv.gz``: what an analyst's
+SQL gets, beside DuckDB on the true table. It says whether it was answered, with how many bars, how
+many of them hold the true value, and what the session had spent. Divisions of whole numbers drop the fraction
+in both. The table's values are declared from it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import multiprocessing
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,13 +36,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import pmw
-from benchmarks.runner import BLAS_THREADS
-from benchmarks.statements import adult
-from benchmarks.streams import StreamChoice
-from benchmarks.tables import TABLES, Case, TableAbsentError
+from benchmarks.runner import alone, parser, tell
+from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable, answered
-from queries import Attribute, CategoricalAttribute, Domain, encode_records
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    QueryError,
+    encode_records,
+)
 from queries.domain import OrderedAttribute, quoted_name
 from queries.parsing import parse_statement
 from queries.records import decode_records
@@ -47,6 +56,8 @@ from queries.statements import Statement
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas as pd
+if TYPE_CHECKING:
     import pandas as pd
 
 _WIDE = "adult-raw"  # whose cells of money hold many numbers each
@@ -86,32 +97,28 @@ class _Score:
 def main() -> None:
     """Run the benchmark that the arguments describe."""
     arguments = _arguments()
-    for name in BLAS_THREADS:
-        os.environ[name] = "1"  # spawned processes read it before they load BLAS
+    if arguments.statements:
+        _compare_statements(arguments)
+        return
     for table in arguments.table or ["adult-full", "census-income-kdd", "fertility", _WIDE]:
         for seed in range(arguments.seeds):
-            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
-                try:
-                    lines = alone.submit(_scored, table, seed, arguments).result()
-                except (TableAbsentError, pmw.BudgetError) as reason:
-                    print(f"skipped {table}: {reason}", file=sys.stderr)
-                    break
+            try:
+                lines = alone(_scored, table, seed, arguments)
+            except (TableAbsentError, pmw.BudgetError) as reason:
+                print(f"skipped {table}: {reason}", file=sys.stderr)
+                break
             for line in lines:
-                print(json.dumps({"table": table, "seed": seed, **line}))
-            sys.stdout.flush()
+                tell({"table": table, "seed": seed, **line})
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    data = os.environ.get("PMW_DATA_DIR")
-    parser.add_argument("--data-dir", type=Path, default=None if data is None else Path(data))
-    parser.add_argument("--table", action="append", choices=sorted([*TABLES, _WIDE]))
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--queries", type=int, default=3000)
-    parser.add_argument("--least", type=int, default=500, help="records of a group whose error counts")
-    parser.add_argument("--epsilon", default="1")
-    parser.add_argument("--delta", default="1e-9")
-    return parser.parse_args()
+    made = parser(__doc__, tables=[*TABLES, _WIDE], budget=True)
+    made.add_argument("--statements", action="store_true", help="those of the data folder, one by one")
+    made.add_argument("--seed", type=int, default=1, help="of the session that answers them")
+    made.add_argument("--seeds", type=int, default=3)
+    made.add_argument("--queries", type=int, default=3000)
+    made.add_argument("--least", type=int, default=500, help="records of a group whose error counts")
+    return made.parse_args()
 
 
 def _table(name: str, arguments: argparse.Namespace) -> tuple[Case, pd.DataFrame]:
@@ -255,6 +262,111 @@ def _line(score: _Score) -> dict[str, Any]:
         "max_error": round(max(errors), 6) if errors else None,
         "mean_half_width": mean(score.widths),
     }
+
+
+# --- statements, one by one ---------------------------------------------------------------------------------
+
+_RANGES = {"age": (17, 90), "education-num": (1, 16), "hours-per-week": (1, 99)}
+_EDGES = {
+    "fnlwgt": (0.0, 100_000.0, 200_000.0, 300_000.0, 500_000.0, 1_500_000.0),
+    "capital-gain": (0.0, 1.0, 3_000.0, 5_000.0, 8_000.0, 15_000.0, 50_000.0, 99_999.0),
+    "capital-loss": (0.0, 1.0, 1_500.0, 1_800.0, 2_000.0, 2_500.0, 4_500.0),
+}
+
+
+def _compare_statements(arguments: argparse.Namespace) -> None:
+    """Print a line for each statement of the data folder."""
+    folder = arguments.data_dir
+    needed = () if folder is None else ("statements.sql", "adult-raw.csv.gz")
+    absent = [name for name in needed if not (folder / name).exists()]
+    if folder is None or absent:
+        reason = "no --data-dir was given" if folder is None else f"{', '.join(absent)} is not there"
+        tell({"skipped": reason})
+        return
+    frame, domain = adult(folder)
+    text = (folder / "statements.sql").read_text()
+    statements = [line for line in text.splitlines() if line.strip() and not line.startswith("--")]
+    options = pmw.Options(seed=arguments.seed)
+    with pmw.open_session(
+        frame, domain, epsilon=arguments.epsilon, delta=arguments.delta, options=options
+    ) as session:
+        for number, statement in enumerate(statements, 1):
+            tell({"number": number, **outcome(session, frame, statement)})
+
+
+def adult(folder: Path) -> tuple[pd.DataFrame, Domain]:
+    """Return the Adult table, and a domain declared for it."""
+    import pandas as pd
+
+    frame = pd.read_csv(folder / "adult-raw.csv.gz", skipinitialspace=True, na_values="?")
+    attributes: list[Any] = []
+    for name in frame.columns:
+        if name in _RANGES:
+            attributes.append(IntegerAttribute(name, *_RANGES[name]))
+        elif name in _EDGES:
+            attributes.append(NumericAttribute(name, _EDGES[name], integer=True))
+        else:
+            values = tuple(sorted(frame[name].dropna().unique().tolist()))
+            attributes.append(CategoricalAttribute(name, values, missing=bool(frame[name].isna().any())))
+    return frame, Domain(tuple(attributes), name="adult")
+
+
+def outcome(session: pmw.Session, frame: pd.DataFrame, statement: str) -> dict[str, Any]:
+    """Return what a statement is answered with, and how many of its bars hold what DuckDB says."""
+    before = session.state.ledger.share
+    try:
+        answer = session.sql(statement)
+    except QueryError as error:
+        return {"statement": statement, "answered": False, "refusal": str(error)}
+    spent = round(session.state.ledger.share - before, 6)
+    form: dict[str, Any] = {"statement": statement, "answered": True, "spent": spent}
+    if isinstance(answer, AnswerTable):
+        form["notes"] = list(answer.notes)
+    return {**form, **_compared(answer.to_pandas(), _truth(frame, statement))}
+
+
+def _truth(frame: pd.DataFrame, statement: str) -> pd.DataFrame:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("SET integer_division = true")
+        connection.register("adult", frame)
+        return connection.execute(statement).df()
+
+
+def _compared(found: pd.DataFrame, true: pd.DataFrame) -> dict[str, Any]:
+    """Return how answers and their bars compare with the true table, row by row of the same keys."""
+    extra = ("low", "high", "fraction", "source", "aligned", "version")
+    grouped = "source" in found.columns
+    ends = ("low", "high") if grouped else None
+    values = [
+        name
+        for name in found.columns
+        if (name not in extra[:2] if grouped else f"{name}_low" in found.columns)
+    ]
+    if grouped:
+        place = list(found.columns).index("low")
+        values = [found.columns[place - 1]]
+    shown = [name for name in found.columns if not name.endswith(("_low", "_high")) and name not in extra]
+    keys = [name for name in shown if name not in values]
+    columns = {name: true.columns[place] for place, name in enumerate(shown)}
+    known = {
+        tuple(map(str, row)): place for place, row in enumerate(true[[columns[key] for key in keys]].values)
+    }
+    scores: dict[str, float] = {"cells": 0, "bars": 0, "hold": 0, "worst_error": 0.0}
+    rows = []
+    for number, row in enumerate(found[keys].values):
+        match = known.get(tuple(map(str, row)))
+        for name in values:
+            low, high = ends or (f"{name}_low", f"{name}_high")
+            answer, bar = float(found[name][number]), (float(found[low][number]), float(found[high][number]))
+            truth = 0.0 if match is None else float(true[columns[name]].iloc[match])
+            scores["cells"] += 1
+            scores["bars"] += int(not math.isnan(bar[0]))
+            scores["hold"] += bar[0] - 1e-6 <= truth <= bar[1] + 1e-6
+            scores["worst_error"] = max(scores["worst_error"], abs(answer - truth))
+            rows.append([*map(str, row), name, answer, *bar, truth])
+    return {**scores, "rows": len(found), "true_rows": len(true), "first": rows[:2]}
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ for so many bins of a long attribute, whatever the table.
 from __future__ import annotations
 
 import argparse
-import json
-import resource
 import time
 from unittest.mock import patch
 
@@ -21,8 +19,8 @@ from numpy.typing import NDArray
 
 import pmw
 import pmw.planning.opened
-from benchmarks.scores import error_scores, promise_scores, true_counts
-from benchmarks.tables import Case
+from benchmarks.runner import error_scores, parser, peak_mb, promise_scores, tell
+from benchmarks.tables import Case, true_counts
 from pmw.planning.marginals import affordable_bins
 from queries import (
     CategoricalAttribute,
@@ -45,20 +43,18 @@ def main() -> None:
         case = _case(schema, arguments)
         for seed in range(arguments.seeds):
             line = {"table": case.name, "schema": schema, **_measured(case, seed, arguments)}
-            print(json.dumps(line), flush=True)
+            tell(line)
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--records", type=int, default=8_000_000)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--table", choices=("dependent", "independent"), default="dependent")
-    parser.add_argument("--schema", action="append", choices=_SCHEMAS)
-    parser.add_argument("--queries", type=int, default=1000, help="further questions")
-    parser.add_argument("--epsilon", default="1")
-    parser.add_argument("--delta", default="1e-9")
-    parser.add_argument("--bins", type=int, help="plan for so many, whatever the table")
-    return parser.parse_args()
+    made = parser(__doc__, budget=True)
+    made.add_argument("--records", type=int, default=8_000_000)
+    made.add_argument("--seeds", type=int, default=3)
+    made.add_argument("--table", choices=("dependent", "independent"), default="dependent")
+    made.add_argument("--schema", action="append", choices=_SCHEMAS)
+    made.add_argument("--queries", type=int, default=1000, help="further questions")
+    made.add_argument("--bins", type=int, help="plan for so many, whatever the table")
+    return made.parse_args()
 
 
 def _case(schema: str, arguments: argparse.Namespace) -> Case:
@@ -131,7 +127,7 @@ def _measured(case: Case, seed: int, arguments: argparse.Namespace) -> dict[str,
         "model_cells": state.model.cells,
         "open_cpu_seconds": round(opened, 2),
         "cpu_seconds": round(seconds, 2),
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "peak_mb": round(peak_mb()),
     }
 
 

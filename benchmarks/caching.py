@@ -25,7 +25,6 @@ import bisect
 import itertools
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -37,10 +36,8 @@ from typing import Any
 import numpy as np
 
 import pmw
-from benchmarks.runner import BLAS_THREADS
-from benchmarks.scores import true_counts
-from benchmarks.streams import StreamChoice
-from benchmarks.tables import TABLES, Case, TableAbsentError
+from benchmarks.runner import parser, pin_threads, tell
+from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts
 from pmw.model import half_width
 from pmw.planning.accuracy import plan_accuracy
 from pmw.privacy.filter import open_filter
@@ -62,26 +59,23 @@ _CHUNK = 1000
 def main() -> None:
     """Run the benchmark that the arguments describe."""
     arguments = _arguments()
-    for name in BLAS_THREADS:
-        os.environ[name] = "1"
+    pin_threads()
     parts = {"covid": _covid, "adult": _adult}
     for part in arguments.part or list(parts):
         try:
             for line in parts[part](arguments):
-                print(json.dumps(line), flush=True)
+                tell(line)
         except TableAbsentError as reason:
             print(f"skipped {part}: {reason}", file=sys.stderr)
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    data = os.environ.get("PMW_DATA_DIR")
-    parser.add_argument("--data-dir", type=Path, default=None if data is None else Path(data))
-    parser.add_argument("--part", action="append", choices=("covid", "adult"))
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--asked", type=int, default=_ASKED)
-    parser.add_argument("--questions", type=int, default=10_000, help="of Adult's stream")
-    return parser.parse_args()
+    made = parser(__doc__, data=True)
+    made.add_argument("--part", action="append", choices=("covid", "adult"))
+    made.add_argument("--seeds", type=int, default=3)
+    made.add_argument("--asked", type=int, default=_ASKED)
+    made.add_argument("--questions", type=int, default=10_000, help="of Adult's stream")
+    return made.parse_args()
 
 
 # --- Covid -------------------------------------------------------------------------------------------------

@@ -19,23 +19,16 @@ Errors and half-widths are divided by the records. Each seed has a process of it
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
-import os
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.runner import BLAS_THREADS
-from benchmarks.scores import promise_scores, true_counts, typical_scores
-from benchmarks.streams import STREAMS, StreamChoice
-from benchmarks.tables import TABLES, Case, TableAbsentError
+from benchmarks.runner import alone, parser, promise_scores, tell, typical_scores
+from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError, true_counts
 from pmw.loop.fit import coarse_model
 from pmw.model import QueryMeasurement
 from pmw.public.answer import Answer
@@ -50,38 +43,26 @@ Pairs = list[tuple[Answer, float, bool]]  # an answer, the truth in records, whe
 def main() -> None:
     """Run the benchmark that the arguments describe."""
     arguments = _arguments()
-    for name in BLAS_THREADS:
-        os.environ[name] = "1"  # spawned processes read it before they load BLAS
     for table in arguments.table or ["adult-small", "fertility"]:
         for kind in ("fixed", "adaptive"):
             found: Pairs = []
             records = 1
             for seed in range(arguments.seeds):
-                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
-                    try:
-                        records, pairs = alone.submit(_answered, table, kind, seed, arguments).result()
-                    except (TableAbsentError, pmw.BudgetError) as reason:
-                        print(f"skipped {table}: {reason}", file=sys.stderr)
-                        break
+                try:
+                    records, pairs = alone(_answered, table, kind, seed, arguments)
+                except (TableAbsentError, pmw.BudgetError) as reason:
+                    print(f"skipped {table}: {reason}", file=sys.stderr)
+                    break
                 found += pairs
             for result in _results(found, records):
-                print(json.dumps({"table": table, "analyst": kind, "seeds": arguments.seeds, **result}))
-            sys.stdout.flush()
+                tell({"table": table, "analyst": kind, "seeds": arguments.seeds, **result})
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    data = os.environ.get("PMW_DATA_DIR")
-    parser.add_argument("--data-dir", type=Path, default=None if data is None else Path(data))
-    parser.add_argument("--table", action="append", choices=sorted(TABLES))
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--stream", choices=STREAMS, default="random")
-    parser.add_argument("--stream-seed", type=int, help="other questions than the table's own stream")
-    parser.add_argument("--queries", type=int, default=10_000)
-    parser.add_argument("--adaptive-queries", type=int, default=2000)
-    parser.add_argument("--epsilon", default="1")
-    parser.add_argument("--delta", default="1e-9")
-    return parser.parse_args()
+    made = parser(__doc__, tables=TABLES, stream=True, budget=True)
+    made.add_argument("--seeds", type=int, default=20)
+    made.add_argument("--adaptive-queries", type=int, default=2000)
+    return made.parse_args()
 
 
 def _answered(table: str, kind: str, seed: int, arguments: argparse.Namespace) -> tuple[int, Pairs]:

@@ -10,11 +10,10 @@ spent is at least what had been charged, and every answer that drew noise is giv
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import random
 import shutil
+import sqlite3
 import sys
 import tempfile
 from collections import Counter
@@ -22,16 +21,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import pmw
+from benchmarks.runner import parser, tell
 from pmw.public.answer import Answer
 from pmw.session.store import SessionStore
+from pmw.session.store.chain import Chain
+from pmw.session.store.checksums import as_written
+from pmw.session.store.schema import CHAINED, COLUMNS, SEALED
 from queries import CategoricalAttribute, Domain, IntegerAttribute
-
-__all__ = ["damaged", "STATES", "Study", "studies", "trial"]
 
 STATES = ("closed", "killed", "killed while read", "with a batch that waits")
 _ENDS = ("", "-wal", "-companion")
@@ -74,17 +76,17 @@ class Study:
 
 def main() -> None:
     """Damage files again and again."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    made = parser(__doc__)
+    made.add_argument("--trials", type=int, default=1000)
+    made.add_argument("--seed", type=int, default=1)
+    given = made.parse_args()
     generator = random.Random(given.seed)
     with tempfile.TemporaryDirectory() as name:
-        made = studies(Path(name))
+        states = studies(Path(name))
         counts: Counter[tuple[str, str, str, str]] = Counter()
         violations = []
         for number in range(given.trials):
-            study = made[number % len(made)]
+            study = states[number % len(states)]
             end, kind, files = damaged(study, generator)
             outcome = trial(study, files, Path(name) / "trial")
             counts[study.state, end or "file", kind, outcome.split(":", maxsplit=1)[0]] += 1
@@ -92,10 +94,10 @@ def main() -> None:
                 violations.append({"trial": number, "state": study.state, "file": end, "outcome": outcome})
         for (state, end, kind, outcome), count in sorted(counts.items()):
             line = {"state": state, "file": end, "damage": kind, "outcome": outcome, "count": count}
-            print(json.dumps(line))
+            tell(line)
         for violation in violations:
-            print(json.dumps(violation))
-        print(json.dumps({"trials": given.trials, "violations": len(violations)}))
+            tell(violation)
+        tell({"trials": given.trials, "violations": len(violations)})
     sys.exit(1 if violations else 0)
 
 
@@ -218,6 +220,34 @@ def _fault(study: Study, files: dict[str, bytes], session: pmw.Session) -> str |
     for where in _LATER:
         session.ask(where, fresh=True)
     return None if session.state.ledger.spent >= spent else "the share falls"
+
+
+def reseal(connection: sqlite3.Connection) -> None:
+    """Compute every checksum and every link again, from what the tables hold; inside a transaction.
+
+    Whoever can write to a session file can do this. Tests do it to see what else tells of it.
+    Links keep the numbers of the rows that they cover; the last one covers what was added.
+    """
+    connection.create_function("row_checksum", -1, _checksum)
+    (answers,) = connection.execute("SELECT count(*) FROM answers").fetchone()
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'answers'", (str(answers),))
+    for table in SEALED:
+        columns = ", ".join(COLUMNS[table])
+        connection.execute(f"UPDATE {table} SET checksum = row_checksum('{table}', {columns})")  # noqa: S608
+    last = [
+        connection.execute(f"SELECT coalesce(max(sequence), 0) FROM {table} WHERE {rows}").fetchone()[0]  # noqa: S608
+        for table, rows in CHAINED.items()
+    ]
+    former = connection.execute(f"SELECT {', '.join(CHAINED)} FROM chain ORDER BY sequence").fetchall()  # noqa: S608
+    connection.execute("DELETE FROM chain")
+    connection.execute("DELETE FROM meta WHERE key = 'link'")
+    chain = Chain(connection, "forged")
+    for number, places in enumerate([*former[:-1], last], start=1):
+        chain._add(chain._next(chain._newest(), (number, *map(min, places, last))))
+
+
+def _checksum(table: str, *values: object) -> Any:
+    return as_written(table, values)[-1]
 
 
 def _in_drivers_words(text: str) -> bool:

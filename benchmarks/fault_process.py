@@ -1,33 +1,59 @@
-"""Processes for fault injection: ``pmw ask SESSION --stream`` in a real process that something befalls."""
+"""Processes for fault injection: small sessions, processes that run commands on them, and faults.
+
+A witness writes down each draw, and what the model answers at each version; a fault stops the process, or
+makes a call of it fail, at the n-th durable step. A diary tells every process of a series and how it ended.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
+import hashlib
 import json
 import os
+import resource
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-# Loaded before processes are forked: a user of a read-only folder may not be allowed to read them.
-import pmw.cli.ask_command
+import numpy as np
+import pandas as pd
+
+import pmw
+import pmw.cli.ask_command  # this and the next ones before processes are forked: see read-only folders
 import pmw.cli.backup_command
 import pmw.cli.close_command
 import pmw.cli.export_command
 import pmw.cli.move_command
 import pmw.cli.open_command
 import pmw.cli.streaming
-import pmw.session.session  # noqa: F401
-from benchmarks.fault_diary import note_process
-from benchmarks.fault_hooks import Fault, install, steps
-from benchmarks.fault_study import Study
+import pmw.loop.fit
+import pmw.session.engine
+import pmw.session.releases
+import pmw.session.session
 from pmw.cli import main
-
-__all__ = ["COMMAND", "Run", "run_command", "run_forked", "run_stream"]
+from pmw.loop.secret import SecretState
+from pmw.public.state import PublicState
+from pmw.session.engine import Engine
+from pmw.session.journal import secret_facts
+from pmw.session.store.companion import Companion
+from queries import (
+    CategoricalAttribute,
+    Domain,
+    IntegerAttribute,
+    LinearQuery,
+    random_conjunctions,
+    save_schema,
+)
 
 COMMAND = "kill of python -m pmw"  # the one kind of fault whose process is not forked from this one
 _NOBODY = 65534
@@ -180,3 +206,413 @@ def _give(folder: Path, mode: int, owner: int) -> None:
     folder.chmod(mode)
     if os.geteuid() == 0 and owner != 0:
         os.setuid(owner)
+
+
+# --- studies ------------------------------------------------------------------------------------------------
+
+_RECORDS = 3000
+_QUESTIONS = 60
+STUDIES = ("questions", "marginals", "wide")
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A session file in a folder of its own, and the questions of its stream.
+
+    Args:
+        path: the session file.
+        questions: JSON Lines, each with an ``id`` and a ``request_id``.
+        asked: how many questions there are.
+    """
+
+    path: Path
+    questions: Path
+    asked: int
+
+    def copy(self, folder: Path) -> Study:
+        """Return the study with a copy of its session in another folder, which is made again."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for file in self.path.parent.glob(f"{self.path.name}*"):
+            shutil.copy2(file, folder)
+        return Study(folder / self.path.name, self.questions, self.asked)
+
+
+def make_study(name: str, folder: Path) -> Study:
+    """Return a new session that has answered nothing yet.
+
+    Args:
+        name: one of ``STUDIES``: single questions are tested, whole marginals, or single questions over a
+            domain so wide that a refit asks the system for memory.
+        folder: where the table, the questions and the session are written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    domain, options = _domain(name), _OPTIONS[name]
+    _frame().to_csv(folder / "people.csv", index=False)
+    path = folder / f"{name}.pmw"
+    pmw.open_session(folder / "people.csv", domain, epsilon=2, delta=1e-9, path=path, options=options).close()
+    save_schema(domain, folder / "people.toml")
+    generator = np.random.default_rng(7)
+    questions = folder / f"{name}.jsonl"
+    lines = []
+    for number in range(_QUESTIONS):
+        low, high = sorted(int(age) for age in generator.choice(np.arange(20, 60), 2, replace=False))
+        where: dict[str, object] = {"age": {"between": [low, high]}, "member": {"eq": bool(number % 2)}}
+        if number % 3 == 0:
+            where["sex"] = {"in": ["Female"]}
+        if number % 5 == 0:
+            where["region"] = {"in": ["north", "east"]}
+        lines.append(json.dumps({"id": number, "where": where, "request_id": f"r{number}"}))
+    questions.write_text("".join(f"{line}\n" for line in lines))
+    return Study(path, questions, len(lines))
+
+
+_OPTIONS = {
+    "questions": pmw.Options(test=pmw.TestKind.QUERY, threshold=15.0, update_limit=8),
+    "marginals": pmw.Options(test=pmw.TestKind.MARGINAL, update_limit=4, composition=pmw.Composition.ZCDP),
+    "wide": pmw.Options(test=pmw.TestKind.QUERY, threshold=15.0, update_limit=8),
+}
+
+
+def _domain(name: str) -> Domain:
+    attributes: list[IntegerAttribute | CategoricalAttribute] = [
+        IntegerAttribute("age", 20, 59),
+        CategoricalAttribute("sex", ("Female", "Male")),
+        CategoricalAttribute("region", ("north", "east", "south", "west")),
+        CategoricalAttribute("member", (True, False)),
+    ]
+    if name != "questions":
+        attributes += [IntegerAttribute(f"code{place}", 0, 15) for place in range(2 if name == "wide" else 1)]
+    return Domain(tuple(attributes), name="people")
+
+
+def _frame() -> pd.DataFrame:
+    """Return records whose membership depends on age and sex, far from products of single attributes."""
+    generator = np.random.default_rng(20)
+    age = generator.integers(20, 60, _RECORDS)
+    sex = np.where(generator.random(_RECORDS) < 0.5, "Female", "Male")
+    region = generator.choice(["north", "east", "south", "west"], _RECORDS)
+    codes = {f"code{place}": generator.integers(0, 16, _RECORDS) for place in range(2)}
+    member = (age > 40) ^ (sex == "Male") & (generator.random(_RECORDS) < 0.5)
+    return pd.DataFrame({"age": age, "sex": sex, "region": region, "member": member, **codes})
+
+
+# --- hooks --------------------------------------------------------------------------------------------------
+
+# Numbers of fault_calls.c.
+_CALLS = {
+    "kill before a call": 1,
+    "kill after a call": 2,
+    "torn write": 3,
+    "short write": 4,
+    "full disk": 5,
+    "broken disk": 6,
+    "failed sync": 7,
+    "read-only disk": 8,
+    "power cut": 9,
+    "power cut, some writes kept": 10,
+}
+CALL_KINDS = tuple(_CALLS)
+STATEMENT_KINDS = ("kill before a statement", "kill after a statement", "statement on a full disk",
+               "statement on a broken disk")  # fmt: skip
+MEMORY_KINDS = ("no memory in a refit", "no memory after a refit", "address space used up")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What befalls a process.
+
+    Args:
+        kind: one of ``STATEMENT_KINDS``, ``CALL_KINDS``, ``MEMORY_KINDS``, ``clock going back``, ``read-only
+            folder`` or ``kill at random``; an empty text for nothing.
+        at: at which durable step, from 1 on; seconds of a kill at random.
+        positive: only once a test was positive; steps are counted from there on.
+    """
+
+    kind: str = ""
+    at: float = 1
+    positive: bool = False
+
+    @property
+    def label(self) -> str:
+        """What it is counted as."""
+        return f"at positives: {self.kind}" if self.positive else self.kind
+
+    def __str__(self) -> str:
+        if not self.kind:
+            return "nothing befell it"
+        return f"{self.kind} at {self.at:g}{', once a test was positive' if self.positive else ''}"
+
+
+def library_is_loaded() -> bool:
+    """Tell whether this process was started with the library of failing calls."""
+    return hasattr(ctypes.CDLL(None), "fault_arm")
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """Return the library of failing calls, with the types of its numbers: else they are cut to 32 bits."""
+    library = ctypes.CDLL(None)
+    library.fault_arm.argtypes = (ctypes.c_char_p, ctypes.c_int, ctypes.c_long, ctypes.c_uint)
+    library.fault_calls.restype = ctypes.c_long
+    return library
+
+
+def install(fault: Fault, path: Path, witness: int) -> None:
+    """Prepare this process for its fault, and let a witness write down what it draws.
+
+    Args:
+        fault: what befalls it.
+        path: the session file.
+        witness: a descriptor for lines of JSON.
+    """
+    note = functools.partial(_note, witness)
+    counted = fault.kind in STATEMENT_KINDS or fault.kind == "clock going back"
+    connection = _Counting if counted else sqlite3.Connection
+    _Counting.kind, _Counting.left = fault.kind, None if fault.positive else int(fault.at)
+    sqlite3.connect = functools.partial(connection)  # type: ignore[assignment]
+    arm = functools.partial(_arm, fault, path)
+    if fault.kind == "clock going back":
+        _library().fault_clock()
+    if not fault.positive:
+        arm()
+    elif fault.kind in _CALLS:  # a power cut must know what was written before
+        _library().fault_arm(str(path).encode(), _CALLS[fault.kind], 1 << 40, 1)
+    _watch(note, path, arm if fault.positive else lambda: None)
+
+
+def steps(fault: Fault) -> int:
+    """Return how many steps of a fault's kind this process has made."""
+    return int(_library().fault_calls()) if fault.kind in _CALLS else _Counting.counted
+
+
+def _note(witness: int, **what: object) -> None:
+    os.write(witness, json.dumps(what).encode() + b"\n")
+
+
+def _arm(fault: Fault, path: Path) -> None:
+    """Let the fault come to pass from now on."""
+    if fault.kind in _CALLS:
+        _library().fault_arm(str(path).encode(), _CALLS[fault.kind], int(fault.at), int(fault.at))
+    elif fault.kind in STATEMENT_KINDS or fault.kind == "clock going back":
+        _Counting.left = int(fault.at)
+    elif fault.kind == "address space used up":
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used, used))
+    elif fault.kind in MEMORY_KINDS:
+        _fail_refits(int(fault.at), after="after" in fault.kind)
+
+
+def _fail_refits(at: int, *, after: bool) -> None:
+    """Let the n-th fit of the model, and all after it, raise MemoryError, before or after its work."""
+    count = 0
+
+    def failing(fit: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*values: Any, **named: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count < at:
+                return fit(*values, **named)
+            if after:
+                fit(*values, **named)
+            raise MemoryError
+
+        return run
+
+    for name in ("refit", "descend", "step"):
+        setattr(pmw.loop.fit, name, failing(getattr(pmw.loop.fit, name)))
+
+
+class _Counting(sqlite3.Connection):
+    """A connection that dies, or fails, at a statement."""
+
+    kind = ""
+    left: int | None = None
+    counted = 0
+
+    def execute(self, *values: Any) -> Any:
+        return self._counted(super().execute, values)
+
+    def executemany(self, *values: Any) -> Any:
+        return self._counted(super().executemany, values)
+
+    def _counted(self, run: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+        cls = type(self)
+        cls.counted += 1
+        if cls.left is None:
+            return run(*values)
+        cls.left -= 1
+        if cls.left > 0:
+            return run(*values)
+        if cls.kind.startswith("statement"):
+            full = "full" in cls.kind
+            failure = sqlite3.OperationalError("database or disk is full" if full else "disk I/O error")
+            failure.sqlite_errorcode = sqlite3.SQLITE_FULL if full else sqlite3.SQLITE_IOERR
+            raise failure
+        if "after" in cls.kind:
+            run(*values)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+
+# --- the witness --------------------------------------------------------------------------------------------
+
+
+def _watch(note: Callable[..., None], path: Path, at_positive: Callable[[], None]) -> None:
+    """Write down every draw and every version of the model; tell when a test was positive."""
+    draw, carry_out = vars(pmw.session.engine)["draw_tests"], Engine._carry_out
+    draw_first = vars(pmw.session.releases)["draw_opening"]
+    under_way: dict[str, object] = {}
+
+    def drawn(*values: Any) -> Any:
+        under_way["recorded"] = _is_recorded(path, under_way)
+        draws, secret = draw(*values)
+        positive = draws.released is not None
+        note(**under_way, outcomes=list(draws.outcomes), released=_units(draws.released))
+        if positive:
+            at_positive()
+        return draws, secret
+
+    def carried_out(engine: Engine, intent: int, proposal: Any, asked: Any, seed: bytes, account: Any) -> Any:
+        facts = secret_facts(engine._secret, SecretState.closed(len(engine.state.plan)))
+        held = sorted((name, digest(fact)) for name, fact in facts.items() if fact)
+        under_way.update(intent=intent, seed=digest(seed), thresholds=[list(one) for one in held])
+        answers = carry_out(engine, intent, proposal, asked, seed, account)
+        note(version=engine.state.version, answers=_model_answers(engine.state))
+        return answers
+
+    def opened(*values: Any) -> Any:
+        draws = draw_first(*values)
+        released = [_units(draws.total_units), *(_units(one.units) for one in draws.marginals)]
+        note(opening=released)
+        return draws
+
+    replaced: list[tuple[object, str, Callable[..., Any]]] = [
+        (pmw.session.engine, "draw_tests", drawn),
+        (pmw.session.releases, "draw_opening", opened),
+        (Engine, "_carry_out", carried_out),
+    ]
+    for owner, name, instead in replaced:
+        setattr(owner, name, instead)
+
+
+def _is_recorded(path: Path, under_way: dict[str, object]) -> bool:
+    """Tell whether a batch lies in the companion file, as others see it, before anything is drawn."""
+    with contextlib.closing(sqlite3.Connection(f"file:{path}?mode=ro", uri=True)) as reader:
+        (session,) = reader.execute("SELECT value FROM meta WHERE key = 'session'").fetchone()
+    newest = Companion(path, path.name).read(bytes.fromhex(session.strip('"')), 0)
+    return (newest.id, digest(newest.seed)) == (under_way["intent"], under_way["seed"])
+
+
+def _units(released: Any) -> str | None:
+    return None if released is None else np.atleast_1d(np.asarray(released, "<i8")).tobytes().hex()
+
+
+def digest(raw: bytes) -> str:
+    """Return what stands for secret bytes in a report."""
+    return hashlib.sha256(raw).hexdigest()[:32]
+
+
+def _model_answers(state: PublicState) -> list[str]:
+    """Return what the model answers to some questions, to the last bit."""
+    return [float(state.model.answer(query)).hex() for query in _fixed_questions(state.domain)]
+
+
+@functools.cache
+def _fixed_questions(domain: Domain) -> tuple[LinearQuery, ...]:
+    return tuple(random_conjunctions(domain, 8, seed=3))
+
+
+# --- diaries ------------------------------------------------------------------------------------------------
+
+
+def begin_diary(folder: Path) -> None:
+    """Begin a new diary for the session in a folder."""
+    _diary(folder).write_text("")
+
+
+def note_process(folder: Path, *words: object) -> None:
+    """Write down a process: what it ran, what befell it, and how it ended.
+
+    Args:
+        folder: of the session that it ran on.
+        words: they stand on one line, and lines of their own are indented below it.
+    """
+    text = " ".join(map(str, words)).replace("\n", "\n      ")
+    with _diary(folder).open("a") as diary:
+        diary.write(f"    {text}\n")
+
+
+def story(title: str, folder: Path, broken: Sequence[str]) -> str:
+    """Return what was broken in a series, and every process of it, in order.
+
+    Args:
+        title: the series and what befell it.
+        folder: of its session.
+        broken: what was broken; empty where the benchmark itself failed.
+    """
+    lines = [title, *(f"  broken: {one}" for one in broken), "  processes, in order:"]
+    return "\n".join(lines) + "\n" + _diary(folder).read_text()
+
+
+def _diary(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.diary")
+
+
+# --- openings -----------------------------------------------------------------------------------------------
+
+
+def open_session(study: Study, fault: Fault) -> Run:
+    """Let a forked process open a session on the study's table, befallen by a fault."""
+    table = study.questions.with_name("people.csv")
+    options = ("--data", str(table), "--schema", str(table.with_suffix(".toml")), "--epsilon", "2")
+    more = ("--delta", "1e-9", "--test", "query", "--update-limit", "8", "--threshold", "15")
+    return run_forked(study, fault, ("open", str(study.path), *options, *more))
+
+
+def broken_opening(study: Study, fault: Fault) -> tuple[bool, list[str]]:
+    """Return whether an opening was stopped, and what was wrong with it, or an empty text for each check.
+
+    Args:
+        study: a folder whose session file is removed first.
+        fault: what befalls the opening.
+    """
+    for file in study.path.parent.glob(f"{study.path.name}*"):
+        file.unlink()
+    first = open_session(study, fault)
+    return first.stopped, list(_checks(study, first))
+
+
+def _checks(study: Study, first: Run) -> Iterator[str]:
+    told = first.errors.startswith("Error: ") and "Traceback" not in first.errors
+    yield "" if first.code <= 0 or told else f"{first.fault}: {first.end}"
+    runs = [first]
+    if not _is_born(study.path):  # a session exists with its intent, or not at all
+        yield "" if not _openings(first) else "noise was drawn before the session existed"
+        runs = [open_session(study, Fault())]
+        yield "" if runs[0].code == 0 else f"the opening cannot be made again: {runs[0].end}"
+    runs.append(run_stream(study, Fault()))
+    yield "" if runs[-1].code == 0 else f"the stream is not finished: {runs[-1].end}"
+    yield "" if len(runs[-1].lines) == study.asked else "some questions have no answer"
+    drawn = [draws for run in runs for draws in _openings(run)]
+    yield "" if drawn and all(draws == drawn[0] for draws in drawn) else f"the opening drew {drawn}"
+    measured = _measured(study.path)
+    yield "" if measured == drawn[-1:][0] else "the file does not hold what the opening drew"
+    verified = pmw.verify_session(study.path)
+    yield ", ".join(check.name for check in verified.checks if not check.holds)
+
+
+def _openings(run: Run) -> list[list[str]]:
+    return [note["opening"] for note in run.notes if "opening" in note]
+
+
+def _is_born(path: Path) -> bool:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _measured(path: Path) -> list[str]:
+    """Return what the opening's intent released, as hexadecimal bytes."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT units FROM measurements WHERE intent = 1 ORDER BY sequence")
+        return [row[0].hex() for row in rows]

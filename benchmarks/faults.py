@@ -14,27 +14,46 @@ preloads; without a C compiler those kinds are left out, and the last line says 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from benchmarks.fault_commands import COMMANDS, broken_command
-from benchmarks.fault_diary import begin_diary, story
-from benchmarks.fault_hooks import CALL_KINDS, MEMORY_KINDS, STATEMENT_KINDS, Fault, library_is_loaded
-from benchmarks.fault_openings import broken_opening
-from benchmarks.fault_process import COMMAND, Run, run_command, run_stream
-from benchmarks.fault_records import Stop, broken_promises, contents_of
-from benchmarks.fault_study import STUDIES, Study, make_study
+import pmw
+from benchmarks.fault_process import (
+    CALL_KINDS,
+    COMMAND,
+    MEMORY_KINDS,
+    STATEMENT_KINDS,
+    STUDIES,
+    Fault,
+    Run,
+    Study,
+    begin_diary,
+    broken_opening,
+    digest,
+    library_is_loaded,
+    make_study,
+    run_command,
+    run_forked,
+    run_stream,
+    story,
+)
+from pmw.data import TableFile
+from pmw.session.maintenance import is_closed, read_ledger, remembered_table
+from pmw.session.store import SessionStore
 
 _SOURCE = Path(__file__).with_name("fault_calls.c")
 _PRELOADED = "PMW_FAULTS_PRELOADED"  # set in the process that the command becomes
@@ -314,6 +333,459 @@ def _spread(last: int, most: int) -> list[int]:
     """Return so many steps, evenly spread over a stream's."""
     count = min(last, most)
     return sorted({1 + (2 * place + 1) * last // (2 * count) for place in range(count)})
+
+
+# --- what each stop left, and the promises ------------------------------------------------------------------
+
+Row = tuple[Any, ...]
+_ANSWER = "count, low, high, source, version, share"
+_MARKED = (  # requests that were given an answer stored for another
+    f"SELECT substr(key, 9), {_ANSWER} FROM meta JOIN answers ON sequence = value"  # noqa: S608
+    " WHERE key LIKE 'request %'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a session file holds, read from a copy of it.
+
+    Args:
+        ledger: charges: number, intent, event, epsilon, rho, mu_squared.
+        measurements: what was released: number, intent, kind, units.
+        answers: answers by request: count, low, high, source, version, share.
+        pending: intents without an outcome: number and digest of the 32 bytes.
+        thresholds: digests of the noisy thresholds, by name.
+        share: of the budget.
+        faults: checks of ``verify`` that do not hold; None where it was not run.
+    """
+
+    ledger: tuple[Row, ...]
+    measurements: tuple[Row, ...]
+    answers: dict[str, Row]
+    pending: tuple[Row, ...]
+    thresholds: tuple[Row, ...]
+    share: float
+    faults: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One process, and the file as it left it."""
+
+    run: Run
+    after: Contents
+
+
+def contents_of(path: Path, *, verified: bool = True) -> Contents:
+    """Return what a session file holds, as who reopens it finds it; the file itself is not touched.
+
+    Args:
+        path: the session file.
+        verified: also run ``verify``, which takes the longest.
+    """
+    folder = path.parent.with_name(f"{path.parent.name}.copy")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for file in path.parent.glob(f"{path.name}*"):
+        if not file.name.endswith("-shm"):  # it is made again from the log
+            shutil.copy(file, folder)
+    copy = folder / path.name
+    with contextlib.closing(sqlite3.connect(copy)) as connection:
+        read = connection.execute
+        answers = read(f"SELECT request_id, {_ANSWER} FROM answers")  # noqa: S608
+        found = {row[0]: row[1:] for row in answers}
+        marked = read(_MARKED)
+        found.update({row[0]: row[1:] for row in marked})
+        ledger = read(
+            "SELECT sequence, intent, event, epsilon, rho, mu_squared FROM ledger ORDER BY sequence"
+        ).fetchall()
+        measured = read("SELECT sequence, intent, kind, units FROM measurements ORDER BY sequence").fetchall()
+        names = read("SELECT key, value FROM secrets WHERE key LIKE '%threshold'").fetchall()
+    faults = tuple(one.name for one in pmw.verify_session(copy).checks if not one.holds) if verified else None
+    with contextlib.closing(SessionStore.open(copy)) as store:
+        waiting = store.pending()
+    pending = [] if waiting is None else [(waiting.id, digest(waiting.seed))]
+    thresholds = tuple(sorted((name, digest(value)) for name, value in names))
+    share = read_ledger(copy).share
+    return Contents(tuple(ledger), tuple(measured), found, tuple(pending), thresholds, share, faults)
+
+
+def broken_promises(first: Contents, stops: Sequence[Stop]) -> tuple[list[str], Counter[str]]:
+    """Return what does not hold of a session that was stopped again and again, and what was checked.
+
+    Args:
+        first: the session before the first process.
+        stops: every process that ran on it, in order; the last one was let finish.
+    """
+    checked: Counter[str] = Counter()
+    broken = []
+    for name, promise in PROMISES.items():
+        for fault in promise(first, stops):
+            checked[name] += 1
+            if fault:
+                broken.append(f"{name}: {fault}")
+    return broken, checked
+
+
+# --- promises: each yields, for each thing that is compared, what is wrong with it or an empty text ---------
+
+
+def _released_is_stored(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    for stop in stops:
+        for number, line in stop.run.lines.items():
+            form, row = json.loads(line), stop.after.answers.get(f"r{number}")
+            if row is None:
+                yield f"the answer to {number} was released and is not in the file"
+                continue
+            count, low, high, source, version, share = row
+            interval = None if low is None else [round(low, 3), round(high, 3)]
+            wanted = [round(count, 3), interval, source, version, float(f"{share:.6g}")]
+            found = [
+                *(form[name] for name in ("count", "interval", "source", "version")),
+                form["spent"]["share"],
+            ]
+            yield "" if found == wanted else f"{number}: {line}, stored {row}"
+
+
+def _released_never_changes(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    known: dict[int, str] = {}
+    for stop in stops:
+        for number, line in stop.run.lines.items():
+            yield "" if known.setdefault(number, line) == line else f"{known[number]} became {line}"
+
+
+def _drawn_once(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    known: dict[int, dict[str, Any]] = {}
+    for stop in stops:
+        for note in stop.run.notes:
+            if "intent" not in note:
+                continue
+            yield "" if note["recorded"] else f"intent {note['intent']} drew before it was durable"
+            if known.setdefault(note["intent"], note) != note:
+                yield f"intent {note['intent']} was drawn as {known[note['intent']]} and as {note}"
+        for number, seed in stop.after.pending:
+            if number in known:
+                yield (
+                    ""
+                    if known[number]["seed"] == seed
+                    else f"intent {number} has other bytes than it drew from"
+                )
+
+
+def _measured_is_what_was_drawn(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    drawn = {note["intent"]: note for stop in stops for note in stop.run.notes if "intent" in note}
+    for row in stops[-1].after.measurements[len(first.measurements) :]:
+        note = drawn.get(row[1])
+        if note is None:
+            yield f"measurement {row[0]} was never drawn" if _all_are_watched(stops) else ""
+        else:
+            yield (
+                ""
+                if _starts_with(row[3], note["released"])
+                else f"measurement {row[0]} is not what was drawn"
+            )
+
+
+def _drawn_is_kept(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    """What was drawn comes into the file before anything else is drawn."""
+    measured = {row[1]: row[3] for row in stops[-1].after.measurements}
+    before = first
+    for stop in stops:
+        drawn = [note for note in stop.run.notes if "intent" in note]
+        for note in drawn:
+            if note["released"] is not None:
+                kept = _starts_with(measured.get(note["intent"], b""), note["released"])
+                yield "" if kept else f"what intent {note['intent']} drew is not in the file"
+        for number, _ in before.pending:
+            waits = stop.after.pending == before.pending
+            first_drawn = drawn[0]["intent"] if drawn else None
+            if drawn or stop.run.is_watched:
+                yield "" if first_drawn == number or waits else f"intent {number} was given up"
+        before = stop.after
+
+
+def _starts_with(units: bytes, released: str | None) -> bool:
+    return released is not None and units.hex().startswith(released)
+
+
+def _all_are_watched(stops: Sequence[Stop]) -> bool:
+    return all(stop.run.is_watched for stop in stops)
+
+
+def _charged_once(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    """What an intent costs is charged in one commit, and only appended."""
+    before = first
+    for stop in stops:
+        after = stop.after
+        yield "" if after.ledger[: len(before.ledger)] == before.ledger else "a charge was changed or lost"
+        known = {row[1] for row in before.ledger}
+        yield "" if not known & {row[1] for row in after.ledger[len(before.ledger) :]} else "charged twice"
+        intents = [row[1] for row in after.measurements[len(first.measurements) :]]
+        yield "" if len(set(intents)) == len(intents) else "one intent measured twice"
+        yield "" if set(intents) <= {row[1] for row in after.ledger} else "measured without a charge"
+        kept = before.measurements == after.measurements[: len(before.measurements)]
+        yield "" if kept else "a measurement was changed or lost"
+        before = after
+
+
+def _share_never_falls(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    before = first.share
+    for stop in stops:
+        yield "" if before <= stop.after.share <= 1 else f"share {before} became {stop.after.share}"
+        before = stop.after.share
+
+
+def _thresholds_survive(first: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    """A threshold changes only together with an outcome, and each process finds what the last left."""
+    before = first
+    for stop in stops:
+        held = [list(one) for one in before.thresholds]
+        for note in [note for note in stop.run.notes if "intent" in note][:1]:
+            yield "" if note["thresholds"] == held else "a process found another threshold"
+        if stop.after.ledger == before.ledger and len(stop.after.answers) == len(before.answers):
+            yield "" if stop.after.thresholds == before.thresholds else "a threshold changed without a charge"
+        before = stop.after
+
+
+def _models_agree(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    known: dict[int, list[str]] = {}
+    for stop in stops:
+        for note in stop.run.notes:
+            if "version" in note:
+                same = known.setdefault(note["version"], note["answers"]) == note["answers"]
+                yield (
+                    "" if same else f"version {note['version']}: {known[note['version']]}, {note['answers']}"
+                )
+
+
+def _books_verify(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    for stop in stops:
+        if stop.after.faults is not None:
+            yield ", ".join(stop.after.faults)
+
+
+def _positive_came_first(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    """A fault that waits for a positive stops nothing before one was drawn: a promise of this benchmark's."""
+    for stop in stops:
+        if stop.run.fault.positive and stop.run.stopped:
+            met = any(note.get("released") is not None for note in stop.run.notes)
+            yield "" if met else f"{stop.run.fault}: stopped before any"
+
+
+def _ends_politely(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    """A process that was not killed says what happened in words of its own."""
+    for stop in stops:
+        if stop.run.code > 0:
+            told = stop.run.errors.startswith("Error: ") and "Traceback" not in stop.run.errors
+            yield "" if told else f"{stop.run.fault}: {stop.run.end}"
+
+
+def _stream_is_finished(_: Contents, stops: Sequence[Stop]) -> Iterator[str]:
+    last = stops[-1]
+    held = len(last.run.lines) == len(last.after.answers) and last.run.code == 0
+    yield "" if held and not last.after.pending else last.run.end
+
+
+PROMISES: dict[str, Callable[[Contents, Sequence[Stop]], Iterator[str]]] = {
+    "a released answer is in the file, the same": _released_is_stored,
+    "a retried request gets the same answer": _released_never_changes,
+    "an intent draws one outcome, from bytes that were durable first": _drawn_once,
+    "a measurement is what its intent drew": _measured_is_what_was_drawn,
+    "what was drawn is kept, and nothing is drawn in its place": _drawn_is_kept,
+    "an intent is charged once, and no charge is lost": _charged_once,
+    "the share spent never falls, and stays within 1": _share_never_falls,
+    "a threshold survives": _thresholds_survive,
+    "a version of the model answers the same": _models_agree,
+    "the books verify": _books_verify,
+    "a fault at a positive comes after one": _positive_came_first,
+    "a failure is told in our own words": _ends_politely,
+    "the stream is finished": _stream_is_finished,
+}
+
+
+# --- other commands: each check yields an empty text where a promise holds ----------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that is to be stopped.
+
+    Args:
+        prepare: brings a fresh copy of a session to where the command is run.
+        arguments: of ``pmw``.
+        checks: what must hold once the command was stopped: it may run it again.
+    """
+
+    prepare: Callable[[Study], object]
+    arguments: Callable[[Study], tuple[str, ...]]
+    checks: Callable[[Study, Contents, Run], Iterator[str]]
+
+
+def broken_command(name: str, study: Study, fault: Fault) -> tuple[Run, list[str]]:
+    """Return how a command ended, and what was wrong with it, or an empty text for each check.
+
+    Args:
+        name: one of ``COMMANDS``.
+        study: a copy of a session that has answered nothing yet.
+        fault: what befalls the command.
+    """
+    command = COMMANDS[name]
+    command.prepare(study)
+    before = contents_of(study.path)
+    run = run_forked(study, fault, command.arguments(study))
+    told = run.errors.startswith("Error: ") and "Traceback" not in run.errors
+    found = ["" if run.code <= 0 or told else f"not told politely: {run.end}"]
+    found += [", ".join(contents_of(study.path).faults or ())]
+    found += command.checks(study, before, run)
+    return run, found
+
+
+def _finish(study: Study) -> None:
+    run_stream(study, Fault())
+
+
+def _interrupt(study: Study) -> None:
+    """Leave a batch that was recorded and drawn, and whose outcome never came into the file."""
+    run_stream(study, Fault("kill before a statement", 1, positive=True))
+
+
+# --- closing ------------------------------------------------------------------------------------------------
+
+
+def _closing(study: Study) -> tuple[str, ...]:
+    return ("close", str(study.path), "--yes")
+
+
+def _check_closing(study: Study, before: Contents, run: Run) -> Iterator[str]:
+    after = contents_of(study.path, verified=False)
+    yield _grown(before, after)
+    yield "" if run.code or is_closed(study.path) else "it is not closed, and nothing was said"
+    again = run_forked(study, Fault(), _closing(study))
+    last = contents_of(study.path)
+    yield "" if again.code == 0 and is_closed(study.path) else f"it cannot be closed: {again.end}"
+    yield _grown(after, last) or ", ".join(last.faults or ())
+    yield "something secret is left" if last.pending or last.thresholds else ""
+    measured = {row[1]: row[3] for row in last.measurements}
+    drawn = [note for one in (run, again) for note in one.notes if note.get("intent")]
+    for note in drawn:  # the batch that waited, with the noise that it was drawn with before
+        yield "" if (note["intent"], note["seed"]) in before.pending else "the noise of a batch is another"
+        if note["released"] is not None:
+            kept = measured.get(note["intent"], b"").hex().startswith(note["released"])
+            yield "" if kept else "what was drawn is not in the file"
+    left = list(study.path.parent.glob(f"{study.path.name}-companion*"))
+    yield "the companion is left" if left else ""
+    stream = run_stream(study, Fault())
+    yield "" if stream.code == 0 else f"a closed session answers no more: {stream.end}"
+    answered = {f"r{number}": json.loads(line)["count"] for number, line in stream.lines.items()}
+    same = all(answered.get(request) == round(row[0], 3) for request, row in before.answers.items())
+    yield "" if same else "an answer has changed"
+
+
+def _grown(before: Contents, after: Contents) -> str:
+    """Return what was lost of a session."""
+    for what in ("ledger", "measurements"):
+        old, new = getattr(before, what), getattr(after, what)
+        if new[: len(old)] != old:
+            return f"{what} were lost"
+    kept = all(after.answers.get(request) == row for request, row in before.answers.items())
+    return "" if kept else "answers were lost"
+
+
+# --- exporting and copying ----------------------------------------------------------------------------------
+
+
+def _exporting(study: Study) -> tuple[str, ...]:
+    return ("export", str(study.path), "--output", f"{study.path}.csv", "--seed", "1", "--force")
+
+
+def _check_exporting(study: Study, before: Contents, run: Run) -> Iterator[str]:
+    yield _untouched(study, before)
+    rows, manifest = Path(f"{study.path}.csv"), Path(f"{study.path}.csv.manifest.json")
+    found = [file.read_bytes() if file.exists() else None for file in (rows, manifest)]
+    yield "" if run.code or None not in found else "nothing was written, and nothing was said"
+    again = run_forked(study, Fault(), _exporting(study))
+    yield "" if again.code == 0 else f"it cannot be exported again: {again.end}"
+    yield "" if found[0] in (None, rows.read_bytes()) else "a part of the rows was left as if it were all"
+    yield "" if found[1] in (None, manifest.read_bytes()) else "a part of the manifest was left"
+    left = [file.name for file in study.path.parent.glob("*.part")]
+    yield f"{left} is left" if left else ""
+
+
+def _copying(study: Study) -> tuple[str, ...]:
+    return ("backup", str(study.path), "--output", f"{study.path}.copy")
+
+
+def _check_copying(study: Study, before: Contents, run: Run) -> Iterator[str]:
+    yield _untouched(study, before)
+    copy = Path(f"{study.path}.copy")
+    yield "" if run.code or copy.exists() else "nothing was written, and nothing was said"
+    if copy.exists():
+        yield _copied(copy, before)
+    second = Path(f"{copy}.2")  # no file is replaced
+    again = run_forked(study, Fault(), (*_copying(study)[:-1], str(second)))
+    yield "" if again.code == 0 else f"it cannot be copied again: {again.end}"
+    yield _copied(second, before)
+
+
+def _copied(copy: Path, before: Contents) -> str:
+    held = contents_of(copy)
+    if not is_closed(copy) or held.pending or held.thresholds:
+        return "the copy could spend"
+    return _grown(before, held) or ", ".join(held.faults or ())
+
+
+def _untouched(study: Study, before: Contents) -> str:
+    return "" if contents_of(study.path) == before else "the session is not as it was"
+
+
+# --- moving the table ---------------------------------------------------------------------------------------
+
+
+def _interrupt_and_copy_table(study: Study) -> None:
+    _interrupt(study)
+    shutil.copy(study.questions.with_name("people.csv"), _new_place(study))
+
+
+def _new_place(study: Study) -> Path:
+    return study.path.with_name("people.csv")
+
+
+def _moving(study: Study) -> tuple[str, ...]:
+    return ("move", str(study.path), "--data", str(_new_place(study)))
+
+
+def _check_moving(study: Study, before: Contents, run: Run) -> Iterator[str]:
+    yield _untouched(study, before)
+    yield "something was drawn" if any(note.get("intent") for note in run.notes) else ""
+    moved = _is_moved(study)
+    yield "" if run.code or moved else "it was not moved, and nothing was said"
+    again = run_forked(study, Fault(), _moving(study))
+    yield "" if again.code == 0 and _is_moved(study) else f"it cannot be moved again: {again.end}"
+    yield _untouched(study, before)
+    stream = run_stream(study, Fault())
+    yield "" if stream.code == 0 and len(stream.lines) == study.asked else "the stream cannot go on"
+    drawn = [(note["intent"], note["seed"]) for note in stream.notes if note.get("intent")]
+    yield "" if drawn[:1] == list(before.pending) else "the batch that waited has other noise"
+
+
+def _is_moved(study: Study) -> bool:
+    """Tell which of the two places a session remembers.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    found = remembered_table(study.path)
+    places = [study.questions.with_name("people.csv"), _new_place(study)]
+    return bool(places.index(found.path if isinstance(found, TableFile) else Path()))
+
+
+COMMANDS = {
+    "closing": Command(_interrupt, _closing, _check_closing),
+    "closing a finished stream": Command(_finish, _closing, _check_closing),
+    "exporting": Command(_finish, _exporting, _check_exporting),
+    "copying": Command(_interrupt, _copying, _check_copying),
+    "moving the table": Command(_interrupt_and_copy_table, _moving, _check_moving),
+}
 
 
 if __name__ == "__main__":

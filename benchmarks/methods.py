@@ -10,17 +10,20 @@ import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.scores import true_counts
-from benchmarks.streams import stream_scopes
-from benchmarks.tables import Case
+import pmw.planning.opened
+import pmw.session.opening
+from benchmarks.tables import Case, stream_scopes, true_counts
 from pmw.model import (
     DEFAULT_MAX_CELLS,
     FIRST_STEP_SIZE,
@@ -34,14 +37,15 @@ from pmw.model import (
     target_of,
 )
 from pmw.planning.calibration import marginal_noise, value_noise
+from pmw.planning.marginals import DEFAULT_SCHEDULE, Schedule
+from pmw.planning.opened import plan_test
+from pmw.planning.opening import plan_opening
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import open_filter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Source
 from pmw.research.offline import OfflineOptions, Targets, fit_workload
 from queries import UNITS, Domain, LinearQuery
-
-__all__ = ["METHODS", "Method", "NotApplicableError", "Outcome", "Settings"]
 
 _BATCH = 500
 _LARGEST_TABLE = 10**7  # cells of the one noisy table
@@ -329,3 +333,55 @@ METHODS: dict[str, Method] = {
     "gaussian-per-query": gaussian_per_query,
     "laplace-per-query": laplace_per_query,
 }
+
+
+# --- policies: the default ``Schedule`` with one number changed, or another share for opening ---------------
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a session spends its budget.
+
+    Args:
+        schedule: after opening.
+        opening: the share of the budget for opening where all attributes are short; None for the usual one.
+    """
+
+    schedule: Schedule = DEFAULT_SCHEDULE
+    opening: Fraction | None = None
+
+
+POLICIES = {
+    "default": Policy(),
+    "limit: 2 per attribute": Policy(replace(DEFAULT_SCHEDULE, per_attribute=2)),
+    "limit: 3 per attribute": Policy(replace(DEFAULT_SCHEDULE, per_attribute=3)),
+    "limit: 6 per attribute": Policy(replace(DEFAULT_SCHEDULE, per_attribute=6)),
+    "limit: target 0.03": Policy(replace(DEFAULT_SCHEDULE, target=0.03)),
+    "limit: target 0.13": Policy(replace(DEFAULT_SCHEDULE, target=0.13)),
+    "decay: off": Policy(replace(DEFAULT_SCHEDULE, decay=(0.0, 1.5))),
+    "decay: twice as long": Policy(replace(DEFAULT_SCHEDULE, decay=(0.35, 3.0))),
+    "noise_factor: 0.5": Policy(replace(DEFAULT_SCHEDULE, noise_factor=0.5)),
+    "noise_factor: 1": Policy(replace(DEFAULT_SCHEDULE, noise_factor=1.0)),
+    "free: 0": Policy(replace(DEFAULT_SCHEDULE, free=0.0)),
+    "free: 0.03": Policy(replace(DEFAULT_SCHEDULE, free=0.03)),
+    "free: 0.1": Policy(replace(DEFAULT_SCHEDULE, free=0.1)),
+    "fine: 0": Policy(replace(DEFAULT_SCHEDULE, fine=0.0)),
+    "fine: 0.03": Policy(replace(DEFAULT_SCHEDULE, fine=0.03)),
+    "fine: 0.1": Policy(replace(DEFAULT_SCHEDULE, fine=0.1)),
+    "opening: 0.04": Policy(opening=Fraction(4, 100)),
+    "opening: 0.12": Policy(opening=Fraction(12, 100)),
+    "opening: 0.2": Policy(opening=Fraction(20, 100)),
+}
+
+
+@contextmanager
+def planned_by(policy: Policy) -> Iterator[None]:
+    """Let the sessions of this process be planned by another policy."""
+    with ExitStack() as changed:
+        changed.enter_context(
+            patch.object(pmw.planning.opened, "plan_test", partial(plan_test, schedule=policy.schedule))
+        )
+        if policy.opening is not None:
+            opening = partial(plan_opening, share=policy.opening)
+            changed.enter_context(patch.object(pmw.session.opening, "plan_opening", opening))
+        yield

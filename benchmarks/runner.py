@@ -1,124 +1,91 @@
-"""Runner: each method in a process of its own, with one BLAS thread, so that its memory is its own."""
+"""Runner: what commands share: arguments, JSON lines, CPU time, memory, processes of their own, and scores.
+
+Scores are against the truth, which only a public table may show.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import itertools
+import json
 import multiprocessing
 import os
 import resource
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-import pmw
-from benchmarks.methods import METHODS, NotApplicableError, Outcome, Settings
-from benchmarks.scores import error_scores, marginal_scores, promise_scores, true_counts
-from benchmarks.streams import StreamChoice
-from benchmarks.tables import TABLES, Case, TableAbsentError
+from benchmarks.tables import STREAMS, Case
+from pmw.model import SyntheticDistribution
+from pmw.public.answer import Answer
+from queries import CodedRecords
 
-__all__ = ["BLAS_THREADS", "Job", "Measured", "peak_mb", "reset_peak", "run_all", "scored"]
-
-BLAS_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One method on one table.
-
-    Args:
-        table: a name in TABLES.
-        method: a name in METHODS.
-        settings: the budget and the seed.
-        stream: the questions.
-        folder: where tables are; None where only packaged ones are asked for.
-        rows: score exported rows too.
-    """
-
-    table: str
-    method: str
-    settings: Settings
-    stream: StreamChoice
-    folder: Path | None
-    rows: bool = True
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Measured:
-    """What a job gave.
+def parser(
+    doc: str | None,
+    *,
+    tables: Iterable[str] = (),
+    data: bool = False,
+    stream: bool = False,
+    budget: bool = False,
+) -> argparse.ArgumentParser:
+    """Return a parser with the options that several commands have.
 
     Args:
-        job: the job.
-        scores: ready for JSON.
-        errors: float64, shape (k,), |answer - truth| / records for each question, in order.
+        doc: of the command; its first line is the description.
+        tables: which can be chosen; none where the command has no tables of the data folder.
+        data: there is a data folder; where tables can be chosen there always is.
+        stream: the questions can be chosen.
+        budget: epsilon and delta can be.
     """
-
-    job: Job
-    scores: dict[str, object]
-    errors: NDArray[np.float64]
-
-
-def run_all(jobs: Iterable[Job]) -> Iterator[Measured]:
-    """Run jobs one after the other; one that does not apply, or is ended, is named on stderr with why."""
-    for name in BLAS_THREADS:
-        os.environ[name] = "1"  # a spawned process reads it before it loads BLAS
-    for job in jobs:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
-            try:
-                yield alone.submit(_measure, job).result()
-            except (TableAbsentError, NotApplicableError, pmw.PMWError, BrokenProcessPool) as reason:
-                print(f"skipped {job.table}, {job.method}: {reason}", file=sys.stderr, flush=True)
+    made = argparse.ArgumentParser(description=(doc or "").split("\n", maxsplit=1)[0])
+    if data or tables:
+        folder = os.environ.get("PMW_DATA_DIR")
+        made.add_argument("--data-dir", type=Path, default=None if folder is None else Path(folder))
+    if tables:
+        made.add_argument("--table", action="append", choices=sorted(tables))
+    if stream:
+        made.add_argument("--stream", choices=STREAMS, default="random")
+        made.add_argument("--stream-seed", type=int, help="other questions than the table's own stream")
+        made.add_argument("--queries", type=int, default=10_000)
+    if budget:
+        made.add_argument("--epsilon", default="1")
+        made.add_argument("--delta", default="1e-9")
+    return made
 
 
-def _measure(job: Job) -> Measured:
-    case = TABLES[job.table](job.folder, job.stream)
-    found, outcome, errors = scored(case, partial(METHODS[job.method], case, job.settings))
-    scores: dict[str, object] = {
-        "table": job.table,
-        "method": job.method,
-        "stream": job.stream.kind,
-        "stream_seed": job.stream.seed,
-        "epsilon": job.settings.epsilon,
-        "delta": job.settings.delta,
-        "seed": job.settings.seed,
-        **found,
-    }
-    if job.rows and outcome.model is not None:
-        scores |= marginal_scores(case, outcome.model, job.settings.seed)
-    return Measured(job, scores, errors)
+def tell(line: Mapping[str, object]) -> None:
+    """Print a line of JSON at once."""
+    print(json.dumps(line), flush=True)
 
 
-def scored(case: Case, run: Callable[[], Outcome]) -> tuple[dict[str, object], Outcome, NDArray[np.float64]]:
-    """Return the scores of a method that is run now, what it gave, and its errors.
+def pin_threads() -> None:
+    """Give one BLAS thread to processes that are started from now on: they read it before they load BLAS."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
 
-    Args:
-        case: the table and the questions.
-        run: answers them.
-    """
-    base = reset_peak()
+
+def alone(work: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
+    """Return what a function returns in a new process with one BLAS thread, whose memory is its own."""
+    pin_threads()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *given, **named).result()
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """Return the CPU seconds of this process that a piece of work takes."""
     started = time.process_time()
-    outcome = run()
-    seconds = time.process_time() - started
-    peak = peak_mb()
-    truth = true_counts(case)
-    errors = np.abs(outcome.counts - truth) / case.size
-    scores: dict[str, object] = {
-        **error_scores(errors),
-        "cpu_seconds": round(seconds, 2),
-        "peak_mb": round(peak),
-        "start_mb": round(base),
-        **outcome.facts,
-    }
-    if outcome.answers is not None:
-        scores |= promise_scores(outcome.answers, truth, case.size)
-    return scores, outcome, errors
+    work()
+    return time.process_time() - started
 
 
 def reset_peak() -> float:
@@ -135,3 +102,99 @@ def peak_mb() -> float:
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024 / 1e6
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+# --- scores ------------------------------------------------------------------------------------------------
+
+_CHEAP_MODEL = 10**7  # cells up to which every marginal of a model is read
+_SLACK = 1e-6  # records: intervals and truths are rounded
+
+
+def error_scores(errors: NDArray[np.float64]) -> dict[str, float]:
+    """Return mean, 95 % quantile and maximum of errors, which are fractions of the records, in their order.
+
+    ``mean_late`` is of the second half alone.
+    """
+    return {
+        "mean": round(float(errors.mean()), 6),
+        "mean_late": round(float(errors[len(errors) // 2 :].mean()), 6),
+        "p95": round(float(np.quantile(errors, 0.95)), 6),
+        "max": round(float(errors.max()), 6),
+    }
+
+
+def promise_scores(
+    answers: Sequence[Answer], truth: NDArray[np.float64], records: int
+) -> dict[str, float | None]:
+    """Return which share of the answers have an interval, how many hold the truth, and how wide they are."""
+    held, widths = [], []
+    for answer, true in zip(answers, truth, strict=True):
+        if answer.interval is not None:
+            low, high = answer.interval
+            held.append(low - _SLACK <= true <= high + _SLACK)
+            widths.append((high - low) / 2 / records)
+    return {
+        "coverage": round(float(np.mean(held)), 5) if held else None,
+        "with_interval": round(len(held) / max(1, len(answers)), 4),
+        "median_half_width": round(float(np.median(widths)), 6) if held else None,
+    }
+
+
+def marginal_scores(case: Case, model: SyntheticDistribution, seed: int) -> dict[str, float]:
+    """Return the mean L1 distance of all 2-way and 3-way marginals, of exported rows and of the model.
+
+    Each distance is the sum over cells of |fraction - true fraction|: not halved. Rows are drawn by
+    systematic rounding, as many as the model's total says. A small model's own marginals are
+    read too.
+    """
+    rows = model.sample(round(model.total), np.random.default_rng(seed), independent=False)
+    scores = {}
+    for order in (2, 3):
+        distances, own = [], []
+        for scope in itertools.combinations(case.domain.names, order):
+            true = _fractions(case.records, scope)
+            distances.append(float(np.abs(_fractions(rows, scope) - true).sum()))
+            if case.domain.size <= _CHEAP_MODEL:
+                own.append(float(np.abs(model.marginal(scope).reshape(-1) / model.total - true).sum()))
+        scores[f"rows_l1_{order}way"] = round(float(np.mean(distances)), 5)
+        if own:
+            scores[f"model_l1_{order}way"] = round(float(np.mean(own)), 5)
+    return scores
+
+
+def _fractions(records: CodedRecords, scope: tuple[str, ...]) -> NDArray[np.float64]:
+    """Return the fraction of the records in each cell of a scope: float64, one axis."""
+    cells = np.zeros(len(records), dtype=np.int64)
+    for column, size in _columns(records, scope):
+        cells *= size
+        cells += column
+    counts = np.bincount(cells, minlength=records.domain.scope_size(scope))
+    fractions: NDArray[np.float64] = counts / max(1, len(records))
+    return fractions
+
+
+def _columns(records: CodedRecords, scope: tuple[str, ...]) -> Iterator[tuple[NDArray[np.integer], int]]:
+    for name in scope:
+        place = records.domain.index(name)
+        yield records.columns[place], records.domain.shape[place]
+
+
+def typical_scores(answers: Sequence[Answer], exact: NDArray[np.float64], records: int) -> dict[str, object]:
+    """Return how often the truth is within what is typical, and how wide the narrower of both intervals is.
+
+    Args:
+        answers: as they were given.
+        exact: float64, shape (k,), the truth in records.
+        records: in the table.
+    """
+    pairs = [(one, true) for one, true in zip(answers, exact.tolist(), strict=True) if one.typical]
+    inside = [low <= true <= high for one, true in pairs for low, high in [one.typical or (0, 0)]]
+    widths = [
+        min(((end[1] - end[0]) / 2 for end in (one.interval, one.typical) if end is not None), default=np.inf)
+        for one in answers
+    ]
+    return {
+        "typical": len(pairs),
+        "typical_coverage": round(float(np.mean(inside)), 4) if inside else None,
+        "narrower_half_width": round(float(np.median(widths)) / records, 6),
+    }

@@ -1,7 +1,8 @@
-"""Service benchmark: kills while eight clients ask, and the load that one process carries.
+"""Service benchmark: kills while eight clients ask, the load that one process carries, and who waits.
 
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --kill
     OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --load
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.service --behind
 
 prints JSON lines. The table is drawn at random with a fixed seed.
 """
@@ -9,6 +10,7 @@ prints JSON lines. The table is drawn at random with a fixed seed.
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import os
 import random
@@ -17,7 +19,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import partial
@@ -38,6 +41,7 @@ CLIENTS = 8
 QUESTIONS = 500
 KILLS = 20
 BATCH = 50
+SETTLED = "age >= 30"
 
 
 def made_study(folder: Path) -> Path:
@@ -220,6 +224,124 @@ def load_rows(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
+def behind_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield how long a settled question waits behind large requests of another user, and what they leave."""
+    study, users = made_wide_study(folder), UsersFile(folder / "users.json")
+    large = users.add(User("ann", Role.ANALYST, Fraction(1, 5)))
+    small = users.add(User("bob", Role.ANALYST, Fraction(1, 5)))
+    service = Process(study, users.path)
+    try:
+        with RemoteSession(service.url, token=small, session="study") as session:
+            session.ask(SETTLED)
+            session.sql("SELECT sex, AVG(age), COUNT(*) FROM people GROUP BY sex")  # the table is read now
+            for name, bodies in large_bodies().items():
+                before = _used(service.process.pid)
+                statuses, waits = _waits(service.url, large, bodies, partial(session.ask, SETTLED))
+                after = _used(service.process.pid)
+                yield {
+                    "benchmark": "behind",
+                    "requests": name,
+                    "statuses": statuses,
+                    "settled": len(waits),
+                    "median_wait_s": round(float(np.median(waits)), 3),
+                    "longest_wait_s": round(max(waits), 3),
+                    "cpu_s": round(after[0] - before[0], 1),
+                    "memory_mb": [round(one[1]) for one in (before, after)],
+                }
+    finally:
+        service.end(subprocess.Popen.terminate)
+    yield crowd_row(study, users)
+
+
+def made_wide_study(folder: Path) -> Path:
+    """Open a session over 40,000 random records and 10,950 cells, and return its file."""
+    drawn, size = np.random.default_rng(7), 40_000
+    values = {"sex": ("Female", "Male"), "region": tuple("abcde"), "income": tuple("pqrst")}
+    table = {"age": drawn.integers(18, 91, size), "children": drawn.integers(0, 3, size)}
+    pd.DataFrame({**table, **{name: drawn.choice(list(own), size) for name, own in values.items()}}).to_csv(
+        folder / "people.csv", index=False
+    )
+    named = [CategoricalAttribute(name, own) for name, own in values.items()]
+    ages = IntegerAttribute("age", 18, 90), IntegerAttribute("children", 0, 2)
+    path = folder / "study.pmw"
+    domain = Domain((*ages, *named), name="people")
+    pmw.open_session(TableFile(folder / "people.csv"), domain, epsilon=1, delta=1e-9, path=path).close()
+    return path
+
+
+def large_bodies() -> dict[str, list[dict[str, Any]]]:
+    """Return the bodies of large requests, by what they are; those of one name are sent together."""
+    by = "age, sex, region, income"
+    counted, averaged = "COUNT(*)", "AVG(children)"
+    wide, means = (f"SELECT {by}, {one} FROM people GROUP BY {by}" for one in (counted, averaged))  # noqa: S608  # our own
+    some = [f"people WHERE children {which}" for which in ("= 0", "= 1", "= 2", "> 0")]
+    many = [wide, *(wide.replace("people", one) for one in some)]
+    return {
+        "30 times 3,650 cells": [{"queries": [{"sql": wide}] * 30}],
+        "5 times 3,650 equal cells": [{"queries": [{"sql": wide}] * 5}],
+        "5 times 3,650 cells": [{"queries": [{"sql": sql} for sql in many]}],
+        "5 times 3,650 cells, again and fresh": [{"queries": [{"sql": sql} for sql in many], "fresh": True}],
+        "8 requests of 5 times 3,650 cells": [{"queries": [{"sql": sql} for sql in many]}] * 8,
+        "3,650 means": [{"sql": means}],
+    }
+
+
+def crowd_row(study: Path, users: UsersFile) -> dict[str, Any]:
+    """Return what 64 clients without patience of their own get for a settled question each, many times."""
+    token = users.add(User("eve", Role.READER, Fraction(0)))
+    service = Process(study, users.path)
+    try:
+        with ThreadPoolExecutor(64) as pool:
+            statuses = list(pool.map(lambda _: _statuses(service.url, token, 40), range(64)))
+    finally:
+        service.end(subprocess.Popen.terminate)
+    counts = Counter(status for some in statuses for status in some)
+    return {"benchmark": "crowd", "clients": 64, "statuses": {str(key): n for key, n in counts.items()}}
+
+
+def _statuses(url: str, token: str, count: int) -> list[int]:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=120)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    found = []
+    for _ in range(count):
+        connection.request("POST", "/sessions/study/ask", json.dumps({"where": SETTLED}), headers)
+        with connection.getresponse() as response:
+            response.read()
+            found.append(response.status)
+    connection.close()
+    return found
+
+
+def _waits(
+    url: str, token: str, bodies: list[dict[str, Any]], ask: Callable[[], object]
+) -> tuple[list[int], list[float]]:
+    """Return the statuses of large requests, and the seconds of each settled question meanwhile."""
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        sent = [pool.submit(_status_of, url, token, body) for body in bodies]
+        waits = [_timed(ask)]
+        while not all(one.done() for one in sent):
+            waits.append(_timed(ask))
+            time.sleep(0.05)
+        return [one.result() for one in sent], waits
+
+
+def _status_of(url: str, token: str, body: dict[str, Any]) -> int:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=600)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    connection.request("POST", "/sessions/study/ask", json.dumps(body), headers)
+    with connection.getresponse() as response:
+        response.read()
+        return response.status
+
+
+def _used(pid: int) -> tuple[float, float]:
+    """Return a process's CPU seconds and the memory that it holds, in MB, as Linux tells them."""
+    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(times[11]) + int(times[12])
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 def _by_kind(session: RemoteSession, wheres: list[str]) -> dict[str, dict[str, Any]]:
     """Return the times of questions that are asked first, by what a test found: what timing tells."""
     times: dict[str, list[float]] = {"negative": [], "positive": []}
@@ -260,6 +382,7 @@ def main() -> None:
     )
     parser.add_argument("--kill", action="store_true", help="kill the service while clients ask")
     parser.add_argument("--load", action="store_true", help="measure latency and throughput")
+    parser.add_argument("--behind", action="store_true", help="measure what waits behind large requests")
     parser.add_argument("--kills", type=int, default=KILLS)
     given = parser.parse_args()
     os.environ["PYTHONUNBUFFERED"] = "1"
@@ -267,6 +390,10 @@ def main() -> None:
         if given.load:
             (Path(folder) / "load").mkdir()
             for row in load_rows(Path(folder) / "load"):
+                print(json.dumps(row), flush=True)
+        if given.behind:
+            (Path(folder) / "behind").mkdir()
+            for row in behind_rows(Path(folder) / "behind"):
                 print(json.dumps(row), flush=True)
         if given.kill:
             (Path(folder) / "kill").mkdir()

@@ -10,11 +10,9 @@ printed for each table and source. Its fingerprint stands apart: Spark and count
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib.util
 import json
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,6 +24,7 @@ import duckdb
 import pandas as pd
 
 import pmw
+from benchmarks.runner import parser, tell
 from pmw.data import DatabaseTable, TableFile, as_source
 from queries import CategoricalAttribute, Domain, IntegerAttribute, Person, random_conjunctions
 
@@ -113,13 +112,10 @@ def seen(table: Any, domain: Domain) -> tuple[str, str, float]:
 
 def main() -> None:
     """Print a line for each table and source."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data-dir", type=Path, default=os.environ.get("PMW_DATA_DIR"))
-    parser.add_argument("--table", nargs="+", default=["adult", "census_income_kdd"])
-    parser.add_argument(
-        "--source", nargs="+", help="the first is what others are compared with; default: all"
-    )
-    arguments = parser.parse_args()
+    made = parser(__doc__, data=True)
+    made.add_argument("--table", nargs="+", default=["adult", "census_income_kdd"])
+    made.add_argument("--source", nargs="+", help="the first is what others are compared with; default: all")
+    arguments = made.parse_args()
     for name, frame, domain in tables(arguments.data_dir):
         if name not in arguments.table:
             continue
@@ -142,7 +138,7 @@ def compare(name: str, held: pd.DataFrame, domain: Domain, wanted: list[str] | N
                 "same": digest == first, "digest": digest,
                 "fingerprint": fingerprint, "read_s": round(seconds, 2),
             }  # fmt: skip
-            print(json.dumps(line), flush=True)
+            tell(line)
 
 
 if __name__ == "__main__":

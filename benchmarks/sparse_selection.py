@@ -15,21 +15,23 @@ is the library's own, on seeded bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from benchmarks.sparse_noise import Floats
+from benchmarks.sparse_margins import Floats
+from benchmarks.tables import TableAbsentError
 from pmw.privacy.random_bits import BitSource
 from pmw.research.sparse_vectors import Retraversal, TopC, algorithm_2, algorithm_7
 from pmw.sparse_vector import Comparison, NoiseKind, Ratio, Sparse, Split
-
-__all__ = ["Kept", "Method", "METHODS", "Selected", "Task", "error_rates", "ErrorRates", "task_for"]
 
 Mask: TypeAlias = NDArray[np.bool_]
 _WINDOW = 256  # values looked at first for the next positive
@@ -247,3 +249,219 @@ METHODS: dict[str, Method] = {
     "retraversal, exponential +3D": _offline(_EXPONENTIAL, 3),
     "exponential mechanism": Method(False, _exponential_mechanism),
 }
+
+
+# --- counts -------------------------------------------------------------------------------------------------
+# Counts per item that sparse vector methods select from: Zipf's law, generated, and public tables by file.
+#
+# Files are ``svt/NAME.npz`` below the data folder, with ``count`` (int64, one per item). They stand in for
+# the tables of Lyu, Su and Li (2017), Section 6; ``data_is`` says how: ``exact`` the same distribution,
+# ``prefix`` the first records of the same table, ``substitute`` another table.
+
+_ZIPF = "zipf_1m_10k"
+COUNTS = {
+    _ZIPF: "exact",
+    "bms_pos_first100k": "prefix",
+    "kosarak_first100k": "prefix",
+    "aol_first_query_6bytes": "substitute",
+    "retail": "substitute",
+    "t10i4d100k": "substitute",
+    "netflix_movies": "substitute",
+    "dpbench_searchlogs": "substitute",
+    "dpbench_hepth": "substitute",
+    "dpbench_patent": "substitute",
+    "dpbench_income": "substitute",
+    "dpbench_medcost": "substitute",
+    "dpbench_nettrace": "substitute",
+}
+# Of the whole tables of which there are prefixes: Table 1 of the paper.
+PAPER_RECORDS = {"bms_pos_first100k": 515_597, "kosarak_first100k": 990_002}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """Scores to select from.
+
+    Args:
+        name: a name in COUNTS.
+        data_is: how close they are to the paper's: exact, prefix or substitute.
+        scores: int64, shape (k,), from the highest to the lowest; a method is shown them in random order.
+        missing: of a prefix, by what factor the paper's table has more records; else 1. The whole table's
+            counts are about so many times larger, and epsilon times a count is what decides an error.
+    """
+
+    name: str
+    data_is: str
+    scores: NDArray[np.int64]
+    missing: float = 1.0
+
+
+def zipf_counts(records: int = 1_000_000, items: int = 10_000) -> NDArray[np.int64]:
+    """Return int64 counts in proportion to 1/rank that sum to ``records``, rounded by largest remainder."""
+    weights = 1 / np.arange(1, items + 1)
+    shares = records * weights / weights.sum()
+    counts = np.floor(shares).astype(np.int64)
+    short = records - int(counts.sum())
+    counts[np.argsort(counts - shares, kind="stable")[:short]] += 1
+    return np.sort(counts)[::-1].copy()
+
+
+def read_counts(name: str, folder: Path | None) -> Counts:
+    """Return the scores of a name in COUNTS.
+
+    Raises:
+        TableAbsentError: its file is not there.
+    """
+    if name == _ZIPF:
+        return Counts(name, COUNTS[name], zipf_counts())
+    if folder is None:
+        raise TableAbsentError("no data folder; give --data-dir or PMW_DATA_DIR")
+    path = folder / "svt" / f"{name}.npz"
+    if not path.exists():
+        raise TableAbsentError(f"svt/{name}.npz is not in the data folder")
+    with np.load(path) as arrays:
+        scores = np.sort(arrays["count"].astype(np.int64))[::-1].copy()
+        missing = PAPER_RECORDS[name] / int(arrays["n_records"]) if name in PAPER_RECORDS else 1.0
+    return Counts(name, COUNTS[name], scores, missing)
+
+
+# --- runs ---------------------------------------------------------------------------------------------------
+# Runs of the selection benchmark: every method on the same orders, its error rates with their deviations.
+
+LIMITS = tuple(range(25, 301, 25))
+NOISE, EXACT_NOISE = "floating point, seeded", "exact, seeded"
+_PAPER_EPSILON = 0.1
+_BLOCK = 1_000_000  # scores held at a time, in whole runs
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is run.
+
+    Args:
+        limits: values of c.
+        runs: for each method and c.
+        epsilon: of each run; of a prefix also this times the factor by which records are missing.
+        seed: of the orders and the noise.
+        methods: names in METHODS.
+    """
+
+    limits: tuple[int, ...] = LIMITS
+    runs: int = 100
+    epsilon: float = 0.1
+    seed: int = 0
+    methods: tuple[str, ...] = tuple(METHODS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Outcome:
+    """What one method gave over all runs: one entry for each run, or for each value released for free."""
+
+    rates: ErrorRates
+    selected: Floats
+    passes: Floats
+    value_errors: Floats
+    seconds: float
+
+
+def selection_lines(counts: Counts, plan: Plan) -> Iterator[dict[str, object]]:
+    """Yield a line, ready for JSON, for each epsilon, c and method.
+
+    A c that leaves no score over is named on stderr and left out.
+    """
+    for factor in dict.fromkeys((1.0, counts.missing)):
+        for limit in plan.limits:
+            if limit < len(counts.scores):
+                yield from _lines(counts, plan, limit, factor)
+            elif factor == 1:
+                items = f"{len(counts.scores):,} items"
+                print(f"skipped {counts.name} at c = {limit:,}: it has {items}", file=sys.stderr)
+
+
+def _lines(counts: Counts, plan: Plan, limit: int, factor: float) -> Iterator[dict[str, object]]:
+    task = task_for(counts.scores, limit, plan.epsilon * factor)
+    for name, outcome in _outcomes(counts, task, plan).items():
+        yield {
+            "part": "selection",
+            "data": counts.name,
+            "data_is": counts.data_is,
+            "items": len(counts.scores),
+            "method": name,
+            "setting": "online" if METHODS[name].online else "offline",
+            "c": limit,
+            "epsilon": round(task.epsilon, 4),
+            "epsilon_is": _epsilon_is(plan.epsilon, factor),
+            "threshold": task.threshold,
+            "runs": plan.runs,
+            "seed": plan.seed,
+            "noise": EXACT_NOISE if METHODS[name].exact else NOISE,
+            **_summary(outcome, task),
+        }
+
+
+def _epsilon_is(epsilon: float, factor: float) -> str:
+    if factor != 1:
+        return f"x {factor:.2f}, for the records missing"
+    return "the paper's" if epsilon == _PAPER_EPSILON else "as given"
+
+
+def _outcomes(counts: Counts, task: Task, plan: Plan) -> dict[str, _Outcome]:
+    generator = np.random.default_rng([plan.seed, task.limit])
+    scores = counts.scores.astype(np.float64)
+    per_block = max(1, _BLOCK // len(scores))
+    found: dict[str, list[_Outcome]] = {name: [] for name in plan.methods}
+    for start in range(0, plan.runs, per_block):
+        shape = (min(per_block, plan.runs - start), 1)
+        seen = generator.permuted(np.tile(scores, shape), axis=1)
+        for name in plan.methods:
+            found[name].append(_outcome(METHODS[name], task, seen, generator))
+    return {name: _joined(blocks) for name, blocks in found.items()}
+
+
+def _outcome(method: Method, task: Task, seen: Floats, generator: Generator) -> _Outcome:
+    started = time.process_time()
+    selected: Selected = method.select(task, seen, generator)
+    seconds = time.process_time() - started
+    rates = error_rates(selected.mask, seen, task.limit)
+    counted = selected.mask.sum(axis=1).astype(np.float64)
+    return _Outcome(rates, counted, selected.passes, selected.value_errors, seconds)
+
+
+def _joined(blocks: list[_Outcome]) -> _Outcome:
+    return _Outcome(
+        ErrorRates(
+            np.concatenate([block.rates.missed for block in blocks]),
+            np.concatenate([block.rates.lost for block in blocks]),
+            np.concatenate([block.rates.lost_filled for block in blocks]),
+        ),
+        np.concatenate([block.selected for block in blocks]),
+        np.concatenate([block.passes for block in blocks]),
+        np.concatenate([block.value_errors for block in blocks]),
+        sum(block.seconds for block in blocks),
+    )
+
+
+def _summary(outcome: _Outcome, task: Task) -> dict[str, object]:
+    """Return means and standard deviations over runs, and what is known of passes and free values.
+
+    ``fresh_epsilon`` is what c values under fresh Laplace noise of the same root mean square would cost.
+    """
+    summary: dict[str, object] = {
+        **_spread("fnr", outcome.rates.missed),
+        **_spread("ser", outcome.rates.lost),
+        **_spread("ser_filled", outcome.rates.lost_filled),
+        "selected": round(float(outcome.selected.mean()), 2),
+        "cpu_seconds": round(outcome.seconds, 3),
+    }
+    if outcome.passes.size:
+        summary["median_passes"] = float(np.median(outcome.passes))
+    if outcome.value_errors.size:
+        root = float(np.sqrt(np.mean(outcome.value_errors**2)))
+        summary["value_bias"] = round(float(outcome.value_errors.mean()), 1)
+        summary["value_rmse"] = round(root, 1)
+        summary["fresh_epsilon"] = round(math.sqrt(2) * task.limit / root, 4)
+    return summary
+
+
+def _spread(name: str, rates: Floats) -> dict[str, float]:
+    return {name: round(float(rates.mean()), 4), f"{name}_sd": round(float(rates.std()), 4)}

@@ -11,7 +11,7 @@ prints JSON lines. Five parts:
   (``benchmarks/sparse_selection.py``), on Zipf counts and on the tables of ``--data-dir`` (or PMW_DATA_DIR).
   Counts are public: noise is seeded, most of it in floating point, and every line says which. A prefix of a
   table of the paper is run at the epsilon given and at that times the factor by which records are missing.
-* ``flawed-proof``: the argument of the paper's Appendix 9.3, on Algorithm 1 (``benchmarks/sparse_proof.py``).
+* ``flawed-proof``: the argument of the paper's Appendix 9.3, on Algorithm 1 .
 
 ``cpu_seconds`` are of the process; the line of part ``cost`` at the end of a part gives them for the whole of
 it. ``--text`` prints tables instead, ``--plot DIR`` also writes figures. ``--figure 4`` draws Figure 4 of the
@@ -22,23 +22,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from benchmarks.sparse_counts import COUNTS, Counts, read_counts
-from benchmarks.sparse_figures import PAPER_FIGURES
-from benchmarks.sparse_proof import proof_lines
-from benchmarks.sparse_rows import margin_lines
-from benchmarks.sparse_runs import LIMITS, Plan, selection_lines
-from benchmarks.sparse_selection import METHODS
-from benchmarks.sparse_text import Line, as_text
-from benchmarks.sparse_variants import closed_form_lines, variant_lines
+import numpy as np
+
+from benchmarks.sparse_margins import closed_form_lines, margin_lines, variant_lines
+from benchmarks.sparse_selection import COUNTS, LIMITS, METHODS, Counts, Plan, read_counts, selection_lines
 from benchmarks.tables import TableAbsentError
+from pmw.research.audit import tables_of
+from pmw.research.sparse_vectors import algorithm_1
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _PARTS = ("variants", "closed-forms", "margins", "selection", "flawed-proof")
 _PAPER = tuple(COUNTS)[:4]  # the paper's four, or what stands in for them
@@ -139,8 +142,6 @@ def _timed(what: str, lines: Lines) -> Lines:
 
 
 def _plot(lines: list[Line], counts: list[Counts], folder: Path) -> None:
-    from benchmarks.sparse_figures import margin_figure, rate_figure, score_figure, setting_methods
-
     folder.mkdir(parents=True, exist_ok=True)
     margins = [line for line in lines if line["part"] == "margins"]
     if margins:
@@ -156,8 +157,6 @@ def _plot(lines: list[Line], counts: list[Counts], folder: Path) -> None:
 
 def _plot_paper(lines: list[Line], counts: list[Counts], numbers: list[int], folder: Path) -> None:
     """Draw figures of Lyu, Su and Li (2017) under their numbers, for the tables that are there."""
-    from benchmarks.sparse_figures import rate_figure, score_figure
-
     if not counts:
         sys.exit("no counts to draw: each was skipped, for the reason above")
     folder.mkdir(parents=True, exist_ok=True)
@@ -172,6 +171,293 @@ def _plot_paper(lines: list[Line], counts: list[Counts], numbers: list[int], fol
         else:
             sys.exit("nothing to draw: every c was skipped, for the reason above")
         print(f"wrote {path}", file=sys.stderr)
+
+
+# --- text ---------------------------------------------------------------------------------------------------
+# The lines of the sparse vector benchmark as tables of text.
+
+Line: TypeAlias = Mapping[str, object]
+MEASURES = {
+    "ser": "score error rate over what was selected (SER, as the paper defines it)",
+    "ser_filled": "score error rate, empty places as 0 (filled)",
+    "fnr": "false negative rate (FNR)",
+}
+_BESIDE = 4  # values of c in a table
+
+
+def as_text(lines: Sequence[Line]) -> str:
+    """Return the tables of the parts that occur, in that order, with an empty line between them."""
+    parts = list(dict.fromkeys(str(line["part"]) for line in lines))
+    tables: list[str] = []
+    for part in parts:
+        chosen = [line for line in lines if line["part"] == part]
+        if part == "margins":
+            tables += _margins(chosen)
+        elif part == "selection":
+            tables += _selection(chosen)
+        elif part != "cost":
+            tables.append(_aligned([list(chosen[0])[1:], *(list(line.values())[1:] for line in chosen)]))
+    return "\n\n".join(tables)
+
+
+def _margins(lines: list[Line]) -> Iterable[str]:
+    for delta in dict.fromkeys(line["delta"] for line in lines):
+        chosen = [line for line in lines if line["delta"] == delta]
+        heads = {_stream(line): f"k={line['queries']:,} c={line['positives']}" for line in chosen}
+        title = f"margin at epsilon {chosen[0]['epsilon']:g}, delta {delta:g} (times below the textbook's)"
+        cells = {
+            (line["mechanism"], _stream(line)): f"{line['margin']:.4g} ({line['textbook_over_margin']:.3g})"
+            for line in chosen
+        }
+        names = dict.fromkeys(line["mechanism"] for line in chosen)
+        rows: list[list[object]] = [[title, *heads.values()]]
+        rows += [[name, *(cells[name, head] for head in heads)] for name in names]
+        yield _aligned(rows)
+
+
+def _stream(line: Line) -> tuple[object, object]:
+    return line["queries"], line["positives"]
+
+
+def _selection(lines: list[Line]) -> Iterable[str]:
+    """Yield a table for each measure of each data set at each epsilon, a few c beside each other."""
+    for data, epsilon in dict.fromkeys((line["data"], line["epsilon"]) for line in lines):
+        chosen = [line for line in lines if (line["data"], line["epsilon"]) == (data, epsilon)]
+        limits = list(dict.fromkeys(line["c"] for line in chosen))
+        first = chosen[0]
+        of = "" if first["epsilon_is"] == "as given" else f" ({first['epsilon_is']})"
+        for rate, name in MEASURES.items():
+            heading = f"{name}, by c: mean (sd)"
+            yield f"{data} ({first['data_is']}), epsilon {epsilon}{of}:\n{heading}"
+            for start in range(0, len(limits), _BESIDE):
+                shown = limits[start : start + _BESIDE]
+                cells = {
+                    (line["method"], line["c"]): f"{line[rate]:.3f} ({line[f'{rate}_sd']:.3f})"
+                    for line in chosen
+                }
+                rows: list[list[object]] = [["", *shown]]
+                for method in dict.fromkeys(line["method"] for line in chosen):
+                    rows.append([method, *(cells[method, limit] for limit in shown)])
+                yield _aligned(rows)
+
+
+def _aligned(rows: Sequence[Sequence[object]]) -> str:
+    texts = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[place]) for row in texts) for place in range(len(texts[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in texts
+    )
+
+
+# --- proof --------------------------------------------------------------------------------------------------
+# The flawed proof of Lyu, Su and Li's (2017) Appendix 9.3, run on Algorithm 1, which is private.
+#
+# All m values are 0 on one table and 1 on its neighbour, T = 0, and the output is m negatives. The proof
+# wants to show that the ratio of its probabilities grows without bound. Given threshold noise z, a negative
+# is more probable on the first table by a factor of more than 1. Let kappa be the least such factor for z in
+# [-a, a], with a so wide that half of the output's probability lies there: the ratio is then at least kappa^m
+# / 2.
+#
+# This holds, and shows nothing: as m grows, so does a, and kappa falls to 1. The ratio itself stays below
+# e^(epsilon/2) for every m, as Lemma 1 says, and comes up to it.
+
+_LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 1024)
+
+
+def proof_lines(*, epsilon: float = 1.0) -> Iterator[dict[str, object]]:
+    """Yield a line, ready for JSON, for each m.
+
+    ``log_ratio`` is that of the output's probabilities, ``window`` is a, ``least_factor`` is kappa for this
+    m, ``argued`` is m ln kappa - ln 2. ``argued_if_fixed`` is the same with the kappa of m = 1, as if it did
+    not depend on m: the error of the proof.
+    """
+    tables = tables_of(algorithm_1(epsilon=epsilon, update_limit=1).test, 0)
+    first, second = 1.0 - tables.above(0), 1.0 - tables.above(1)
+    distance = np.abs(np.arange(len(tables.weights)) - len(tables.weights) // 2)
+    fixed = math.nan
+    for length in _LENGTHS:
+        here, there = tables.weights * first**length, tables.weights * second**length
+        inside = np.bincount(distance, here).cumsum()
+        window = int(np.searchsorted(inside, inside[-1] / 2))
+        near = distance <= window
+        kappa = float((first[near] / second[near]).min())
+        fixed = kappa if math.isnan(fixed) else fixed
+        yield {
+            "part": "flawed-proof",
+            "negatives": length,
+            "epsilon": epsilon,
+            "log_ratio": round(math.log(here.sum() / there.sum()), 4),
+            "window": window,
+            "least_factor": round(kappa, 4),
+            "argued": round(length * math.log(kappa) - math.log(2), 3),
+            "argued_if_fixed": round(length * math.log(fixed) - math.log(2), 3),
+        }
+
+
+# --- figures ------------------------------------------------------------------------------------------------
+# Figures of the sparse vector benchmark: scores, error rates by number selected, and margins.
+#
+# ``PAPER_FIGURES`` are Figures 4 and 5 of Lyu, Su and Li (2017): our methods under the paper's names.
+
+# One colour and mark for each line of a figure, in the order in which lines come.
+_COLOURS = (
+    "#555555", "#b8860b", "#1b7f5c", "#8f6bb3", "#0b3d91", "#d36ba6", "#c1440e", "#4aa3df", "#7a9a01",
+    "#8b1a1a", "#00a19b",
+)  # fmt: skip
+_MARKS = ("P", "s", "^", "D", "o", "X", "v", "<", ">", "p", "h")
+_BEST = "exponential mechanism"  # drawn in every panel: what can be done with all scores at hand
+_RATES = (
+    ("ser", "SER, as the paper\ndefines it: over\nwhat was selected"),
+    ("ser_filled", "score error rate,\nempty places as 0\n(filled)"),
+    ("fnr", "false negative rate"),
+)
+PAPER_FIGURES: dict[int, dict[str, str]] = {
+    4: {
+        "textbook Sparse": "SVT-DPBook",
+        **{f"Laplace {ratio}": f"SVT-S-{ratio}" for ratio in ("1:1", "1:3", "1:c", "1:c^(2/3)")},
+    },
+    5: {
+        "retraversal +0D": "SVT-ReTr-1:c^(2/3)",
+        **{f"retraversal +{more}D": f"SVT-ReTr-1:c^(2/3)-{more}D" for more in range(1, 6)},
+        _BEST: "EM",
+    },
+}
+_SHOWN_SCORES = 300
+
+
+def score_figure(counts: Sequence[Counts], path: Path) -> None:
+    """Draw the highest scores by rank, a line for each data set."""
+    figure = _figure(7.5, 4.5)
+    axes = figure.add_subplot()
+    for place, one in enumerate(counts):
+        best = one.scores[:_SHOWN_SCORES]
+        label = f"{one.name} ({one.data_is})"
+        axes.plot(
+            np.arange(1, len(best) + 1),
+            np.maximum(best, 1),
+            color=_COLOURS[place % len(_COLOURS)],
+            label=label,
+        )
+    axes.set_yscale("log")
+    axes.set_xlabel("rank")
+    axes.set_ylabel("score")
+    axes.set_title(f"The {_SHOWN_SCORES} highest scores")
+    _tidy(axes)
+    axes.legend(frameon=False, fontsize=9)
+    figure.savefig(path, dpi=130)
+
+
+def setting_methods(lines: Sequence[Line], setting: str) -> dict[str, str]:
+    """Return the methods of a setting under their own names, and the exponential mechanism beside them.
+
+    A value that is released for free changes no error rate, so that free gap is left out.
+    """
+    names = dict.fromkeys(str(line["method"]) for line in lines if _belongs(line, setting))
+    return {name: name for name in names}
+
+
+def rate_figure(lines: Sequence[Line], methods: Mapping[str, str], title: str, path: Path) -> None:
+    """Draw the error rates against c: a column for each data set at each epsilon, bars of one deviation.
+
+    Args:
+        lines: of the selection.
+        methods: what is drawn, with the name that it has in the figure.
+        title: of the figure.
+        path: of the picture.
+    """
+    chosen = [line for line in lines if line["method"] in methods]
+    panels = list(dict.fromkeys((line["data"], line["epsilon"]) for line in chosen))
+    figure = _figure(3.2 + 3.1 * len(panels), 8.6)
+    grid = figure.subplots(len(_RATES), len(panels), squeeze=False, sharex=True, sharey="row")
+    for column, panel in enumerate(panels):
+        own = [line for line in chosen if (line["data"], line["epsilon"]) == panel]
+        grid[0, column].set_title(_panel_title(own[0]), fontsize=9)
+        grid[-1, column].set_xlabel("c")
+        limits = sorted({line["c"] for line in own if isinstance(line["c"], int)})
+        grid[-1, column].set_xticks(limits[1::2] or limits)
+        for row, (rate, _) in enumerate(_RATES):
+            for place, (method, label) in enumerate(methods.items()):
+                points = [
+                    (line["c"], line[rate], line[f"{rate}_sd"]) for line in own if line["method"] == method
+                ]
+                if not points:
+                    continue
+                places, means, deviations = np.array(points, dtype=np.float64).T
+                beside = 2.0 * (place - (len(methods) - 1) / 2)  # so that bars do not cover each other
+                style = _style(place, dashed=method == _BEST)
+                grid[row, column].errorbar(
+                    places + beside, means, deviations, label=label, elinewidth=0.8, capsize=1.5, **style
+                )
+            _tidy(grid[row, column])
+    for row, (rate, label) in enumerate(_RATES):
+        grid[row, 0].set_ylabel(label)
+        if rate != "ser":  # which goes below 0 where few but high scores are selected
+            grid[row, 0].set_ylim(-0.03, 1.03)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
+    runs = chosen[0]["runs"]
+    figure.suptitle(f"{title}: mean of {runs} runs, bars of one standard deviation to either side")
+    figure.savefig(path, dpi=110)
+
+
+def _panel_title(line: Line) -> str:
+    of = "" if line["epsilon_is"] == "as given" else f"\n({line['epsilon_is']})"
+    return f"{line['data']} ({line['data_is']})\nepsilon {line['epsilon']}{of}"
+
+
+def margin_figure(lines: Sequence[Line], path: Path) -> None:
+    """Draw margins against c for the longest stream: a panel for each budget, a line for each mechanism."""
+    longest = max(line["queries"] for line in lines if isinstance(line["queries"], int))
+    chosen = [line for line in lines if line["queries"] == longest]
+    budgets = list(dict.fromkeys(line["delta"] for line in chosen))
+    figure = _figure(7.0 * len(budgets), 4.8)
+    grid = figure.subplots(1, len(budgets), squeeze=False, sharey=True)[0]
+    for axes, delta in zip(grid, budgets, strict=True):
+        own = [line for line in chosen if line["delta"] == delta]
+        for place, name in enumerate(dict.fromkeys(str(line["mechanism"]) for line in own)):
+            points = [(line["positives"], line["margin"]) for line in own if line["mechanism"] == name]
+            axes.plot(*zip(*points, strict=True), label=name, **_style(place))
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        ticks = sorted({line["positives"] for line in own if isinstance(line["positives"], int)})
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.minorticks_off()
+        axes.set_xlabel("c, positives")
+        axes.set_title(f"epsilon {own[0]['epsilon']:g}, delta {delta:g}".replace("e-0", "e-"))
+        _tidy(axes)
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
+    grid[0].set_ylabel(f"margin, k = {longest:,} queries, beta 0.05")
+    figure.savefig(path, dpi=130)
+
+
+def _belongs(line: Line, setting: str) -> bool:
+    method = str(line["method"])
+    return method == _BEST or (line["setting"] == setting and not method.startswith("free gap"))
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _style(place: int, *, dashed: bool = False) -> dict[str, Any]:
+    return {
+        "color": "#000000" if dashed else _COLOURS[place % len(_COLOURS)],
+        "marker": None if dashed else _MARKS[place % len(_MARKS)],
+        "linestyle": "--" if dashed else "-",
+        "markersize": 4,
+        "linewidth": 1.5,
+    }
+
+
+def _tidy(axes: Axes) -> None:
+    axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 if __name__ == "__main__":

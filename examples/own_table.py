@@ -46,6 +46,8 @@ with tempfile.TemporaryDirectory() as folder:
         status = session.status()
         print(f"about {status.total:,.0f} rides; {status.budget_share:.1%} of the budget is spent")
         print(session.group_by("member", where="minutes >= 20 AND day IN ('sat', 'sun')"))
+        counts = session.sql("SELECT day, COUNT(*) AS rides FROM rides GROUP BY day").to_pandas()
+        print(counts[["day", "rides"]].round().to_string(index=False))
         session.export(Path(folder) / "synthetic.parquet")
         synthetic = duckdb.read_parquet(f"{folder}/synthetic.parquet")
         rows, minutes = synthetic.aggregate("count(*), avg(minutes)").fetchall()[0]

@@ -1,4 +1,4 @@
-"""A session in a file: closed, read by others, resumed, verified and sealed."""
+"""A session in a file: planned, opened, resumed, exported, verified and sealed."""
 
 import tempfile
 from pathlib import Path
@@ -22,6 +22,10 @@ domain = queries.Domain(
 )
 
 with tempfile.TemporaryDirectory() as folder:
+    # Before any data is touched: what a session would give.
+    bounds = pmw.plan_session(domain, records=20_000, epsilon=1, delta=1e-9).to_dict()["orders"]
+    print("bound of a question about one attribute:", round(bounds[1]["bound"]), "records")
+
     path = Path(folder) / "visits.pmw"
     with pmw.open_session(visits, domain, epsilon=1, delta=1e-9, path=path) as session:
         first = session.ask("ward = 'A' AND nights >= 7")
@@ -34,6 +38,10 @@ with tempfile.TemporaryDirectory() as folder:
         session.ask_all(queries.prefixes(domain, "nights"))
         for line in session.ledger().lines[:3]:
             print(f"{line.event} ({line.label}): {line.share:.1%} of the budget")
+
+        # Everything released so far, with its noise: enough to fit another model.
+        session.export(Path(folder) / "released.json", format="measurements")
+        print(session.export(Path(folder) / "synthetic.csv")["guarantee"])
 
     # Charges and models are recomputed from what the file stores.
     print("all checks hold:", pmw.verify_session(path).holds)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from queries.errors import DomainError
-from queries.plain_values import LONGEST_NUMBER, Plain, plain_value, shown_text, type_name, whole_text
+from queries.plain_values import LONGEST_NUMBER, Plain, canonical_value, shown_text, type_name, whole_text
 
 __all__ = [
     "check_person",
@@ -66,7 +66,7 @@ class Person:
 
     def id_of(self, value: object) -> str | None:
         """Return the canonical text of a person's id: empty for no id, None for one that drops its record."""
-        plain = plain_value(value)
+        plain = canonical_value(value)
         if plain is None or plain == "":
             return ""
         text = _whole(plain) if self.ids == "integer" else _text(plain)

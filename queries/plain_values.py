@@ -27,6 +27,7 @@ from uuid import UUID
 import numpy as np
 
 __all__ = [
+    "canonical_value",
     "LONGEST_NUMBER",
     "Plain",
     "plain_value",
@@ -50,6 +51,7 @@ UNREADABLE: Final = Unreadable.UNREADABLE
 _EXACT = 2**53  # whole floating-point numbers below are told apart
 LONGEST_NUMBER = 400  # characters; what is longer is no number
 _LARGEST_WHOLE = 10**LONGEST_NUMBER - 1
+_SMALLEST = "01-01T00:00:00." + "0" * 18  # what a time of numpy leaves out behind its year
 _LONGEST_SHOWN = 60  # characters of a text in a message
 _ZONES = ("datetime", "zoneinfo", "pandas", "pytz", "dateutil")  # libraries whose zones do not fail
 
@@ -76,6 +78,25 @@ def plain_value(value: object) -> Plain:
     return UNREADABLE if read is None else read(value)
 
 
+def canonical_value(value: object) -> Plain:
+    """Return what ``plain_value`` does, but one text for all values of a type that are equal.
+
+    Decimals that are equal may be written differently, as 1.0 and 1.00 are, and so may times: an instant is
+    told in UTC, and numpy's times down to their smallest unit.
+    """
+    plain, kind = plain_value(value), type(value)
+    if type(plain) is not str or issubclass(kind, str):  # a type that is not known has no text
+        return plain
+    if kind is Decimal:
+        return _canonical_decimal(value)  # type: ignore[arg-type]  # by its type
+    if kind is np.datetime64:
+        year, rest = plain[:1] + plain[1:].partition("-")[0], plain[1:].partition("-")[2]
+        return f"{year}-{rest}{_SMALLEST[len(rest) :]}"
+    if issubclass(kind, datetime.datetime):
+        return _canonical_time(value)  # type: ignore[arg-type]  # by its type
+    return plain
+
+
 def whole_text(number: float) -> str | None:
     """Return a whole floating-point number as the whole number's text; None for any other."""
     return str(int(number)) if abs(number) < _EXACT and number.is_integer() else None
@@ -99,6 +120,27 @@ def shown_text(thing: object) -> str:
         return f"a {type_name(thing)}"
     text = str.__str__(thing)
     return repr(text) if len(text) <= _LONGEST_SHOWN else repr(text[: _LONGEST_SHOWN - 3])[:-1] + "…'"
+
+
+def _canonical_decimal(value: Decimal) -> str:
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):  # infinite, or no number
+        return str(value)
+    kept = "".join(map(str, digits)).rstrip("0")
+    if not kept:
+        return "0"
+    exponent += len(digits) - len(kept)
+    short = Decimal(f"{'-' * sign}{kept}E{exponent}")
+    return f"{short:f}" if abs(exponent) < LONGEST_NUMBER else str(short)
+
+
+def _canonical_time(value: datetime.datetime) -> str | Unreadable:
+    if value.tzinfo is None:
+        return str(value)
+    try:
+        return str(value.astimezone(datetime.UTC))
+    except (ValueError, OverflowError):  # at the end of all times
+        return UNREADABLE
 
 
 # --- one kind of value ------------------------------------------------------------------------------------

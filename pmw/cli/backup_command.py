@@ -39,7 +39,7 @@ def command(session: Path, output: Path, as_json: bool) -> None:
     """
     from pmw.cli.targets import refuse_session_files
     from pmw.cli.texts import say, status_json
-    from pmw.markup import counted
+    from pmw.display.texts import counted
     from pmw.session.backup import backup_session
 
     refuse_session_files(output, session, "the backup")

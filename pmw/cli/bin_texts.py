@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+from pmw.display.texts import counted
 from pmw.errors import BudgetError
-from pmw.markup import counted
 from pmw.planning.bin_forecasts import BinForecast
 from pmw.planning.plans import plan_session
 from pmw.planning.session_plan import SessionPlan

@@ -10,7 +10,7 @@ import click
 
 from pmw.cli.dialect import dialect_options, place_given, schema_option, table_options
 from pmw.cli.people_options import load_domain, person_options
-from pmw.markup import counted
+from pmw.display.texts import counted
 
 if TYPE_CHECKING:
     from pmw.data import Place

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pmw.cli.demo import DemoPlan, DemoResult
 from pmw.cli.demo.scores import Baseline, Scores
 from pmw.cli.texts import asking
-from pmw.markup import counted
+from pmw.display.texts import counted
 from pmw.public.contract import guarantee_terms
 from queries.cells import cell_count
 

@@ -122,7 +122,7 @@ def _row_plan(chosen: ExportFormat, given: dict[str, Any]) -> RowPlan | None:
 
 def _say_model(about: dict[str, Any], output: Path, *, as_json: bool) -> None:
     from pmw.cli.texts import json_line, say
-    from pmw.markup import counted
+    from pmw.display.texts import counted
 
     if as_json:
         say(json_line(about))
@@ -133,7 +133,7 @@ def _say_model(about: dict[str, Any], output: Path, *, as_json: bool) -> None:
 
 
 def _count(manifest: dict[str, Any]) -> str:
-    from pmw.markup import counted
+    from pmw.display.texts import counted
 
     if manifest["format"] == "measurements":
         return counted(manifest["measurements"], "measurement")

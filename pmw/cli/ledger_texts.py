@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from pmw.cli.screen import terminal_width
-from pmw.markup import text_table
+from pmw.display.texts import text_table
 from pmw.public.ledger import Ledger, ledger_cells
 from pmw.public.status import Status
 from pmw.session.verification import Verification

@@ -222,7 +222,7 @@ def _form(release: OfflineRelease, options: OfflineOptions) -> dict[str, Any]:
 def _text(release: OfflineRelease, form: dict[str, Any], output: Path, manifest: dict[str, Any]) -> str:
     from pmw.cli.ledger_texts import ledger_text
     from pmw.cli.texts import rounded
-    from pmw.markup import counted
+    from pmw.display.texts import counted
 
     error, threshold = rounded(form["last_error"]), rounded(form["threshold"])
     ended = f"above T = {threshold}: no round is left, so nothing bounds the errors that remain."

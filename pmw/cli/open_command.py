@@ -102,7 +102,7 @@ def _refuse_missing(given: dict[str, Any]) -> None:
 
 def _sech2_note(state: PublicState) -> str | None:
     """Return by how much tests would be narrower with exponential noise; None where they would not."""
-    from pmw.markup import counted
+    from pmw.display.texts import counted
     from pmw.planning.opening import choose_filter, plan_opening
     from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
 

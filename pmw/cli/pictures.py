@@ -16,7 +16,7 @@ __all__ = [
 @contextlib.contextmanager
 def telling_letters() -> Iterator[None]:
     """Tell of letters that a picture does not show with one line on standard error."""
-    from pmw.public.plots import MissingLettersWarning
+    from pmw.display.figures import MissingLettersWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", MissingLettersWarning)

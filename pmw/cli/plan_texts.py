@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pmw.cli.bin_texts import bin_lines
-from pmw.markup import counted
+from pmw.display.texts import counted
 from pmw.planning.error_quantiles import SHARE
 from pmw.planning.forecasts import OrderForecast
 from pmw.planning.marginal_forecasts import CertificateForecast, MarginalForecast

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pmw.cli.texts import json_line, say
-from pmw.markup import counted
+from pmw.display.texts import counted
 from queries.cells import cell_count
 
 __all__ = [

@@ -52,9 +52,9 @@ def command(sessions: tuple[Path, ...], users: Path, host: str, port: int, rate:
     SIGTERM, ends it once the requests that are being answered have their answers. Its log goes to standard
     error, a JSON object a line, without questions and tokens.
     """
-    from pmw.markup import installed_by
+    from pmw.display.texts import installed_by
 
-    if find_spec("fastapi") is None or find_spec("uvicorn") is None or find_spec("jinja2") is None:
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
         raise click.ClickException(f"pmw serve needs the extra 'service': {installed_by('service')}")
     from pmw.service.limits import Rate
     from pmw.service.server import serve

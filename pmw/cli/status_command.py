@@ -59,7 +59,8 @@ def command(session: Path, plot: Path | None, force: bool, as_json: bool) -> Non
         state, status = read_session(session)
     if plot is not None:
         from pmw.cli.pictures import telling_letters
-        from pmw.public.plots import status_figure, write_figure
+        from pmw.display.figures import write_figure
+        from pmw.public.pictures import status_figure
         from pmw.session.maintenance import read_history
 
         with telling_letters():
@@ -88,7 +89,7 @@ def _of_model(path: Path, plot: Path | None, *, as_json: bool) -> tuple[PublicSt
 def _check(plot: Path, session: Path, force: bool) -> None:
     """Refuse a picture that cannot or must not be written, before the session is read."""
     from pmw.cli.targets import refuse_session_files
-    from pmw.public.plots import check_kind, check_target
+    from pmw.display.figures import check_kind, check_target
 
     refuse_session_files(plot, session, "the picture")
     with wrong_values():

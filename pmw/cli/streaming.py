@@ -12,7 +12,7 @@ import click
 
 from pmw.cli.answer_formats import AnswerWriter, writer_of
 from pmw.cli.progress import Progress
-from pmw.markup import counted
+from pmw.display.texts import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
 from pmw.public.tables import AnswerTable

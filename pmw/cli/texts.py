@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from pmw.cli.screen import terminal_width
-from pmw.markup import counted
+from pmw.display.texts import counted
 from pmw.model import NoiseDistribution, noise_variance
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
 from pmw.public.answers import Answers

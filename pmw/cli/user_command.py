@@ -130,7 +130,7 @@ def _share_of(role: Role, share: Fraction | None) -> Fraction:
 def list_(users: Path, as_json: bool) -> None:
     """List the users; tokens are not known."""
     from pmw.cli.texts import json_line
-    from pmw.markup import text_table
+    from pmw.display.texts import text_table
     from pmw.service.users import UsersFile
 
     listed = UsersFile(users).listed()

@@ -38,6 +38,8 @@ _UNREADABLE = "'(unreadable)'"  # no date, and no number
 _FIRST_TIMESTAMP = "TIMESTAMP '290309-12-22 (BC)'"  # earlier ones can be stored, but not written as text
 _COARSE = ("TIMESTAMP_S", "TIMESTAMP_MS")  # the engine turns them into microseconds, of which some have none
 _DATES = ("0001-01-01", "9999-12-31")  # what lies outside is no date to us
+# Times, times of day, durations, periods and decimals, in the words of every library and database.
+_NO_IDS = ("TIME", "DATETIME", "DURATION", "INTERVAL", "PERIOD", "DECIMAL", "NUMERIC")
 # Other types that cannot fail. Values of those that are not listed may: they are refused.
 _TEXTUAL = (
     "BOOLEAN", "UBIGINT", "HUGEINT", "UHUGEINT", "VARCHAR", "BLOB", "UUID", "DATE", "INTERVAL",
@@ -52,12 +54,12 @@ def is_readable(kind: str) -> bool:
 
 
 def require_ids(what: str, domain: Domain, kinds: Mapping[str, str]) -> None:
-    """Refuse a column of ids whose type holds values that no text tells apart: times and decimals.
+    """Refuse a column of ids whose type holds values that no text tells apart: times, durations and decimals.
 
     Args:
         what: the name of the table, for messages.
         domain: the declared attributes, and persons.
-        kinds: the type of each declared column, in the engine's words.
+        kinds: the type of each declared column, in the words of what holds it.
 
     Raises:
         DataError: the column of ids is of such a type, whatever it holds.
@@ -66,10 +68,10 @@ def require_ids(what: str, domain: Domain, kinds: Mapping[str, str]) -> None:
     if person is None:
         return
     kind = kinds[person.column]
-    if kind.startswith(("TIMESTAMP", "DECIMAL")):
+    if kind.upper().startswith(_NO_IDS):
         raise DataError(
             f"{what}: expected whole numbers or texts in the column {person.column!r} of ids, got a "
-            f"column of type {kind.partition('(')[0]}; write the ids as one of these"
+            f"column of type {kind}; write the ids as one of these"
         )
 
 

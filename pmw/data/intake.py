@@ -6,18 +6,19 @@ its own values, then, where the domain declares persons, at most K of each are k
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.data.engine_columns import require_ids
 from pmw.data.memory_limit import MemoryLimit
 from pmw.data.packed import BlockKeeper, PackedRecords, pack
 from pmw.data.people import Bound, Roster
 from pmw.data.people_intake import PeopleIntake
 from pmw.errors import DataError
 from queries.domain import Domain
-from queries.records import encode_columns, named_column
+from queries.records import encode_columns, named_column, require_frame
 from queries.values import DROPPED
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class Intake:
 
         Raises:
             RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
-            DataError: the records exceed the limit, and the disk is full, or fails.
+            DataError: the column of ids is of a type that is refused; or the records exceed the limit, and
+                the disk is full, or fails.
         """
         people = self._people
         codes = kept_codes(frame, self._domain, None if people is None else people.roster)
@@ -92,15 +94,27 @@ def kept_codes(frame: pd.DataFrame, domain: Domain, roster: Roster | None) -> tu
 
     Raises:
         RecordsError: it is no pandas table, or a declared column is absent or stands there twice.
+        DataError: the column of ids is of a type that is refused.
     """
+    require_frame(frame)
+    person = domain.person
+    ids = None if person is None else named_column(frame, person.column)
+    if person is not None and ids is not None:
+        require_ids("the table", domain, {person.column: _declared_kind(ids.dtype)})
     codes = encode_columns(frame, domain)
     kept = np.ones(len(frame), dtype=bool)
     for column in codes:
         kept &= column != DROPPED
-    if roster is not None and domain.person is not None:
-        ids = named_column(frame, domain.person.column)
+    if roster is not None and ids is not None:
         kept[kept] = roster.add(ids if kept.all() else ids[kept])
     return codes if kept.all() else tuple(column[kept] for column in codes)
+
+
+def _declared_kind(dtype: Any) -> str:
+    """Return the type of a column of pandas; where it lists its values, or leaves empty ones out, theirs."""
+    categories = getattr(dtype, "categories", None)
+    kind = str(dtype if categories is None else categories.dtype)
+    return kind.removeprefix("Sparse[").removeprefix("dictionary<values=")
 
 
 def holds_malformed(domain: Domain) -> bool:

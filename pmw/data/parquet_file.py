@@ -59,7 +59,8 @@ def parquet_parts(file: Path, domain: Domain) -> Iterator[pd.DataFrame]:
         stored = dict(zip(kinds, _stored(file, connection), strict=True))
         for name in domain.columns:
             _require_readable(file, name, kinds[name], stored[name])
-        require_ids(str(file), domain, kinds)
+        wide = {name: "DECIMAL" for name, how in stored.items() if how is not None and how.is_decimal}
+        require_ids(str(file), domain, kinds | wide)  # of more than 38 digits, the engine makes them floats
         yield from read_frames(connection, domain, kinds, _FILE, {"path": str(file)}, again=True)
 
 
@@ -76,6 +77,11 @@ class _Stored:
     kind: str
     width: int
     meaning: str
+
+    @property
+    def is_decimal(self) -> bool:
+        """It holds decimals, of however many digits."""
+        return "DECIMAL" in self.meaning.upper()
 
 
 def _kinds(file: Path, connection: duckdb.DuckDBPyConnection) -> dict[str, str]:

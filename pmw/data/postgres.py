@@ -20,8 +20,8 @@ import numpy as np
 
 from pmw.data.engine_cells import POSTGRES, SqlWords
 from pmw.data.engine_columns import quoted_column, require_ids
+from pmw.display.texts import installed_by
 from pmw.errors import DataError
-from pmw.markup import installed_by
 from queries.domain import Domain
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def postgres_parts(address: str, table: Sequence[str], domain: Domain) -> Iterat
                     f"{what}: expected plain values in column {name!r}, got a column of type {kinds[name]}; "
                     "make a view that gives text or numbers"
                 )
-        # In the words that all engines share: numeric is decimal.
-        require_ids(what, domain, {name: _shared(kind) for name, kind in kinds.items()})
+        require_ids(what, domain, kinds)
         chosen = ", ".join(_column(name, kinds[name]) for name in domain.columns)
         cursor = connection.cursor(name="records")
         try:
@@ -148,10 +147,6 @@ class PostgresSnapshot:
 
 def _is_readable(kind: str) -> bool:
     return _SIZE.sub("", kind) in ("boolean", "enum", "numeric", *_WHOLE, *_FLOATING, *_TEXTUAL)
-
-
-def _shared(kind: str) -> str:
-    return kind.upper().replace("NUMERIC", "DECIMAL")
 
 
 def _column(name: str, kind: str) -> str:

@@ -296,7 +296,7 @@ def _chosen(frame: Any, domain: Domain, what: str) -> Any:
                 f"{what}: expected plain values in column {name!r}, got a column of type {kind}; make a view "
                 "that gives text or numbers"
             )
-        kinds[name] = kind.upper()
+        kinds[name] = kind
     require_ids(what, domain, kinds)
     placed = frame.toDF(*[f"c{place}" for place in range(len(names))])
     return placed.select(*[f"c{names.index(name)}" for name in domain.columns]).toDF(

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pmw.display.texts import installed_by
 from pmw.errors import DataError
-from pmw.markup import installed_by
 
 __all__ = [
     "is_spark_address",

@@ -12,7 +12,7 @@ marginals, then questions that no marginal holds; in the textbooks, questions al
 from __future__ import annotations
 
 from pmw.loop.batch import BatchDraws, MarginalRequest, Proposal, QueryRequest, Request
-from pmw.loop.error_quantiles import FirstAnswer, draw_quantiles, settle_quantiles
+from pmw.loop.error_quantiles import FirstAnswer, draw_quantiles, ranked_errors, settle_quantiles
 from pmw.loop.finishing import Payer, Spare, plan_finish, plan_spare
 from pmw.loop.fit import correct, model_of_terms
 from pmw.loop.forecast import Forecast, forecast
@@ -20,13 +20,14 @@ from pmw.loop.loop import Settled, batch_entries, draw_tests, may_test, propose,
 from pmw.loop.marginals import l1_distance, marginal_units
 from pmw.loop.opening import OpeningDraws, choose_bins, draw_opening, released_total, settle_opening
 from pmw.loop.refine import MOST_STEPS, refined, residual
-from pmw.loop.requested import RequestedMarginal, draw_requested, settle_requested
+from pmw.loop.requested import RequestedMarginal, counted_requested, draw_requested, settle_requested
 
 __all__ = [
     "batch_entries",
     "BatchDraws",
     "choose_bins",
     "correct",
+    "counted_requested",
     "draw_opening",
     "draw_quantiles",
     "draw_requested",
@@ -47,6 +48,7 @@ __all__ = [
     "Proposal",
     "propose",
     "QueryRequest",
+    "ranked_errors",
     "refined",
     "released_total",
     "Request",

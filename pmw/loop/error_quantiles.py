@@ -1,4 +1,4 @@
-"""Error quantiles: drawing them, and the state that follows."""
+"""Error quantiles: counting and drawing them, and the state that follows."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from queries.linear import LinearQuery
 __all__ = [
     "draw_quantiles",
     "FirstAnswer",
+    "ranked_errors",
     "settle_quantiles",
 ]
 
@@ -33,30 +34,52 @@ class FirstAnswer(NamedTuple):
     units: int
 
 
-def draw_quantiles(
-    requests: Sequence[QuantileRequest],
-    answers: Callable[[int], FirstAnswer],
-    source: CountSource,
-    bits: BitSource,
-) -> tuple[ErrorQuantile, ...]:
-    """Return the error quantiles, each with fresh noise.
+def ranked_errors(
+    requests: Sequence[QuantileRequest], answers: Callable[[int], FirstAnswer], source: CountSource
+) -> tuple[int, ...]:
+    """Return the errors that will be released, in units: of each request the one of its rank.
+
+    Only these are held, and no marginal is: the questions are many.
 
     Args:
         requests: what is released.
         answers: the answer of a number.
         source: the table, over the declared cells.
+
+    Privacy: exact and secret. The answer a is public, so |q(D) - a| moves by at most ``query_sensitivity``
+        with one person's records, and so does each order statistic of such numbers.
+
+    Raises:
+        DataError: the table cannot be counted.
+    """
+    return tuple(
+        sorted(_error(answers(place), source) for place in request.places)[request.rank - 1]
+        for request in requests
+    )
+
+
+def draw_quantiles(
+    requests: Sequence[QuantileRequest], errors: Sequence[int], bits: BitSource
+) -> tuple[ErrorQuantile, ...]:
+    """Return the error quantiles, each with fresh noise.
+
+    Args:
+        requests: what is released.
+        errors: of each, from ``ranked_errors``.
         bits: source of the noise.
 
-    Privacy: the answer a is public, so |q(D) - a| moves by at most ``query_sensitivity`` with one person's
-        records, and so does each order statistic of such numbers. Each costs what ``QuantileRequest.entry``
-        says.
+    Privacy: each costs what ``QuantileRequest.entry`` says.
     """
-    released = []
-    for request in requests:
-        errors = sorted(_error(answers(place), source) for place in request.places)
-        units = errors[request.rank - 1] + request.noise.sample(bits)
-        released.append(ErrorQuantile(request.kind, request.asked, len(errors), units, request.noise))
-    return tuple(released)
+    return tuple(
+        ErrorQuantile(
+            request.kind,
+            request.asked,
+            len(request.places),
+            error + request.noise.sample(bits),
+            request.noise,
+        )
+        for request, error in zip(requests, errors, strict=True)
+    )
 
 
 def _error(answer: FirstAnswer, source: CountSource) -> int:

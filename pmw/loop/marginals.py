@@ -23,8 +23,8 @@ from pmw.loop.tier import Tier
 from pmw.model import DEFAULT_MAX_CELLS, MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
+from pmw.public.bars import MarginalBars
 from pmw.public.free_answers import FreeAnswers, spent_in
-from pmw.public.marginal_intervals import MarginalBars
 from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState

@@ -17,10 +17,10 @@ from pmw.loop.tier import Tier
 from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer, Spent
+from pmw.public.bars import answers_untested
 from pmw.public.evidence import is_held
 from pmw.public.free_answers import FreeAnswers, spent_in
 from pmw.public.intervals import certified_answer, is_covered, measured_answer
-from pmw.public.marginal_intervals import answers_untested
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState

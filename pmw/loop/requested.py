@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmw.data import CountSource
 from pmw.loop.fit import correct
@@ -22,6 +23,7 @@ from pmw.public.state import PublicState
 from queries.linear import UNITS
 
 __all__ = [
+    "counted_requested",
     "draw_requested",
     "RequestedMarginal",
     "settle_requested",
@@ -45,26 +47,38 @@ class RequestedMarginal:
         return requested_entry(self.scope, self.noise, options)
 
 
+def counted_requested(
+    requested: RequestedMarginal, state: PublicState, source: CountSource, coarse: CountSource | None
+) -> NDArray[np.int64]:
+    """Return the true counts of a requested marginal: int64, records per declared cell, or per bin.
+
+    Args:
+        requested: what will be measured.
+        state: the public state; it tells which scopes are on bins.
+        source: the table, over the declared cells.
+        coarse: the same table over bins; None where nothing is binned.
+
+    Privacy: exact and secret; for ``draw_requested`` alone.
+
+    Raises:
+        DataError: the table cannot be counted.
+    """
+    fine = coarse is None or state.grid(requested.scope) is state.domain
+    return (source if fine or coarse is None else coarse).counts(requested.scope).counts
+
+
 def draw_requested(
-    requested: RequestedMarginal,
-    state: PublicState,
-    source: CountSource,
-    bits: BitSource,
-    coarse: CountSource | None = None,
+    requested: RequestedMarginal, counts: NDArray[np.int64], bits: BitSource
 ) -> MarginalMeasurement:
-    """Return the marginal, each cell with fresh noise: int64, on declared cells, or on bins of them.
+    """Return the marginal, each cell with fresh noise.
 
     Args:
         requested: what is measured.
-        state: the public state; it tells which scopes are on bins.
-        source: the table, over the declared cells.
+        counts: int64, records per cell, from ``counted_requested``.
         bits: source of the noise.
-        coarse: the same table over bins; None where nothing is binned.
 
     Privacy: one marginal with fresh noise on each cell; costs what ``RequestedMarginal.entry`` says.
     """
-    fine = coarse is None or state.grid(requested.scope) is state.domain
-    counts = (source if fine or coarse is None else coarse).counts(requested.scope).counts
     noise = requested.noise.sample_array(bits, counts.size).reshape(counts.shape)
     return MarginalMeasurement(
         requested.scope, np.asarray(counts * UNITS + noise), requested.noise, requested=True

@@ -29,7 +29,7 @@ __all__ = [
     "tree_cells",
 ]
 
-DEFAULT_MAX_CELLS = 2**21  # sum of clique tables, 16 MB in float64 (benchmarks/graphical.py)
+DEFAULT_MAX_CELLS = 2**21  # sum of clique tables, 16 MB in float64; what positives cost: docs/performance.md
 
 
 @dataclass(frozen=True, slots=True)

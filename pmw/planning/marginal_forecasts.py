@@ -23,9 +23,8 @@ from pmw.planning.forecasts import (
 )
 from pmw.planning.marginals import assumed_bins, bin_deviations
 from pmw.privacy.tail_bounds import simultaneous_half_width, sum_half_width
-from pmw.public.certificate_bounds import negative_half_width
+from pmw.public.confidences import Confidences, negative_half_width
 from pmw.public.contract import Contract, Opening, Options, is_dense
-from pmw.public.intervals import Confidences
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, TestPlan
 from pmw.public.table_noise import TableNoise
 from queries.domain import Domain

@@ -16,8 +16,8 @@ from pmw.planning.opening import choose_filter
 from pmw.planning.questions import plan_contract_tier, plan_query_test, plan_query_tier
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import LedgerEntry, opening_entries
+from pmw.public.confidences import Confidences
 from pmw.public.contract import Contract, Opening
-from pmw.public.intervals import Confidences
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan
 
 __all__ = [

@@ -24,8 +24,8 @@ from pmw.planning.filters import filter_of_squares, share_of_tests
 from pmw.privacy.budget import Budget, Composition, floor_price
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.tail_bounds import simultaneous_half_width
+from pmw.public.confidences import Confidences, total_half_width
 from pmw.public.contract import ModelKind, Opening, Options
-from pmw.public.intervals import Confidences, total_half_width
 from pmw.public.plans import OpeningPlan
 from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
 from pmw.public.table_noise import TableNoise

@@ -42,7 +42,7 @@ from pmw.planning.session_plan import SessionPlan, check_records
 from pmw.planning.sparse_vector_forecasts import forecast_sparse_vectors
 from pmw.privacy.budget import Budget, Number
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public import intervals
+from pmw.public.confidences import total_half_width
 from pmw.public.contract import Contract, Options, agreed
 from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier, planned_bins, question_tier
 from queries.domain import Domain
@@ -191,7 +191,7 @@ def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
     domain, options, opening, test = contract.domain, contract.options, choices.opening, choices.test
     confidences = planned_confidences(options, opening, test)
     width = measured_width(options, confidences)
-    everybody = _everybody(contract, records, choices, confidences)
+    everybody = _everybody(contract, records, choices, confidences.alone)
     tested, alone = marginal_tier(test), question_tier(test)
     single = None if alone is None else forecast_vector(alone, confidences.alone)
     vector = single if tested is None else None
@@ -227,11 +227,9 @@ def _promises(contract: Contract, records: int, choices: _Choices) -> _Promises:
     return _Promises(attributes, (everybody, *orders), vector, marginals, binned)
 
 
-def _everybody(
-    contract: Contract, records: int, choices: _Choices, confidences: intervals.Confidences
-) -> OrderForecast:
+def _everybody(contract: Contract, records: int, choices: _Choices, confidence: float) -> OrderForecast:
     deviation = total_deviation(contract.domain, choices.opening)
-    bound = _planned_total_error(contract, records, choices, confidences.alone)
+    bound = _planned_total_error(contract, records, choices, confidence)
     return forecast_everybody(records, deviation, bound)
 
 
@@ -242,5 +240,5 @@ def _planned_total_error(contract: Contract, records: int, choices: _Choices, co
     """
     deviation = total_deviation(contract.domain, choices.opening)
     noises = choices.opening.noises
-    width = intervals.total_half_width(choices.ledger.composition, deviation, confidence, noises)
+    width = total_half_width(choices.ledger.composition, deviation, confidence, noises)
     return width + max(0.0, 1 - (records - width))

@@ -13,8 +13,8 @@ from pmw.model import half_width
 from pmw.planning.calibration import calibrated_noise, query_statistic, scaled_test
 from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
+from pmw.public.confidences import negative_margin
 from pmw.public.contract import Options
-from pmw.public.intervals import negative_margin
 from pmw.public.plans import QueryTestPlan
 from pmw.public.sensitivity import query_sensitivity
 from pmw.sparse_vector import NumericSparse, Sides, Sparse

@@ -1,7 +1,7 @@
 """Aggregates from a session's public state: sums, means, quantiles and spreads of a group, with error bars.
 
 Everything here is post-processing of released numbers: no record is touched, and nothing is spent. Values
-come from the model; intervals from what is known of the aggregate's scope (``pmw.public.linear_bounds``).
+come from the model; intervals from what is known of the aggregate's scope (``pmw.public.bars``).
 
 * A sum is one linear form.
 * A mean, or a ratio of sums, is the set of r for which numerator - r denominator may be 0 (Fieller 1954):
@@ -21,8 +21,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.public.bars import SumBounds
 from pmw.public.group_weights import GroupWeights, counted_values, following_question, summed_values
-from pmw.public.linear_bounds import LinearBounds
 from pmw.public.spreads import correlation, spread
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, Sums, within
@@ -111,10 +111,10 @@ class Aggregates:
         return self._sums.weights(form, group)
 
     def _sum(self, weights: GroupWeights, events: int) -> Estimate:
-        value, bounds = self._sums.model(weights), self._sums.bounds(weights, events)
-        if bounds is None:
-            return within(value, *self._sums.free_ends(weights, events))
-        return within(value, bounds.low(weights.low), bounds.high(weights.high))
+        value, ends = self._sums.model(weights), self._sums.ends(weights, events)
+        if not math.isfinite(ends[1] - ends[0]):
+            ends = self._sums.free_ends(weights, events)
+        return within(value, *ends)
 
     def _ratio(self, above: GroupWeights, below: GroupWeights, events: int) -> Estimate:
         divisor = self._sums.model(below)
@@ -123,7 +123,7 @@ class Aggregates:
         if bounds is None:  # of counts the model has to expect somebody at least
             return Estimate(value if divisor >= min(1.0, float(below.high.max())) else None)
         ends = self._sums.ratio_ends(above, below, bounds)
-        if ends is None or value is None or self._sums.ends(below, events)[0] <= 0:
+        if ends is None or value is None or self._sums.low_end(below, events) <= 0:
             return Estimate(None)
         return within(value, *ends)
 
@@ -135,7 +135,7 @@ class Aggregates:
         value = self._quantile_of_model(node, counted)
         if bounds is None or value is None:
             return Estimate(value)
-        if self._sums.ends(counted, events)[0] <= 0:
+        if self._sums.low_end(counted, events) <= 0:
             return Estimate(None)
         low, high = (
             np.where(counted.high > 0, self._placed(node.values, counted.scope, end), math.nan)
@@ -149,7 +149,7 @@ class Aggregates:
         return within(value, bottom, top)
 
     def _extreme(
-        self, part: float, low: _Array, high: _Array, counted: GroupWeights, bounds: LinearBounds
+        self, part: float, low: _Array, high: _Array, counted: GroupWeights, bounds: SumBounds
     ) -> Estimate:
         """Return the outermost value that is sure to be there, and what the true one lies between."""
         if part == 1:  # the greatest number is minus the least of the negative ones
@@ -183,7 +183,7 @@ class Aggregates:
         return float(low[place] + (high[place] - low[place]) * min(max(inside, 0.0), 1.0))
 
 
-def _first_end(low: _Array, counted: GroupWeights, bounds: LinearBounds, part: float, beyond: float) -> float:
+def _first_end(low: _Array, counted: GroupWeights, bounds: SumBounds, part: float, beyond: float) -> float:
     """Return the least l such that sum (1[low <= l] - part) may be ``beyond`` or more."""
     ends = np.unique(low[~np.isnan(low)])
     if len(ends) > _MOST_THRESHOLDS:
@@ -196,7 +196,7 @@ def _first_end(low: _Array, counted: GroupWeights, bounds: LinearBounds, part: f
     return float(ends[-1])
 
 
-def _last_end(high: _Array, counted: GroupWeights, bounds: LinearBounds, part: float, beyond: float) -> float:
+def _last_end(high: _Array, counted: GroupWeights, bounds: SumBounds, part: float, beyond: float) -> float:
     """Return the greatest h such that sum (1[high < h] - part) may be ``beyond`` or less."""
     ends = np.unique(high[~np.isnan(high)])
     if len(ends) > _MOST_THRESHOLDS:

@@ -6,7 +6,8 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from pmw.markup import counted, html_paragraph
+from pmw.display.elements import paragraph
+from pmw.display.texts import counted
 
 __all__ = [
     "Answer",
@@ -208,7 +209,7 @@ class Answer:
     def _repr_html_(self) -> str:
         sentence = self.sentence()
         warning = f" {SEEDED_WARNING}" if self.seeded else ""
-        return html_paragraph(f"{sentence[0].upper()}{sentence[1:]} ({self.source.value}).{warning}")
+        return str(paragraph(f"{sentence[0].upper()}{sentence[1:]} ({self.source.value}).{warning}"))
 
 
 def unverified(answer: Answer) -> Answer:

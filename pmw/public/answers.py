@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
-from pmw.markup import counted, html_table, text_table
+from pmw.display.elements import table
+from pmw.display.texts import counted, text_table
 from pmw.public.answer import SEEDED_WARNING, Answer, RecordsKept
 from queries.grouping import GroupedQuery, GroupValue
 from queries.linear import LinearQuery
@@ -171,4 +172,4 @@ class Answers(Sequence[Answer]):
         kept = "" if self._kept is None else f" ({self._kept.describe()})"
         warning = f". {SEEDED_WARNING}" if self._seeded else ""
         caption = f"{counted(len(self.answers), 'answer')}{confidence}{kept}{shown}{warning}"
-        return html_table(header, rows, caption)
+        return str(table(caption, header, rows))

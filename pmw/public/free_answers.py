@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 
 from pmw.public.answer import Answer, Spent
-from pmw.public.box_bars import box_bounds
-from pmw.public.marginal_intervals import MarginalBars, answers_untested
+from pmw.public.bars import MarginalBars, answers_untested
 from pmw.public.range_answers import answer_boxes
 from pmw.public.state import PublicState
 from queries.boxes import Boxes
@@ -65,7 +64,7 @@ def _of_boxes(
 ) -> Iterable[tuple[int, Answer]]:
     """Return the answers to questions about ranges of the same attributes, by place; none if one by one."""
     boxes = Boxes.of_queries([queries[place] for place in places])
-    bounds = box_bounds(bars, boxes)
+    bounds = bars.of_boxes(boxes)
     if bounds is None:
         return ()
     return zip(places, answer_boxes(state, bounds, boxes, bars.spent.share).each(), strict=True)
@@ -84,6 +83,6 @@ def spent_in(state: PublicState) -> Spent:
 
 
 def _is_alike(one: PublicState, other: PublicState) -> bool:
-    """Tell whether two states differ in the number of questions alone."""
-    names = (each.name for each in fields(PublicState) if each.name != "asked")
+    """Tell whether two states differ in the numbers of questions alone."""
+    names = (each.name for each in fields(PublicState) if each.name not in ("asked", "settled"))
     return all(getattr(one, name) is getattr(other, name) for name in names)

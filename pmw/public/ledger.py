@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from pmw.markup import html_table
+from pmw.display.elements import table
 from pmw.privacy.budget import Budget, Composition
 from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
@@ -121,7 +121,7 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         header, *rows = ledger_cells(self)
-        return html_table(header, rows, self.sentence())
+        return str(table(self.sentence(), header, rows))
 
 
 def ledger_cells(ledger: Ledger) -> list[tuple[str, ...]]:

@@ -19,9 +19,9 @@ from pmw.model import MarginalMeasurement, NoiseDistribution
 from pmw.privacy.budget import Composition
 from pmw.privacy.gaussian_dp import LEAST_SIGMA
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.public.bars import Bounds, answers_untested
 from pmw.public.charges import LedgerEntry, requested_entry, reserved_by_rounds
 from pmw.public.free_answers import spent_in
-from pmw.public.marginal_intervals import MarginalBars, answers_untested
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
 from queries.cells import cell_count
@@ -218,7 +218,7 @@ def _refused(message: str) -> QueryError:
 def _present(state: PublicState, query: LinearQuery) -> float | None:
     """Return the half-width of a question's bar as it is; None where there is none."""
     if state.contract.options.tests_marginals:
-        width = MarginalBars(state, spent_in(state)).half_width(query)
+        width = Bounds(state).half_width(query)
         if width is not None:
             return width
     interval = answers_untested(state, spent_in(state))(query).interval
@@ -231,7 +231,7 @@ def _half_width(
     """Return the half-width of a question's bar once a marginal was measured; it looks at no number in it."""
     shape = state.grid(scope).scope_shape(scope)
     later = MarginalMeasurement(scope, np.zeros(shape, dtype=np.int64), noise, requested=True)
-    return MarginalBars(replace(state, measured=(*state.measured, later)), spent_in(state)).half_width(query)
+    return Bounds(replace(state, measured=(*state.measured, later))).half_width(query)
 
 
 def _noise_within(state: PublicState, query: LinearQuery, within: float) -> NoiseDistribution | None:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from pmw.privacy.budget import Budget
 from pmw.public.answer import Answer, Basis, QuestionKind, RecordsKept, Source, Spent
-from pmw.public.box_bars import BASES, BoxBounds
+from pmw.public.bars import BoxBounds
 from pmw.public.error_quantiles import MOST_CELLS, QUESTION_ATTRIBUTES, typical_half_width
+from pmw.public.evidence import BASES
 from pmw.public.state import PublicState
 from queries.boxes import Boxes
 

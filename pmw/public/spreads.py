@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.public.bars import SumBounds
 from pmw.public.group_weights import (
     GroupWeights,
     counted_values,
@@ -21,7 +22,6 @@ from pmw.public.group_weights import (
     squared_values,
     summed_values,
 )
-from pmw.public.linear_bounds import LinearBounds
 from pmw.public.sums import Estimate, Sums, within
 from queries.cell_values import CellValues, union_scope
 from queries.statements import Correlation, Group, Spread
@@ -76,14 +76,14 @@ def correlation(sums: Sums, node: Correlation, group: Group, events: int) -> Est
     bounds = sums.bounds(counted, _CORRELATION_EVENTS * events)
     if value is None or bounds is None:
         return Estimate(value)
-    if sums.ends(counted, _CORRELATION_EVENTS * events)[0] <= 1:
+    if sums.low_end(counted, _CORRELATION_EVENTS * events) <= 1:
         return Estimate(None)
     ends = _correlation_ends(sums, both, group, (counted, bounds))
     return Estimate(value) if ends is None else within(value, *ends)
 
 
 _Both = tuple[CellValues, CellValues]
-_Counted = tuple[GroupWeights, LinearBounds]  # the records that are meant, and what bounds their sums
+_Counted = tuple[GroupWeights, SumBounds]  # the records that are meant, and what bounds their sums
 
 
 def _together(values: CellValues, others: CellValues) -> CellValues:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.markup import counted, html_table
+from pmw.display.elements import table
+from pmw.display.texts import counted
 from pmw.public.contract import contract_words, guarantee
 from pmw.public.error_quantiles import typical_errors
 from pmw.public.state import PublicState
@@ -73,7 +74,7 @@ class Status:
         return form
 
     def _repr_html_(self) -> str:
-        return html_table((), [(name, str(value)) for name, value in self.to_dict().items()], "Session")
+        return str(table("Session", (), [(name, str(value)) for name, value in self.to_dict().items()]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.public.group_weights import GroupWeights, group_weights, narrowed
-from pmw.public.linear_bounds import LinearBounds, linear_bounds
+from pmw.public.bars import Bounds, SumBounds
+from pmw.public.group_weights import GroupWeights, group_weights
 from pmw.public.state import PublicState
 from queries.cell_values import union_scope
 from queries.domain import Domain
@@ -56,6 +56,7 @@ class Sums:
         self._state = state
         self._statement = statement
         self._models: dict[tuple[str, ...], _Array] = {}
+        self._bounds: dict[int, Bounds] = {}
 
     @property
     def domain(self) -> Domain:
@@ -85,22 +86,26 @@ class Sums:
         """Return the model's sum."""
         return float(np.sum(weights.middle * self.marginal(weights.scope)))
 
-    def bounds(self, weights: GroupWeights, events: int) -> LinearBounds | None:
+    def bounds(self, weights: GroupWeights, events: int) -> SumBounds | None:
         """Return the bounds on sums over the attributes of one; None where nothing released holds them."""
-        return linear_bounds(self._state, weights.scope, weights.high, events=events)
+        return self._shared(events).of_family(weights.scope, weights.high)
+
+    def _shared(self, events: int) -> Bounds:
+        """Return what bounds sums of which so many have to hold together."""
+        if events not in self._bounds:
+            self._bounds[events] = Bounds(self._state, events)
+        return self._bounds[events]
 
     def ends(self, weights: GroupWeights, events: int) -> tuple[float, float]:
         """Return what a sum lies between; what is known of fewer attributes serves where it does not vary.
 
         The two ends fail together with what may fail of ``events`` aggregates.
         """
-        ends = []
-        for array, sign in ((weights.low, -1), (weights.high, 1)):
-            scope, weight = narrowed(weights.scope, array)
-            bounds = linear_bounds(self._state, scope, weight, events=events)
-            end = math.inf if bounds is None else (bounds.high if sign > 0 else bounds.low)(weight) * sign
-            ends.append(sign * end)
-        return ends[0], ends[1]
+        return self._shared(events).of_sum(weights.scope, weights.low, weights.high)
+
+    def low_end(self, weights: GroupWeights, events: int) -> float:
+        """Return what a sum is at least; see ``ends``."""
+        return self._shared(events).least_sum(weights.scope, weights.low)
 
     def free_ends(self, weights: GroupWeights, events: int) -> tuple[float, float]:
         """Return what a sum lies between where nothing holds all of its attributes: what some of them say.
@@ -113,15 +118,11 @@ class Sums:
         for count in range(len(weights.scope) - 1, -1, -1):
             for scope in itertools.combinations(weights.scope, count):
                 larger = any(set(scope) <= set(one) for one in held)
-                if not larger and linear_bounds(self._state, scope, self._ends_over(scope, weights)[1]):
+                if not larger and self._shared(1).of_family(scope, self._ends_over(scope, weights)[1]):
                     held.append(scope)
-        lows, highs = [-math.inf], [math.inf]
-        for scope in held:
-            low, high = self._ends_over(scope, weights)
-            bounds = linear_bounds(self._state, scope, high, events=events * len(held))
-            if bounds is not None:
-                lows.append(bounds.low(low))
-                highs.append(bounds.high(high))
+        shared = self._shared(events * len(held))
+        ends = [shared.of_sum(scope, *self._ends_over(scope, weights)) for scope in held]
+        lows, highs = zip(*ends, strict=True)  # something is known of everybody
         return max(lows), min(highs)
 
     @staticmethod
@@ -130,7 +131,7 @@ class Sums:
         return np.asarray(weights.low.min(axis=axes)), np.asarray(weights.high.max(axis=axes))
 
     def ratio_ends(
-        self, above: GroupWeights, below: GroupWeights, bounds: LinearBounds
+        self, above: GroupWeights, below: GroupWeights, bounds: SumBounds
     ) -> tuple[float, float] | None:
         """Return the least and the greatest r for which two sums may be equal, above = r below.
 

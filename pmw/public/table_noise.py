@@ -9,6 +9,12 @@ which is unbiased for every k; this k has the least variance, s^2 (sum w_i^2 - W
 about most records is known as well as one about the few others. k is in proportion to W: the answer is that
 of cells that all moved by (t - sum y_i)/(m + r). That is (estimate - sum y_i)/m, with the estimate of the
 number of records that weighs t and sum y_i by inverse variance.
+
+This holds for any real weights, those of a sum of numbers too. The noise of the answer has weight w_i - k on
+cell i and k on t, so the squares are sum w_i^2 - 2kW + (m + r)k^2. With a the least of 0 and the weights, b
+the greatest, W is between m a and m b, so k is between a and b. w_i - k is at most b, or b - k where k is
+negative, and at least a, or a - k where k is positive: no |w_i - k| exceeds the larger of b - min(k, 0) and
+max(k, 0) - a, which is 1 for weights in [0, 1]. The half-width is in proportion to the weights.
 """
 
 from __future__ import annotations
@@ -22,7 +28,6 @@ from numpy.typing import NDArray
 
 from pmw.model import MarginalMeasurement, NoiseDistribution, noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
-from queries.linear import UNITS, LinearQuery
 
 __all__ = [
     "moved_cells",
@@ -59,8 +64,10 @@ class TableNoise:
         part = deviation**2 / (cells * noise_variance(noise))  # r/(m + r)
         return cls(noise, cells, cells * part / (1 - part) if part < 1 else math.inf)
 
-    def half_width(self, squares: float, weight: float, confidence: float) -> float:
-        """Return how far the truth may be from the answer to a question, in records.
+    def half_width(
+        self, squares: float, weight: float, confidence: float, ends: tuple[float, float] = (0.0, 1.0)
+    ) -> float:
+        """Return how far the truth may be from the answer to a question, or from a sum, in records.
 
         The noise is a sum over the cells with weights w_i - k, and of the number of records with weight k: in
         scales of a cell's noise the square of that is k^2 r. Where the number of records is the less noisy
@@ -70,24 +77,10 @@ class TableNoise:
             squares: sum of w_i^2 over the measured cells.
             weight: W, the sum of w_i over them.
             confidence: of the width.
+            ends: the least and the greatest weight; those of a question are in [0, 1].
         """
-        return sum_half_width(self.noise, self._left(squares, weight), confidence, peak=self._peak(weight))
-
-    def question_half_width(self, query: LinearQuery, confidence: float) -> float:
-        """Return how far the truth may be from the answer to a question, in records."""
-        size = query.domain.scope_size(query.scope)
-        if query.is_box:
-            inside = math.prod(side.stop - side.start for side in query.box)
-            return self.box_half_width(inside, size, confidence)
-        repeated = self.cells // size
-        weights = query.weights() / UNITS
-        squares, weight = float(np.sum(weights**2)) * repeated, float(np.sum(weights)) * repeated
-        return self.half_width(squares, weight, confidence)
-
-    def box_half_width(self, inside: float, size: int, confidence: float) -> float:
-        """Return the same of a box, by how many cells it has of those of its scope."""
-        weight = float(inside) * (self.cells // size)  # a sum of ones is exact, in whatever order
-        return self.half_width(weight, weight, confidence)
+        left, peak = self._left(squares, weight), self._peak(weight, ends)
+        return sum_half_width(self.noise, left, confidence, peak=peak)
 
     def widest(self, confidence: float) -> float:
         """Return what no half-width of a question with weights in [0, 1] exceeds, in records.
@@ -123,8 +116,12 @@ class TableNoise:
         left = squares - 2 * share * weight + (self.cells + self._known) * share**2
         return max(0.0, left) if floor else left
 
-    def _peak(self, weight: float) -> float:
-        return max(1.0, self._known * (weight * self._shift) ** 2)
+    def _peak(self, weight: float, ends: tuple[float, float] = (0.0, 1.0)) -> float:
+        """Return what no square of a weight exceeds, in scales of a cell's noise."""
+        share = weight * self._shift
+        above = max(ends[1], 0.0) - min(share, 0.0)
+        below = max(share, 0.0) - min(ends[0], 0.0)
+        return max(above**2, below**2, self._known * share**2)
 
     @property
     def _known(self) -> float:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pmw.markup import counted, html_table, text_table
+from pmw.display.elements import table
+from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
 from pmw.public.answer import SEEDED_WARNING, Answer, RecordsKept, Spent
 from pmw.public.evidence import is_held
@@ -45,6 +46,8 @@ __all__ = [
 
 _ROWS_SHOWN = 20
 _UNDEFINED = "undefined"
+_WORK = 16  # what an aggregate of one group takes, in questions
+Pause: TypeAlias = Callable[[int], None]
 _Value: TypeAlias = Estimate | GroupValue | float
 _Asked: TypeAlias = list[tuple[AggregateNode, Group, LinearQuery]]
 
@@ -177,7 +180,7 @@ class AnswerTable:
         notes = "".join(f". {note[0].upper()}{note[1:]}" for note in self.notes)
         kept = "" if self.kept is None else f" ({self.kept.describe()})"
         caption = f"{counted(len(self.rows), 'row')}, {self.confidence:.0%} intervals{kept}{notes}{warning}"
-        return html_table(header, rows, caption)
+        return str(table(caption, header, rows))
 
 
 def _form(cell: _Value) -> Any:
@@ -210,17 +213,24 @@ def _words(cell: _Value) -> list[str]:
 # --- answering ----------------------------------------------------------------------------------------------
 
 
-def questions_of(state: PublicState, statement: Statement) -> _Asked:
+def questions_of(state: PublicState, statement: Statement, pause: Pause = lambda _: None) -> _Asked:
     """Return the counting questions that a statement's aggregates need, group by group.
 
     Every aggregate of a group has one. They are asked like any others, so that tests may run and be charged
     for; what they are answered with bounds the aggregates as well.
+
+    Args:
+        state: what is known.
+        statement: what is asked.
+        pause: called with the work of each aggregate of a group, in questions that take as long.
     """
     aggregates = Aggregates(state, statement)
     leaves = {id(leaf): leaf for node in statement.nodes() for leaf in leaves_of(node)}.values()
-    asked = [
-        (leaf, group, aggregates.question(leaf, group)) for group in statement.groups() for leaf in leaves
-    ]
+    asked: _Asked = []
+    for group in statement.groups():
+        for leaf in leaves:
+            asked.append((leaf, group, aggregates.question(leaf, group)))
+            pause(_WORK)
     return [
         one
         for one in asked
@@ -241,15 +251,28 @@ def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
 
 
 def answered(
-    state: PublicState, statement: Statement, asked: _Asked, answers: Sequence[Answer]
+    state: PublicState,
+    statement: Statement,
+    asked: _Asked,
+    answers: Sequence[Answer],
+    pause: Pause = lambda _: None,
 ) -> AnswerTable:
-    """Return the table of a statement, from the state after its counting questions; nothing is spent."""
+    """Return the table of a statement, from the state after its counting questions; nothing is spent.
+
+    Args:
+        state: what is known.
+        statement: what is asked.
+        asked: its counting questions.
+        answers: to these.
+        pause: called with the work of each group, in questions that take as long.
+    """
     found = {
         (id(leaf), group.places): answer for (leaf, group, _), answer in zip(asked, answers, strict=True)
     }
     reader = _Rows(Aggregates(state, statement), found)
     rows = []
     for group in statement.groups():
+        pause(_WORK * len(statement.columns))
         if statement.having is not None and not reader.holds(statement.having, group):
             continue
         rows.append((group, tuple(reader.value(column.node, group) for column in statement.columns)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import AsyncIterator
 from typing import Annotated
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,6 +20,8 @@ __all__ = [
     "COOKIE",
     "current_user",
     "CurrentUser",
+    "in_queue",
+    "InQueue",
     "is_known",
     "require_own_page",
     "router",
@@ -122,6 +125,20 @@ def is_known(request: Request) -> bool:
         return scheme.lower() == "bearer" and service_of(request).users.find(token) is not None
     except ServiceError:
         return False
+
+
+async def in_queue(request: Request, user: CurrentUser, name: str) -> AsyncIterator[None]:
+    """Wait for a place at a session of the user's, without taking a thread.
+
+    Raises:
+        BusyError: too many wait, or it took too long.
+        ForbiddenError: the session is none of the user's.
+    """
+    async with service_of(request).hosted(user, name).queue.place():
+        yield
+
+
+InQueue = Depends(in_queue, scope="function")  # the place is free again before the response is sent
 
 
 def require_own_page(request: Request) -> None:

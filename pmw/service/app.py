@@ -16,15 +16,16 @@ from typing import Annotated, Any, Literal
 
 import anyio.to_thread
 from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
+from fastapi.responses import JSONResponse
 
 from pmw.public.export import program_version
 from pmw.service import access, asking, problems
-from pmw.service.access import CurrentUser
+from pmw.service.access import CurrentUser, InQueue
 from pmw.service.bodies import Asked, Measured
 from pmw.service.exporting import MOST_ROWS, SentInParts, parts_of
 from pmw.service.guard import Guard
 from pmw.service.hosting import ForbiddenError, Hosted, Service
-from pmw.service.limits import MOST_WAITING
+from pmw.service.limits import PLACES
 from pmw.service.log import Log
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity, Booked
@@ -59,7 +60,7 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # One crowded session leaves threads to the others, and to the page.
-        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS + MOST_WAITING * len(service)
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS + PLACES * len(service)
         ready()
         yield
 
@@ -83,10 +84,10 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
 
 @contextmanager
 def _used(request: Request, user: User, name: str) -> Iterator[Hosted]:
-    """Yield a session of the user's, with a place in its queue."""
+    """Yield a session of the user's, which is held open while this thread works."""
     hosted = access.service_of(request).hosted(user, name)
     request.state.session = name
-    with hosted.waiting.place():
+    with hosted.working.thread():
         yield hosted
 
 
@@ -114,7 +115,7 @@ def _summary(hosted: Hosted, user: User) -> dict[str, Any]:
     }
 
 
-@router.get("/sessions/{name}")
+@router.get("/sessions/{name}", dependencies=[InQueue])
 def status(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
     """Tell where a session stands, and what was charged for the user."""
     with _used(request, user, name) as hosted:
@@ -123,14 +124,14 @@ def status(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
         return {**hosted.session.status().to_dict(), "you": yours}
 
 
-@router.post("/sessions/{name}/ask")
+@router.post("/sessions/{name}/ask", response_model=dict[str, Any], dependencies=[InQueue])
 def ask(
     request: Request,
     user: CurrentUser,
     name: str,
     asked: Asked,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200, pattern=_KEY)] = None,
-) -> dict[str, Any]:
+) -> Response:
     """Answer a question, or several in order.
 
     Each answer is the object that `pmw ask --json` prints. Among several, a refused question has an error
@@ -138,20 +139,25 @@ def ask(
     With `within`, what a bar of so many records costs is charged to the user; with `dry_run`, it is told.
     """
     with _used(request, user, name) as hosted:
-        forms = asked.forms()
+        forms, aligned = asked.forms(), asked.strict_cells
         request.state.questions = len(forms)
-        analyst, given = hosted.asking(user), (asked.fresh, asked.strict_cells)
+        analyst = hosted.asking(user, request.state.gone)
         if asked.within is not None:
-            pays, aligned = user.role is not Role.READER, asked.strict_cells
-            return asking.answered_within(
-                analyst, forms[0], asked.within, dry_run=asked.dry_run, pays=pays, aligned=aligned
+            pays = user.role is not Role.READER
+            return JSONResponse(
+                asking.answered_within(
+                    analyst, forms[0], asked.within, dry_run=asked.dry_run, pays=pays, aligned=aligned
+                )
             )
-        if asked.queries is None:
-            return asking.answered(analyst, forms[0], idempotency_key, *given)
-        return {"answers": asking.answered_all(analyst, forms, idempotency_key, *given)}
+        questions = asking.read(analyst, forms, idempotency_key, aligned=aligned)
+        with hosted.large.place(questions.cells):
+            if asked.queries is None:
+                return JSONResponse(asking.answered(analyst, questions, fresh=asked.fresh))
+            answers = asking.answered_all(analyst, questions, fresh=asked.fresh)
+            return JSONResponse({"answers": answers})  # made here: the event loop waits for nothing long
 
 
-@router.post("/sessions/{name}/measure")
+@router.post("/sessions/{name}/measure", dependencies=[InQueue])
 def measure(request: Request, user: CurrentUser, name: str, measured: Measured) -> dict[str, Any]:
     """Measure a table of counts, charged to the user; with `dry_run`, tell its price alone.
 
@@ -163,7 +169,7 @@ def measure(request: Request, user: CurrentUser, name: str, measured: Measured) 
         return hosted.asking(user).measure(measured.scope, dry_run=measured.dry_run).to_dict()
 
 
-@router.get("/sessions/{name}/export", response_class=Response)
+@router.get("/sessions/{name}/export", response_class=Response, dependencies=[InQueue])
 def export(
     request: Request,
     user: CurrentUser,
@@ -184,7 +190,7 @@ def export(
     return SentInParts(parts, format, lambda: exports.end(user.name))
 
 
-@router.get("/sessions/{name}/ledger")
+@router.get("/sessions/{name}/ledger", dependencies=[InQueue])
 def ledger(request: Request, user: CurrentUser, name: str) -> dict[str, Any]:
     """List every charge to a session, and the sum of each analyst: everybody sees what was spent.
 

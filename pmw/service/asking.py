@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.forms import form_of
 from pmw.service.hosting import ForbiddenError
-from pmw.session.asking import Asking
+from pmw.service.limits import cells_of, require_few_cells
+from pmw.session.asks import Ask
 from pmw.session.dialogue import Dialogue
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
@@ -22,54 +23,113 @@ __all__ = [
     "answered",
     "answered_all",
     "answered_within",
+    "read",
+    "Reading",
 ]
 
+_READING = (4, 32)  # what a condition and a statement take to be read, in questions
 
-def answered(
-    session: Asking, form: Mapping[str, Any], key: str | None, fresh: bool = False, aligned: bool = False
-) -> dict[str, Any]:
-    """Return the answer object of one question.
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The questions of one request.
+
+    Args:
+        heads: of each answer object: the question's id, and the error of one that is refused.
+        refused: those errors, by place.
+        questions: those that were read, by place, each with its own key.
+        first: where the same question stands first, by place.
+        cells: numbers that are asked for, repeated ones included.
+        keyed: the request has an idempotency key.
+    """
+
+    heads: list[dict[str, Any]]
+    refused: dict[int, QueryError]
+    questions: dict[int, Question]
+    first: dict[int, int]
+    cells: int
+    keyed: bool
+
+
+def read(
+    session: Dialogue, forms: Sequence[Mapping[str, Any]], key: str | None, *, aligned: bool = False
+) -> Reading:
+    """Read the questions of a request; of equal texts the first alone is read.
 
     Args:
         session: who answers.
-        form: the question, as a line of a stream.
-        key: its idempotency key.
-        fresh: ask a newer model, or for tests that were not made, where there are stored answers.
-        aligned: refuse a question that cuts cells.
+        forms: the questions, as lines of a stream.
+        key: the request's idempotency key.
+        aligned: refuse questions that cut cells.
 
     Raises:
-        QueryError: it is refused; nothing is spent.
+        QueryError: they ask for too many cells; nothing is spent.
     """
-    question = _read(session, form, aligned=aligned)
-    return _answers(session, [replace(question, request_id=key)], fresh=fresh)[0]
+    heads: list[dict[str, Any]] = []
+    refused: dict[int, QueryError] = {}
+    questions: dict[int, Question] = {}
+    places: dict[int, int] = {}
+    texts: dict[object, int] = {}
+    cells = 0
+    with session.turn() as pause:
+        for place, form in enumerate(forms):
+            heads.append({} if (identifier := identifier_of(form)) is None else {"id": identifier})
+            first = texts.setdefault(_text_of(form, place), place)
+            try:
+                question = questions.get(first) or _read(session, form, aligned=aligned)
+            except QueryError as error:
+                refused[place] = error
+                heads[-1]["error"] = error.to_dict()
+                continue
+            # No key that a request is given holds a line's end, and no part of a question is called so.
+            own = None if key is None else key if place == 0 else f"{key}\n\n{place}"
+            questions[place], places[place] = replace(question, request_id=own), first
+            cells += cells_of(question.query)
+            require_few_cells(cells, f" in the first {place + 1:,} questions" if len(forms) > 1 else "")
+            pause(_READING["sql" in form] if first == place else 1)
+    return Reading(heads, refused, questions, places, cells, key is not None)
 
 
-def answered_all(
-    session: Asking,
-    forms: Sequence[Mapping[str, Any]],
-    key: str | None,
-    fresh: bool = False,
-    aligned: bool = False,
-) -> list[dict[str, Any]]:
+def answered(session: Dialogue, reading: Reading, *, fresh: bool = False) -> dict[str, Any]:
+    """Return the answer object of the one question of a request.
+
+    Args:
+        session: who answers.
+        reading: the question.
+        fresh: ask a newer model, or for tests that were not made, where there are stored answers.
+
+    Raises:
+        QueryError: it is refused, or its key was used for another; nothing is spent.
+    """
+    for error in reading.refused.values():
+        raise error
+    return _answers(session, list(reading.questions.values()), fresh=fresh)[0]
+
+
+def answered_all(session: Dialogue, reading: Reading, *, fresh: bool = False) -> list[dict[str, Any]]:
     """Return an answer object for each question; a refused one has an error object. See ``answered``.
+
+    Equal questions are asked once. With a key each place has its own: there the others are asked after the
+    first, for its stored answer.
 
     Raises:
         QueryError: a key was used for another question; nothing is spent.
     """
-    found: list[dict[str, Any]] = []
-    questions: dict[int, Question] = {}
-    for place, form in enumerate(forms):
-        head = {} if (identifier := identifier_of(form)) is None else {"id": identifier}
-        try:
-            own = None if key is None else key if place == 0 else f"{key}\n{place}"
-            questions[place] = replace(_read(session, form, aligned=aligned), request_id=own)
-            found.append(head)
-        except QueryError as error:
-            found.append({**head, "error": error.to_dict()})
-    for place, answer in zip(
-        questions, _answers(session, list(questions.values()), fresh=fresh), strict=True
-    ):
-        found[place] = {**found[place], **answer}
+    found = [dict(head) for head in reading.heads]
+    once = [place for place, first in reading.first.items() if place == first]
+    again = [place for place, first in reading.first.items() if place != first]
+    if reading.keyed:
+        session.require_keys(
+            part for question in _counts(reading.questions.values()) for part in _parts(question, fresh=fresh)
+        )
+    made = dict(
+        zip(once, _answers(session, [reading.questions[place] for place in once], fresh=fresh), strict=True)
+    )
+    if reading.keyed:
+        own = _answers(session, [reading.questions[place] for place in again], fresh=fresh)
+        made.update(zip(again, own, strict=True))
+    for place, first in reading.first.items():
+        found[place].update(made.get(place) or made[first])
     return found
 
 
@@ -110,7 +170,7 @@ def answered_within(
     return analyst.ask_within(query, within).to_dict()
 
 
-def _read(session: Asking, form: Mapping[str, Any], *, aligned: bool) -> Question:
+def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Question:
     question = session.reader.question(form)
     if question.request_id is not None:
         raise QueryError(
@@ -123,19 +183,39 @@ def _read(session: Asking, form: Mapping[str, Any], *, aligned: bool) -> Questio
     return question
 
 
-def _answers(session: Asking, questions: Sequence[Question], *, fresh: bool) -> list[dict[str, Any]]:
+def _text_of(form: Mapping[str, Any], place: int) -> object:
+    """Return what tells equal questions: their texts; one without a text is equal to no other."""
+    texts = [(name, form[name]) for name in ("where", "sql") if isinstance(form.get(name), str)]
+    return tuple(texts) if texts and set(form) <= {"id", "where", "sql"} else place
+
+
+def _counts(questions: Iterable[Question]) -> list[Question]:
+    return [question for question in questions if not isinstance(question.query, Statement)]
+
+
+def _parts(question: Question, *, fresh: bool) -> Iterator[Question | Ask]:
+    """Yield one question for each answer; those of groups are made for this request alone."""
+    if not isinstance(question.query, GroupedQuery):
+        yield question
+        return
+    key = question.request_id
+    for group, query in enumerate(question.query):
+        own = key if key is None or group == 0 else f"{key}\n{group}"  # as Question.parts has it
+        yield Ask(query, query.to_json(), own, fresh)
+
+
+def _answers(session: Dialogue, questions: Sequence[Question], *, fresh: bool) -> list[dict[str, Any]]:
     """Return the answer objects of questions: those that count together, and statements one by one."""
-    counts = [question for question in questions if not isinstance(question.query, Statement)]
-    parts = [part for question in counts for part in question.parts()]
-    answers = iter(session.ask_all(parts, fresh=fresh) if parts else ())
+    counts = _counts(questions)
+    parts = (part for question in counts for part in _parts(question, fresh=fresh))
+    answers = iter(session.ask_all(parts, fresh=fresh) if counts else ())
     return [_form(session, question, answers, fresh=fresh) for question in questions]
 
 
-def _form(session: Asking, question: Question, answers: Any, *, fresh: bool) -> dict[str, Any]:
+def _form(session: Dialogue, question: Question, answers: Iterator[Answer], *, fresh: bool) -> dict[str, Any]:
     query = question.query
     if isinstance(query, Statement):
         return form_of(session.tabulate(query, fresh=fresh, request_id=question.request_id))
     if isinstance(query, GroupedQuery):
-        return form_of(Answers(tuple(next(answers) for _ in query), query))
-    answer: Answer = next(answers)
-    return answer.to_dict()
+        return form_of(Answers(tuple(next(answers) for _ in range(len(query))), query))
+    return next(answers).to_dict()

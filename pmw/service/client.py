@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 __all__ = [
     "answer_of",
     "connect",
+    "drawn_part",
+    "pause_before",
     "RemoteSession",
 ]
 
 _SECONDS = 60.0  # for one response
 _BATCH = 500  # questions of one request; the service takes 1,000
-_TRIES = 5
+_TRIES = 10
+_LONGEST_PAUSE = 5.0  # seconds, where the service names none
+_LONGEST_TOLD = 30.0  # seconds that a service may have a client wait
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -270,27 +274,47 @@ class RemoteSession:
             **(headers or {}),
             **({"Content-Type": "application/json"} if content else {}),
         }
-        for pause in [*(0.1 * 2**turn for turn in range(_TRIES - 1)), None]:
-            status, found = self._tried(method, path, content, sent)
-            may = pause is not None and (status == 429 or (again and status in (0, 503)))
+        for turn in range(_TRIES):
+            status, found, told = self._tried(method, path, content, sent)
+            may = turn < _TRIES - 1 and (status == 429 or (again and status in (0, 503)))
             if not may:
                 break
-            time.sleep(pause or 0)
+            time.sleep(pause_before(turn + 1, told, drawn_part()))
         if status != 200:
             raise _refusal(status, found)
         return found
 
     def _tried(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, bytes, str]:
         with self._lock:
             try:
                 self._connection.request(method, path, content, headers)
                 response = self._connection.getresponse()
-                return response.status, response.read()
+                return response.status, response.read(), response.getheader("Retry-After", "")
             except (OSError, http.client.HTTPException):
                 self._connection.close()
-                return 0, b""
+                return 0, b"", ""
+
+
+def pause_before(turn: int, told: str, drawn: float) -> float:
+    """Return how many seconds to wait before a request is made again.
+
+    Clients that were refused together do not come back together.
+
+    Args:
+        turn: 1 for the second try.
+        told: the header Retry-After of the refusal; empty for none.
+        drawn: in [0, 1], another one for each client and try.
+    """
+    if told.isascii() and told.isdecimal():
+        return min(float(told[:6]), _LONGEST_TOLD) * (1 + drawn / 2)
+    return min(0.1 * 2.0 ** (turn - 1), _LONGEST_PAUSE) * (1 + drawn) / 2
+
+
+def drawn_part() -> float:
+    """Return a number in [0, 1) that clients share by chance alone: the last digits of the clock."""
+    return time.perf_counter_ns() // 100 % 1000 / 1000
 
 
 def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:

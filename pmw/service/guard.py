@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import threading
 import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pmw.service.limits import BODY_BYTES, KEPT_CONNECTIONS, MOST_CONNECTIONS
@@ -52,11 +53,13 @@ class Guard:
         began, request_id = time.perf_counter(), secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
         reply = _Reply(send, request_id)
-        if self._is_crowded(scope):
-            await reply.refuse(503, "busy", "too many connections are open; ask again in a second")
-        else:
-            await self._answer(scope, receive, reply)
-        self._log.write("request", **_about(scope, reply, began))
+        try:
+            if self._is_crowded(scope):
+                await reply.refuse(503, "busy", "too many connections are open; ask again in a second")
+            else:
+                await self._answer(scope, receive, reply)
+        finally:  # a request that is cut has its line, too
+            self._log.write("request", **_about(scope, reply, began))
 
     def _is_crowded(self, scope: Scope) -> bool:
         """Whether so many connections are open that this request gets no answer."""
@@ -67,25 +70,31 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, reply: _Reply) -> None:
         if scope["path"] == _HEALTH:
-            await self._run(scope, _again(b"", receive), reply)
+            await self._run(scope, b"", receive, reply)
             return
         try:
             body = await asyncio.wait_for(_body(scope, receive), _BODY_SECONDS)
         except TimeoutError:
             await reply.refuse(408, "timeout", f"expected the whole body within {_BODY_SECONDS} seconds")
+        except ClientDisconnect:  # part of a body may be another question, or another price
+            await reply.refuse(499, "client_gone", "the client left before the end of its body")
         else:
             if body is None:
                 await reply.refuse(413, "too_long", f"a body has at most {BODY_BYTES:,} bytes")
             else:
-                await self._run(scope, _again(body, receive), reply)
+                await self._run(scope, body, receive, reply)
 
-    async def _run(self, scope: Scope, receive: Receive, reply: _Reply) -> None:
+    async def _run(self, scope: Scope, body: bytes, receive: Receive, reply: _Reply) -> None:
+        scope["state"]["gone"] = gone = threading.Event()
+        leaving = asyncio.create_task(_left(receive, gone))
         try:
-            await self._app(scope, receive, reply.send)
+            await self._app(scope, _again(body, leaving), reply.send)
         except Exception as error:  # noqa: BLE001  # one request fails, the service goes on
             self._log.failure(error, request_id=reply.request_id)
             if reply.status is None:
                 await reply.refuse(500, "internal", "the request failed; the custodian's log has its id")
+        finally:
+            leaving.cancel()
 
 
 class _Reply:
@@ -120,7 +129,11 @@ class _Reply:
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes | None:
-    """Return the whole body; None where it is too long, as soon as that is known."""
+    """Return the whole body; None where it is too long, as soon as that is known.
+
+    Raises:
+        ClientDisconnect: the client left before its end.
+    """
     told = Headers(scope=scope).get("content-length", "0")
     if told.isdecimal() and int(told[:20]) > BODY_BYTES:
         return None
@@ -128,7 +141,7 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            break
+            raise ClientDisconnect
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > BODY_BYTES:
@@ -138,12 +151,20 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
     return b"".join(parts)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Return what gives a body that was read, then whatever comes after it."""
+async def _left(receive: Receive, gone: threading.Event) -> Message:
+    """Wait until the client leaves, and tell the threads that work for it."""
+    while (message := await receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
+    return message
+
+
+def _again(body: bytes, leaving: asyncio.Task[Message]) -> Receive:
+    """Return what gives a body that was read, then that the client has left."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def next_message() -> Message:
-        return messages.pop() if messages else await receive()
+        return messages.pop() if messages else await asyncio.shield(leaving)
 
     return next_message
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pmw.errors import ServiceError
-from pmw.service.limits import OneEach, Rate, Waiting
+from pmw.service.limits import LargeRequests, OneEach, Queue, Rate, Working
 from pmw.service.users import Role, User, UsersFile
 from pmw.session.dialogue import Analyst
 from pmw.session.opening import resume_session
@@ -37,16 +40,28 @@ class Hosted:
     Args:
         name: in addresses: the stem of its file.
         session: the session, held open.
-        waiting: how many requests are at it.
+        queue: where requests wait for it.
+        large: where those of much work wait for each other.
+        working: the threads that work for requests.
     """
 
     name: str
     session: Session
-    waiting: Waiting = field(default_factory=Waiting)
+    queue: Queue = field(default_factory=Queue)
+    large: LargeRequests = field(default_factory=LargeRequests)
+    working: Working = field(default_factory=Working)
 
-    def asking(self, user: User) -> Analyst:
-        """Return the session as a user asks it: charges are booked to the name, up to the share."""
-        return self.session.analyst(user.name, 0 if user.role is Role.READER else user.share)
+    def asking(self, user: User, gone: threading.Event | None = None) -> Analyst:
+        """Return the session as a user asks it: charges are booked to the name, up to the share.
+
+        Args:
+            user: who asks.
+            gone: set where the client has left, which ends the work.
+        """
+        share = 0 if user.role is Role.READER else user.share
+        return self.session.analyst(
+            user.name, share, stop=partial(self.working.look, gone or threading.Event())
+        )
 
 
 class Service:
@@ -78,6 +93,11 @@ class Service:
             raise ForbiddenError("this is none of your sessions; GET /sessions lists them")
         return found
 
+    def end(self) -> None:
+        """Tell all work to stop at its next turn."""
+        for hosted in self._hosted.values():
+            hosted.working.end()
+
     def visible(self, user: User) -> list[Hosted]:
         """Return a user's sessions, by name."""
         return [one for name, one in sorted(self._hosted.items()) if user.may_use(name)]
@@ -106,8 +126,15 @@ def hosting(paths: Sequence[Path], users: UsersFile, rate: Rate | None = None) -
         SessionLockedError: another process, such as another service, is using a session.
     """
     users.listed()
+    importlib.import_module("queries.sql")  # now, for it takes longer than an answer
     with ExitStack() as held:
         hosted = [
             Hosted(name, held.enter_context(resume_session(path))) for name, path in names_of(paths).items()
         ]
-        yield Service(hosted, users, rate)
+        try:
+            yield Service(hosted, users, rate)
+        finally:
+            for one in hosted:  # its lock is held until nothing works on it any more
+                one.working.end()
+            for one in hosted:
+                one.working.wait()

@@ -1,25 +1,41 @@
-"""Limits: how much a service takes at a time, from one user and for one session."""
+"""Limits: how much a service takes at a time, from one user, for one session and in one request."""
 
 from __future__ import annotations
 
+import asyncio
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from pmw.errors import ServiceError
+from pmw.session.turns import TURN_WORK, Turns
+from queries.errors import QueryError
+from queries.grouping import GroupedQuery
+from queries.linear import LinearQuery
+from queries.statements import Statement, leaves_of
 
 __all__ = [
     "BODY_BYTES",
     "BusyError",
+    "cells_of",
+    "EndingError",
+    "GoneError",
     "KEPT_CONNECTIONS",
+    "LargeRequests",
+    "MOST_CELLS",
     "MOST_CONNECTIONS",
     "MOST_IDLE",
     "MOST_QUESTIONS",
     "MOST_WAITING",
     "OneEach",
+    "PLACES",
+    "Queue",
     "Rate",
-    "Waiting",
+    "require_few_cells",
+    "Working",
 ]
 
 BODY_BYTES = 2**20
@@ -27,11 +43,34 @@ MOST_CONNECTIONS = 512
 KEPT_CONNECTIONS = 16  # of them, for requests with a good token
 MOST_IDLE = 128  # connections of one address that wait for a request
 MOST_QUESTIONS = 1000  # of one request
-MOST_WAITING = 32  # requests at one session; each takes a thread
+MOST_CELLS = 20_000  # numbers that one request may ask for
+PLACES = 16  # requests that are carried out together at one session; each takes a thread
+MOST_WAITING = 512  # requests that wait for a place
+WAITING_SECONDS = 20.0
+MOST_LARGE = 4  # requests of more than a turn that are at one session; all but one wait
+_LARGE_SECONDS = 5  # after which one of them may be asked again
+_SERVED = 50  # small requests that a session answers in a second, at least
 
 
 class BusyError(ServiceError):
-    """A request that comes too early; asked again later, it is served."""
+    """A request that comes too early; asked again later, it is served.
+
+    Args:
+        message: what is told.
+        retry_after: seconds to wait for.
+    """
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class EndingError(BusyError):
+    """A request that is cut, for the service ends."""
+
+
+class GoneError(ServiceError):
+    """A request that is cut, for its client has left."""
 
 
 class Rate:
@@ -89,22 +128,170 @@ class OneEach:
             self._names.discard(name)
 
 
-class Waiting:
-    """How many requests are at one session, or wait for it."""
+class Queue:
+    """Requests at one session: some are carried out, and others wait in order, with a deadline.
 
-    def __init__(self, most: int = MOST_WAITING) -> None:
-        self._free = threading.BoundedSemaphore(most)
+    It belongs to one event loop: whoever waits takes no thread.
+
+    Args:
+        places: requests that are carried out together; each takes a thread.
+        most: requests that wait.
+        seconds: how long a request waits at most.
+    """
+
+    def __init__(
+        self, places: int = PLACES, most: int = MOST_WAITING, seconds: float = WAITING_SECONDS
+    ) -> None:
+        self._free, self._most, self._seconds = places, most, seconds
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds after which a request that is refused may find a place: by who waits, not by the clock."""
+        return 1 + len(self._waiting) // _SERVED
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Wait for a place, and keep it for the time of a request.
+
+        Raises:
+            BusyError: too many wait, or it has waited for too long.
+        """
+        await self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        if len(self._waiting) >= self._most:
+            raise BusyError("too many requests wait for this session; ask again later", self.retry_after)
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await asyncio.wait_for(turn, self._seconds)
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # it was this request's turn, but nobody is there
+            else:
+                self._waiting.remove(turn)
+            if not isinstance(error, TimeoutError):
+                raise
+            late = f"this session had no place within {self._seconds:g} seconds; ask again later"
+            raise BusyError(late, self.retry_after) from None
+
+    def _leave(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+class LargeRequests:
+    """Requests of more work than a turn holds: one of them at a time is at a session, first come first.
+
+    What a request has read and was answered is held in memory until its end; so few may wait.
+    """
+
+    def __init__(self, most: int = MOST_LARGE) -> None:
+        self._places = threading.BoundedSemaphore(most)
+        self._turns = Turns()
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """Take a place for the time of a request.
+    def place(self, cells: int) -> Iterator[None]:
+        """Wait for the large requests before this one, if it is one.
+
+        Args:
+            cells: what it asks for.
 
         Raises:
             BusyError: too many wait already.
         """
-        if not self._free.acquire(blocking=False):
-            raise BusyError("too many requests wait for this session; ask again in a second")
+        if cells <= TURN_WORK:
+            yield
+            return
+        if not self._places.acquire(blocking=False):
+            raise BusyError("too many large requests wait for this session; ask again later", _LARGE_SECONDS)
+        try:
+            with self._turns:
+                yield
+        finally:
+            self._places.release()
+
+
+class Working:
+    """How many threads work for requests at one session; and whether they are told to stop."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._changed = threading.Condition()
+        self._ending = False
+
+    @contextmanager
+    def thread(self) -> Iterator[None]:
+        """Count this thread while it works."""
+        with self._changed:
+            self._count += 1
         try:
             yield
         finally:
-            self._free.release()
+            with self._changed:
+                self._count -= 1
+                self._changed.notify_all()
+
+    def end(self) -> None:
+        """Tell all work to stop at its next turn."""
+        self._ending = True
+
+    def wait(self) -> None:
+        """Wait until no thread works."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._count)
+
+    def look(self, gone: threading.Event) -> None:
+        """Stop the work of a request where there is nobody to work for.
+
+        Args:
+            gone: set where the client has left.
+
+        Raises:
+            EndingError: the service ends.
+            GoneError: the client has left.
+        """
+        if gone.is_set():
+            raise GoneError("the client has left")
+        if self._ending:
+            raise EndingError("the service ends; ask again, and what was answered already is free", 5)
+
+
+def cells_of(query: LinearQuery | GroupedQuery | Statement) -> int:
+    """Return how many numbers a question asks for: its groups, times their aggregates; one without groups."""
+    if isinstance(query, GroupedQuery):
+        return max(1, len(query))
+    if isinstance(query, LinearQuery):
+        return 1
+    leaves = {id(leaf) for node in query.nodes() for leaf in leaves_of(node)}
+    return math.prod(len(one.groups) for one in query.groupings) * max(1, len(leaves))
+
+
+def require_few_cells(cells: int, told: str = "") -> None:
+    """Refuse a request that asks for too many numbers, before any of them is looked at.
+
+    Args:
+        cells: what it asks for, as far as it was read.
+        told: where they stand.
+
+    Raises:
+        QueryError: there are more than ``MOST_CELLS``.
+    """
+    if cells > MOST_CELLS:
+        raise QueryError(
+            f"expected at most {MOST_CELLS:,} cells in a request (groups, times aggregates of each), "
+            f"got {cells:,}{told}; ask for fewer groups, or in several requests",
+            code="too_large",
+        )

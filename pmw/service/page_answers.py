@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from markupsafe import Markup
-
+from pmw.display.charts import Bar, Bars, Picture
+from pmw.display.texts import number, shortened
 from pmw.public.answer import Answer, RecordsKept
 from pmw.public.answers import Answers
-from pmw.public.report.elements import number
 from pmw.public.sums import Estimate
 from pmw.public.tables import AnswerTable
-from pmw.service.page_charts import Bar, bars_chart
+from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.dialogue import Analyst
 from queries.domain import CategoricalAttribute, Domain
 from queries.grouping import GroupedQuery
@@ -25,14 +24,20 @@ from queries.statements import Statement
 __all__ = [
     "answer_of",
     "asked_by",
+    "Chart",
+    "chart_of",
+    "CHART_WIDTH",
     "is_statement",
     "NONE",
     "Result",
 ]
 
-_MOST_ROWS = 1000
+_MOST_ROWS, _MOST_BARS = 1000, 40
+CHART_WIDTH = 480  # narrow enough for texts that can be read on a phone
 _PLACE = re.compile(r"[0-9]{1,6}")  # of a value in a list
 NONE = "\N{EN DASH}"  # where a table has no number
+
+Chart: TypeAlias = tuple[Picture, Bars]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Result:
         sentences: what the numbers say.
         header: of the table.
         rows: texts of the table.
-        chart: SVG; empty where there is nothing to draw.
+        charts: panels of bars; none where there is nothing to draw.
         notes: what has to be known of it.
     """
 
@@ -52,15 +57,16 @@ class Result:
     sentences: tuple[str, ...]
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    chart: Markup
+    charts: tuple[Chart, ...]
     notes: tuple[str, ...]
 
 
-def answer_of(analyst: Analyst, text: str, within: float | None = None) -> Result:
+def answer_of(analyst: Analyst, large: LargeRequests, text: str, within: float | None = None) -> Result:
     """Return the answer to a condition or a statement.
 
     Args:
         analyst: who asks.
+        large: where questions of much work wait for each other.
         text: as it was typed in.
         within: half-width of the bar that is paid for, in records; None asks as usual.
 
@@ -73,11 +79,13 @@ def answer_of(analyst: Analyst, text: str, within: float | None = None) -> Resul
         return _of_answers(Answers((analyst.ask_within(query, within),), (query,)))
     asked: LinearQuery | GroupedQuery | Statement
     asked = analyst.reader.statement(text) if is_statement(text) else analyst.reader.where(text)
-    if isinstance(asked, Statement):
-        return _of_table(analyst.tabulate(asked), text)
-    if isinstance(asked, GroupedQuery):
-        return _of_answers(analyst.ask_groups(asked))
-    return _of_answers(analyst.ask_all([asked]))
+    require_few_cells(cells := cells_of(asked))
+    with large.place(cells):
+        if isinstance(asked, Statement):
+            return _of_table(analyst.tabulate(asked), text)
+        if isinstance(asked, GroupedQuery):
+            return _of_answers(analyst.ask_groups(asked))
+        return _of_answers(analyst.ask_all([asked]))
 
 
 def is_statement(text: str) -> bool:
@@ -132,7 +140,7 @@ def _of_answers(answers: Answers) -> Result:
     labels = [" · ".join(map(str, label)) for label in answers.labels()]
     named = labels if grouped else ["records"]
     bars = [
-        Bar(label, number(one.count), one.count, one.interval)
+        Bar(label, one.count, number(one.count), interval=one.interval)
         for label, one in zip(named, answers, strict=True)
     ]
     asked = answers.asked.query if isinstance(answers.asked, GroupedQuery) else next(iter(answers.asked))
@@ -156,9 +164,29 @@ def _of_answers(answers: Answers) -> Result:
         sentences,
         header,
         tuple(rows[:_MOST_ROWS]),
-        bars_chart("Counts with their intervals", bars),
+        chart_of("Counts with their intervals", bars),
         notes,
     )
+
+
+def chart_of(title: str, bars: Sequence[Bar]) -> tuple[Chart, ...]:
+    """Return a chart of bars with their intervals; none where there is nothing to draw.
+
+    Args:
+        title: what is to be seen.
+        bars: the first 40 that are finite are drawn.
+    """
+    finite = [bar for bar in bars if all(map(math.isfinite, (bar.value, *(bar.interval or ()))))]
+    told = "; ".join(
+        f"{bar.label}: {bar.text}"
+        + ("" if bar.interval is None else f", {bar.interval[0]:,.6g} to {bar.interval[1]:,.6g}")
+        for bar in finite[:_MOST_BARS]
+    )
+    drawn = Bars(tuple(replace(bar, label=shortened(bar.label, 18)) for bar in finite[:_MOST_BARS]))
+    if drawn.reach == (0.0, 0.0):
+        return ()
+    more = f", the first {_MOST_BARS} of {len(finite):,}" if len(finite) > _MOST_BARS else ""
+    return ((Picture("", f"{title}{more}", told, width=CHART_WIDTH), drawn),)
 
 
 def _kept(kept: RecordsKept | None) -> tuple[str, ...]:
@@ -187,7 +215,8 @@ def _of_table(table: AnswerTable, text: str) -> Result:
     header: list[str] = []
     for title, bar in zip(table.titles, barred, strict=True):
         header += [title, "from", "to"] if bar else [title]
-    rows, charts = [], []
+    rows: list[tuple[str, ...]] = []
+    charts: tuple[Chart, ...] = ()
     for row in table.rows[:_MOST_ROWS]:
         words: list[str] = []
         for cell, bar in zip(row, barred, strict=True):
@@ -196,13 +225,13 @@ def _of_table(table: AnswerTable, text: str) -> Result:
     for place, title in enumerate(table.titles):
         if barred[place]:
             bars = [_bar_of(table, row, place, barred) for row in table.rows]
-            charts.append(bars_chart(f"{title} with its intervals", [bar for bar in bars if bar is not None]))
+            charts += chart_of(f"{title} with its intervals", [bar for bar in bars if bar is not None])
     return Result(
         text,
         _promised(table),
         tuple(header),
         tuple(rows),
-        Markup("").join(charts),
+        charts,
         (*_kept(table.kept), *table.notes),
     )
 
@@ -219,7 +248,7 @@ def _bar_of(table: AnswerTable, row: Sequence[Any], place: int, barred: Sequence
     if not isinstance(cell, Estimate) or cell.value is None:
         return None
     group = [_plain(one) for one, bar in zip(row, barred, strict=True) if not bar]
-    return Bar(" · ".join(group) or table.titles[place], _three(cell)[0], cell.value, cell.interval)
+    return Bar(" · ".join(group) or table.titles[place], cell.value, _three(cell)[0], interval=cell.interval)
 
 
 def _plain(cell: Any) -> str:

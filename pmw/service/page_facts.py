@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
+from pmw.display.charts import Cap, Line, Lines, Picture
+from pmw.display.texts import number, percent, shortened
 from pmw.errors import BudgetError
-from pmw.public.ledger import Ledger, ledger_cells
-from pmw.public.report.elements import number, percent
-from pmw.public.report.pictures import headline
+from pmw.public.ledger import Ledger, LedgerLine, ledger_cells
+from pmw.public.pictures import headline
 from pmw.service.hosting import Hosted
-from pmw.service.page_answers import NONE
-from pmw.service.page_charts import spending_chart
+from pmw.service.page_answers import CHART_WIDTH, NONE
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity, Booked
 from pmw.session.dialogue import Analyst
@@ -39,6 +38,7 @@ _SESSION = "the session itself"
 _MOST_VALUES = 12  # of an attribute that are listed in the table of attributes
 _MOST_ACTS = 50  # questions of everybody that the custodian sees
 _MOST_OPTIONS = 500  # of an attribute that the form lists
+_MOST_LINES = 6  # named ones of a chart; the style sheet has a colour and a dash for each
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def custodian_facts(hosted: Hosted) -> dict[str, Any]:
     ]
     return {
         "sentence": ledger.sentence(),
-        "chart": _spent_charts(headline(session.state), ledger),
+        "charts": _spent_charts(headline(session.state), ledger),
         "tables": tables,
         "theorems": list(dict.fromkeys(f"{line.event}: {line.theorem}" for line in ledger.lines)),
     }
@@ -231,13 +231,43 @@ def _spending(ledger: Ledger, booked: Sequence[Booked]) -> list[dict[str, Any]]:
     ]
 
 
-def _spent_charts(head: str, ledger: Ledger) -> Markup:
-    """Return charts of the budget over charges: by analyst, and by event."""
+def _spent_charts(head: str, ledger: Ledger) -> list[tuple[Picture, Lines]]:
+    """Return panels of the budget over charges, by analyst and by event; none before the first charge."""
     lines = ledger.lines
     by = {
         "analyst": [{name or _SESSION: float(part) for name, part in line.booked} for line in lines],
         "event": [{line.event: 1.0} for line in lines],
     }
-    return Markup("").join(
-        spending_chart(f"{head}: the budget by {kind}", lines, parts) for kind, parts in by.items()
+    return [_spending_chart(head, kind, lines, parts) for kind, parts in by.items() if lines]
+
+
+def _spending_chart(
+    head: str, kind: str, lines: Sequence[LedgerLine], named: Sequence[Mapping[str, float]]
+) -> tuple[Picture, Lines]:
+    """Return what was spent in all and under each name; the six names that spent most are drawn.
+
+    Args:
+        head: stands above it.
+        kind: of the names.
+        lines: of a ledger, in order.
+        named: of each line, its parts by the names that they are drawn under.
+    """
+    names = dict.fromkeys(name for own in named for name in own)
+    spent = {
+        name: [100 * line.share * own.get(name, 0.0) for line, own in zip(lines, named, strict=True)]
+        for name in names
+    }
+    first = sorted(spent, key=lambda name: -sum(spent[name]))[:_MOST_LINES]
+    drawn = [(name, f"line-{place}", [*accumulate(spent[name])]) for place, name in enumerate(first)]
+    if len(spent) > 1:
+        drawn.insert(0, ("in all", "all", [100 * line.running_share for line in lines]))
+    told = "; ".join(f"{name}: {percent(heights[-1] / 100)}" for name, _, heights in drawn)
+    more = f", the {_MOST_LINES} largest of {len(spent):,}" if len(spent) > len(first) else ""
+    panel = Lines(
+        tuple(
+            Line(shortened(name, 18), style, [*enumerate([0.0, *heights])]) for name, style, heights in drawn
+        ),
+        "charges",
+        Cap(100.0, "the cap"),
     )
+    return Picture(head, f"the budget by {kind}{more}", told, width=CHART_WIDTH), panel

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from pmw.display.templates import render
 from pmw.errors import PMWError
-from pmw.service.page_answers import NONE
 
 __all__ = [
     "page",
     "PageRoute",
 ]
 
-_NUMBER = re.compile(r"[-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?%?$")
-_NO_NUMBER = ("", NONE, "none", "undefined", "refused")  # what stands where one is missing
 _KEPT = ("WWW-Authenticate", "Retry-After")  # headers of an error
-_templates = Environment(
-    loader=PackageLoader("pmw.service"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-)
 
 
 def page(name: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
@@ -36,17 +29,7 @@ def page(name: str, values: Mapping[str, Any], status: int = 200) -> HTMLRespons
         values: what it shows; every text in them is escaped.
         status: of the response.
     """
-    text = _templates.get_template(name).render(text_columns=_text_columns, **values)
-    return HTMLResponse(text, status)
-
-
-def _text_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> set[int]:
-    """Return which columns of a table hold texts: those in which something does not begin as a number."""
-    found = {0} if not rows else set[int]()
-    for place in range(len(header)):
-        if any(row[place] not in _NO_NUMBER and not _NUMBER.match(row[place]) for row in rows):
-            found.add(place)
-    return found
+    return HTMLResponse(render("pmw.service", name, values), status)
 
 
 class PageRoute(APIRoute):

@@ -23,7 +23,8 @@ from pmw.errors import (
     SessionError,
     SessionLockedError,
 )
-from pmw.service.access import CurrentUser, service_of, signed_in
+from pmw.public.report import report_policy
+from pmw.service.access import CurrentUser, InQueue, service_of, signed_in
 from pmw.service.hosting import Hosted
 from pmw.service.page_answers import answer_of, asked_by, is_statement
 from pmw.service.page_facts import (
@@ -60,7 +61,9 @@ _REFUSED = "This token is not good: it was never issued, was revoked, or has exp
 
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
-router.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
+router.mount(
+    "/static", StaticFiles(directory=Path(__file__).parent / "static", packages=[("pmw.display", "static")])
+)
 
 
 async def _fields(request: Request) -> dict[str, list[str]]:
@@ -94,43 +97,43 @@ def _summary(hosted: Hosted) -> dict[str, Any]:
     }
 
 
-@router.get("/page/{name}")
+@router.get("/page/{name}", dependencies=[InQueue])
 def session(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
     """Show a session: what can be asked, and what was."""
     return _shown(request, user, name, Shown())
 
 
-@router.post("/page/{name}/ask")
+@router.post("/page/{name}/ask", dependencies=[InQueue])
 def ask(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
     """Answer a question."""
     return _shown(request, user, name, Shown(_first(fields, "question")), "ask")
 
 
-@router.post("/page/{name}/build")
+@router.post("/page/{name}/build", dependencies=[InQueue])
 def build(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
     """Write down the question that a form was filled in with."""
     hosted = _hosted(request, user, name)
     return _shown(request, user, name, Shown(asked_by(fields, hosted.session.domain), is_built=True))
 
 
-@router.post("/page/{name}/price")
+@router.post("/page/{name}/price", dependencies=[InQueue])
 def price(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
     """Tell what an answer within so many records costs."""
     return _shown(request, user, name, Shown(_first(fields, "question"), _first(fields, "within")), "price")
 
 
-@router.post("/page/{name}/pay")
+@router.post("/page/{name}/pay", dependencies=[InQueue])
 def pay(request: Request, user: CurrentUser, name: str, fields: _Fields) -> HTMLResponse:
     """Answer a question within so many records, and pay for it; a price above the one told is told first."""
     told = Shown(_first(fields, "question"), _first(fields, "within"), price=_first(fields, "price"))
     return _shown(request, user, name, told, "pay")
 
 
-@router.get("/page/{name}/history.csv")
+@router.get("/page/{name}/history.csv", dependencies=[InQueue])
 def history(request: Request, user: CurrentUser, name: str) -> Response:
     """Give what the user asked as CSV."""
     hosted = _hosted(request, user, name)
-    with hosted.waiting.place():
+    with hosted.working.thread():
         found = hosted.session.activity(user.name, 10_000)
     text = io.StringIO()
     writer = csv.writer(text)
@@ -145,23 +148,22 @@ def _safe(text: str) -> str:
     return f"'{text}" if text[:1] in "=+-@" else text  # else a spreadsheet would run it
 
 
-@router.get("/page/{name}/custodian")
+@router.get("/page/{name}/custodian", dependencies=[InQueue])
 def custodian(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
     """Show a custodian who spent what, and everybody's questions."""
     hosted = _own(request, user, name)
-    with hosted.waiting.place():
+    with hosted.working.thread():
         values = custodian_facts(hosted)
     return page("custodian.html", {"title": f"{name}: budget", "user": user, "hosted": hosted, **values})
 
 
-@router.get("/page/{name}/report")
+@router.get("/page/{name}/report", dependencies=[InQueue])
 def report(request: Request, user: CurrentUser, name: str) -> HTMLResponse:
     """Show the report on a session."""
     hosted = _own(request, user, name)
-    with hosted.waiting.place():
+    with hosted.working.thread():
         text = report_of(hosted)
-    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-    return HTMLResponse(text, headers={"Content-Security-Policy": policy})
+    return HTMLResponse(text, headers={"Content-Security-Policy": report_policy()})
 
 
 def _hosted(request: Request, user: User, name: str) -> Hosted:
@@ -184,16 +186,16 @@ def _first(fields: Mapping[str, list[str]], name: str) -> str:
 
 def _shown(request: Request, user: User, name: str, shown: Shown, act: str = "") -> HTMLResponse:
     hosted = _hosted(request, user, name)
-    analyst = hosted.asking(user)
-    with hosted.waiting.place():
-        values = _outcome(analyst, shown, act)
+    analyst = hosted.asking(user, request.state.gone)
+    with hosted.working.thread():
+        values = _outcome(hosted, analyst, shown, act)
         found: tuple[Activity, ...] = hosted.session.activity(user.name, _MOST_LISTED)
         values.update(
             {
                 "title": f"{_said(values)} · {name}",
                 "user": user,
                 "hosted": hosted,
-                "table": hosted.session.domain.name,
+                "table_name": hosted.session.domain.name,
                 "promise": (status := hosted.session.status()).guarantee,
                 "closed": status.closed,
                 "share": share_text(user, analyst.budget()),
@@ -213,16 +215,16 @@ def _shown(request: Request, user: User, name: str, shown: Shown, act: str = "")
     return page("session.html", values)
 
 
-def _outcome(analyst: Analyst, shown: Shown, act: str) -> dict[str, Any]:
+def _outcome(hosted: Hosted, analyst: Analyst, shown: Shown, act: str) -> dict[str, Any]:
     """Return the answer, the price or the error that an act leads to."""
     values: dict[str, Any] = {"result": None, "price": None, "error": None}
     try:
         if act == "ask":
-            values["result"] = answer_of(analyst, shown.question)
+            values["result"] = answer_of(analyst, hosted.large, shown.question)
         elif act == "price" or (act == "pay" and is_dearer(analyst, shown)):
             values["price"] = price_of(analyst, shown)
         elif act == "pay":
-            values["result"] = answer_of(analyst, shown.question, shown.records)
+            values["result"] = answer_of(analyst, hosted.large, shown.question, shown.records)
     except QueryError as error:
         values["error"] = {"message": error.message, "mark": _mark(error)}
     except (SessionCorruptError, SessionLockedError):

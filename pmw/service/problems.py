@@ -26,7 +26,7 @@ from pmw.errors import (
     StoreError,
 )
 from pmw.service.hosting import ForbiddenError
-from pmw.service.limits import BusyError
+from pmw.service.limits import BusyError, EndingError, GoneError
 from pmw.service.log import Log
 from queries.errors import QueryError
 
@@ -57,7 +57,9 @@ _SERVICE = "the service cannot look up users now; the custodian finds the reason
 # Of each kind of error, the first that fits: status, code, and what is told; None tells the error's own text.
 _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
     (BudgetExhaustedError, 403, "budget_exhausted", None),
+    (EndingError, 503, None, None),
     (BusyError, 429, None, None),
+    (GoneError, 499, "client_gone", None),
     (ForbiddenError, 403, None, None),
     (DataError, 503, "session_unavailable", _SESSION),
     (StoreError, 503, "session_unavailable", _SESSION),
@@ -71,16 +73,24 @@ _KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
 
 
 def problem(
-    request: Request, status: int, message: str, *, code: str | None = None, position: int | str | None = None
+    request: Request,
+    status: int,
+    message: str,
+    *,
+    code: str | None = None,
+    position: int | str | None = None,
+    retry_after: int | None = None,
 ) -> JSONResponse:
-    """Return the response that tells of an error."""
+    """Return the response that tells of an error; after some seconds its request may be made again."""
     error = {
         "code": code or _CODES.get(status, "bad_request"),
         "message": message,
         "position": position,
         "request_id": request.state.request_id,
     }
-    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}.get(status)
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if retry_after is not None:
+        headers["Retry-After"] = str(retry_after)
     return JSONResponse({"error": error}, status, headers)
 
 
@@ -89,10 +99,11 @@ def add_handlers(app: FastAPI, log: Log) -> None:
 
     def refused(request: Request, error: Exception) -> JSONResponse:
         status, code, message = _told(error)
-        if status == 503:
+        if status == 503 and not isinstance(error, EndingError):
             log.failure(error, request_id=request.state.request_id, session=_session(request))
         position = error.position if isinstance(error, QueryError) else None
-        return problem(request, status, message, code=code, position=position)
+        retry = error.retry_after if isinstance(error, BusyError) else None
+        return problem(request, status, message, code=code, position=position, retry_after=retry)
 
     def invalid(request: Request, error: Exception) -> JSONResponse:
         places = error.errors() if isinstance(error, RequestValidationError) else []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import signal
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import uvicorn
@@ -21,6 +23,7 @@ from pmw.service.log import Log
 from pmw.service.users import UsersFile
 
 __all__ = [
+    "EndingServer",
     "PatientProtocol",
     "serve",
 ]
@@ -101,6 +104,24 @@ class PatientProtocol(H11Protocol):
             self._late = None
 
 
+class EndingServer(uvicorn.Server):
+    """A server that ends long requests first: what is answered of them stands.
+
+    Args:
+        config: of the server.
+        end: tells the requests' work to stop at its next turn.
+    """
+
+    def __init__(self, config: uvicorn.Config, end: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end = end
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End, after a signal."""
+        self._end()
+        await super().shutdown(sockets)
+
+
 def serve(
     paths: Sequence[Path],
     users: UsersFile,
@@ -126,7 +147,11 @@ def serve(
         SessionCorruptError: a file is no session, or damaged.
     """
     log = Log()
-    with _listening(host, port) as listening, hosting(paths, users, rate) as service:
+    with (
+        _listening(host, port) as listening,
+        ExitStack() as last,  # after the sessions are closed, and the last thread has ended
+        hosting(paths, users, rate) as service,
+    ):
         bound = listening.getsockname()
         address = f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}"
         if not ipaddress.ip_address(bound[0]).is_loopback:
@@ -147,11 +172,13 @@ def serve(
             h11_max_incomplete_event_size=_HEADER_BYTES,
         )
         before = {name: signal.signal(name, _ignored) for name in (signal.SIGTERM, signal.SIGINT)}
+        last.callback(log.write, "end")
         log.write("start", address=address, sessions=[path.stem for path in paths])
+        gc.freeze()  # what stays is not gone through again while large requests are carried out
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            EndingServer(config, service.end).run(sockets=[listening])
         finally:
-            log.write("end")
+            gc.unfreeze()
             for name, handler in before.items():
                 signal.signal(name, handler)
 

@@ -16,6 +16,7 @@ from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.state import PublicState
 from pmw.session.asks import Answering, Ask, Deliver
+from pmw.session.turns import TURN_WORK
 from queries.cell_sums import statement_of
 from queries.cell_values import CellCondition
 from queries.domain import Domain
@@ -36,8 +37,11 @@ __all__ = [
     "Questions",
 ]
 
-Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question
+Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Ask
 Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
+
+
+_READ = 64  # questions that are read before other threads' work is looked at
 
 
 class Asking(ABC):
@@ -54,6 +58,9 @@ class Asking(ABC):
     @abstractmethod
     def _asking(self) -> AbstractContextManager[Answering]:
         """Return what answers counting questions in order, while nobody else asks."""
+
+    def _pause(self, work: int = TURN_WORK) -> None:  # noqa: B027  # a model in memory has no turns
+        """Count work of this turn, in questions; after enough of it other threads go first."""
 
     @property
     def domain(self) -> Domain:
@@ -102,7 +109,11 @@ class Asking(ABC):
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         with self._asking() as answer:
-            asks = [self._ask(question, fresh, None) for question in self._listed(questions)]
+            asks = []
+            for number, question in enumerate(self._listed(questions), start=1):
+                asks.append(self._ask(question, fresh, None))
+                if number % _READ == 0:
+                    self._pause(_READ)
             answers = answer(asks, deliver)
             return Answers(tuple(answers), tuple(ask.query for ask in asks))
 
@@ -139,11 +150,11 @@ class Asking(ABC):
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         with self._asking() as answer:
-            asked = tables.questions_of(self.state, statement)
+            asked = tables.questions_of(self.state, statement, self._pause)
             keys = [None if request_id is None else f"{request_id}\n{place}" for place in range(len(asked))]
-            asks = [self._ask(one[2], fresh, key) for one, key in zip(asked, keys, strict=True)]
+            asks = [self._part(one[2], fresh, key) for one, key in zip(asked, keys, strict=True)]
             answers = answer(asks, None)
-            return tables.answered(self.state, statement, asked, answers)
+            return tables.answered(self.state, statement, asked, answers, self._pause)
 
     def mean(
         self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
@@ -221,7 +232,7 @@ class Asking(ABC):
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         with self._asking() as answer:
-            asks = [self._ask(query, fresh, None) for query in grouped]
+            asks = [self._part(query, fresh, None) for query in grouped]
             return Answers(tuple(answer(asks, None)), grouped)
 
     def _listed(self, questions: Questions) -> Iterable[Asked]:
@@ -237,7 +248,15 @@ class Asking(ABC):
             return conditions_in_rows(cast("pd.DataFrame", questions))
         return questions
 
+    def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Ask:
+        """Return one question of many that are made for this call alone."""
+        self._pause(1)
+        return Ask(self._own_query(query), query.to_json(), request_id, fresh)
+
     def _ask(self, question: Asked, fresh: bool, request_id: str | None) -> Ask:
+        if isinstance(question, Ask):
+            self._own_query(question.query)
+            return question
         if isinstance(question, Question):
             request_id = question.request_id or request_id
             if not isinstance(question.query, LinearQuery):
@@ -250,8 +269,11 @@ class Asking(ABC):
             query = question
         else:
             query = self.reader.where(question)
+        return Ask(self._own_query(query), self.reader.text_of(query), request_id, fresh)
+
+    def _own_query(self, query: LinearQuery) -> LinearQuery:
         if query.domain is not self._alike:  # to compare them takes as long as an answer
             if query.domain != self.domain:
                 raise QueryError("the query was made for another domain", code="bad_request")
             self._alike = query.domain
-        return Ask(query, self.reader.text_of(query), request_id, fresh)
+        return query

@@ -28,7 +28,6 @@ __all__ = [
     "ready_answers",
     "Repeats",
     "settled_marks",
-    "tie_keys",
     "with_answers",
 ]
 
@@ -70,12 +69,24 @@ class Repeats:
         self._store = store
         self._free = free
         self._newest: Memory[Stored] = Memory(_REMEMBERED)
+        self._unstored: set[str] = set()  # questions that were looked up last and had no answer
         self.looks = Looks()
 
     def forget(self, texts: Iterable[str]) -> None:
-        """Forget the stored answers to questions that get others now."""
+        """Forget the stored answers to questions that get others now, or that they had none."""
         for text in texts:
             self._newest.forget(text)
+            self._unstored.discard(text)
+
+    def forget_unstored(self) -> None:
+        """Forget which questions had no answer."""
+        self._unstored.clear()
+
+    def are_settled(self, texts: Sequence[str]) -> list[bool]:
+        """Tell which questions were settled, by their canonical texts."""
+        stored = [text for text in texts if text not in self._unstored]
+        found = dict(zip(stored, self._store.are_settled(stored), strict=True)) if stored else {}
+        return [found.get(text, False) for text in texts]
 
     def sorted(
         self, state: PublicState, asks: Sequence[Ask], is_tested: Callable[[LinearQuery], bool]
@@ -93,6 +104,7 @@ class Repeats:
         repeats: dict[int, int] = {}
         new = dict.fromkeys(ask.text for ask in asks if self._newest.get(ask.text) is None)
         rows = dict(zip(new, self._store.newest_answers(list(new)), strict=True))
+        self._unstored = {text for text, row in rows.items() if row is None}
         for place, ask in enumerate(asks):
             stored = self._stored(state, ask, is_tested, rows)
             keyed = ask.request_id is not None
@@ -141,6 +153,33 @@ class Repeats:
             for place, one in stored.items()
         }
 
+    def require_keys(self, asks: Iterable[Ask]) -> None:
+        """Refuse idempotency keys that were used for other questions.
+
+        Raises:
+            QueryError: one was.
+        """
+        for ask in asks:
+            row = self._row_of_key(ask)
+            if row is not None:
+                _require_same(ask, row.query)
+
+    def tie_keys(self, asks: Iterable[Ask]) -> None:
+        """Tie keys to the stored answers that they are about to be given, durably.
+
+        Else a request that is repeated after its question was asked again would get the newer answer.
+        """
+        keys = {
+            ask.request_id: ask.text
+            for ask in asks
+            if ask.request_id is not None and self._row_of_key(ask) is None
+        }
+        if keys:
+            self._store.finish(None, Outcome(idempotency_keys=keys))
+
+    def _row_of_key(self, ask: Ask) -> StoredAnswer | None:
+        return None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
+
     def _compared(
         self, state: PublicState, asks: Sequence[Ask], stored: Mapping[int, Stored]
     ) -> tuple[dict[str, Stored], dict[str, Stored]]:
@@ -176,7 +215,7 @@ class Repeats:
         is_tested: Callable[[LinearQuery], bool],
         rows: Mapping[str, StoredAnswer | None],
     ) -> Stored | None:
-        row = None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
+        row = self._row_of_key(ask)
         if row is not None:
             _require_same(ask, row.query)
             return Stored(read_answer(row, ask.query, state), row.analyst, KEYED)
@@ -191,20 +230,6 @@ class Repeats:
             return known
         again = known.is_asked_again(state, lambda: is_tested(ask.query), fresh=ask.fresh)
         return None if again else known
-
-
-def tie_keys(store: SessionStore, asks: Sequence[Ask]) -> None:
-    """Tie keys to the stored answers that they are about to be given, durably.
-
-    Else a request that is repeated after its question was asked again would get the newer answer.
-    """
-    keys = {
-        ask.request_id: ask.text
-        for ask in asks
-        if ask.request_id is not None and store.answer_to_request(ask.request_id) is None
-    }
-    if keys:
-        store.finish(None, Outcome(idempotency_keys=keys))
 
 
 def ready_answers(known: dict[int, Answer], repeats: dict[int, int], places: range) -> list[Answer]:

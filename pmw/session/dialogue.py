@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -20,8 +20,9 @@ from pmw.public.range_answers import ArrayAnswers, RangeAnswers
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION, Account, Booked
 from pmw.session.asking import Asked, Asking, Questions
-from pmw.session.asks import Answering, Deliver
+from pmw.session.asks import Answering, Ask, Deliver
 from pmw.session.range_engine import RangeEngine
+from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
@@ -48,7 +49,47 @@ class Dialogue(Asking):
     @contextmanager
     def _asking(self) -> Iterator[Answering]:
         with self._engaged() as engine:
-            yield partial(engine.answer, account=self._account)
+            yield partial(self._answer, engine)
+
+    @contextmanager
+    def turn(self) -> Iterator[Callable[[int], None]]:
+        """Hold the session for other work, and return what counts this in questions, and gives way."""
+        with self._engaged():
+            yield self._pause
+
+    def require_keys(self, questions: Iterable[Asked]) -> None:
+        """Refuse idempotency keys that were used for other questions; free.
+
+        Raises:
+            QueryError: one was.
+        """
+        with self._engaged() as engine:
+            for question in questions:
+                engine.require_keys([self._ask(question, False, None)], self._account)
+                self._pause(1)
+
+    @abstractmethod
+    def _is_awaited(self) -> bool:
+        """Tell whether another thread waits for the engine."""
+
+    @abstractmethod
+    def _is_shared(self) -> bool:
+        """Tell whether more than one thread has used the engine."""
+
+    def _answer(self, engine: RangeEngine, asks: Sequence[Ask], deliver: Deliver | None) -> list[Answer]:
+        """Answer questions in order, where threads share the session some in each turn: others go between."""
+        size = TURN_WORK if self._is_shared() else max(1, len(asks))
+        keyed = [ask for ask in asks if ask.request_id is not None] if len(asks) > size else []
+        for start in range(0, len(keyed), size):  # before anything is asked
+            engine.require_keys(keyed[start : start + size], self._account)
+            self._pause()
+        answers: list[Answer] = []
+        while len(answers) < len(asks):
+            some = asks[len(answers) : len(answers) + size]
+            answers += engine.answer(some, deliver, self._account, self._is_awaited)
+            if len(answers) < len(asks):
+                self._pause()
+        return answers
 
     def ask_all(
         self, questions: Questions, *, fresh: bool = False, deliver: Deliver | None = None
@@ -194,14 +235,17 @@ class Analyst(Dialogue):
     Args:
         session: the session.
         account: the name, and the share of the session's whole cap.
+        stop: called at the beginning of each turn and within it; what it raises ends the work, and what was
+            answered stands.
 
     Privacy: a share is fairness, and no part of the guarantee: analysts who put their answers together hold
         what the whole cap allows.
     """
 
-    def __init__(self, session: Dialogue, account: Account) -> None:
+    def __init__(self, session: Dialogue, account: Account, stop: Callable[[], None] | None = None) -> None:
         self._session = session
         self._account = account
+        self._stop = stop
 
     @property
     def name(self) -> str:
@@ -230,8 +274,25 @@ class Analyst(Dialogue):
             one = found.get(self.name, Booked(self.name, Fraction(0), 0))
             return replace(one, share=self.share)
 
-    def _engaged(self) -> AbstractContextManager[RangeEngine]:
-        return self._session._engaged()
+    @contextmanager
+    def _engaged(self) -> Iterator[RangeEngine]:
+        with self._session._engaged() as engine:
+            self._look()
+            yield engine
+
+    def _pause(self, work: int = TURN_WORK) -> None:
+        self._session._pause(work)
+        self._look()
+
+    def _is_awaited(self) -> bool:
+        return self._session._is_awaited()
+
+    def _is_shared(self) -> bool:
+        return self._stop is not None or self._session._is_shared()
+
+    def _look(self) -> None:
+        if self._stop is not None:
+            self._stop()
 
     def __repr__(self) -> str:
         return f"Analyst({self.name!r}, {self._session!r})"

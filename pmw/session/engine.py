@@ -7,7 +7,7 @@ its recorded bytes, so that it has the outcome it would have had.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pmw.data import CountSource, Table
@@ -35,7 +35,7 @@ from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import accounts, journal, loading, proposals, releases
 from pmw.session.accounts import SESSION, Account
-from pmw.session.asks import Ask, Deliver, Repeats, ready_answers, settled_marks, tie_keys, with_answers
+from pmw.session.asks import Ask, Deliver, Repeats, ready_answers, settled_marks, with_answers
 from pmw.session.repeats import Stored
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
@@ -93,16 +93,22 @@ class Engine:
         return self.bookings.limited(self._state, account)
 
     def answer(
-        self, asks: Sequence[Ask], deliver: Deliver | None = None, account: Account = SESSION
+        self,
+        asks: Sequence[Ask],
+        deliver: Deliver | None = None,
+        account: Account = SESSION,
+        is_awaited: Callable[[], bool] = lambda: False,
     ) -> list[Answer]:
         """Answer questions in order, each durable before it is given.
 
-        A question that was answered before gets the same answer, or a newer model's; see ``repeats``.
+        A question that was answered before gets the same answer, or a newer model's; see ``repeats``. Where
+        another thread waits, a batch is the last: the first questions alone are answered then, or even none.
 
         Args:
             asks: the questions.
             deliver: called with the next answers, in order, as soon as they are durable.
             account: who asks.
+            is_awaited: tells whether another thread waits for the session.
 
         Raises:
             QueryError: a idempotency key was used for another question; nothing is answered then.
@@ -113,24 +119,35 @@ class Engine:
         asks = account.keyed(asks)
         stored, waiting, repeats = self._sorted(asks, account)
         known = self._repeats.given(self._state, asks, stored, self._charges)
-        found = [asks[place] for place in known]
-        tie_keys(self._store, found)
+        self._repeats.tie_keys([asks[place] for place in stored])
         answers: list[Answer] = []
-        repeated = len(asks) - len(waiting)
+        batches = new = 0
         while len(answers) < len(asks):
             ready = ready_answers(known, repeats, range(len(answers), len(asks)))
             answers += ready
             if deliver is not None and ready:
                 deliver(ready)
+            if batches and is_awaited():
+                break
             if len(answers) < len(asks):  # a batch may end in a correction alone
                 self._release_due(account)
                 most = self._until_due([asks[place].text for place in waiting[:_COMMIT]], account)
                 batch = self._answer_batch([asks[place] for place in waiting[:most]], account)
                 known.update(zip(waiting, batch, strict=False))
                 waiting = waiting[len(batch) :]
-        if repeated:
-            self._store.finish(None, Outcome(asked=repeated, repeats=account.repeats(found)))
+                batches, new = batches + 1, new + len(batch)
+        if len(answers) > new:
+            given = [asks[place] for place in stored if place < len(answers)]
+            self._store.finish(None, Outcome(asked=len(answers) - new, repeats=account.repeats(given)))
         return answers
+
+    def require_keys(self, asks: Sequence[Ask], account: Account = SESSION) -> None:
+        """Refuse idempotency keys that were used for other questions.
+
+        Raises:
+            QueryError: one was.
+        """
+        self._repeats.require_keys(account.keyed(asks))
 
     def forecast(self, asks: Sequence[Ask], account: Account = SESSION) -> Forecast:
         """Return what answering questions could charge at most; nothing is drawn, charged or recorded."""
@@ -157,10 +174,11 @@ class Engine:
         """Return an outcome with answers; those of a batch with tests settle their questions in any case."""
         asked = asked[: len(answers)]  # they end at a positive
         texts = [text for text, _ in asked]
+        were_settled = self._repeats.are_settled(texts)
         self._repeats.forget(texts)
         could = not tested and account.may_pay(self.limited(account))
         settle = [tested or (could and account.settles(answer)) for answer in answers]
-        marks = settled_marks(texts, self._store.are_settled(texts), settle)
+        marks = settled_marks(texts, were_settled, settle)
         return with_answers(rows, asked, answers, account.name, marks.tolist())
 
     def _until_due(self, texts: Sequence[str], account: Account) -> int:
@@ -169,7 +187,7 @@ class Engine:
         if room >= len(texts) or not account.may_pay(self.limited(account)):
             return len(texts)
         new = set[str]()
-        for place, (text, was) in enumerate(zip(texts, self._store.are_settled(texts), strict=True)):
+        for place, (text, was) in enumerate(zip(texts, self._repeats.are_settled(texts), strict=True)):
             new.update(() if was else (text,))
             if len(new) > room:
                 return place

@@ -14,7 +14,7 @@ from pmw.loop import propose
 from pmw.loop.loop import may_test
 from pmw.planning.error_quantiles import next_due
 from pmw.public.answer import Source
-from pmw.public.box_bars import BoxBounds, box_bounds
+from pmw.public.bars import BoxBounds
 from pmw.public.codec import kind_text, read_kind
 from pmw.public.range_answers import (
     KINDS,
@@ -76,16 +76,18 @@ class RangeEngine(Engine):
             parts = boxes.take(first[start:stop]).parts()
             chunk = [(own + start, part) for own, part in parts]
             left = self._give_again(room, chunk, stored, account, fresh=fresh)
-            self._answer_chunk(room, left, account, fresh=fresh)
+            self._answer_chunk(room, left, stored, account, fresh=fresh)
             start = stop
         if len(boxes) > len(first):
             self._store.finish(None, Outcome(asked=len(boxes) - len(first)))
         return room.answers().take(numbers)
 
-    def _answer_chunk(self, room: RangeRoom, parts: list[_Part], account: Account, *, fresh: bool) -> None:
+    def _answer_chunk(
+        self, room: RangeRoom, parts: list[_Part], stored: _StoredAnswers, account: Account, *, fresh: bool
+    ) -> None:
         """Answer distinct questions that have no answer: what asks for a test, then what asks for none."""
         parts = self._answer_tested(room, parts, account, fresh=fresh)
-        parts = self._answer_together(room, parts, account)
+        parts = self._answer_together(room, parts, stored, account)
         for own, part in parts:
             self._answer_one_by_one(room, own, part, account, fresh=fresh)
 
@@ -110,7 +112,8 @@ class RangeEngine(Engine):
         for places, part in boxes.parts():
             numbers[places], rows, blocks = self._store.newest_together(part.texts())
             for columns, own, at in blocks:
-                if {Source.REFUSED.value, *UNTESTED}.intersection(columns.source_names):
+                one_by_one = {Source.REFUSED.value, *(UNTESTED if columns.analyst else ())}
+                if one_by_one.intersection(columns.source_names):
                     rows.update(zip(own.tolist(), map(columns.answer, at.tolist()), strict=True))
                 else:
                     room.put(places[own], _of_block(self.state, columns, at))
@@ -202,7 +205,7 @@ class RangeEngine(Engine):
     def _free_ranges(self, part: Boxes) -> RangeAnswers:
         """Return the model's answers to questions about one scope, from what is known of them."""
         bars = self._free.bars(self.state)
-        bounds = None if bars is None else box_bounds(bars, part)
+        bounds = None if bars is None else bars.of_boxes(part)
         if bounds is not None:
             return answer_boxes(self.state, bounds, part, self.state.ledger.share)
         queries = [part.query(place) for place in range(len(part))]
@@ -214,7 +217,8 @@ class RangeEngine(Engine):
         for name in dict.fromkeys(analysts.tolist()):
             own = np.flatnonzero(analysts == name)
             settle = np.zeros(own.size, dtype=bool)  # a repeat settles nothing
-            columns.append(self._columns(part.take(own), answers.take(own), name, settle))
+            settled = self._settled(part.take(own), ~settle, settle)
+            columns.append(self._columns(part.take(own), answers.take(own), name, settled))
         self._store.finish(
             None, Outcome(columns=tuple(columns), are_newer=True, charged_before=self._charges)
         )
@@ -250,7 +254,9 @@ class RangeEngine(Engine):
         asks = [Ask(query, query.to_json(), fresh=fresh) for query in queries]
         room.put(places, answers_together(self.state, self.answer(asks, account=account)))
 
-    def _answer_together(self, room: RangeRoom, parts: Sequence[_Part], account: Account) -> list[_Part]:
+    def _answer_together(
+        self, room: RangeRoom, parts: Sequence[_Part], stored: _StoredAnswers, account: Account
+    ) -> list[_Part]:
         """Answer questions that need no test and are bounded alike; return the others."""
         bars = self._free.bars(self.state)
         if bars is None:
@@ -258,19 +264,21 @@ class RangeEngine(Engine):
         left, columns = list[_Part](), list[AnswerColumns]()
         answers = list[tuple[NDArray[np.int64], RangeAnswers]]()
         for places, part in parts:
-            bounds = box_bounds(bars, part)
+            bounds = bars.of_boxes(part)
             if bounds is None:
                 left.append((places, part))
             else:
                 found = self._free_answers(bounds, part, account)
-                columns.append(self._columns(part, found, account.name, self._settle(found, account)))
+                settled = self._settled(part, stored.numbers[places] > 0, self._settle(found, account))
+                columns.append(self._columns(part, found, account.name, settled))
                 answers.append((places, found))
         if columns:
             count = sum(map(len, columns))
             rows = Outcome(columns=tuple(columns), asked=count, charged_before=self._charges)
             self._store.finish(None, rows)
-            asked, settled = self.state.asked + count, self.state.settled + rows.settled
-            self._state = replace(self.state, asked=asked, settled=settled)
+            self._repeats.forget_unstored()
+            state = self.state
+            self._state = replace(state, asked=state.asked + count, settled=state.settled + rows.settled)
         for places, found in answers:  # durable now
             room.put(places, found)
         return left
@@ -289,13 +297,20 @@ class RangeEngine(Engine):
         settle = np.full(len(found.count), account.may_pay(self.limited(account)))
         return settle if account.share is None else settle & np.isin(found.source, _HELD)
 
+    def _settled(
+        self, part: Boxes, is_stored: NDArray[np.bool_], settle: NDArray[np.bool_]
+    ) -> NDArray[np.uint8]:
+        """Return of distinct questions what ``settled_marks`` does, looking up those with stored answers."""
+        again, own = np.zeros(len(part), dtype=bool), np.flatnonzero(is_stored)
+        if own.size:
+            again[own] = self._store.are_settled(part.take(own).texts())
+        return np.where(again, AGAIN, np.where(settle, FIRST, UNSETTLED)).astype(np.uint8)
+
     def _columns(
-        self, part: Boxes, found: RangeAnswers, analyst: str, settle: NDArray[np.bool_]
+        self, part: Boxes, found: RangeAnswers, analyst: str, settled: NDArray[np.uint8]
     ) -> AnswerColumns:
         """Return answers as they are stored."""
         texts = part.texts()
-        again = np.array(self._store.are_settled(texts), dtype=bool)
-        settled = np.where(again, AGAIN, np.where(settle, FIRST, UNSETTLED)).astype(np.uint8)
         (sources, source_places), (kinds, kind_places) = _present(found.source), _present(found.kind)
         return AnswerColumns(
             texts,

@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from pmw.data import CountSource
 from pmw.loop import (
     FirstAnswer,
     Payer,
     RequestedMarginal,
+    counted_requested,
     draw_opening,
     draw_quantiles,
     draw_requested,
     plan_spare,
+    ranked_errors,
     released_total,
     settle_quantiles,
     settle_requested,
@@ -39,7 +41,6 @@ from pmw.session.proposals import Batch, Recorded
 from pmw.session.store import QUANTILES, REQUESTED, Outcome, SessionStore
 from queries.domain import Domain
 from queries.linear import UNITS
-from queries.marginal import Marginal
 
 __all__ = [
     "Drawing",
@@ -57,17 +58,6 @@ __all__ = [
 # Draws what was counted, and returns the public state with the filter after its charges.
 Drawing: TypeAlias = Callable[[BitSource, PrivacyFilter], PublicState]
 _Tables: TypeAlias = tuple[CountSource, CountSource | None]  # over the declared cells, and over bins
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Counted:
-    """The true counts of the one scope that will be drawn; secret."""
-
-    found: Marginal
-
-    def counts(self, scope: tuple[str, ...]) -> Marginal:
-        """Return them."""
-        return self.found
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +81,10 @@ class MarginalRelease:
         Raises:
             DataError: the table cannot be counted.
         """
-        source, coarse = tables
-        fine = coarse is None or state.grid(self.batch.scope) is state.domain
-        table = source if fine or coarse is None else coarse
-        counted = cast("CountSource", _Counted(table.counts(self.batch.scope)))
+        counts = counted_requested(self.batch, state, *tables)
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            given = None if coarse is None else counted
-            return settle_requested(state, draw_requested(self.batch, state, counted, bits, given), ledger)
+            return settle_requested(state, draw_requested(self.batch, counts, bits), ledger)
 
         return drawn
 
@@ -116,10 +102,11 @@ class QuantileRelease:
         return tuple(one.entry(options) for one in self.batch)
 
     def counted(self, state: PublicState, tables: _Tables) -> Drawing:
-        """Return what draws them; their counts are many, and are not held."""
+        """Return what draws them, as a marginal's does; of all that is counted it holds one number each."""
+        errors = ranked_errors(self.batch, self.answers, tables[0])
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            released = draw_quantiles(self.batch, self.answers, tables[0], bits)
+            released = draw_quantiles(self.batch, errors, bits)
             return settle_quantiles(state, released, ledger)
 
         return drawn

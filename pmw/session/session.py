@@ -7,17 +7,16 @@ itself. In memory or in a file it behaves alike: both keep their journal in SQLi
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.data import Table
+from pmw.display.elements import table
 from pmw.errors import ReleaseError, SessionError, SessionLockedError
 from pmw.loop import plan_finish, refined
-from pmw.markup import html_table
 from pmw.public.export import ExportFormat, RowPlan, csv_parts, export, synthetic_frame
 from pmw.public.ledger import Ledger
 from pmw.public.quotes import Quote
@@ -29,6 +28,7 @@ from pmw.session.dialogue import Analyst, Dialogue
 from pmw.session.model_file import export_model
 from pmw.session.range_engine import RangeEngine
 from pmw.session.store import SessionStore
+from pmw.session.turns import TURN_WORK, Turns
 from queries.cells import cell_count
 from queries.linear import LinearQuery
 
@@ -49,7 +49,7 @@ class Session(Dialogue):
     """
 
     def __init__(self, store: SessionStore, data: Table | None, held: ExitStack) -> None:
-        self._turn = threading.RLock()
+        self._turn = Turns()
         self._process = os.getpid()
         self._store: SessionStore | None = store
         self._engine = RangeEngine(store, data)
@@ -60,19 +60,23 @@ class Session(Dialogue):
         """Everything about the session that may be published."""
         return self._engine.state
 
-    def analyst(self, name: str, share: Fraction | float | None = None) -> Analyst:
+    def analyst(
+        self, name: str, share: Fraction | float | None = None, *, stop: Callable[[], None] | None = None
+    ) -> Analyst:
         """Return the session as one analyst asks it: charges are booked to the name, up to a share.
 
         Args:
             name: of the analyst.
             share: the part of the session's whole cap that may be charged for this analyst, in [0, 1]; 0
                 gives free answers alone, None leaves it to the cap. Shares may add up to more than 1.
+            stop: called at the beginning of each turn and within it; what it raises ends the work,
+                and what was answered stands.
 
         Raises:
             BudgetError: the share is not in [0, 1].
             SessionError: the name is empty, or is none.
         """
-        return Analyst(self, Account.of(name, share))
+        return Analyst(self, Account.of(name, share), stop)
 
     def bookings(self) -> tuple[Booked, ...]:
         """Return what was charged for each analyst; the session itself comes first, with an empty name."""
@@ -172,15 +176,16 @@ class Session(Dialogue):
         Raises:
             ReleaseError: matplotlib is not installed, or the file cannot be written.
         """
-        from pmw.public import plots
+        from pmw.display.figures import check_target, write_figure
+        from pmw.public.pictures import status_figure
 
         if path is not None:
-            plots.check_target(Path(path), force=force)
+            check_target(Path(path), force=force)
         with self._turn:
             state, history = self.state, loading.load_history(self._open_store())
-        figure = plots.status_figure(state, history)
+        figure = status_figure(state, history)
         if path is not None:
-            plots.write_figure(figure, Path(path), force=force)
+            write_figure(figure, Path(path), force=force)
         return figure
 
     def report(self, path: str | Path, *, force: bool = False) -> None:
@@ -286,6 +291,16 @@ class Session(Dialogue):
             self._engine.finish_interrupted()
             yield self._engine
 
+    def _pause(self, work: int = TURN_WORK) -> None:
+        self._turn.pause(work)
+        self._open_store()  # another thread may have closed the session
+
+    def _is_awaited(self) -> bool:
+        return self._turn.awaited
+
+    def _is_shared(self) -> bool:
+        return self._turn.is_shared
+
     def _open_store(self) -> SessionStore:
         if os.getpid() != self._process:
             raise SessionError("a session cannot be used in a forked process; resume it there instead")
@@ -311,7 +326,7 @@ class Session(Dialogue):
     def _repr_html_(self) -> str:
         with self._turn:
             rows = [("open", "no")] if self._store is None else status_rows(self.state, self.status())
-        return html_table((), rows, f"Session over {self.domain.name}")
+        return str(table(f"Session over {self.domain.name}", (), rows))
 
     def __reduce__(self) -> tuple[object, ...]:
         raise SessionError("a live session cannot be copied or pickled; resume it from its file instead")

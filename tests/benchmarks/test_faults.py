@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.fault_hooks import Fault
-from benchmarks.fault_process import Run
-from benchmarks.fault_records import PROMISES, Contents, Stop, broken_promises, contents_of
-from benchmarks.fault_study import make_study
+from benchmarks.fault_process import Fault, Run, make_study
+from benchmarks.faults import PROMISES, Contents, Stop, broken_promises, contents_of
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -38,9 +36,8 @@ import sys
 from pathlib import Path
 
 from benchmarks import faults
-from benchmarks.fault_hooks import Fault
-from benchmarks.fault_records import PROMISES
-from benchmarks.fault_study import make_study
+from benchmarks.fault_process import Fault, make_study
+from benchmarks.faults import PROMISES
 
 folder, tally = Path(sys.argv[1]), faults.Tally()
 study = make_study("questions", folder / "study")
@@ -76,9 +73,7 @@ import signal
 import sys
 from pathlib import Path
 
-from benchmarks.fault_hooks import Fault
-from benchmarks.fault_process import run_stream
-from benchmarks.fault_study import make_study
+from benchmarks.fault_process import Fault, make_study, run_stream
 
 study = make_study("questions", Path(sys.argv[1]) / "study")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -6,10 +6,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.sparse_counts import Counts, read_counts, zipf_counts
-from benchmarks.sparse_noise import Floats
-from benchmarks.sparse_runs import EXACT_NOISE, NOISE, Plan, selection_lines
-from benchmarks.sparse_selection import METHODS, Kept, Task, error_rates, task_for
+from benchmarks.sparse_margins import Floats
+from benchmarks.sparse_selection import (
+    EXACT_NOISE,
+    METHODS,
+    NOISE,
+    Counts,
+    Kept,
+    Plan,
+    Task,
+    error_rates,
+    read_counts,
+    selection_lines,
+    task_for,
+    zipf_counts,
+)
 from benchmarks.tables import TableAbsentError
 from pmw.privacy.random_bits import BitSource
 from pmw.research.sparse_vectors import Retraversal
@@ -164,7 +175,7 @@ def test_prefixes_know_how_many_records_they_miss(tmp_path: Path) -> None:
 
 
 def test_blocks_of_runs_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.sparse_runs._BLOCK", 130)
+    monkeypatch.setattr("benchmarks.sparse_selection._BLOCK", 130)
     counts = Counts("some", "exact", np.arange(6000, 0, -100))
     lines = {line["method"]: line for line in selection_lines(counts, Plan((1,), runs=5, epsilon=1.0))}
     assert {line["selected"] for line in lines.values()} == {1.0}

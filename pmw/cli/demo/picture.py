@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.cli.demo.scores import Baseline, Scores
+from pmw.display.figures import MEASURED, MODEL, new_figure, tidy, write_figure
 from pmw.public.answer import Answer
-from pmw.public.plots import MEASURED, MODEL, new_figure, tidy, write_figure
 from pmw.public.state import PublicState
 
 __all__ = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from pmw.display.texts import installed_by
 from pmw.errors import DataError
-from pmw.markup import installed_by
 from queries.domain import Domain
 from queries.schema import parse_schema
 

@@ -9,7 +9,7 @@ from typing import BinaryIO, Protocol
 import click
 
 from pmw.cli.shell.statements import GOES_ON, LONGEST, PROMPT
-from pmw.markup import installed_by
+from pmw.display.texts import installed_by
 from queries.domain import Domain
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pmw.markup import counted
+from pmw.display.texts import counted
 from queries.cells import cell_count
 from queries.domain import Attribute, CategoricalAttribute, CategoricalValue, Domain, quoted_name
 

@@ -1,11 +1,12 @@
 """The report: what a session promises and which of its numbers may be quoted, as one page."""
 
 from pmw.public.report.facts import AnsweredQuestion, Facts
-from pmw.public.report.page import report_page, write_report
+from pmw.public.report.page import report_page, report_policy, write_report
 
 __all__ = [
     "AnsweredQuestion",
     "Facts",
     "report_page",
+    "report_policy",
     "write_report",
 ]

@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from pmw.public.ledger import Ledger
+from pmw.public.pictures import NINE_TENTHS, quantile_of
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status
 
@@ -17,12 +16,8 @@ __all__ = [
     "AnsweredQuestion",
     "Facts",
     "group_questions",
-    "NINE_TENTHS",
-    "quantile_of",
     "QuestionGroup",
 ]
-
-NINE_TENTHS = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +74,6 @@ class QuestionGroup:
         """Return some questions taken together."""
         reaches = [one.reach for one in questions if not math.isnan(one.reach)]
         return cls(len(questions), len(reaches), quantile_of(reaches, 0.5), quantile_of(reaches, NINE_TENTHS))
-
-
-def quantile_of(reaches: Sequence[float], part: float) -> float:
-    """Return the smallest of some numbers that such a part of them does not exceed; NaN of none."""
-    if not reaches:
-        return math.nan
-    return float(np.sort(np.asarray(reaches))[max(0, math.ceil(part * len(reaches)) - 1)])
 
 
 def group_questions(facts: Facts, *, by_number: bool) -> dict[tuple[str, ...] | int, QuestionGroup]:

@@ -4,73 +4,60 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
+from pmw.display.elements import markup
+from pmw.display.templates import render, style_sheet
+from pmw.display.texts import counted, isolated, number, percent
+from pmw.public.answer import SEEDED_WARNING
+from pmw.public.charges import Event
+from pmw.public.contract import contract_words, guarantee
 from pmw.public.export.manifest import program_version
 from pmw.public.export.writing import require_file, write_whole
-from pmw.public.report import sections
-from pmw.public.report.elements import escaped, isolated
-from pmw.public.report.facts import Facts
-from pmw.public.report.quoting import quote_section
+from pmw.public.ledger import ledger_cells
+from pmw.public.pictures import (
+    MOST_MARGINALS,
+    budget_panel,
+    compare_marginals,
+    error_panel,
+    marginal_panel,
+)
+from pmw.public.report import wording
+from pmw.public.report.facts import Facts, QuestionGroup, group_questions
+from pmw.public.report.quotable import (
+    SURER,
+    QuotableTable,
+    quotable_tables,
+    single_half_width,
+    total_widths,
+)
+from queries.cells import cell_count
 
 __all__ = [
     "report_page",
+    "report_policy",
     "write_report",
 ]
 
-_STYLE = """
-:root{color-scheme:light dark;--ink:#222;--soft:#595959;--paper:#fff;--line:#d5d5d5;--tile:#f2f5f8;
---model:#8dbbdb;--line-of-model:#1b6ca8;--measured:#b3442b;--warn:#8a1f0c}
-@media screen and (prefers-color-scheme:dark){:root{--ink:#e8e8e8;--soft:#b0b0b0;--paper:#16191d;
---line:#3c4147;--tile:#21262c;--model:#3f7fae;--line-of-model:#7cb8e4;--measured:#ff9b7d;--warn:#ffb4a2}}
-*{box-sizing:border-box}
-body{margin:0 auto;padding:2rem 1rem;max-width:52rem;background:var(--paper);color:var(--ink);
-font:1rem/1.55 system-ui,"Segoe UI",Roboto,"Noto Sans","DejaVu Sans",Arial,sans-serif;overflow-wrap:anywhere}
-h1{font-size:1.9rem;line-height:1.2;margin:0 0 .5rem}
-h2{font-size:1.4rem;margin:2.5rem 0 .5rem;padding-top:.7rem;border-top:2px solid var(--model)}
-h3{font-size:1.08rem;margin:1.5rem 0 .3rem}
-p{margin:.5rem 0}
-li{margin:.2rem 0}
-.exact{border-left:4px solid var(--model);padding:.3rem .8rem;background:var(--tile)}
-.warning{border:3px solid var(--warn);color:var(--warn);padding:.6rem .8rem;font-weight:bold}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(13rem,1fr));gap:.6rem;margin:1.2rem 0}
-.tiles div{background:var(--tile);padding:.6rem .8rem;border-radius:.3rem}
-.note{color:var(--soft);font-size:.88rem}
-dt{color:var(--soft);font-size:.85rem}
-dd{margin:0;font-size:1.15rem;font-weight:600}
-.wide{overflow-x:auto;margin:.8rem 0}
-.wide:focus-visible{outline:2px solid var(--model)}
-table{border-collapse:collapse;width:100%;font-size:.88rem;overflow-wrap:normal}
-caption{text-align:left;font-weight:600;padding:.3rem 0}
-th,td{padding:.3rem .5rem;border-bottom:1px solid var(--line);text-align:right;vertical-align:top;
-font-variant-numeric:tabular-nums}
-td{white-space:nowrap}
-thead th,thead .text{color:var(--soft);vertical-align:bottom;overflow-wrap:normal}
-tbody th{font-weight:normal}
-.text{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:5rem}
-figure{margin:1rem 0}
-svg{display:block;width:100%;height:auto}
-svg text{fill:var(--ink);font-size:12px}
-svg .headline{font-weight:bold;font-size:13px}
-svg .what{fill:var(--soft)}
-svg .grid{stroke:var(--line);stroke-width:1}
-svg rect.model{fill:var(--model)}
-svg circle.model{fill:var(--line-of-model)}
-svg polyline{fill:none;stroke-width:2}
-svg .model-line{stroke:var(--line-of-model);stroke-width:2}
-svg polyline.model{stroke:var(--line-of-model)}
-svg polyline.measured,svg line.measured{stroke:var(--measured)}
-svg polyline.measured,svg .dashed{stroke-dasharray:7 3}
-svg line.measured{stroke-width:1.5}
-svg circle.measured{fill:var(--measured)}
-svg .cap{stroke:var(--ink);stroke-dasharray:6 4}
-footer{margin-top:2.5rem;color:var(--soft);font-size:.85rem;border-top:1px solid var(--line)}
-@page{size:A4;margin:16mm 15mm}
-@media print{body{max-width:none;padding:0;font-size:10pt}.wide{overflow:visible}td{white-space:normal}
-table{font-size:8.5pt}thead{display:table-header-group}tr,figure,.whole,.tiles,.exact{break-inside:avoid}
-h1,h2,h3,caption{break-after:avoid}figure{max-width:15cm}
-.tiles div,.exact,svg *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
-"""
+_MOST_TABLES, _MOST_ASKED, _MOST_CHARGES = 200, 15, 300  # lines of the tables of a report
+_GROUP_HEADER = ("questions", "half are within ±", "nine of ten within ±", "of all records", "without a bar")
+_EVENTS: dict[str, str] = {  # in the words of a reader
+    Event.TOTAL: "the number of records, under noise",
+    Event.MARGINAL: "a table of counts, at opening or where a test found the model wrong, under noise",
+    Event.RANGE_TREE: "counts of a long attribute, and of its ranges, under noise",
+    Event.ROUND: "tests that compare the model with the table",
+    Event.VECTOR: "tests that compare the model with the table",
+    Event.MEASUREMENT: "a count that a test found the model wrong about, under noise",
+    Event.REQUESTED: "a table of counts that was asked for, under noise",
+    Event.QUANTILE: "how near answers of a kind were, under noise",
+    Event.SELECTION: "a choice of what to measure, under noise",
+    Event.ABANDONED: "what an interrupted step had reserved; nothing was released from it",
+}
 
 
 def report_page(facts: Facts) -> str:
@@ -84,32 +71,20 @@ def report_page(facts: Facts) -> str:
 
     Privacy: post-processing of released numbers; free.
     """
-    known = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{known}'; base-uri 'none'; form-action 'none'"
-    body = [
-        sections.overview(facts),
-        "<main>",
-        sections.summary_section(facts),
-        sections.promise_section(facts),
-        sections.accuracy_section(facts),
-        quote_section(facts),
-        sections.picture_section(facts),
-        sections.asked_section(facts),
-        sections.ledger_section(facts),
-        sections.synthetic_section(facts),
-        "</main>",
-        f"<footer><p>{escaped(_origin(facts))}</p></footer>",
-    ]
-    title = escaped(f"Report on {isolated(facts.status.table)}")
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
-    )
+    parts = (_head(facts), _promise(facts), _accuracy(facts), _quoting(facts), _drawn(facts), _spent(facts))
+    values = {name: value for part in parts for name, value in part.items()}
+    return render("pmw.public.report", "report.html", values)
+
+
+@lru_cache(maxsize=1)
+def _style() -> str:
+    return style_sheet("pmw.display", "display.css") + style_sheet("pmw.public.report", "report.css")
+
+
+def report_policy() -> str:
+    """Return what a browser lets a report do: show itself, styled by its own style sheet alone."""
+    known = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{known}'; base-uri 'none'; form-action 'none'"
 
 
 def write_report(facts: Facts, path: Path, *, force: bool = False) -> None:
@@ -124,10 +99,179 @@ def write_report(facts: Facts, path: Path, *, force: bool = False) -> None:
     write_whole(path, lambda target: target.write_text(page, encoding="utf-8", newline=""))
 
 
-def _origin(facts: Facts) -> str:
+def _head(facts: Facts) -> dict[str, Any]:
+    """Return what stands in the head of a report: the table, and where its session stands, in numbers."""
+    state, status = facts.state, facts.status
+    delta = f", delta {status.delta:g}" if status.delta else ""
+    about = "" if state.total.deviation == 0 else "about "
+    return {
+        "policy": report_policy(),
+        "style": markup(_style()),
+        "name": isolated(status.table),
+        "status": status,
+        "seeded_warning": SEEDED_WARNING,
+        "confidence": wording.confidence_text(state.contract.options.confidence),
+        "program": program_version(),
+        "answered": f"{status.queries_answered:,}",
+        "rows": f"{state.total.value:,.0f}",
+        "tiles": [
+            ("the promise", SEEDED_WARNING if status.seeded else f"epsilon {status.epsilon_cap:g}{delta}"),
+            ("records", f"{about}{status.total:,.0f}"),
+            ("attributes", f"{len(state.domain):,}"),
+            ("questions answered", f"{status.queries_answered:,}"),
+            ("of the budget spent", percent(status.budget_share)),
+            ("the session is", "closed" if status.closed else "open"),
+        ],
+    }
+
+
+def _promise(facts: Facts) -> dict[str, Any]:
+    """Return what is promised, and about whom."""
+    contract = facts.state.contract
+    return {
+        "summary": list(_summary(facts)),
+        "promise": wording.promise(contract),
+        "about_whom": wording.about_whom(contract),
+        "limits": wording.limits(contract),
+        "guarantee": guarantee(contract),
+    }
+
+
+def _summary(facts: Facts) -> Iterator[str]:
+    """Yield the report in a few sentences."""
+    contract, tables = facts.state.contract, quotable_tables(facts.state)
+    confidence = wording.confidence_text(contract.options.confidence)
+    yield wording.promise(contract)[-1]
+    if tables and not contract.seeded:
+        least, most = min(one.widths[0] for one in tables), max(one.widths[1] for one in tables)
+        yield (
+            f"{counted(len(tables), 'table')} of counts may be quoted. A single count is off by at most "
+            f"{number(least)} to {number(most)} records, depending on the table, at {confidence} confidence."
+        )
+    if not tables:
+        yield "No table of counts may be quoted: none was measured."
+    if facts.status.typical_errors:
+        worst = max(facts.status.typical_errors, key=itemgetter("within"))
+        yield (
+            f"Of the answers that were checked against the table, {confidence} of each kind were within "
+            f"{number(worst['within'])} records of the truth ({percent(worst['within_fraction'])} of all)."
+        )
+    yield "Answers without an error bar, and counts taken from synthetic rows, are not to be quoted."
+
+
+def _accuracy(facts: Facts) -> dict[str, Any]:
+    """Return how accurate answers are: what is promised of errors, and what was found of them."""
+    contract, total = facts.state.contract, facts.state.total.value
+    groups = group_questions(facts, by_number=False)
+    different, sets = counted(len(facts.questions), "different question"), counted(len(groups), "set")
+    return {
+        "agreed": contract_words(contract.options),
+        "error_words": wording.error_words(contract),
+        "checked": [
+            (
+                one["kind"],
+                number(one["within"]),
+                percent(one["within_fraction"]),
+                f"{one['questions']:,}",
+                f"{one['asked']:,}",
+            )
+            for one in facts.status.typical_errors
+        ],
+        "group_header": _GROUP_HEADER,
+        "refuses": contract.options.bar_limit is not None,
+        "by_number": [
+            ("everybody" if key == 0 else counted(key, "attribute"), *_group_cells(group, total))
+            for key, group in group_questions(facts, by_number=True).items()
+            if isinstance(key, int)
+        ],
+        "asked": f"{different} about {sets} of attributes",
+        "by_scope": [
+            (_scope_text(scope), *_group_cells(group, total))
+            for scope, group in list(groups.items())[:_MOST_ASKED]
+        ],
+    }
+
+
+def _group_cells(group: QuestionGroup, total: float) -> tuple[str, ...]:
     return (
-        f"Written by online-pmw {program_version()} at model version {facts.status.version}, after "
-        f"{facts.status.queries_answered:,} answers. This page is public: it is made from released "
-        "numbers, the "
-        "ledger and the questions alone, and holds nothing else of the table."
+        f"{group.questions:,}",
+        number(group.median),
+        number(group.most),
+        percent(group.most / total),
+        f"{group.questions - group.promised:,}",
     )
+
+
+def _scope_text(scope: tuple[str, ...] | int) -> str:
+    if isinstance(scope, int) or not scope:
+        return "everybody"
+    return isolated(", ".join(map(isolated, scope)))
+
+
+def _quoting(facts: Facts) -> dict[str, Any]:
+    """Return which tables of counts may be quoted, with which error."""
+    state, tables = facts.state, quotable_tables(facts.state)
+    levels = list(dict.fromkeys((state.contract.options.confidence, SURER)))
+    kept, (singles, width) = state.contract.records_kept, single_half_width(state)
+    rows = [_total_row(facts, len(levels)), *(_table_row(one, len(levels)) for one in tables[:_MOST_TABLES])]
+    more = len(tables) - _MOST_TABLES
+    were = "was" if singles == 1 else "were"
+    return {
+        "kept": None if kept is None else isolated(kept.describe()),
+        "levels": tuple(f"± at {wording.confidence_text(level)}" for level in levels),
+        "quotable": rows,
+        "unlisted": f"{more:,}" if more > 0 else "",
+        "singles": f"{counted(singles, 'single question')} {were}" if singles else "",
+        "single_width": number(width),
+        "tables": tables,
+    }
+
+
+def _total_row(facts: Facts, levels: int) -> tuple[str, ...]:
+    state = facts.state
+    if state.total.deviation == 0:
+        return ("the number of records", "public", "1", *["exact"] * levels, "any")
+    widths = total_widths(state)
+    return ("the number of records", "at opening", "1", *map(number, widths[:levels]), number(10 * widths[0]))
+
+
+def _table_row(one: QuotableTable, levels: int) -> tuple[str, ...]:
+    names = isolated(", ".join(map(isolated, one.scope)))
+    cells = f"{cell_count(one.cells)}{' groups of values' if one.binned else ''}"
+    when = "at opening" if one.opened else "later"
+    widths = [one.widths, one.surer][:levels]
+    return (names, when, cells, *(_range(width) for width in widths), number(10 * one.widths[1]))
+
+
+def _range(widths: tuple[float, float]) -> str:
+    low, high = map(number, widths)
+    return low if low == high else f"{low} to {high}"
+
+
+def _drawn(facts: Facts) -> dict[str, Any]:
+    """Return the panels of the pictures."""
+    state = facts.state
+    return {
+        "attributes": len(state.domain),
+        "marginals": [marginal_panel(state, one) for one in compare_marginals(state, MOST_MARGINALS)],
+        "errors": error_panel(state, [one.reach for one in facts.questions]),
+        "budget": budget_panel(state, facts.history),
+    }
+
+
+def _spent(facts: Facts) -> dict[str, Any]:
+    """Return every charge, first by what it was for."""
+    shares: defaultdict[str, list[float]] = defaultdict(list)
+    for line in facts.ledger.lines:
+        shares[line.event].append(line.share)
+    header, *lines = ledger_cells(facts.ledger)
+    shown = [(line[0], line[1], isolated(line[2]), *line[3:]) for line in lines[:_MOST_CHARGES]]
+    return {
+        "ledger": facts.ledger,
+        "events": [
+            (event, _EVENTS.get(event, ""), f"{len(parts):,}", percent(sum(parts)))
+            for event, parts in shares.items()
+        ],
+        "charges": [header, *shown],
+        "uncharged": f"{len(lines) - _MOST_CHARGES:,}" if len(lines) > _MOST_CHARGES else "",
+    }

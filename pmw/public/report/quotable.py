@@ -10,9 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 from pmw.model import MarginalMeasurement, OneWayMeasurement, QueryMeasurement, half_width
-from pmw.public.answer import Spent
-from pmw.public.intervals import Confidences, total_error_bound
-from pmw.public.marginal_intervals import MarginalBars
+from pmw.public.bars import Bounds
+from pmw.public.confidences import Confidences, total_error_bound
 from pmw.public.quotes import cell_question
 from pmw.public.state import PublicState
 from queries.linear import LinearQuery
@@ -104,7 +103,7 @@ def _table(state: PublicState, surer: PublicState, one: _Measured) -> QuotableTa
 
 
 def _widths(state: PublicState, cells: Sequence[LinearQuery]) -> tuple[float, float]:
-    bars = MarginalBars(state, Spent(state.ledger.share, 0.0, 0.0))
-    found = [bars.half_width(cell) for cell in cells]
+    bounds = Bounds(state)
+    found = [bounds.half_width(cell) for cell in cells]
     low, high = (math.nan if width is None else width for width in found)
     return low, high

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from pmw.markup import counted
+from pmw.display.texts import counted, isolated
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.contract import Contract
-from pmw.public.report.elements import isolated
 
 __all__ = [
     "about_whom",
@@ -16,7 +15,6 @@ __all__ = [
     "error_words",
     "limits",
     "promise",
-    "rules_of_rows",
 ]
 
 
@@ -125,23 +123,3 @@ def error_words(contract: Contract) -> list[str]:
         "These are errors of noise and of the model. Errors of the table itself, such as wrong or missing "
         "records, come on top and cannot be seen from here.",
     ]
-
-
-def rules_of_rows(contract: Contract) -> tuple[list[str], list[str]]:
-    """Return how to use the synthetic table, and how not, a line each."""
-    if contract.seeded:
-        use = ["to test programs, and for nothing else: this session gives no privacy."]
-    else:
-        use = [
-            "to see the shape of the data, to write and test programs, and to teach;",
-            "to look for a relation; then ask the session (pmw ask), which gives the number an error bar;",
-            "together with its manifest, so that readers know the promise.",
-        ]
-    avoid = [
-        "to say anything about a person: no row is a record, and a row that looks like somebody is chance;",
-        "for numbers that are published as results: rows have no error bars;",
-        "for relations between attributes that nobody asked about: rows may show independence instead;",
-        "for rare combinations and small groups: noise makes some and loses others;",
-        "for standard errors, or for tests of hypotheses: more rows hold no more knowledge.",
-    ]
-    return use, avoid

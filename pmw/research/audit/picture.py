@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pmw.public.plots import INK, MEASURED, MODEL, new_figure, tidy
+from pmw.display.figures import INK, MEASURED, MODEL, new_figure, tidy
 from pmw.research.audit.report import Finding, Verdict
 
 if TYPE_CHECKING:

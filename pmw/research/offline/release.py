@@ -12,10 +12,10 @@ from pmw.errors import ReleaseError
 from pmw.model import Measurement, QueryMeasurement, SyntheticDistribution, half_width
 from pmw.public.answer import Answer, Spent
 from pmw.public.answers import Answers
+from pmw.public.bars import answers_untested
 from pmw.public.charges import Event
 from pmw.public.export import RowPlan, export, synthetic_frame
 from pmw.public.ledger import Ledger
-from pmw.public.marginal_intervals import answers_untested
 from pmw.public.sensitivity import query_sensitivity
 from pmw.public.state import PublicState
 from queries.errors import QueryError

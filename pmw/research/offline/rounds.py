@@ -11,9 +11,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.display.texts import counted
 from pmw.errors import NoiseError
 from pmw.loop.fit import coarse_model, model_holds
-from pmw.markup import counted
 from pmw.model import (
     MarginalMeasurement,
     NoiseDistribution,

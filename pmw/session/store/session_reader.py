@@ -279,12 +279,22 @@ class SessionReader:
         """Return the rows that settle questions first."""
         return self._connection.execute(f"SELECT {columns} FROM answers WHERE settled = {FIRST}").fetchall()
 
-    def settled_count(self, last: int | None = None) -> int:
-        """Return how many questions were settled, by the answers up to a number or by all."""
-        most = _LAST if last is None else last
+    def settled_count(self, asked: int | None = None) -> int:
+        """Return how many questions were settled, by all answers or by the first so many.
+
+        Args:
+            asked: how many, as ``answer_count`` counts them; None for all.
+        """
+        most = _LAST if asked is None else self._number_of(asked)
         (rows,) = self._one(f"SELECT count(*) FROM answers WHERE settled = {FIRST} AND sequence <= ?", most)
         with self._guarded():
             return int(rows) + self._blocks.settled_count(most)
+
+    def _number_of(self, asked: int) -> int:
+        """Return the number of an answer by its place among those that took no wider one's place."""
+        for first, run in self.newer_runs():
+            asked += run.total() if first <= asked else 0
+        return asked
 
     def settled_version(self, place: int) -> int:
         """Return the version of the model that settled a question, by its place among all, from 1.

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pmw.display.texts import counted
 from pmw.errors import SessionError, StoreError
-from pmw.markup import counted
 from pmw.session.store import SessionStore
 from pmw.session.store.locking import turn_in
 from pmw.session.verification.report import require

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.markup import counted
+from pmw.display.texts import counted
 from pmw.model import QueryMeasurement
 from pmw.public.answer import QuestionKind, Source
 from pmw.public.codec import read_kind

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import reduce
 from operator import add
 
+from pmw.display.texts import counted
 from pmw.loop import Proposal
-from pmw.markup import counted
 from pmw.planning.calibration import calibrated_noise
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge

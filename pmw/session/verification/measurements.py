@@ -7,8 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.display.texts import counted
 from pmw.loop import correct, marginal_units, released_total, settle_opening
-from pmw.markup import counted
 from pmw.model import (
     DEFAULT_BINS,
     HierarchicalHistogram,

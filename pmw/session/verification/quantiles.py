@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pmw.markup import counted
+from pmw.display.texts import counted
 from pmw.planning.error_quantiles import SHARE, is_due
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace

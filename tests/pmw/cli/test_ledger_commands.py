@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from benchmarks.forgery import reseal
+from benchmarks.damage import reseal
 from pmw.cli.texts import rounded
 from pmw.session.maintenance import is_closed
 from pmw.session.store.locking import SessionLock

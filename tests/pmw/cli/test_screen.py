@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pmw.markup import text_table
+from pmw.display.texts import text_table
 
 HEADER = ("occupation", "sex", "count", "low")
 ROWS = [("Transport-moving", "Female", "1,234", "1,000"), ("Sales", "Male", "5", "0")]

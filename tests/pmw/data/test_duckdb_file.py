@@ -15,6 +15,7 @@ import pytest
 
 import pmw
 from pmw.data import DatabaseTable, MemorySource, as_source
+from pmw.data.duckdb_file import DuckdbSnapshot
 from pmw.errors import DataError
 from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, NumericAttribute, Person
 
@@ -182,6 +183,31 @@ def test_what_cannot_be_read_is_told_by_name_and_without_a_value(
     absent = Domain((*DOMAIN.attributes, IntegerAttribute("absent", 0, 1)), person=DOMAIN.person)
     with pytest.raises(DataError, match="expected a column 'absent', got no such column"):
         as_source(DatabaseTable(f"duckdb:{people}", "study.people"), absent, KEY)
+
+
+def test_no_extension_is_loaded_or_fetched_for_a_view(people: Path) -> None:
+    settings = ("autoload_known_extensions", "autoinstall_known_extensions")
+    asked = ", ".join(f"current_setting('{name}')" for name in settings)
+    snapshot = DuckdbSnapshot(people, ["study", "people"])
+    assert snapshot.rows(f"SELECT {asked}") == [(False, False)]
+    snapshot.close()
+    with duckdb.connect(str(people)) as connection:
+        usual = connection.execute(f"SELECT {asked}").fetchone()
+        assert usual == (True, True)  # so the settings are ours
+        connection.execute(f"CREATE VIEW settings AS SELECT concat_ws(' ', {asked}) AS sex")
+    domain = Domain((CategoricalAttribute("sex", ("false false",), other=True),))
+    source = as_source(DatabaseTable(f"duckdb:{people}", "settings"), domain, None)
+    assert source.counts(("sex",)).counts.tolist() == [1, 0]
+
+
+def test_all_statements_of_a_snapshot_are_of_one_moment(people: Path) -> None:
+    """A view may say what time it is, which is that of the transaction."""
+    with duckdb.connect(str(people)) as connection:
+        connection.execute("CREATE VIEW moment AS SELECT epoch_us(now()) AS x")
+    snapshot = DuckdbSnapshot(people, ["moment"])
+    first = snapshot.rows("SELECT x FROM moment")
+    assert snapshot.rows("SELECT x FROM moment") == first
+    snapshot.close()
 
 
 def test_a_database_that_another_process_writes_to_is_told(people: Path) -> None:

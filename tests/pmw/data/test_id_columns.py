@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pytest
 
-from pmw.data import DatabaseTable, as_source
+from pmw.data import DatabaseTable, as_source, postgres, spark
 from pmw.data.spark_workers import _placed
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain
@@ -30,11 +38,37 @@ READ = {
     "BLOB": ["'\\xFF\\x00'::BLOB", "''::BLOB", "NULL"],
     "UUID": ["'00000000-0000-0000-0000-000000000000'", "NULL"],
     "DATE": ["'infinity'", "'-infinity'", "'5881580-07-10'", "'5877642-06-25 (BC)'", "NULL"],
-    "INTERVAL": ["'178956970 years'", "'0 days'", "NULL"],
     "ENUM('f', 'm')": ["'f'", "'m'", "NULL"],
 }
-REFUSED = ["TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_NS", "DECIMAL(10, 2)", "DECIMAL(38, 0)"]
+REFUSED = [
+    "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_S", "TIMESTAMP_NS", "INTERVAL", "DECIMAL(10, 2)", "DECIMAL(38, 0)",
+]  # fmt: skip
 NOT_IN_ARROW = ("HUGEINT", "INTERVAL")  # it writes these as decimals and intervals, which are refused
+# The same of pandas. A column of objects has no type: each of its values is read by its own.
+IN_PANDAS: dict[str, list[object]] = {
+    "int64": [2**63 - 1, -(2**63)],
+    "uint64": [2**64 - 1, 0],
+    "Int64": [2**63 - 1, -(2**63), None],
+    "float32": [float("inf"), -float("inf"), 3e38, None],
+    "float64": [float("inf"), -float("inf"), 1e308, None],
+    "Float64": [float("inf"), -float("inf"), 1e308, None],
+    "bool": [True, False],
+    "boolean": [True, False, None],
+    "str": ["9" * 9999, "nan", "\0", "", None],
+    "category": ["9" * 9999, "nan", None],
+    "object": [
+        Decimal("9" * 9999), Decimal("1e999999"), Decimal("1e-999999"), Decimal("sNaN"), Decimal("inf"),
+        Decimal("NaN"), pd.Timestamp.max, pd.Timestamp.min, pd.Timestamp("2020", tz="UTC"), pd.NaT, date.max,
+        datetime.min, timedelta.max, np.datetime64("2020"), np.datetime64("NaT"), pd.Timedelta.max,
+        10**399, 2**63, float("nan"), "", None,
+    ],
+}  # fmt: skip
+REFUSED_IN_PANDAS = [
+    "datetime64[s]", "datetime64[us]", "datetime64[ns, UTC]", "timedelta64[us]", "period[D]",
+    "interval[float64, right]", "timestamp[us][pyarrow]", "time64[us][pyarrow]", "duration[s][pyarrow]",
+    "decimal128(10, 2)[pyarrow]",
+]  # fmt: skip
+NO_IDS = "{}: expected whole numbers or texts in the column 'id' of ids, got a column of type {};"
 EMPTY = ("NULL", "''", "''::BLOB")
 
 
@@ -43,55 +77,211 @@ def domain_of(empty: str, records: int = 1) -> Domain:
 
 
 def tables(folder: Path, engine: duckdb.DuckDBPyConnection, name: str) -> dict[str, Any]:
-    """Return one table in each source that is always here."""
-    engine.execute(f"COPY t TO '{folder / name}.parquet' (FORMAT parquet)")
+    """Return a table in each source that is here."""
     database = folder / f"{name}.duckdb"
+    engine.execute(f"COPY {name} TO '{folder / name}.parquet' (FORMAT parquet)")
     engine.execute(f"ATTACH '{database}' AS other")
-    engine.execute("CREATE TABLE other.t AS FROM t")
+    engine.execute(f"CREATE TABLE other.t AS FROM {name}")
     engine.execute("DETACH other")
-    kind = engine.table("t").types[0]
-    return {
-        **({} if str(kind) in NOT_IN_ARROW else {"arrow": engine.table("t")}),
+    found: dict[str, Any] = {
         "parquet": folder / f"{name}.parquet",
         "duckdb": DatabaseTable(f"duckdb:{database}", "t"),
     }
+    if str(engine.table(name).types[0]) not in NOT_IN_ARROW:
+        found["relation"] = engine.table(name)
+        if find_spec("pyarrow"):
+            found["pyarrow"] = engine.table(name).to_arrow_table()
+            if find_spec("polars"):
+                found["polars"] = engine.table(name).pl()
+    return found
 
 
-@pytest.mark.parametrize("empty", ["drop", "person"])
+def with_csv(folder: Path, engine: duckdb.DuckDBPyConnection, name: str) -> dict[str, Any]:
+    engine.execute(f"COPY {name} TO '{folder / name}.csv' (HEADER)")
+    return {**tables(folder, engine, name), "csv": folder / f"{name}.csv"}
+
+
+def moved(table: Any, without: Any, domain: Domain) -> int:
+    """Return by how much counts differ, summed over their cells."""
+    one, other = (as_source(each, domain, KEY).counts(("w",)).counts for each in (table, without))
+    return int(abs(one - other).sum())
+
+
+def most(is_empty: bool, empty: str, records: int) -> int:
+    """Return by how much the counts move where a value of ids with 4 records is taken out."""
+    return min(records, 4) if not is_empty else 0 if empty == "drop" else 4
+
+
 @pytest.mark.parametrize("kind", READ)
-def test_taking_out_a_person_moves_the_counts_by_no_more_than_k(
-    tmp_path: Path, kind: str, empty: str
-) -> None:
-    domain = domain_of(empty)
+def test_taking_out_a_person_moves_the_counts_by_no_more_than_k(tmp_path: Path, kind: str) -> None:
     with duckdb.connect() as engine:
-        engine.execute(f"CREATE TABLE t (id {kind}, w VARCHAR)")
-        without = {
-            name: as_source(table, domain, KEY).counts(("w",)).counts
-            for name, table in tables(tmp_path, engine, "none").items()
-        }
+        engine.execute(f"CREATE TABLE all_of_them (place INTEGER, id {kind}, w VARCHAR)")
         for place, value in enumerate(READ[kind]):
-            engine.execute("DELETE FROM t")
-            engine.execute(f"INSERT INTO t SELECT {value}, 'x' FROM range(5)")
-            is_empty = value in EMPTY or (value == "'nan'" and kind in ("FLOAT", "DOUBLE"))
-            most = 1 if not is_empty else 0 if empty == "drop" else 5
-            for name, table in tables(tmp_path, engine, str(place)).items():
-                counts = as_source(table, domain, KEY).counts(("w",)).counts
-                assert abs(counts - without[name]).sum() == most, (name, value)
+            engine.execute(f"INSERT INTO all_of_them SELECT {place}, {value}, unnest(['x', 'y', 'x', 'y'])")
+        engine.execute("CREATE TABLE everyone AS SELECT id, w FROM all_of_them")
+        everyone = with_csv(tmp_path, engine, "everyone")
+        for place, value in enumerate(READ[kind]):
+            engine.execute(
+                f"CREATE TABLE but_{place} AS SELECT id, w FROM all_of_them WHERE place <> {place}"
+            )
+            others = with_csv(tmp_path, engine, f"but_{place}")
+            for records, empty, name in product((1, 2), ("drop", "person"), everyone):
+                no_number = value == "'nan'" and kind in ("FLOAT", "DOUBLE") and name != "csv"
+                found = moved(everyone[name], others[name], domain_of(empty, records))
+                assert found == most(no_number or value in EMPTY, empty, records), (name, value, records)
+
+
+@pytest.mark.parametrize("kind", IN_PANDAS)
+def test_taking_out_a_person_of_a_pandas_table_moves_the_counts_by_no_more_than_k(kind: Any) -> None:
+    values = IN_PANDAS[kind]
+    places = np.repeat(np.arange(len(values)), 4)
+    column = np.empty(len(places), dtype=object)
+    column[:] = [values[place] for place in places]
+    cells = ["x", "y", "x", "y"] * len(values)
+    frame = pd.DataFrame({"id": pd.Series(column, dtype=object).astype(kind), "w": cells})
+    for place, value in enumerate(values):
+        is_empty = str(value) in ("", "None", *(("nan", "NaN", "NaT") if kind == "object" else ()))
+        for records, empty in product((1, 2), ("drop", "person")):
+            found = moved(frame, frame[places != place], domain_of(empty, records))
+            assert found == most(is_empty, empty, records), (place, records)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [Decimal("1"), Decimal("1.00"), Decimal("10e-1")],
+        [Decimal("0"), Decimal("-0.0"), Decimal("0e9")],
+        [Decimal("1e2"), Decimal(100), Decimal("100.0")],
+        [Decimal("1e999999"), Decimal("10e999998")],
+        [Decimal("-1e-999999"), Decimal("-100e-1000001")],
+        [pd.Timestamp("2020-01-01", tz="UTC"), pd.Timestamp("2020-01-01 01:00", tz="Europe/Berlin")],
+        [datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))],
+        [pd.Timestamp("2020-01-01"), pd.Timestamp(2020, 1, 1).as_unit("ns"), datetime(2020, 1, 1)],
+        [np.datetime64("2020"), np.datetime64("2020-01-01"), np.datetime64("2020-01-01T00:00:00.000")],
+        [np.datetime64("-20200", "Y"), np.datetime64("-20200-01-01T00", "h")],
+    ],
+    ids=lambda values: str(values[0]),
+)
+def test_equal_decimals_and_times_among_objects_are_one_person(values: list[object]) -> None:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    frame = pd.DataFrame({"id": pd.Series(column, dtype=object), "w": ["x"] * len(values)})
+    for empty in ("drop", "person"):
+        assert as_source(frame, domain_of(empty), KEY).counts(()).total == 1
+
+
+def test_decimals_and_times_that_differ_are_different_persons() -> None:
+    values = [
+        Decimal("1.5"), Decimal("15"), Decimal("-1.5"), Decimal("1.5e999999"), Decimal("1.5e999998"),
+        np.datetime64("2020"), np.datetime64("2021"), np.datetime64("-2020"), np.datetime64(1, "as"),
+        pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-01", tz="UTC"), pd.Timestamp(1), date(2020, 1, 1),
+    ]  # fmt: skip
+    frame = pd.DataFrame({"id": pd.Series(values, dtype=object), "w": ["x"] * len(values)})
+    assert as_source(frame, domain_of("drop"), KEY).counts(()).total == len(values)
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_ids_of_types_whose_values_no_text_tells_apart_are_refused_whatever_they_hold(
     tmp_path: Path, kind: str
 ) -> None:
-    told = f"in the column 'id' of ids, got a column of type {kind[:7]}"
-    for place, value in enumerate(["NULL", "NULL WHERE false"]):
-        with duckdb.connect() as engine:
-            engine.execute(f"CREATE TABLE t (id {kind}, w VARCHAR)")
-            engine.execute(f"INSERT INTO t (w, id) SELECT 'x', {value}")
-            for name, table in tables(tmp_path, engine, str(place)).items():
+    told = f"expected whole numbers or texts in the column 'id' of ids, got a column of type {kind[:7]}"
+    with duckdb.connect() as engine:
+        engine.execute(f"CREATE TABLE none (id {kind}, w VARCHAR)")
+        engine.execute(f"CREATE TABLE empty AS SELECT NULL::{kind} AS id, 'x' AS w")
+        for held in ("none", "empty"):
+            for name, table in tables(tmp_path, engine, held).items():
                 with pytest.raises(DataError) as caught:
                     as_source(table, domain_of("person"), KEY)
                 assert told in str(caught.value), name
+
+
+@pytest.mark.parametrize("kind", REFUSED_IN_PANDAS)
+@pytest.mark.parametrize("form", ["values", "categories", "sparse"])
+def test_ids_of_the_same_types_of_pandas_are_refused_before_a_record_is_read(
+    kind: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind.endswith("[pyarrow]"):
+        pytest.importorskip("pyarrow", reason="it has these types; pip install it to run this test")
+    dtype: Any = kind
+    if kind.startswith("decimal"):
+        dtype = pd.ArrowDtype(pytest.importorskip("pyarrow").decimal128(10, 2))
+    column = pd.Series([None, None], dtype=dtype)
+    if form == "categories":
+        column = column.astype("category")
+    if form == "sparse":
+        if not kind.startswith("datetime64[") or "," in kind:
+            pytest.skip("pandas has no such column")
+        column = pd.Series(pd.arrays.SparseArray(column.to_numpy()))
+    monkeypatch.setattr("pmw.data.intake.encode_columns", lambda *_: pytest.fail("a record was read"))
+    for records in (column, column[:0]):
+        frame = pd.DataFrame({"id": records, "w": ["x"] * len(records)})
+        with pytest.raises(
+            DataError, match=r"^the table: expected whole numbers or texts in the column 'id'"
+        ):
+            as_source(frame, domain_of("person"), KEY)
+
+
+def test_ids_of_a_dictionary_of_times_are_refused() -> None:
+    pa = pytest.importorskip("pyarrow", reason="it has this type; pip install it to run this test")
+    times = pa.array([1, None], pa.timestamp("us")).dictionary_encode()
+    frame = pd.DataFrame({"id": pd.arrays.ArrowExtensionArray(times), "w": ["x", "x"]})
+    with pytest.raises(DataError, match=r"got a column of type timestamp\[us\]"):
+        as_source(frame, domain_of("person"), KEY)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_read"),
+    [
+        ("bigint", True), ("text", True), ("uuid", True), ("date", True), ("double precision", True),
+        ("numeric", False), ("numeric(10,2)", False), ("timestamp without time zone", False),
+        ("timestamp(3) with time zone", False),
+    ],
+)  # fmt: skip
+def test_ids_of_postgres_are_refused_by_their_type_before_a_record_is_read(
+    kind: str, is_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Connection:
+        def cursor(self, name: str) -> object:
+            raise LookupError(f"{name} are asked for")
+
+    monkeypatch.setattr(postgres, "_connected", lambda _: nullcontext(Connection()))
+    monkeypatch.setattr(postgres, "_kinds", lambda *_: {"w": "numeric", "id": kind})
+    parts = postgres.postgres_parts("postgresql://here", ["t"], domain_of("person"))
+    told = "records are asked for" if is_read else NO_IDS.format("t in postgresql://here", kind)
+    with pytest.raises(LookupError if is_read else DataError, match=re.escape(told)):
+        next(parts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_read"),
+    [
+        ("long", True), ("string", True), ("date", True), ("double", True), ("decimal", False),
+        ("timestamp", False), ("timestamp_ntz", False),
+    ],
+)  # fmt: skip
+def test_ids_of_spark_are_refused_by_their_type_before_a_column_is_chosen(kind: str, is_read: bool) -> None:
+    class Frame:
+        """What is asked of a DataFrame of Spark."""
+
+        def __init__(self) -> None:
+            types = [SimpleNamespace(typeName=lambda each=each: each) for each in ("decimal", kind)]
+            self.schema = SimpleNamespace(
+                names=["w", "id"], fields=[SimpleNamespace(dataType=each) for each in types]
+            )
+
+        def toDF(self, *_: str) -> object:  # noqa: N802 - its name
+            raise LookupError("columns are asked for")
+
+    told = "columns are asked for" if is_read else NO_IDS.format("the table", kind)
+    with pytest.raises(LookupError if is_read else DataError, match=re.escape(told)):
+        spark._chosen(Frame(), domain_of("person"), "the table")
+
+
+def test_persons_are_never_counted_inside_a_database(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as engine:
+        engine.execute("CREATE TABLE t AS SELECT 1 AS id, 'x' AS w")
+    with pytest.raises(DataError, match="person"):
+        as_source(DatabaseTable(f"duckdb:{tmp_path / 't.duckdb'}", "t", inside=True), domain_of("drop"), KEY)
 
 
 def test_constants_of_a_person_are_placed_as_the_attributes_are() -> None:

@@ -7,17 +7,21 @@ the outcome is the same without records, with each value alone, and with all of 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pmw.data import read_file
+from pmw.data import DatabaseTable, as_source, read_file
 from pmw.errors import DataError
-from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, Person
 
 BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = range(8)
 WIDTHS = {INT32: 4, INT64: 8, INT96: 12, FLOAT: 4, DOUBLE: 8}
@@ -270,3 +274,57 @@ def test_a_time_before_all_that_have_a_text_is_undeclared_and_not_empty(tmp_path
     for attribute in ATTRIBUTES:
         counts = read_file(path, Domain((attribute,))).counts(("x",)).counts
         assert counts[attribute.other_code] == len(earliest), attribute
+
+
+TOO_WIDE = {
+    "decimals (9, 2) of 32 bits": (Column(INT32, [], 5, digits=(9, 2)), ints(4, 10**9, -(10**9))),
+    "decimals (18, 2) of 64 bits": (Column(INT64, [], 5, digits=(18, 2)), ints(8, 10**18, 2**63 - 1)),
+    "decimals (38, 0) of 16 bytes": (
+        Column(FIXED, [], 5, length=16, digits=(38, 0)),
+        [number.to_bytes(16, "big", signed=True) for number in (10**38, -(10**38), 2**127 - 1)],
+    ),
+}  # fmt: skip
+
+
+def wide_tables(folder: Path, name: str) -> Iterator[tuple[str, Any, int]]:
+    """Yield tables of decimals x and id with more digits than are declared, and the number of records."""
+    column, values = TOO_WIDE[name]
+    path = column.write(folder / "x.parquet", values)
+    with duckdb.connect(str(folder / "t.duckdb")) as engine:
+        engine.execute(f"CREATE TABLE t AS SELECT x, x AS id, 'x' AS w FROM '{path}'")
+        engine.execute(f"COPY t TO '{folder / 't.parquet'}' (FORMAT parquet)")
+        yield "relation", engine.table("t"), len(values)
+        if find_spec("pyarrow"):
+            yield "pyarrow", engine.table("t").to_arrow_table(), len(values)
+    yield "written byte by byte", path, len(values)
+    yield "parquet", folder / "t.parquet", len(values)
+    yield "duckdb", DatabaseTable(f"duckdb:{folder / 't.duckdb'}", "t"), len(values)
+
+
+@pytest.mark.parametrize("name", TOO_WIDE)
+def test_a_decimal_too_wide_for_its_type_is_undeclared_and_not_empty(tmp_path: Path, name: str) -> None:
+    for source, table, number in wide_tables(tmp_path, name):
+        counts = as_source(table, Domain((ATTRIBUTES[2],)), None).counts(("x",)).counts
+        assert counts.tolist() == [0, 0, 0, number], source
+
+
+@pytest.mark.parametrize("name", TOO_WIDE)
+def test_decimals_too_wide_for_their_type_are_no_ids(tmp_path: Path, name: str) -> None:
+    attribute = CategoricalAttribute("w", ("x",))
+    domain = Domain((attribute,), person=Person("id", 1, empty="person"))
+    for source, table, _ in wide_tables(tmp_path, name):
+        if source != "written byte by byte":
+            with pytest.raises(DataError, match="in the column 'id' of ids, got a column of type DECIMAL"):
+                as_source(table, domain, bytes(32))
+
+
+def test_decimals_of_more_digits_than_the_engine_has_are_no_ids(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow", reason="it writes such a file; pip install it to run this test")
+    from pyarrow import parquet
+
+    for digits in (38, 39, 76):
+        ids = pa.array([Decimal(1), None], pa.decimal256(digits, 0))
+        parquet.write_table(pa.table({"id": ids, "w": ["x", "x"]}), tmp_path / "t.parquet")
+        domain = Domain((CategoricalAttribute("w", ("x",)),), person=Person("id", 1, empty="person"))
+        with pytest.raises(DataError, match="in the column 'id'"):
+            as_source(tmp_path / "t.parquet", domain, bytes(32))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pmw.data import CsvDialect, MemorySource, as_source, people, read_file
 from pmw.data.digests import Words, cell_words
+from pmw.data.intake import holds_malformed
 from pmw.data.people import OWN, PeopleRecords, Roster, keep_bounded, kept_by_limit
 from pmw.errors import DataError
 from pmw.privacy.budget import NeighboringRelation
@@ -527,6 +528,9 @@ def test_a_line_that_cannot_be_read_has_no_person(tmp_path: Path) -> None:
     person = Person("id", 1, empty="person")
     assert read_file(path, Domain(lenient), None).counts(()).total == 3
     assert read_file(path, Domain(lenient, person=person), None, KEY).counts(()).total == 2
+    assert holds_malformed(Domain(lenient))
+    assert not holds_malformed(Domain(lenient, person=person))
+    assert not holds_malformed(Domain((*lenient[1:], ATTRIBUTES[0])))
 
 
 def test_a_column_of_ids_of_a_refused_type_is_told_by_its_type(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import FirstAnswer, draw_quantiles
+from pmw.loop import FirstAnswer, draw_quantiles, ranked_errors
 from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import QuantileRequest
 from pmw.privacy.budget import NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Basis, QuestionKind
-from pmw.public.error_quantiles import quantile_margin, rank_of
+from pmw.public.error_quantiles import ErrorQuantile, quantile_margin, rank_of
 from pmw.research.audit import renyi_divergence, worst_log_ratio
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, IntegerAttribute, LinearQuery
 from queries.linear import Factor
@@ -57,10 +57,12 @@ def request(rank: int, noise: NoiseDistribution) -> QuantileRequest:
 
 def exact(rank: int, cells: Sequence[tuple[int, int]]) -> int:
     """Return the order statistic of the errors, in units: drawn without noise."""
-    still = Still(Fraction(1))
-    return draw_quantiles([request(rank, still)], ANSWERS.__getitem__, source(cells), BitSource(bytes(32)))[
-        0
-    ].units
+    return drawn([request(rank, Still(Fraction(1)))], cells)[0].units
+
+
+def drawn(requests: Sequence[QuantileRequest], cells: Sequence[tuple[int, int]]) -> tuple[ErrorQuantile, ...]:
+    errors = ranked_errors(requests, ANSWERS.__getitem__, source(cells))
+    return draw_quantiles(requests, errors, BitSource(bytes(32)))
 
 
 def tables(most: int) -> Iterator[tuple[tuple[int, int], ...]]:
@@ -129,9 +131,7 @@ def test_each_quantile_has_its_own_noise_on_the_exact_one(
     cells, noise = ((0, 1), (1, 2), (1, 2)), kind(Fraction(3 * UNITS))
     bits = BitSource(bytes(32))
     expected = [exact(rank, cells) + noise.sample(bits) for rank in (2, 2, 4)]
-    found = draw_quantiles(
-        [request(rank, noise) for rank in (2, 2, 4)], ANSWERS.__getitem__, source(cells), BitSource(bytes(32))
-    )
+    found = drawn([request(rank, noise) for rank in (2, 2, 4)], cells)
     assert [one.units for one in found] == expected
     assert found[0].units != found[1].units
     assert {one.questions for one in found} == {len(ANSWERS)}

@@ -292,13 +292,13 @@ def test_tests_pass_as_often_as_the_audited_distribution_says(off: Fraction) -> 
 # --- what is tested, and what it costs --------------------------------------------------------------------
 
 
-def test_the_only_phase_that_sees_the_table_is_draw() -> None:
+def test_only_what_counts_or_draws_sees_the_table() -> None:
     holders = {
         name
         for name, function in inspect.getmembers(loop, inspect.isfunction)
         if function.__module__.startswith(loop.__name__) and "CountSource" in str(inspect.signature(function))
     }
-    assert holders == {"draw_opening", "draw_quantiles", "draw_requested", "draw_tests"}
+    assert holders == {"counted_requested", "draw_opening", "draw_tests", "ranked_errors"}
 
 
 def test_a_draw_is_a_function_of_proposal_table_and_bytes() -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
-from pmw.loop import RequestedMarginal, draw_requested, settle_requested
+from pmw.loop import RequestedMarginal, counted_requested, draw_requested, settle_requested
 from pmw.model import NoiseDistribution
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -97,7 +97,7 @@ def test_what_is_drawn_has_the_distribution_that_is_charged_on_all_small_tables(
         for first, second in itertools.product(range(0, len(SUPPORT), 4), repeat=2):
             noise = int(SUPPORT[first]), int(SUPPORT[second])
             tape = Tape(noise)
-            measured = draw_requested(requested, state, source, tape)
+            measured = draw_requested(requested, counted_requested(requested, state, source, None), tape)
             assert not tape.left  # one draw for each cell, and none besides
             assert taped[-1] == (requested.noise, 2)
             assert measured.units.tolist() == [
@@ -142,9 +142,10 @@ def test_every_cell_has_noise_of_its_own_of_the_scale_that_is_charged(
     quote = quote_marginal(state, ["b", "a"])
     assert quote.noise is not None
     requested = RequestedMarginal(quote.scope, quote.noise)
+    counted = counted_requested(requested, state, source, None)
     counts = source.counts(("a", "b")).counts * UNITS
     drawn = np.stack([
-        (draw_requested(requested, state, source, BitSource.from_integer(seed)).units - counts).ravel()
+        (draw_requested(requested, counted, BitSource.from_integer(seed)).units - counts).ravel()
         for seed in range(60)
     ])  # fmt: skip
     charge = requested.entry(state.contract.options).charge
@@ -202,7 +203,8 @@ def test_a_requested_marginal_is_no_positive_and_is_charged_as_its_own_event() -
     quote = quote_marginal(state, "ab")
     assert quote.noise is not None
     requested = RequestedMarginal(quote.scope, quote.noise)
-    measured = draw_requested(requested, state, source, BitSource.from_integer(1))
+    counts = counted_requested(requested, state, source, None)
+    measured = draw_requested(requested, counts, BitSource.from_integer(1))
     entry = requested.entry(state.contract.options)
     after = settle_requested(state, measured, state.ledger.charge(entry.charge))
     assert (entry.event, entry.label) == (Event.REQUESTED, "a, b")

@@ -19,7 +19,7 @@ from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Answer, Source
-from pmw.public.intervals import Confidences
+from pmw.public.confidences import Confidences
 from pmw.public.plans import marginal_tier
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
 

@@ -130,10 +130,10 @@ def test_names_are_escaped_in_notebooks() -> None:
 
 def test_notebooks_show_a_session_and_that_it_is_closed(frame: pd.DataFrame, domain: Domain) -> None:
     session = pmw.open_session(frame, domain, epsilon=1, delta=1e-9, options=SEEDED)
-    assert "<td>budget spent</td><td>11.0%</td>" in session._repr_html_()
-    assert "<td>budget_share</td>" in session.status()._repr_html_()
+    assert '>budget spent</th><td class="text">11.0%</td>' in session._repr_html_()
+    assert ">budget_share</th>" in session.status()._repr_html_()
     session.close()
-    assert "<td>open</td><td>no</td>" in session._repr_html_()
+    assert '>open</th><td class="text">no</td>' in session._repr_html_()
 
 
 def test_an_answer_has_a_short_repr(session: pmw.Session) -> None:

@@ -16,7 +16,8 @@ from pmw.model import MarginalMeasurement, noise_variance
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteLaplace
 from pmw.public.answer import Source, Spent
-from pmw.public.intervals import total_half_width, untested_answer
+from pmw.public.confidences import total_half_width
+from pmw.public.intervals import untested_answer
 from pmw.public.state import PublicState
 from queries import (
     UNITS,

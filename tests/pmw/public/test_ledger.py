@@ -88,7 +88,7 @@ def test_every_charge_says_which_theorem_it_rests_on(
 def test_a_notebook_shows_a_table_with_escaped_texts() -> None:
     entry = LedgerEntry("measurement", "name <b>", pure_charge(Fraction(1)))
     shown = ledger_of(Budget.of(2), PURE, [entry])._repr_html_()
-    assert "<td>name &lt;b&gt;</td>" in shown
+    assert ">name &lt;b&gt;</td>" in shown
     assert "<td>50.00%</td>" in shown
 
 

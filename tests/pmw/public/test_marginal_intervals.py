@@ -18,11 +18,10 @@ from pmw.model import HierarchicalMeasurement, MarginalMeasurement
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.tail_bounds import certificate_half_width, simultaneous_half_width, sum_half_width
 from pmw.public.answer import Source, Spent
-from pmw.public.certificate_bounds import certificate_bound
+from pmw.public.bars import MarginalBars
+from pmw.public.confidences import Confidences, total_error_bound
 from pmw.public.contract import ModelKind, TestKind
-from pmw.public.evidence import is_held
-from pmw.public.intervals import Confidences, total_error_bound
-from pmw.public.marginal_intervals import MarginalBars
+from pmw.public.evidence import evidence_of, is_held
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState, Total
 from pmw.sparse_vector import Sparse, ThresholdTest
@@ -82,6 +81,13 @@ def marginal_answer(
     state: PublicState, query: LinearQuery, spent: Spent, *, measured: bool = False
 ) -> pmw.Answer:
     return MarginalBars(state, spent).answer(query, measured=measured)
+
+
+def certificate_bound(state: PublicState, certificate: Certificate, *, one_end: bool = False) -> float:
+    """Return how far any question on the tested cells may be from the tested marginal, in records."""
+    confidences = Confidences.in_state(state)
+    evidence = evidence_of(state, certificate, certificate.scope, confidences, one_end=one_end)
+    return evidence.sum_half_width(np.array([0.0, 1.0]))
 
 
 def certified(state: PublicState, scope: tuple[str, ...], threshold: int) -> PublicState:
@@ -214,8 +220,7 @@ def test_ends_of_a_measurement_and_of_a_certificate_miss_no_more_often_than_stat
 def unclipped(state: PublicState, query: LinearQuery) -> tuple[float, float]:
     """Return an interval before its ends are kept from lying below nobody."""
     low, high, _ = MarginalBars(state, NOWHERE)._interval(query)
-    assert low is not None
-    assert high is not None
+    assert math.isfinite(high - low)
     return low, high
 
 

@@ -16,6 +16,7 @@ from pmw.public.answers import Answers
 from pmw.public.forms import form_of
 from pmw.public.tables import AnswerTable
 from pmw.service.client import answer_of
+from pmw.service.limits import LargeRequests
 from pmw.service.page_answers import answer_of as page_answer_of
 from pmw.session.asking import Asking
 from queries import CategoricalAttribute, Domain, IntegerAttribute, Person
@@ -95,9 +96,9 @@ def test_status_report_and_page_say_it(tmp_path: Path) -> None:
         report = (tmp_path / "report.html").read_text(encoding="utf-8")
         assert f"Every number here is {WORDS}." in report.replace("\u2068", "").replace("\u2069", "")
         analyst = session.analyst("ann")
-        assert WORDS in page_answer_of(analyst, "sex = 'F'").sentences[0]
+        assert WORDS in page_answer_of(analyst, LargeRequests(), "sex = 'F'").sentences[0]
         for sql in (GROUPED, STATEMENT):
-            assert NOTE in page_answer_of(analyst, sql).notes
+            assert NOTE in page_answer_of(analyst, LargeRequests(), sql).notes
 
 
 def test_nothing_is_said_where_the_number_is_declared_alone(tmp_path: Path) -> None:

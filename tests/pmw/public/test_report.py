@@ -18,10 +18,11 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.display.charts import Line, Lines, Picture, line_chart
+from pmw.display.elements import escaped
+from pmw.display.texts import isolated, number, percent
 from pmw.errors import ReleaseError
 from pmw.public.report import report_page
-from pmw.public.report.charts import Line, Picture, line_chart
-from pmw.public.report.elements import escaped, isolated, number, percent
 from pmw.public.report.quotable import at_confidence, quotable_tables, single_half_width, total_widths
 from pmw.public.report.wording import about_whom, best_guess, limits, promise
 from pmw.session.reporting import load_facts
@@ -229,7 +230,7 @@ def test_hostile_names_are_only_text(tmp_path: Path) -> None:
 
 def test_letters_that_no_page_may_hold_are_replaced() -> None:
     assert escaped("a\0\x1b\ud800\ufffe\x85b") == "a\ufffd\ufffd\ufffd\ufffd\ufffdb"
-    assert escaped("\U0001f600 \"'<>&") == "\U0001f600 &quot;&#x27;&lt;&gt;&amp;"
+    assert escaped("\U0001f600 \"'<>&") == "\U0001f600 &#34;&#39;&lt;&gt;&amp;"
     assert len(isolated("x" * 10_000)) == 202
 
 
@@ -350,7 +351,7 @@ def test_pictures_show_the_numbers_of_the_state(session: pmw.Session, tmp_path: 
 
 
 def test_a_line_of_nothing_is_drawn_at_the_bottom() -> None:
-    (picture,) = svgs(line_chart(Picture("t", "what", "words"), [Line("a", "model", [(0, 0)])], "n"))
+    (picture,) = svgs(line_chart(Picture("t", "what", "words"), Lines((Line("a", "line-0", [(0, 0)]),), "n")))
     assert [one.text for one in picture.findall("text")][-2:] == ["0", "n"]
 
 

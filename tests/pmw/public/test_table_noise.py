@@ -13,7 +13,7 @@ from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource, repeatable_seed
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.table_noise import TableNoise, moved_cells
-from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
+from queries import UNITS, CategoricalAttribute, Domain
 
 LAPLACE, GAUSSIAN = DiscreteLaplace(Fraction(5 * UNITS)), DiscreteGaussian(Fraction(5 * UNITS))
 DOMAIN = Domain((CategoricalAttribute("a", (1, 2, 3)), CategoricalAttribute("b", (1, 2, 3, 4))))
@@ -104,9 +104,48 @@ def test_corrected_cells_stray_as_far_as_stated(
         assert np.mean(np.abs(found) > 0.7 * table.half_width(size, size, 0.9)) > 0.12
 
 
-def test_a_question_has_the_bar_of_its_weights() -> None:
-    noise = TableNoise(LAPLACE, 12, 9.0)
-    one = LinearQuery.cells(DOMAIN, {"a": (0, 1)})  # 2 of 3, so 8 of 12
-    assert noise.question_half_width(one, 0.95) == noise.half_width(8, 8, 0.95)
-    two = LinearQuery.everything(DOMAIN).within({"a": np.array([0, 2]), "b": np.array([1, 3])})
-    assert noise.question_half_width(two, 0.95) == noise.half_width(4, 4, 0.95)
+@pytest.mark.parametrize("noise", [LAPLACE, GAUSSIAN])
+@pytest.mark.parametrize("ratio", [0.0, 0.3, 1.0, 8.0, 100.0])
+def test_bars_of_any_weights_are_those_of_the_noise_that_is_left(
+    noise: DiscreteLaplace | DiscreteGaussian, ratio: float
+) -> None:
+    generator = np.random.default_rng(6)
+    for _ in range(100):
+        weights = generator.normal(generator.normal(0, 2), 1, 12)
+        known = max(ratio, 1.0) if ratio else 0.0  # a quieter number of records is taken for a cell
+        shift = weights.sum() / (12 + ratio)
+        left = np.append(weights - shift, math.sqrt(known) * shift)  # in scales of a cell's noise
+        squares, total = float(np.sum(weights**2)), float(weights.sum())
+        ends = float(weights.min()), float(weights.max())
+        width = TableNoise(noise, 12, ratio).half_width(squares, total, 0.95, ends)
+        # No weight is beyond what the width allows for, and it is hardly wider than it has to be.
+        exact = sum_half_width(noise, float(np.sum(left**2)), 0.95, peak=float(np.max(left**2)))
+        assert exact * (1 - 1e-9) <= width <= sum_half_width(noise, float(np.sum(left**2)), 0.95) * (1 + 1e-9)
+        assert noise is LAPLACE or width == pytest.approx(exact)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("noise", [LAPLACE, GAUSSIAN])
+@pytest.mark.parametrize("factor", [0, 1, 3])  # of the noise on the number of records; 0 where it is public
+def test_sums_of_numbers_stray_as_far_as_stated(
+    noise: DiscreteLaplace | DiscreteGaussian, factor: int
+) -> None:
+    bits, cells, runs = BitSource(repeatable_seed(8, factor)), 12, 4000
+    draws = noise.sample_array(bits, runs * cells).reshape(runs, cells) / UNITS
+    wide = type(noise)(Fraction(5 * max(factor, 1) * UNITS))
+    totals = wide.sample_array(bits, runs) / UNITS * (factor > 0)
+    weighings = (
+        np.arange(12) * 2.5,
+        np.arange(12) - 9.0,
+        np.full(12, 40.0) + np.arange(12) % 2,
+        -np.ones(12),
+    )
+    table = TableNoise(noise, cells, float(factor**2))
+    for weights in weighings:
+        shift = weights.sum() / (cells + factor**2)
+        errors = draws @ (weights - shift) + shift * totals
+        squares, ends = float(np.sum(weights**2)), (float(weights.min()), float(weights.max()))
+        width = table.half_width(squares, float(weights.sum()), 0.9, ends)
+        assert np.mean(np.abs(errors) > width + 1e-9) <= 0.1 + 3 * math.sqrt(0.09 / runs)
+        if np.ptp(weights) or factor:
+            assert np.mean(np.abs(errors) > 0.7 * width) > 0.12

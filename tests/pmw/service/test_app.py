@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
+from dataclasses import replace
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
@@ -17,7 +17,7 @@ from pmw.errors import ServiceError, SessionLockedError
 from pmw.public.export import RowPlan
 from pmw.service.exporting import SentInParts
 from pmw.service.hosting import Service, hosting
-from pmw.service.limits import MOST_WAITING, Rate
+from pmw.service.limits import Queue, Rate
 from pmw.service.users import Role, UsersFile
 
 ASK = "/sessions/study/ask"
@@ -323,11 +323,12 @@ def test_a_long_body_is_refused_before_it_is_read(client: TestClient, add: Any) 
 def test_too_many_requests_wait_or_come(client: TestClient, add: Any, service: Service) -> None:
     ann = add("ann")
     (hosted,) = service.visible(service.users.listed()[0])
-    with contextlib.ExitStack() as held:
-        for _ in range(MOST_WAITING):
-            held.enter_context(hosted.waiting.place())
-        got = client.post(ASK, json={"where": ""}, headers=ann)
-        assert (got.status_code, got.headers["retry-after"]) == (429, "1")
+    service._hosted["study"] = replace(hosted, queue=Queue(places=0, most=0))
+    for address in ("/sessions/study", "/sessions/study/ledger", "/page/study"):
+        got = client.get(address, headers=ann)
+        assert (got.status_code, got.headers["retry-after"]) == (429, "1"), address
+    service._hosted["study"] = hosted
+    assert client.get("/page/study", headers=ann).status_code == 200
     service.rate = Rate(1, 2, lambda: 0.0)
     codes = [client.get("/sessions", headers=ann).status_code for _ in range(4)]
     assert codes == [200, 200, 429, 429]

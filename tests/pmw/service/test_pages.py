@@ -15,19 +15,18 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.display.charts import Bar, bar_chart
 from pmw.errors import PMWError, SessionCorruptError, SessionLockedError, StoreError
 from pmw.service.users import Role, UsersFile
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
-pytest.importorskip("jinja2", reason="the extra 'service' is not installed")
 
 from fastapi.testclient import TestClient
 
 from pmw.service.app import create_app
 from pmw.service.hosting import hosting
-from pmw.service.page_answers import asked_by
-from pmw.service.page_charts import Bar, bars_chart
+from pmw.service.page_answers import asked_by, chart_of
 
 AddUser = Callable[..., Any]
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -76,7 +75,7 @@ def test_an_answer_is_a_sentence_a_table_and_a_chart(client: TestClient, add: Ad
     grouped = client.post(
         "/page/study/ask", data={"question": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}, headers=headers
     ).text
-    assert grouped.count('class="bar"') == 4
+    assert grouped.count('<rect class="model"') == 4
     mean = client.post("/page/study/ask", data={"question": "SELECT AVG(age) FROM people"}, headers=headers)
     assert "avg(age)" in mean.text
     several = client.post(
@@ -85,24 +84,25 @@ def test_an_answer_is_a_sentence_a_table_and_a_chart(client: TestClient, add: Ad
         headers=headers,
     ).text
     assert several.count('<svg role="img"') == 2  # a chart of each
-    assert "<title>mean with its intervals.</title>" in several
+    assert "<title>mean with its intervals</title>" in several
     assert several.count('class="range"') >= 4
     assert "Each interval holds the true value" in several
 
 
 def test_a_chart_shows_bars_below_zero_and_what_is_infinite_is_left_out() -> None:
     bars = [
-        Bar("a", "-2", -2.0, (-3.0, -1.0)),
-        Bar("<b>", "1", 1.0, (0.0, 3.0)),
-        Bar("c", "none", math.nan, None),
-        Bar("d", "1", 1.0, (-math.inf, 4.0)),
+        Bar("a", -2.0, "-2", interval=(-3.0, -1.0)),
+        Bar("<b>", 1.0, "1", interval=(0.0, 3.0)),
+        Bar("c", math.nan, "none"),
+        Bar("d", 1.0, "1", interval=(-math.inf, 4.0)),
     ]
-    chart = bars_chart("<i>", bars)
+    ((picture, panel),) = chart_of("<i>", bars)
+    chart = bar_chart(picture, panel)
     assert "<desc>a: -2, -3 to -1; &lt;b&gt;: 1, 0 to 3</desc>" in chart
-    found = [float(width) for width in re.findall(r'class="bar"[^>]* width="([0-9.]+)"', chart)]
-    assert found == [90.0, 45.0]  # 270 units for -3 to 3
+    found = [float(width) for width in re.findall(r'class="model"[^>]* width="([0-9.]+)"', chart)]
+    assert found == [88.5, 44.3]  # 265.6 units for -3 to 3
     assert "<i>" not in chart
-    assert bars_chart("nothing", []) == ""
+    assert chart_of("nothing", []) == ()
 
 
 def test_an_error_is_marked_in_the_question(client: TestClient, add: AddUser) -> None:
@@ -296,10 +296,15 @@ def test_what_somebody_chose_is_text(tmp_path: Path, users: UsersFile, add: AddU
 def test_pages_load_nothing_but_their_own(client: TestClient, add: AddUser) -> None:
     page = client.get("/page/study", headers=add("ann")).text
     assert set(re.findall(r'(?:src|href)="([^"#]*)', page)) <= {
-        "/static/page.css", "/static/page.js", "/static/icon.svg", "/", "/page/study",
+        "/static/display.css", "/static/page.css", "/static/page.js", "/static/icon.svg", "/", "/page/study",
         "/page/study/history.csv", "",
     }  # fmt: skip
-    for name, kind in (("page.css", "text/css"), ("page.js", "javascript"), ("icon.svg", "svg")):
+    for name, kind in (
+        ("display.css", "text/css"),
+        ("page.css", "text/css"),
+        ("page.js", "javascript"),
+        ("icon.svg", "svg"),
+    ):
         file = client.get(f"/static/{name}")
         assert kind in file.headers["content-type"]
         assert "http" not in file.text.replace('xmlns="http://www.w3.org/2000/svg"', "")

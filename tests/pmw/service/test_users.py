@@ -138,6 +138,17 @@ def test_a_field_of_another_type_is_not_guessed_at(users: UsersFile, change: dic
         users.listed()
 
 
+def test_a_token_is_revoked_by_hand(users: UsersFile) -> None:
+    token = users.add(ann())
+    held = json.loads(users.path.read_text())
+    held["users"][0]["revoked"] = True
+    users.path.write_text(json.dumps(held))
+    assert users.find(token) is None
+    held["users"][0]["revoked"] = False
+    users.path.write_text(json.dumps(held))
+    assert users.find(token) == ann()
+
+
 COMPOSED, DECOMPOSED = "Ren\u00e9e", "Rene\u0301e"
 MIXED = ["\u0410nn", "ann\u0430", "a\u03bdn", "a\u0661", "\U0001d41ann", "an\uff4e", "\u5357\u3042\ud55c"]
 OF_ONE = ["ann-2_b.c@x", "\u0410\u043d\u043d\u0430 7", "\u5357\u3055\u304f\u30e9\u3005", "\uae40\u91d1", "_1",

@@ -14,9 +14,9 @@ import pmw
 from pmw.loop.loop import tiers_of
 from pmw.planning.accuracy import contract_budget, plan_accuracy
 from pmw.public.answer import Source, Spent
+from pmw.public.bars import answers_untested
+from pmw.public.confidences import negative_margin
 from pmw.public.evidence import is_held
-from pmw.public.intervals import negative_margin
-from pmw.public.marginal_intervals import answers_untested
 from pmw.public.plans import question_tier
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, random_conjunctions
 

@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 import pmw
 from pmw.errors import DataError, StoreError
 from pmw.public.answer import Answer, Basis, Source
-from pmw.public.box_bars import box_bounds
+from pmw.public.bars import MarginalBars
 from pmw.public.contract import Opening, TestKind
-from pmw.public.evidence import is_whole_table
-from pmw.public.evidence_bounds import Evidence
+from pmw.public.evidence import Evidence, WeightStats, is_whole_table
 from pmw.public.free_answers import FreeAnswers, spent_in
-from pmw.public.marginal_intervals import MarginalBars
 from pmw.public.range_answers import answer_boxes
 from pmw.public.state import Certificate
 from pmw.session import range_engine
@@ -204,7 +202,7 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
                 bars = free.bars(state)
                 assert bars is not None
                 for places, part in some.parts():
-                    found = box_bounds(bars, part)
+                    found = bars.of_boxes(part)
                     together += found is not None
                     if found is not None:
                         given = answer_boxes(state, found, part, state.ledger.share).each()
@@ -219,8 +217,8 @@ def test_boxes_that_cut_bins_of_a_marginal_on_declared_cells_are_looked_at_one_b
         session.ask("age BETWEEN 3 AND 9 AND pay < 60")
         bars = FreeAnswers().bars(session.state)
         assert bars is not None
-        known, names = bars.known(("age", "pay")), ("age", "pay")
-        bars._scopes[names, names] = replace(
+        known, names = bars.bounds.known(("age", "pay")), ("age", "pay")
+        bars.bounds._scopes[names, names] = replace(
             known, measured=[(one, False, True) for one, _, _ in known.measured]
         )
         age, pay = session.state.coarsening.bins[:2]
@@ -228,8 +226,8 @@ def test_boxes_that_cut_bins_of_a_marginal_on_declared_cells_are_looked_at_one_b
         assert pay is not None
         ends = np.array([[np.searchsorted(bin_, number) for bin_ in (age, pay)] for number in (1, 2)])
         aligned = Boxes.of(BINNED, names, ends[:1], ends[1:] - 1)
-        assert box_bounds(bars, aligned) is not None
-        assert box_bounds(bars, Boxes.of(BINNED, names, ends[:1], ends[1:])) is None
+        assert bars.of_boxes(aligned) is not None
+        assert bars.of_boxes(Boxes.of(BINNED, names, ends[:1], ends[1:])) is None
 
 
 def test_charges_are_those_of_questions_asked_alone() -> None:
@@ -375,33 +373,28 @@ def test_ends_that_rest_on_different_noises_share_what_may_fail(monkeypatch: pyt
     with binned_session(seed=1) as session:
         session.ask("age BETWEEN 3 AND 9 AND sex = 'f'")
         bars = MarginalBars(session.state, spent_in(session.state))
-        known, names = bars.known(("age", "sex")), ("age", "sex")
+        known, names = bars.bounds.known(("age", "sex")), ("age", "sex")
         (measured,) = known.coarse
-        plain = bars.evidence
+        plain = bars.bounds.evidence
         units = np.rint(plain(measured, names, one_end=False).values * UNITS).astype(np.int64)
         certificate = Certificate(names, 0, 10, units)
-        bars._scopes[names, names] = replace(known, coarse=[measured, certificate])
+        bars.bounds._scopes[names, names] = replace(known, coarse=[measured, certificate])
 
         @cache
         def evidence(one: Any, scope: tuple[str, ...], *, one_end: bool) -> Evidence:
             values = plain(one, scope, one_end=one_end).values
-            widths = partial(_width, isinstance(one, Certificate), one_end)
-            return Evidence(values, lambda query: widths(box_cells(query)), Basis.TESTED, widths)
+            return Evidence(values, Basis.TESTED, partial(_width, isinstance(one, Certificate), one_end))
 
-        monkeypatch.setattr(bars, "evidence", evidence)
+        monkeypatch.setattr(bars.bounds, "evidence", evidence)
         generator = np.random.default_rng(0)
         ends = np.sort(generator.integers(0, 100, (2, 200)), axis=0)
         sex = generator.integers(0, 2, 200)
         boxes = Boxes.of(BINNED, ("age", "sex"), *(np.stack([end, sex], axis=1) for end in ends))
-        found = box_bounds(bars, boxes)
+        found = bars.of_boxes(boxes)
         assert found is not None
         given = list(answer_boxes(session.state, found, boxes, bars.spent.share).each())
         assert given == [bars.answer(boxes.query(place)) for place in range(200)]
 
 
-def _width(is_certificate: bool, one_end: bool, cells: float) -> float:
-    return (2.0 + one_end if is_certificate else cells / 2) + (is_certificate and not one_end) * 0.5
-
-
-def box_cells(query: LinearQuery) -> int:
-    return math.prod(side.stop - side.start for side in query.box)
+def _width(is_certificate: bool, one_end: bool, stats: WeightStats) -> float:
+    return (2.0 + one_end if is_certificate else stats.total / 2) + (is_certificate and not one_end) * 0.5

@@ -151,9 +151,13 @@ class Audit:
         self.numbers: list[Numbers] = []
         self.rounds: list[Round] = []
         self._open: dict[int, Round] = {}  # by tier
+        self._error_pair: list[tuple[int, ...]] = []  # the session's, and the neighbour's
+        self._count_pair: tuple[Any, ...] = ()  # the same of a requested marginal
         for where, name, watcher in (
             (releases, "draw_opening", self._opening),
+            (releases, "ranked_errors", self._errors),
             (releases, "draw_quantiles", self._quantiles),
+            (releases, "counted_requested", self._counted),
             (releases, "draw_requested", self._requested),
             (MarginalTier, "draw", self._marginals),
             (QuestionTier, "draw", self._questions),
@@ -189,29 +193,38 @@ class Audit:
             self._add(Event.MARGINAL, one.noise, one.units, mine.units, theirs.units)
         return draws
 
-    def _quantiles(
-        self, real: Callable[..., Any], requests: Any, answers: Any, source: CountSource, bits: BitSource
-    ) -> Any:
-        drawn = real(requests, answers, source, bits)
+    def _errors(self, real: Callable[..., Any], requests: Any, answers: Any, source: CountSource) -> Any:
+        self._error_pair = [real(requests, answers, table) for table in (source, self.neighbour)]
+        return self._error_pair[0]
+
+    def _quantiles(self, real: Callable[..., Any], requests: Any, errors: Any, bits: BitSource) -> Any:
+        drawn = real(requests, errors, bits)
+        assert errors == self._error_pair[0]
         with without_noise():
-            pair = [real(requests, answers, table, NO_BITS) for table in (source, self.neighbour)]
+            pair = [real(requests, each, NO_BITS) for each in self._error_pair]
         for one, mine, theirs in zip(drawn, *pair, strict=True):
             self._add(Event.QUANTILE, one.noise, one.units, mine.units, theirs.units)
         return drawn
 
-    def _requested(
+    def _counted(
         self,
         real: Callable[..., Any],
         requested: Any,
         state: Any,
         source: CountSource,
-        bits: BitSource,
         coarse: CountSource | None,
     ) -> Any:
-        drawn = real(requested, state, source, bits, coarse)
+        self._count_pair = (
+            real(requested, state, source, coarse),
+            real(requested, state, self.neighbour, self.coarse),
+        )
+        return self._count_pair[0]
+
+    def _requested(self, real: Callable[..., Any], requested: Any, counts: Any, bits: BitSource) -> Any:
+        drawn = real(requested, counts, bits)
+        assert (counts == self._count_pair[0]).all()
         with without_noise():
-            own = real(requested, state, source, NO_BITS, coarse)
-            other = real(requested, state, self.neighbour, NO_BITS, self.coarse)
+            own, other = (real(requested, one, NO_BITS) for one in self._count_pair)
         self._add(Event.REQUESTED, requested.noise, drawn.units, own.units, other.units)
         return drawn
 

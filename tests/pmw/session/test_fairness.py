@@ -19,11 +19,14 @@ import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetError, DataError, SessionCorruptError
 from pmw.loop import Payer, may_test, plan_spare
+from pmw.loop.questions import QuestionTier
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import pure_charge
 from pmw.privacy.random_bits import repeatable_seed
-from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
+from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts, reservation
 from pmw.public.codec import dumps, form_of
+from pmw.session import releases
+from pmw.session.asks import Ask
 from pmw.session.engine import Engine
 from pmw.session.releases import StoredAnswers
 from pmw.session.store import LedgerRow, Outcome, SessionStore
@@ -105,10 +108,13 @@ def test_one_question_asked_again_and_again_brings_nothing(opened: Opened) -> No
     wide = "age BETWEEN 30 AND 40 AND visits <= 3 AND region = 'north' AND member = true"
     with opened() as session:
         for who in (session.analyst("reader", 0), session.analyst("ann", Fraction(1, 2)), session):
-            for _ in range(DUE + 1):
+            who.ask(wide, fresh=True)
+            ledger, stored = session.state.ledger, session.state.asked
+            for _ in range(DUE):
                 who.ask(wide, fresh=True)
+            assert (session.state.ledger, session.state.asked) == (ledger, stored)
             assert not unasked(session)
-        assert session.state.asked == 3 * (DUE + 1)
+        assert session.status().queries_answered == 3 * (DUE + 1)
         assert session.state.settled == 1
 
 
@@ -125,6 +131,36 @@ def test_what_a_spent_share_left_untested_does_not_count(opened: Opened, stream:
         assert session.state.settled > DUE // 4  # what was untested is tested for who can pay
 
 
+def test_what_a_reader_was_told_first_counts_for_nobody(opened: Opened, stream: list[LinearQuery]) -> None:
+    with opened() as session:
+        ann, reader = session.analyst("ann", 1), session.analyst("reader", 0)
+        known = [one for one in stream[:100] if reader.ask(one).interval is not None]
+        assert len(known) > 20
+        ann.ask_all(known)
+        ann.ask_all(known, fresh=True)
+        assert session.state.settled == 0  # her answers are the stored ones
+        session.measure(["sex", "member"])
+        ann.ask_all(known, fresh=True)
+        assert session.state.settled > len(known) // 2  # the newer model's are her own
+
+
+def test_a_question_that_no_tier_could_test_does_not_count_though_others_could_be(
+    opened: Opened, stream: list[LinearQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened() as session:
+        ledger, plan, options = session.state.ledger, session.state.plan, session.state.contract.options
+        prices = [
+            ledger.price(reservation(one, options, ledger.composition, round_open=False)) for one in plan
+        ]
+        analyst = session.analyst("ann", sum(prices) / 2 / ledger.cap)  # enough for one of the tiers
+        monkeypatch.setattr(QuestionTier, "wanted", lambda _, __, queries: [() for _ in queries])
+        answers = [analyst.ask(one) for one in stream[:100]]
+        assert may_test(session._engine.limited(analyst._account))
+        held = [one for one in answers if one.source in (pmw.Source.SYNTHETIC, pmw.Source.MEASURED)]
+        assert 0 < len(held) < len(answers)
+        assert session.state.settled == len(held)
+
+
 def test_questions_count_once_whoever_asks_and_in_whatever_form(
     opened: Opened, stream: list[LinearQuery], tmp_path: Path
 ) -> None:
@@ -135,9 +171,12 @@ def test_questions_count_once_whoever_asks_and_in_whatever_form(
         ann.ask_all(stream[:100])
         assert session.state.settled == 100
         reader.ask_all(stream[:100], fresh=True)
+        session.measure(["sex", "member"])  # what is asked afresh is stored once more from then on
+        stored = session.state.asked
         ann.ask_all([*stream[:100], stream[100], stream[100]], fresh=True)
+        assert session.state.asked > stored + 50
         assert session.state.settled == 101
-        for who, more in ((reader, 0), (ann, 20), (reader, 0), (ann, 0)):
+        for who, more in ((ann, 20), (reader, 0), (ann, 0)):
             before = session.state.settled
             who.answer_arrays(("age", "visits"), *ends, fresh=True)
             assert session.state.settled == before + more
@@ -149,6 +188,15 @@ def test_questions_count_once_whoever_asks_and_in_whatever_form(
     with pmw.resume_session(path) as session:
         assert (session.state.asked, session.state.settled) == (asked, 121)
         assert session.verify().holds
+
+
+def test_a_question_under_two_keys_counts_once_in_one_call(opened: Opened, stream: list[LinearQuery]) -> None:
+    with opened() as session:
+        keyed = [Ask(stream[0], stream[0].to_json(), key) for key in ("a", "b")]
+        others = [Ask(one, one.to_json()) for one in stream[1:1050]]
+        session._engine.answer([keyed[0], *others, keyed[1]])  # in several commits
+        assert session.state.settled == session._engine._store.settled_count() == 1050
+        assert session.state.asked == 1051
 
 
 # --- who pays -----------------------------------------------------------------------------------------------
@@ -405,8 +453,13 @@ def test_stopped_in_the_middle_the_very_same_parts_are_booked(
             assert session.verify().holds
 
 
-def test_a_spare_measurement_whose_counts_fail_waits_for_nobody(
-    opened: Opened, stream: list[LinearQuery], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("other", ["quantiles", "spare"])
+def test_what_is_measured_unasked_waits_for_nobody_where_counts_fail(
+    opened: Opened,
+    stream: list[LinearQuery],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    other: str,
 ) -> None:
     def fail(*_: object) -> None:
         raise DataError("the disk failed")
@@ -415,11 +468,33 @@ def test_a_spare_measurement_whose_counts_fail_waits_for_nobody(
         ann, reader = session.analyst("ann", 1), session.analyst("reader", 0)
         ann.ask_all(stream[:DUE])
         before = session.state.ledger
-        monkeypatch.setattr(Engine, "_release_quantiles", lambda _: None)
+        payers = session._engine.bookings.payers(before)
+        assert releases.due_marginal(session._engine._store, session.state, payers)
+        assert releases.due_quantiles(session._engine._store, session.state)
+        monkeypatch.setattr(Engine, f"_release_{other}", lambda _: None)
         monkeypatch.setattr(MemorySource, "counts", fail)
-        again = ann.ask(stream[0], fresh=True)
-        assert again.interval is not None
-        assert reader.ask(stream[1], fresh=True).interval is not None
+        assert ann.ask("age <= 33").interval is not None
+        assert session.state.settled == DUE + 1
+        assert reader.ask("age <= 35").interval is not None
         assert session.state.ledger == before
         assert session._engine._store.pending() is None
+        assert session.verify().holds
+
+
+def test_newer_answers_shift_nothing_that_is_due(opened: Opened, stream: list[LinearQuery]) -> None:
+    ends = [(20 + place % 25, 24 + place % 25 + place // 25, place % 7) for place in range(100)]
+    repeated = [f"age BETWEEN {low} AND {high} AND visits <= {most}" for low, high, most in ends]
+    with opened() as session:
+        reader, store = session.analyst("reader", 0), session._engine._store
+        reader.ask_all(repeated)
+        session.ask_all(repeated)
+        session.measure(["age", "visits"])
+        session.ask_all(repeated)
+        newer = sum(run.total() for _, run in store.newer_runs())
+        assert newer > 0
+        session.ask_all(stream[: 2 * DUE])
+        quantiles, settled = session.state.quantiles, session.state.settled
+        assert quantiles
+        assert store.settled_count(session.state.asked) == store.settled_count() == settled
+        assert {store.settled_count(one.asked) for one in quantiles} <= {DUE, 2 * DUE}
         assert session.verify().holds

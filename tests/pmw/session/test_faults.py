@@ -84,7 +84,7 @@ def study(request: pytest.FixtureRequest, tmp_path: Path, frame: pd.DataFrame, d
                     where[name] = {"between": ends}
                 else:
                     where[name] = {"in": [attribute.values[cell] for cell in range(cells.start, cells.stop)]}  # type: ignore[union-attr]
-            stream.write(json.dumps({"id": number, "where": where}) + "\n")
+            stream.write(json.dumps({"id": number, "request_id": str(number), "where": where}) + "\n")
     return path
 
 

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import pmw
-from benchmarks.forgery import reseal
+from benchmarks.damage import reseal
 from pmw.loop.secret import SecretState
 from pmw.model import DenseDistribution
 from pmw.public.state import PublicState

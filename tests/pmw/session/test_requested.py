@@ -15,15 +15,13 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.errors import SessionError
-from pmw.loop import draw_requested
+from pmw.loop import RequestedMarginal, counted_requested, draw_requested
 from pmw.model import MarginalMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource
-from pmw.public.answer import Spent
+from pmw.public.bars import Bounds
 from pmw.public.contract import TestKind
-from pmw.public.linear_bounds import linear_bounds
-from pmw.public.marginal_intervals import MarginalBars
 from pmw.public.quotes import Quote
 from pmw.session.engine import Engine
 from pmw.session.store import SessionStore
@@ -220,13 +218,12 @@ def test_a_request_that_was_interrupted_has_the_outcome_it_would_have_had(
     assert store.ledger() == store.ledger()[: len(state.opening) + 1]  # nothing was charged or released
     store.close()
     source = MemorySource.from_frame(frame, whole_years)
-    from pmw.loop import RequestedMarginal
-
     assert noise is not None
+    wanted = RequestedMarginal(("sex", "region"), noise)
+    coarse = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
     expected = draw_requested(
-        RequestedMarginal(("sex", "region"), noise), state, source, BitSource(intent.seed),
-        source.coarsened(state.coarsening.coarse, state.coarsening.bins),
-    )  # fmt: skip
+        wanted, counted_requested(wanted, state, source, coarse), BitSource(intent.seed)
+    )
     monkeypatch.undo()
     session.close()
     with pmw.resume_session(path, frame) as again:
@@ -447,10 +444,9 @@ def test_sums_over_what_was_measured_twice_have_the_bars_of_counts(
             session.measure(["sex", "region"])
             state = session.state
             query = parse_where(PAIR, session.domain)
-            bars = MarginalBars(state, Spent(0.0, 1.0, 0.0))
-            weights = query.weights() / UNITS
-            bounds = linear_bounds(state, query.scope, weights)
-            assert bounds is not None
-            assert bounds.half_width(weights) == pytest.approx(bars.half_width(query))
-            widths.append(bounds.half_width(weights))
+            bounds, weights = Bounds(state), query.weights() / UNITS
+            family = bounds.of_family(query.scope, weights)
+            assert family is not None
+            assert family.half_width(weights) == pytest.approx(bounds.half_width(query))
+            widths.append(family.half_width(weights))
         assert widths[1] < 0.8 * widths[0]

@@ -15,7 +15,7 @@ import pytest
 
 import pmw
 from pmw.privacy.budget import Charge
-from pmw.privacy.random_bits import fresh_seed
+from pmw.privacy.random_bits import fresh_seed, repeatable_seed
 from pmw.public.answer import Source
 from pmw.public.codec import read
 from pmw.session.maintenance import is_closed, read_ledger, read_session
@@ -33,11 +33,11 @@ OPTIONS = pmw.Options(
 
 @pytest.fixture
 def seeds(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Note the bytes of every intent."""
+    """Note the bytes of every intent; they are the same in every run."""
     noted: list[bytes] = []
 
     def note() -> bytes:
-        noted.append(fresh_seed())
+        noted.append(repeatable_seed(1, len(noted)))
         return noted[-1]
 
     monkeypatch.setattr("pmw.session.journal.fresh_seed", note)

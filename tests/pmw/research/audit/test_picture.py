@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pmw.public.plots import MEASURED, MODEL
+from pmw.display.figures import MEASURED, MODEL
 from pmw.research.audit.catalogue import chosen
 from pmw.research.audit.report import AuditOptions, audit
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import pmw
 import pmw.session.engine
-from benchmarks.forgery import reseal
+from benchmarks.damage import reseal
 from pmw.session.engine import Engine
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store import IntentRow, LedgerRow, Outcome, SessionStore, companion

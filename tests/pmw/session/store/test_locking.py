@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from benchmarks.forgery import reseal
+from benchmarks.damage import reseal
 from pmw.session.maintenance import finalize_session, read_ledger, read_session, verify_session
 from pmw.session.store import LedgerRow, Outcome, SessionStore, writing
 from pmw.session.store.locking import SessionLock

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from benchmarks.forgery import reseal
+from benchmarks.damage import reseal
 from pmw.session.store import SessionFiles, SessionStore
 from pmw.session.verification import Anchor
 from queries import Domain

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from benchmarks.forgery import reseal
+from benchmarks.damage import reseal
 from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.contract import ModelKind, TestKind

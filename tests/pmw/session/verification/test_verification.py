@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import pmw
-from benchmarks.forgery import reseal
+from benchmarks.damage import reseal
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.session.store import IntentRow, SessionFiles, SessionStore
 from pmw.session.verification import NOT_PROVED
@@ -146,7 +146,7 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "the open round was deleted": ("DELETE FROM ledger WHERE sequence = 10", SECRETS, "secrets kept"),
     "a round was charged twice": (
-        "INSERT INTO ledger SELECT 11, intent, event, label, epsilon, rho, mu_squared, analyst FROM ledger"
+        "INSERT INTO ledger SELECT 11, intent, event, label, epsilon, rho, mu_squared, booked FROM ledger"
         " WHERE sequence = 10",
         ROUNDS, "charge 11 (sparse vector round) opens a round while one is open",
     ),
@@ -156,13 +156,13 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
     ),
     "a batch was abandoned in an open session": (
         "INSERT INTO ledger SELECT 11, intent, 'abandoned batch', 'reserved; nothing was released', epsilon,"
-        " rho, mu_squared, analyst FROM ledger WHERE sequence = 10",
+        " rho, mu_squared, booked FROM ledger WHERE sequence = 10",
         ROUNDS, "charge 11 (abandoned batch) is not the last of all",
     ),
     "an abandoned batch was charged too little": (
         "INSERT INTO meta VALUES ('closed', 'true', x''); DELETE FROM secrets;"
         "INSERT INTO ledger SELECT 11, intent, 'abandoned batch', 'reserved; nothing was released', epsilon,"
-        " '1/1000000', mu_squared, analyst FROM ledger WHERE sequence = 10",
+        " '1/1000000', mu_squared, booked FROM ledger WHERE sequence = 10",
         ROUNDS, "of charge 11 (abandoned batch): expected",
     ),
     "a payment was deleted": (
@@ -476,7 +476,7 @@ def test_a_batch_that_was_interrupted_waits_and_is_no_fault(study: Path, frame: 
         )
     connection.close()
     with pmw.resume_session(study, frame) as session, pytest.raises(pmw.StoreError):
-        session.ask("age < 30 AND region = 'east' AND member = FALSE")
+        session.ask("age >= 24 AND member = TRUE")
     verification = pmw.verify_session(study)
     assert verification.unfinished
     assert failed(study) == {}
@@ -501,7 +501,7 @@ def test_an_opening_that_was_interrupted_waits_and_is_no_fault(
     assert verification.holds
     assert verification.unfinished
     with sqlite3.connect(path) as connection:
-        connection.execute("INSERT INTO ledger VALUES (1, 1, 'total', 'x', '1', '1', '1', '')")
+        connection.execute("INSERT INTO ledger VALUES (1, 1, 'total', 'x', '1', '1', '1', '[[\"\",\"1\"]]')")
         reseal(connection)
     connection.close()
     assert failed(path) == {"an opening that waits has measured nothing": "there are charges or measurements"}

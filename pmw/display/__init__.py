@@ -1,0 +1,3 @@
+"""Display: texts, tables, charts and pages, made of numbers and texts alone."""
+
+__all__: list[str] = []

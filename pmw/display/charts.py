@@ -1,0 +1,325 @@
+"""Charts: bars with ranges, and lines, as inline SVG with a text alternative; figures draw the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pmw.display.elements import escaped, markup
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+__all__ = [
+    "Bar",
+    "bar_chart",
+    "Bars",
+    "Cap",
+    "Line",
+    "line_chart",
+    "Lines",
+    "Picture",
+]
+
+_ROW, _HEIGHT, _LEFT, _RIGHT = 24, 220, 58, 26  # of a bar; of columns and lines; beside the drawing
+_NAMES, _APART = 184, 16  # beside the ends of lines; between two of these names
+_TEXTS = 80  # beside the ends of bars
+_MOST_POINTS = 400  # of a line
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What every picture says of itself.
+
+    Args:
+        headline: what it belongs to, such as a table and its epsilon; empty where its page says it.
+        title: what it shows.
+        description: what is to be seen in it, in words.
+        scale: what its numbers are, such as “% of all records”; empty where its title says it.
+        width: of the drawing; a unit is a pixel where the page is wide enough.
+    """
+
+    headline: str
+    title: str
+    description: str
+    scale: str = ""
+    width: int = 640
+
+    @property
+    def line(self) -> str:
+        """What it shows, with its scale."""
+        return f"{self.title}, {self.scale}" if self.scale else self.title
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One number of a chart.
+
+    Args:
+        label: what it is about.
+        value: how long its bar is.
+        text: the number as it is written beside its bar; empty where it is not.
+        measured: what was measured of it, a dot; None where nothing was.
+        interval: the ends of the line through its dot, or at its end; None for none.
+    """
+
+    label: str
+    value: float
+    text: str = ""
+    measured: float | None = None
+    interval: tuple[float, float] | None = None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """From where to where anything of it is drawn, zero included."""
+        values = (0.0, self.value, self.measured or 0.0, *(self.interval or ()))
+        return min(values), max(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Bars below each other, or columns beside each other.
+
+    Args:
+        bars: in their order.
+        range: what their dots and lines are, in words; empty where no legend is drawn.
+        unit: of the numbers on the axis; empty where there is no axis.
+        starts: where each column begins, and where the last one of a number ends; none for bars.
+        note: what has to be known of the columns; empty for nothing.
+    """
+
+    bars: tuple[Bar, ...]
+    range: str = ""
+    unit: str = ""
+    starts: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def is_measured(self) -> bool:
+        """Something was measured of them."""
+        return any(bar.measured is not None for bar in self.bars)
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """From where to where anything is drawn, zero included."""
+        ends = [bar.ends for bar in self.bars]
+        return min((low for low, _ in ends), default=0.0), max((high for _, high in ends), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a chart.
+
+    Args:
+        name: what it shows.
+        kind: of its style: line-0 to line-5, or all.
+        points: its corners, as (x, y), the first coordinate never decreasing; at least one.
+        is_stepped: between two points it stays at the height of the first.
+    """
+
+    name: str
+    kind: str
+    points: Sequence[tuple[float, float]]
+    is_stepped: bool = False
+
+    @property
+    def corners(self) -> list[tuple[float, float]]:
+        """Where a pen that draws it turns; of very many points some are left out, but not the last."""
+        every = max(1, -(-len(self.points) // _MOST_POINTS))
+        kept = [*self.points[:-1:every], self.points[-1]]
+        if not self.is_stepped:
+            return kept
+        found = kept[:1]
+        for x, y in kept[1:]:
+            found += [(x, found[-1][1]), (x, y)]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """A level that no line goes beyond, and its name."""
+
+    level: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines over a count, in percent.
+
+    Args:
+        lines: at least one.
+        axis: what is counted from left to right.
+        cap: a level that is marked; None for none.
+    """
+
+    lines: tuple[Line, ...]
+    axis: str
+    cap: Cap | None = None
+
+
+def bar_chart(picture: Picture, bars: Bars) -> Markup:
+    """Return bars from left to right, one for each name; or columns beside each other, in their order."""
+    return (_columns if bars.starts else _rows)(picture, bars)
+
+
+def _rows(picture: Picture, bars: Bars) -> Markup:
+    top, left = _top(picture, bars), 0.28 * picture.width
+    right = picture.width - (_TEXTS if any(bar.text for bar in bars.bars) else _RIGHT)
+    foot = top + _ROW * len(bars.bars)
+    low, high = bars.reach
+    ticks = _ticks(high) if bars.unit else [low, high if high > low else low + 1]
+    scale = (right - left) / (ticks[-1] - ticks[0])
+
+    def place(value: float) -> float:
+        return left + scale * (value - ticks[0])
+
+    parts = [*_legend(picture, bars)]
+    for tick in ticks if bars.unit else ():
+        parts += [_rule("grid", (place(tick), top), (place(tick), foot))]
+        parts += [_text(place(tick), foot + 16, f"{tick:g}{bars.unit}", "middle")]
+    for row, bar in enumerate(bars.bars):
+        y = top + _ROW * row
+        first, last = sorted((place(0.0), place(bar.value)))
+        parts += [_text(left - 8, y + 16, bar.label, "end"), _rect(first, y + 4, last - first, _ROW - 8)]
+        if bar.interval is not None:
+            (start, end), middle = map(place, bar.interval), y + _ROW / 2
+            parts += [_rule("range", (x, middle - 4), (x, middle + 4)) for x in (start, end)]
+            parts.append(_rule("range", (start, middle), (end, middle)))
+        if bar.measured is not None:
+            parts.append(_dot("range", place(bar.measured), y + _ROW / 2))
+        if bar.text:
+            parts.append(_text(place(bar.ends[1]) + 6, y + 16, bar.text, "start"))
+    return _svg(picture, foot + (34 if bars.unit else 4), parts)
+
+
+def _columns(picture: Picture, bars: Bars) -> Markup:
+    top, ticks = _top(picture, bars), _ticks(bars.reach[1])
+    foot, right = top + _HEIGHT, picture.width - _RIGHT
+    scale, step = _HEIGHT / ticks[-1], (right - _LEFT) / len(bars.bars)
+    parts = [*_legend(picture, bars), *_grid(ticks, scale, foot, right)]
+    for column, bar in enumerate(bars.bars):
+        height, x = scale * bar.value, _LEFT + step * (column + 0.45)
+        parts.append(_rect(_LEFT + step * column, foot - height, step * 0.9, height))
+        if bar.interval is not None:
+            low, high = (foot - scale * end for end in bar.interval)
+            parts.append(_rule("range", (x, low), (x, high)))
+        if bar.measured is not None:
+            parts.append(_dot("range", x, foot - scale * bar.measured, 2 if step < 8 else 3))
+    for column, anchor in _named(len(bars.bars)):
+        parts.append(_text(_LEFT + step * (column + 0.45), foot + 18, bars.bars[column].label, anchor))
+    return _svg(picture, foot + 34, parts)
+
+
+def _named(columns: int) -> Iterator[tuple[int, str]]:
+    """Yield the columns that have a text below them, and where it begins."""
+    if columns <= 8:
+        yield from ((place, "middle") for place in range(columns))
+        return
+    yield from ((0, "start"), (columns // 2, "middle"), (columns - 1, "end"))
+
+
+def line_chart(picture: Picture, lines: Lines) -> Markup:
+    """Return lines over a count, each with its name beside its end."""
+    top = _top(picture) + (14 if lines.cap else 0)  # for the name of the cap
+    foot, right = top + _HEIGHT, picture.width - _NAMES
+    drawn = [line.corners for line in lines.lines]
+    last = max(corners[-1][0] for corners in drawn)
+    ticks = _ticks(max(lines.cap.level if lines.cap else 0.0, *(y for corners in drawn for _, y in corners)))
+    across, scale = (right - _LEFT) / max(1.0, last), _HEIGHT / ticks[-1]
+    parts = [*_grid(ticks, scale, foot, right)]
+    if lines.cap is not None:
+        y = foot - scale * lines.cap.level
+        parts += [_rule("cap", (_LEFT, y), (right, y)), _text(_LEFT + 4, y - 4, lines.cap.name, "start")]
+    names = []
+    for line, corners in zip(lines.lines, drawn, strict=True):
+        placed = [(_LEFT + across * x, foot - scale * y) for x, y in corners]
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
+        parts.append(f'<polyline class="{line.kind}" points="{points}"/>')
+        parts.append(_dot(line.kind, *placed[-1], 4))
+        names.append((placed[-1][1], line))
+    parts += [*_names_beside(names, right, foot)]
+    for place in (0.0, last) if last > 0 else (0.0,):
+        parts.append(_text(_LEFT + across * place, foot + 18, f"{place:,.0f}", "middle"))
+    parts.append(_text((_LEFT + right) / 2, foot + 36, lines.axis, "middle"))
+    return _svg(picture, foot + 44, parts)
+
+
+def _names_beside(ends: Sequence[tuple[float, Line]], right: float, foot: float) -> Iterator[str]:
+    """Yield a sample of each line and its name, beside where it ends: from below, and never too close."""
+    below = foot + _APART
+    for end, line in sorted(ends, key=lambda one: (one[0], one[1].name), reverse=True):
+        below = min(end, below - _APART)
+        yield _rule(line.kind, (right + 8, below), (right + 30, below))
+        yield _text(right + 36, below + 4, line.name, "start")
+
+
+def _legend(picture: Picture, bars: Bars) -> Iterator[str]:
+    """Yield samples of the bars and of what was measured, with their names."""
+    if not bars.range:
+        return
+    y = _top(picture, bars) - 18
+    yield _rect(4, y - 6, 22, 12)
+    yield _text(32, y + 4, "the model", "start")
+    if bars.is_measured:
+        ranged = any(bar.interval is not None for bar in bars.bars)
+        if ranged:
+            yield _rule("range", (117, y), (139, y))
+        yield _dot("range", 128, y)
+        yield _text(145, y + 4, bars.range if ranged else "measured", "start")
+
+
+def _grid(ticks: Sequence[float], scale: float, foot: float, right: float) -> Iterator[str]:
+    for tick in ticks:
+        y = foot - scale * tick
+        yield _rule("grid", (_LEFT, y), (right, y))
+        yield _text(_LEFT - 6, y + 4, f"{tick:g}%", "end")
+
+
+def _ticks(most: float) -> list[float]:
+    """Return four to six round numbers from 0 to beyond the largest that is drawn."""
+    if not most > 0:
+        return [0.0, 1.0]
+    power = 10.0 ** math.floor(math.log10(most / 5))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10, 20) if power * factor * 5 >= most)
+    return [round(step * place, 12) for place in range(math.ceil(most / step - 1e-9) + 1)]
+
+
+def _rule(kind: str, start: tuple[float, float], end: tuple[float, float]) -> str:
+    return (
+        f'<line class="{kind}" x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}"/>'
+    )
+
+
+def _rect(x: float, y: float, width: float, height: float) -> str:
+    return f'<rect class="model" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+
+
+def _dot(kind: str, x: float, y: float, radius: int = 3) -> str:
+    return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escaped(text)}</text>'
+
+
+def _top(picture: Picture, bars: Bars | None = None) -> float:
+    """Return where the drawing begins, below the texts and the legend."""
+    return 32 + (18 if picture.headline else 0) + (22 if bars is not None and bars.range else 0)
+
+
+def _svg(picture: Picture, height: float, parts: Sequence[str]) -> Markup:
+    """Return a picture; its title and its description are what a screen reader says."""
+    head = [("headline", picture.headline)] if picture.headline else []
+    lines = [*head, ("what", picture.line)]
+    texts = (
+        f'<text class="{kind}" x="4" y="{16 + 18 * row}">{escaped(text)}</text>'
+        for row, (kind, text) in enumerate(lines)
+    )
+    return markup(
+        f'<svg role="img" viewBox="0 0 {picture.width} {height:g}">'
+        f"<title>{escaped(': '.join(text for _, text in lines))}</title>"
+        f"<desc>{escaped(picture.description)}</desc>{''.join(texts)}{''.join(parts)}</svg>"
+    )

@@ -1,0 +1,106 @@
+"""Texts: numbers, names and tables as people read them, in a terminal or on a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+__all__ = [
+    "counted",
+    "installed_by",
+    "isolated",
+    "number",
+    "percent",
+    "shortened",
+    "text_table",
+]
+
+_NARROWEST = 8  # characters of a text that is cut
+_MOST_LETTERS = 200  # of a text that somebody else wrote
+
+
+def counted(number: float | str, noun: str) -> str:
+    """Return a number with its noun, such as ``1 record`` and ``2,000 records``.
+
+    Args:
+        number: rounded to a whole number; or its text.
+        noun: of one of them.
+    """
+    text = number if isinstance(number, str) else f"{number:,.0f}"
+    return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
+
+
+def installed_by(extra: str) -> str:
+    """Return the command that installs what an extra of the package needs; it runs in a checkout."""
+    return f"in a checkout, pip install '.[{extra}]'"
+
+
+def isolated(text: str) -> str:
+    """Return a name that somebody chose, so that its direction of writing changes nothing around it."""
+    return f"\N{FIRST STRONG ISOLATE}{shortened(text, _MOST_LETTERS)}\N{POP DIRECTIONAL ISOLATE}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters, with an ellipsis where it was cut."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def number(value: float) -> str:
+    """Return a number of records: whole from 10 on, else two digits; “none” where there is none."""
+    if math.isnan(value):
+        return "none"
+    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}"
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction as a percentage of about three digits; “none” where there is none."""
+    if math.isnan(fraction):
+        return "none"
+    share = 100 * fraction
+    digits = 0 if share >= 100 else 1 if share >= 1 or share == 0 else 1 - math.floor(math.log10(share))
+    return f"{share:.{min(digits, 6)}f}%"
+
+
+def text_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 0, width: int | None = None
+) -> str:
+    """Return an aligned table: the first ``left`` columns to the left, the others to the right.
+
+    Args:
+        header: a title per column.
+        rows: a text per column each.
+        left: how many columns hold texts; the others hold numbers.
+        width: characters of a line, where there is a limit. A table that is wider has its texts cut, at an
+            ellipsis; where that is not enough, each row becomes a record with a line per column. Numbers
+            are never cut.
+    """
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    fitted = _fitted(widths, left, width)
+    if fitted is None:
+        records = ("\n".join(map(_named, header, row)) for row in rows)
+        return "\n\n".join(records)
+    lines = []
+    for row in (header, *rows):
+        cells = [
+            f"{shortened(cell, width):<{width}}" if place < left else f"{cell:>{width}}"
+            for place, (cell, width) in enumerate(zip(row, fitted, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _fitted(widths: Sequence[int], left: int, most: int | None) -> list[int] | None:
+    """Return the widths of columns that come to so many characters at most; None where texts would vanish."""
+    fitted = list(widths)
+    excess = 0 if most is None else sum(fitted) + 2 * (len(fitted) - 1) - most
+    while excess > 0:
+        widest = max(range(left), key=fitted.__getitem__, default=None)
+        if widest is None or fitted[widest] <= _NARROWEST:
+            return None
+        fitted[widest] -= 1
+        excess -= 1
+    return fitted
+
+
+def _named(title: str, cell: str) -> str:
+    return f"{title}: {cell}"

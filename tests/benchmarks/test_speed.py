@@ -1,0 +1,82 @@
+"""Speed: a line for each point, a figure for each curve, and shares of each form; no time is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import speed
+from benchmarks.speed import measured
+from benchmarks.tables import Case
+from queries import CategoricalAttribute, CodedRecords, Domain, IntegerAttribute, random_conjunctions
+
+
+def points(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *given: str) -> list[Any]:
+    monkeypatch.setattr("sys.argv", ["speed", *given])
+    speed.main()
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_each_point_has_a_line_and_each_curve_a_figure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, value in (
+        ("_ATTRIBUTES", (4,)),
+        ("_ROUNDS", 1),
+        ("_SETTLING", 50),
+        ("_NEW", 50),
+        ("_ARRAYS", 50),
+    ):
+        monkeypatch.setattr(speed, name, value)
+    small = ["--most-records", "20000", "--most-questions", "1000", "--plot", str(tmp_path)]
+    curves = ("domain", "questions", "positives")
+    named = [argument for curve in curves for argument in ("--curve", curve)]
+    lines = points(monkeypatch, capsys, *named, *small)
+    assert list(dict.fromkeys(line["curve"] for line in lines)) == list(curves)
+    domain, *questions = (line for line in lines if line["curve"] != "positives")
+    assert (domain["cells"], domain["records"]) == (10_000, 20_000)
+    assert domain["arrays_per_s"] > 0 < domain["queries_per_s"]
+    assert [(line["asked_as"], line["questions"]) for line in questions] == [
+        ("arrays", 1000),
+        ("queries", 1000),
+    ]
+    assert all(line["file_mb"] > 0.05 for line in questions)
+    assert all(line["positives"] > 0 for line in lines if line["curve"] == "positives")
+    assert {file.stem for file in tmp_path.iterdir()} == {line["curve"] for line in lines}
+
+
+def test_a_peer_that_is_not_installed_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, size in (("_TRIAD", 1000), ("_HISTOGRAM", 1000), ("_QUESTIONS", 3)):
+        monkeypatch.setattr(speed, name, size)
+    monkeypatch.setattr(speed, "_grown", lambda *_: [{"queries_per_s": 10, "arrays_per_s": 10**9}])
+    for absent in (True, False):
+        monkeypatch.setattr(speed, "_opendp_rate", lambda absent=absent: None if absent else 20.0)
+        (point,) = speed._compared()
+        assert (point.get("skipped") == "opendp is not installed") == absent
+        assert point["arrays_over_opendp_laplace"] == (None if absent else 5e7)
+        assert point["arrays_over_numpy_dots"] > 0
+
+
+def test_each_form_has_a_rate_and_shares() -> None:
+    ordered = tuple(IntegerAttribute(name, 0, 9) for name in "abc")
+    domain = Domain((*ordered, CategoricalAttribute("d", ("x", "y"))))
+    generator = np.random.default_rng(1)
+    columns = tuple(generator.integers(0, attribute.size, 500).astype(np.uint8) for attribute in domain)
+    case = Case("made up", CodedRecords(domain, columns), tuple(random_conjunctions(domain, 50, seed=1)))
+    lines = list(measured(case, ("a", "b"), questions=20, ranges=100))
+    assert [line["what"] for line in lines] == [
+        "query objects",
+        "structured conditions",
+        "arrays of ranges",
+        "query objects to the public model",
+    ]
+    for line in lines:
+        assert line["answers_per_s"] > 0
+        assert "questions" in line["shares"]
+        assert abs(sum(line["shares"].values()) - 1) < 0.01

@@ -1,0 +1,356 @@
+"""Pictures: the panels show released numbers, and files are written whole or not at all."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmw
+from pmw.display.figures import MissingLettersWarning, draw_bars, new_figure, write_figure
+from pmw.errors import ReleaseError
+from pmw.model import half_width
+from pmw.public.pictures import MarginalComparison, compare_marginals, marginal_panel
+from pmw.public.state import PublicState
+from pmw.public.status import History
+from pmw.session.maintenance import read_history, read_session
+from queries import CategoricalAttribute, Domain, NumericAttribute, random_conjunctions
+
+TEXTBOOK = pmw.Options(test=pmw.TestKind.QUERY)
+
+pytest.importorskip("matplotlib", reason="pictures need the optional package matplotlib")
+
+NOTHING_ASKED = History(np.array([0]), np.array([0.11]))
+
+
+def opened(frame: pd.DataFrame, domain: Domain, **options: Any) -> pmw.Session:
+    return pmw.open_session(
+        frame, domain, epsilon=1, delta=1e-9, options=pmw.Options(test=pmw.TestKind.QUERY, seed=5, **options)
+    )
+
+
+@pytest.fixture(scope="module")
+def session(shared_frame: pd.DataFrame, domain: Domain) -> Iterator[pmw.Session]:
+    with opened(shared_frame, domain) as session:
+        session.ask_all(list(random_conjunctions(domain, 60, seed=2)))
+        yield session
+
+
+def panel(figure: Any, title: str) -> Any:
+    (found,) = [axes for axes in figure.axes if axes.get_title("left").startswith(title)]
+    return found
+
+
+def titles(figure: Any) -> list[str]:
+    return [axes.get_title("left") for axes in figure.axes if axes.get_visible()]
+
+
+def draw(figure: Any) -> None:
+    """Lay a figure out, so that ticks have their labels and texts their places."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.draw_without_rendering()
+
+
+def words(figure: Any) -> str:
+    """Return every text of a figure."""
+    from matplotlib.text import Text
+
+    draw(figure)
+    return "\n".join(text.get_text() for text in figure.findobj(Text))
+
+
+def centers_and_ends(axes: Any) -> tuple[Any, Any]:
+    """Return the points of the one error bar series of a panel, and the ends of its bars."""
+    (container,) = [one for one in axes.containers if one.get_label() == "measured"]
+    line, _, (bars,) = container
+    return np.array(line.get_xydata()), np.array(bars.get_segments())
+
+
+def test_a_column_panel_shows_the_model_and_the_measured_marginal_with_its_error_bars(
+    session: pmw.Session,
+) -> None:
+    state = session.state
+    axes = panel(session.plot(), "age")
+    share = 100 / state.total.value
+    heights = [bar.get_height() for bar in axes.patches]
+    assert heights == pytest.approx(share * state.model.marginal(("age",)))
+    (measured,) = [one for one in state.opening if one.scope == ("age",)]
+    points, ends = centers_and_ends(axes)
+    assert points[:, 1] == pytest.approx(share * measured.values)
+    width = half_width(measured.noise, 0.95)
+    assert ends[:, 1, 1] - ends[:, 0, 1] == pytest.approx(np.full(10, 2 * share * width))
+
+
+def test_a_bar_panel_names_every_cell(session: pmw.Session) -> None:
+    state = session.state
+    axes = panel(session.plot(), "region")
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["north", "east", "south", "west", "(missing)", "(other)"]
+    share = 100 / state.total.value
+    lengths = [bar.get_width() for bar in axes.patches]
+    assert lengths == pytest.approx(share * state.model.marginal(("region",)))
+    (measured,) = [one for one in state.opening if one.scope == ("region",)]
+    points, _ = centers_and_ends(axes)
+    assert points[:, 0] == pytest.approx(share * measured.values)
+    assert axes.get_xlabel() == "% of all records"
+
+
+def test_the_budget_panel_shows_the_share_after_each_answer(frame: pd.DataFrame, domain: Domain) -> None:
+    with opened(frame, domain) as session:
+        at_opening = session.state.ledger.share
+        queries = list(dict.fromkeys(random_conjunctions(domain, 40, seed=2)))
+        shares = [session.ask(query).spent.share for query in queries]
+        session.ask(queries[0])  # a repeat adds no point
+        figure = session.plot()
+    axes = panel(figure, "Budget: ")
+    steps = axes.lines[1].get_xydata()
+    assert steps[:, 0].tolist() == list(range(len(steps)))
+    assert steps[0, 1] == pytest.approx(100 * at_opening)
+    assert set(np.round(steps[1:, 1], 6)) == set(np.round(100 * np.array(shares), 6))
+    assert np.all(np.diff(steps[:, 1]) >= 0)
+    assert axes.get_title("left") == f"Budget: {100 * shares[-1]:.1f} % spent, 11.0 % at opening"
+    assert "the cap: epsilon = 1, delta = 1e-09" in words(figure)
+
+
+def test_the_header_tells_table_records_and_guarantee(frame: pd.DataFrame, domain: Domain) -> None:
+    with pmw.open_session(frame, domain, epsilon=1, delta=1e-9) as session:
+        text = words(session.plot()).replace("\n", " ")
+        records = f"{session.state.total.value:,.0f}"
+    assert f"people: 4 attributes, about {records} records" in text
+    assert "Guarantee: differential privacy with epsilon = 1, delta = 1e-09, for adding or removing" in text
+    assert "SEEDED" not in text
+
+
+def test_a_seeded_session_says_that_it_gives_no_privacy(session: pmw.Session) -> None:
+    text = words(session.plot())
+    assert "SEEDED NOISE: no privacy" in text
+    assert "Guarantee: none: the noise of this session is seeded" in text.replace("\n", " ")
+
+
+def test_without_one_way_measurements_the_model_stands_alone(frame: pd.DataFrame, domain: Domain) -> None:
+    with opened(frame, domain, opening=pmw.Opening.NONE) as session:
+        fresh = session.plot()
+        session.ask_all(list(random_conjunctions(domain, 200, seed=2)))
+        later = session.plot()
+    for figure in (fresh, later):
+        assert not any(one.get_label() == "measured" for axes in figure.axes for one in axes.containers)
+        assert "synthetic: the model" in words(figure)
+        assert "measured, with" not in words(figure)
+    assert "% spent, all of it at opening" in panel(fresh, "Budget").get_title("left")
+
+
+def wide(count: int, last: str = "income") -> tuple[pd.DataFrame, Domain]:
+    """Return records and a domain of many attributes with names that a picture might stumble over."""
+    generator = np.random.default_rng(3)
+    attributes: list[Any] = [
+        CategoricalAttribute(f"price in $ and ${number}$ and what else a name can hold", (True, False))
+        for number in range(count - 2)
+    ]
+    attributes.append(CategoricalAttribute("land", tuple("$ x_{" + str(number) for number in range(13))))
+    attributes.append(NumericAttribute(last, (-1.5, 0, 2500.5, 30000, 2e6), missing=True, other=True))
+    columns: dict[str, Any] = {attribute.name: generator.random(500) < 0.3 for attribute in attributes[:-2]}
+    columns["land"] = generator.choice(attributes[-2].values, 500)
+    columns[last] = generator.normal(1000, 3000, 500)
+    return pd.DataFrame(columns), Domain(tuple(attributes), name="a $ table $")
+
+
+@pytest.mark.parametrize(("count", "shown"), [(2, 2), (4, 4), (6, 6), (7, 6)])
+def test_at_most_six_marginals_are_shown_and_the_picture_says_which(
+    count: int, shown: int, tmp_path: Path
+) -> None:
+    with opened(*wide(count)) as session:
+        figure = session.plot(tmp_path / "wide.png")
+    assert len(titles(figure)) == shown + 1
+    assert ("Marginals of the first 6 of 7 attributes" in words(figure)) == (count == 7)
+    assert "a $ table $: " in words(figure)
+
+
+def test_a_long_list_of_values_shows_the_cells_whose_intervals_lie_highest_and_says_so() -> None:
+    with opened(*wide(3)) as session:
+        axes = panel(session.plot(), "land (10 of 13 values, the most frequent)")
+        model = session.state.model.marginal(("land",))
+        (land,) = [one for one in compare_marginals(session.state, 6) if one.attribute.name == "land"]
+    assert len(axes.patches) == 10
+    assert land.measured is not None
+    shown = [bar.get_width() * session.state.total.value / 100 for bar in axes.patches]
+    highest = np.argsort(-np.maximum(0, land.measured - land.half_width), kind="stable")[:10]
+    assert shown == pytest.approx(model[np.sort(highest)])
+
+
+def test_numbers_stand_at_the_ends_of_their_cells_and_special_cells_last() -> None:
+    with opened(*wide(2)) as session:
+        axes = panel(session.plot(), "income")
+    assert [axes.xaxis.get_major_formatter()(place) for place in range(6)] == [
+        "-1.5", "0", "2500.5", "30000", "2000000", "",
+    ]  # fmt: skip
+    assert axes.get_xlabel() == "at the right end: (missing), (other)"
+    assert [bar.get_x() for bar in axes.patches] == [0, 1, 2, 3, 4, 5]
+
+
+def test_labels_do_not_overlap(session: pmw.Session) -> None:
+    with opened(*wide(6)) as another:
+        figures = (session.plot(), another.plot())
+    for figure in figures:
+        draw(figure)
+        for axes in figure.axes:
+            for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+                boxes = [label.get_window_extent() for label in labels if label.get_text()]
+                for one, other in pairwise(boxes):
+                    assert not one.overlaps(other), [label.get_text() for label in labels]
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml")])
+def test_the_suffix_chooses_the_kind_of_file(
+    session: pmw.Session, tmp_path: Path, name: str, start: bytes
+) -> None:
+    session.plot(tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(start)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a", ".png"])
+def test_an_unknown_suffix_is_refused(session: pmw.Session, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ReleaseError, match=r"expected a picture file ending in .png, .pdf or .svg, got "):
+        session.plot(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_file_is_kept_unless_forced(session: pmw.Session, tmp_path: Path) -> None:
+    target = tmp_path / "a.png"
+    target.write_text("precious")
+    with pytest.raises(
+        ReleaseError, match=r"a.png exists; choose another name, or overwrite it with --force"
+    ):
+        session.plot(target)
+    with pytest.raises(ReleaseError, match="exists"):
+        write_figure(new_figure(2, 2), target)
+    assert target.read_text() == "precious"
+    session.plot(target, force=True)
+    assert target.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseError, match=r"a.png: the file cannot be written: No such file or directory"):
+        write_figure(new_figure(2, 2), tmp_path / "absent" / "a.png")
+    (tmp_path / "a.png").mkdir()
+    with pytest.raises(ReleaseError, match=r"a.png: the file cannot be written: Is a directory"):
+        write_figure(new_figure(2, 2), tmp_path / "a.png", force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_without_matplotlib_the_extra_is_named(
+    session: pmw.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ReleaseError) as caught:
+        session.plot(tmp_path / "a.png")
+    assert str(caught.value) == "pictures need matplotlib: in a checkout, pip install '.[plots]'"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_global_state_of_matplotlib_is_touched() -> None:
+    code = (
+        "import sys, pmw.display.figures; assert 'matplotlib' not in sys.modules; "
+        "figure = pmw.display.figures.new_figure(2, 2); "
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def state_and_history(path: Path) -> tuple[PublicState, History]:
+    return read_session(path)[0], read_history(path)
+
+
+def test_a_history_read_from_the_file_ends_with_what_was_spent(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+) -> None:
+    with pmw.open_session(frame, domain, epsilon=1, path=tmp_path / "a.pmw", options=TEXTBOOK) as session:
+        session.ask_all(list(random_conjunctions(domain, 80, seed=2)))
+    state, history = state_and_history(tmp_path / "a.pmw")
+    assert history.answers[0] == 0
+    assert history.shares[0] == pytest.approx(0.11, abs=1e-4)
+    assert history.shares[-1] == state.ledger.share > history.shares[0]
+    with pytest.raises(ValueError, match="read-only"):
+        history.shares[0] = 0
+
+
+def test_a_tree_of_ranges_is_shown_by_its_least_squares_cells(
+    long_frame: pd.DataFrame, long_domain: Domain
+) -> None:
+    options = pmw.Options(test=pmw.TestKind.QUERY, seed=3, composition=pmw.Composition.ZCDP)
+    with pmw.open_session(long_frame, long_domain, epsilon=2, delta=1e-9, options=options) as session:
+        state = session.state
+        tree, sexes = compare_marginals(state, 6)
+    assert tree.measured is not None
+    assert tree.measured == pytest.approx(state.opening[0].values)
+    deviation = math.sqrt(state.opening[0].cell_variances.max())
+    assert tree.half_width == pytest.approx(1.959964 * deviation)
+    assert sexes.half_width == half_width(state.opening[1].noise, 0.95)
+
+
+def lettered(label: str) -> Any:
+    figure = new_figure(3, 2)
+    figure.subplots().set_title(label)
+    return figure
+
+
+@pytest.mark.parametrize(
+    ("label", "script"),
+    [("中文", "CJK"), ("देवनागरी", "Devanagari"), ("ไทย", "Thai"), ("中文 ไทย", "CJK and Thai")],
+)
+def test_letters_that_the_font_lacks_are_told_in_one_warning_of_our_own(
+    tmp_path: Path, label: str, script: str
+) -> None:
+    with pytest.warns(MissingLettersWarning, match=f"does not show {script} letters") as caught:
+        write_figure(lettered(label), tmp_path / "a.png")
+    assert len(caught) == 1
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_letters_of_a_script_that_is_not_joined_are_told_in_one_warning_of_our_own(tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        write_figure(lettered("عربي"), tmp_path / "a.svg")
+    assert [one.category for one in caught] in ([], [MissingLettersWarning])
+
+
+def test_a_picture_in_letters_that_are_there_warns_of_nothing(tmp_path: Path) -> None:
+    write_figure(lettered("größe Кириллица ελληνικά"), tmp_path / "a.png")
+
+
+def test_other_warnings_of_a_drawing_come_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = new_figure(1, 1)
+    monkeypatch.setattr(
+        figure, "savefig", lambda *_, **__: warnings.warn("another thing", RuntimeWarning, stacklevel=1)
+    )
+    with pytest.warns(RuntimeWarning, match="another thing"):
+        write_figure(figure, tmp_path / "a.png")
+
+
+def test_of_many_cells_those_with_the_highest_lower_bounds_are_shown_and_ties_in_declared_order(
+    session: pmw.Session,
+) -> None:
+    cells = CategoricalAttribute("land", tuple(f"l{place}" for place in range(13)))
+    measured = np.array([5.0, 4, 9, 8, 7, 3, 2, 1, 6, 50, 90, 60, 70])
+    luck = np.linspace(20, 1, 13)
+    shown = _shown(session.state, MarginalComparison(cells, luck, measured, 10.0))
+    assert shown == ["l0", "l1", "l2", "l3", "l4", "l5", "l9", "l10", "l11", "l12"]
+    unmeasured = _shown(session.state, MarginalComparison(cells, measured, None))
+    assert unmeasured == ["l0", "l1", "l2", "l3", "l4", "l8", "l9", "l10", "l11", "l12"]
+
+
+def _shown(state: PublicState, comparison: MarginalComparison) -> list[str]:
+    axes = new_figure(3, 2).subplots()
+    draw_bars(axes, *marginal_panel(state, comparison))
+    assert "10 of 13 values, the most frequent" in axes.get_title(loc="left")
+    return [label.get_text() for label in axes.get_yticklabels()]

@@ -1,0 +1,450 @@
+"""Limits: what one request may ask for, who waits for whom, and what ends work that nobody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+import pmw.service.limits
+from pmw.errors import ServiceError
+from pmw.service import asking
+from pmw.service.client import RemoteSession, drawn_part, pause_before
+from pmw.service.hosting import Hosted, Service
+from pmw.service.limits import BusyError, LargeRequests, Queue, cells_of
+from pmw.session.engine import Engine
+from pmw.session.turns import TURN_WORK
+from queries import QueryError
+from queries.parsing import Question
+
+ASK = "/sessions/study/ask"
+BY_SEX = "SELECT sex, COUNT(*) FROM people GROUP BY sex"
+WIDE = "SELECT age, sex, region, member, COUNT(*) FROM people GROUP BY age, sex, region, member"
+WIDE_CELLS = 42 * 4 * 6 * 4
+WAIT = 30.0
+
+
+@pytest.fixture
+def hosted(service: Service) -> Hosted:
+    return service._hosted["study"]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many questions each call of the engine has."""
+    counts, real = list[int](), Engine.answer
+
+    def counted(engine: Engine, asks: Any, *others: Any) -> Any:
+        counts.append(len(asks))
+        return real(engine, asks, *others)
+
+    monkeypatch.setattr(Engine, "answer", counted)
+    return counts
+
+
+# --- the cells of a request ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sql", "cells"),
+    [
+        ("SELECT COUNT(*) FROM people", 1),
+        ("SELECT COUNT(*) FROM people WHERE sex = 'Male'", 1),
+        (BY_SEX, 4),
+        (WIDE, WIDE_CELLS),
+        ("SELECT AVG(age) FROM people", 1),
+        ("SELECT sex, AVG(age), COUNT(*) FROM people GROUP BY sex", 8),
+        ("SELECT sex, AVG(age), 2 * COUNT(*) - COUNT(*) FROM people GROUP BY sex HAVING COUNT(*) > 3", 12),
+        ("SELECT sex, region FROM people GROUP BY sex, region", 24),
+    ],
+)
+def test_cells_are_groups_times_aggregates(hosted: Hosted, sql: str, cells: int) -> None:
+    assert cells_of(hosted.session.reader.statement(sql)) == cells
+
+
+def test_a_request_of_too_many_cells_is_refused_before_anything_is_asked(
+    client: TestClient, add: Any, asked: list[int], hosted: Hosted
+) -> None:
+    ann = add("ann")
+    few = 20_000 // WIDE_CELLS
+    narrow = "SELECT age, sex, region, COUNT(*) FROM people GROUP BY age, sex, region"  # 1,008 cells
+    left = 20_000 - few * WIDE_CELLS - 3 * 1008
+    bodies: list[dict[str, Any]] = [
+        {"queries": [{"sql": WIDE}] * (few + 1)},
+        {"queries": [{"sql": WIDE}] * few + [{"sql": narrow}] * 3 + [{"where": "age >= 30"}] * (left + 1)},
+        {"queries": [{"where": "height > 3"}] + [{"sql": f"{WIDE} LIMIT {n}"} for n in range(1, few + 3)]},
+    ]
+    for body in bodies:
+        got = client.post(ASK, json=body, headers=ann)
+        error = got.json()["error"]
+        assert (got.status_code, error["code"]) == (400, "too_large")
+        assert "expected at most 20,000 cells" in error["message"]
+        assert "in several requests" in error["message"]
+    first = client.post(ASK, json=bodies[0], headers=ann).json()["error"]["message"]
+    assert f"got {(few + 1) * WIDE_CELLS:,} in the first {few + 1} questions" in first
+    six = "COUNT(*), AVG(age), MAX(age), MIN(age), SUM(age), STDDEV(age)"
+    alone = WIDE.replace("COUNT(*)", six)
+    got = client.post(ASK, json={"sql": alone}, headers=ann)
+    assert (got.status_code, got.json()["error"]["code"]) == (400, "too_large")
+    shown = client.post("/page/study/ask", data={"question": alone}, headers=ann)
+    assert "expected at most 20,000 cells" in shown.text
+    assert asked == []
+    assert hosted.session.status().queries_answered == 0
+
+
+def test_the_largest_request_is_answered_in_turns(client: TestClient, add: Any, asked: list[int]) -> None:
+    ann = add("ann")
+    few = 20_000 // WIDE_CELLS
+    got = client.post(ASK, json={"queries": [{"sql": WIDE}] * few}, headers=ann)
+    answers = got.json()["answers"]
+    assert [len(one["groups"]) for one in answers] == [WIDE_CELLS] * few
+    assert answers[0] == answers[-1]
+    assert sum(asked) == WIDE_CELLS  # equal questions are asked once
+    assert max(asked) <= TURN_WORK
+
+
+# --- equal questions ----------------------------------------------------------------------------------------
+
+
+def test_equal_questions_are_read_once_and_given_at_each_place(
+    client: TestClient, add: Any, asked: list[int], hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, read = add("ann"), list[str]()
+    real = type(hosted.session.reader).statement
+
+    def counted(reader: Any, text: str) -> Any:
+        read.append(text)
+        return real(reader, text)
+
+    monkeypatch.setattr(type(hosted.session.reader), "statement", counted)
+    forms: list[dict[str, Any]] = [
+        {"id": "a", "sql": BY_SEX}, {"where": "age >= 30"}, {"id": "b", "sql": BY_SEX},
+        {"where": "height > 3"}, {"where": "age >= 30", "id": 3}, {"sql": "SELECT AVG(age) FROM people"},
+        {"where": "height > 3", "id": 4}, {"sql": "SELECT AVG(age) FROM people", "id": 5},
+    ]  # fmt: skip
+    for fresh in (False, True):
+        read.clear()
+        asked.clear()
+        found = client.post(ASK, json={"queries": forms, "fresh": fresh}, headers=ann).json()["answers"]
+        assert sorted(read) == sorted({form["sql"] for form in forms if "sql" in form})
+        assert sum(asked) <= 4 + 1 + 1
+        assert [one.get("id") for one in found] == ["a", None, "b", None, 3, None, 4, 5]
+        for one, other in ((0, 2), (1, 4), (3, 6), (5, 7)):
+            assert {**found[one], "id": 0} == {**found[other], "id": 0}
+
+
+def test_with_a_key_each_place_keeps_its_own(client: TestClient, add: Any) -> None:
+    ann, key = add("ann"), {"Idempotency-Key": "k"}
+    forms = [{"sql": BY_SEX}, {"where": "age >= 30"}, {"sql": BY_SEX}, {"where": "age >= 30"}]
+    first = client.post(ASK, json={"queries": forms}, headers={**ann, **key})
+    assert first.json()["answers"][0] == first.json()["answers"][2]
+    again = client.post(ASK, json={"queries": forms}, headers={**ann, **key})
+    assert again.content == first.content
+    for place in range(4):
+        changed = [*forms]
+        changed[place] = {"where": "age >= 41"}
+        got = client.post(ASK, json={"queries": changed}, headers={**ann, **key})
+        assert got.status_code == 409, place
+
+
+def test_a_key_of_another_question_is_found_before_anything_is_asked(
+    client: TestClient, add: Any, asked: list[int]
+) -> None:
+    ann, key = add("ann"), {"Idempotency-Key": "k"}
+    old = [{"where": f"age >= {age}"} for age in (21, 22, 23)]
+    assert client.post(ASK, json={"queries": old}, headers={**ann, **key}).status_code == 200
+    asked.clear()
+    mixed = [{"sql": f"{WIDE} LIMIT 3"}, {"where": "age >= 22"}, {"where": "age >= 40"}]
+    assert client.post(ASK, json={"queries": mixed[1:]}, headers={**ann, **key}).status_code == 409
+    assert asked == []
+
+
+# --- who waits for whom -------------------------------------------------------------------------------------
+
+
+def test_requests_wait_in_order_and_are_told_when_to_come_again() -> None:
+    order = list[str]()
+
+    async def work(queue: Queue, name: str, hold: asyncio.Event) -> None:
+        try:
+            async with queue.place():
+                order.append(name)
+                await hold.wait()
+        except BusyError as error:
+            order.append(f"{name} refused, {error.retry_after} s")
+
+    async def main() -> None:
+        queue, hold = Queue(places=2, most=120), asyncio.Event()
+        tasks = [asyncio.create_task(work(queue, str(number), hold)) for number in range(123)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert order == ["0", "1", "122 refused, 3 s"]
+        tasks[5].cancel()  # who has left takes no place
+        await asyncio.sleep(0)
+        assert queue.retry_after == 3
+        hold.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert queue.retry_after == 1
+        async with queue.place(), queue.place():  # both places are free again
+            pass
+
+    asyncio.run(main())
+    assert order[3:] == [str(number) for number in range(2, 122) if number != 5]
+
+
+def test_who_waits_for_too_long_is_told_so_and_leaves_the_queue() -> None:
+    async def main() -> None:
+        queue = Queue(places=1, most=9, seconds=0)
+        async with queue.place():
+            with pytest.raises(BusyError, match="no place within 0 seconds") as told:
+                async with queue.place():
+                    pass
+            assert told.value.retry_after == 1
+            assert not queue._waiting
+        async with queue.place():
+            pass
+
+    asyncio.run(main())
+
+
+def test_one_large_request_is_carried_out_at_a_time_and_few_wait() -> None:
+    large, inside, most = LargeRequests(most=2), list[int](), list[int]()
+    first, second = threading.Event(), threading.Event()
+
+    def work(begun: threading.Event) -> None:
+        with large.place(TURN_WORK + 1):
+            inside.append(1)
+            most.append(len(inside))
+            begun.wait(WAIT)
+            inside.pop()
+
+    threads = [threading.Thread(target=work, args=(event,)) for event in (first, second)]
+    for thread in threads:
+        thread.start()
+    while len(large._turns._waiting) < 1:
+        threads[0].join(0.001)
+    with pytest.raises(BusyError, match="too many large requests") as told, large.place(TURN_WORK + 1):
+        pass
+    assert told.value.retry_after == 5
+    with large.place(TURN_WORK):  # a small one waits for none of them
+        pass
+    first.set()
+    second.set()
+    for thread in threads:
+        thread.join(WAIT)
+    assert most == [1, 1]
+    with large.place(TURN_WORK + 1):
+        pass
+
+
+def test_an_export_on_its_way_holds_no_place_and_no_thread(
+    client: TestClient, add: Any, service: Service, hosted: Hosted
+) -> None:
+    queue, seen = Queue(places=1, most=0), list[tuple[str, int, int]]()
+    service._hosted["study"] = replace(hosted, queue=queue)
+    told = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        return told.pop() if told else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        seen.append((message["type"], queue._free, hosted.working._count))
+
+    scope = {**posted("/sessions/study/export", add("ann")), "method": "GET", "query_string": b"rows=10"}
+    asyncio.run(client.app(scope, receive, send))  # type: ignore[arg-type]
+    assert len(seen) > 1
+    assert {one[1:] for one in seen} == {(1, 0)}
+
+
+# --- work that nobody waits for -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]:
+    """What is done once the engine has answered the first part of a request."""
+    acts, real = list[Callable[[], None]](), Engine.answer
+
+    def answer(engine: Engine, asks: Any, *others: Any) -> Any:
+        found = real(engine, asks, *others)
+        while acts:
+            acts.pop()()
+        return found
+
+    monkeypatch.setattr(Engine, "answer", answer)
+    yield acts
+    assert not acts
+
+
+def posted(address: str, headers: dict[str, str]) -> dict[str, Any]:
+    """Return what a server tells the application of a request."""
+    return {
+        "type": "http", "method": "POST", "path": address, "raw_path": address.encode(), "query_string": b"",
+        "headers": [(name.lower().encode(), text.encode()) for name, text in headers.items()],
+        "http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("c", 1),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("address", "came"),
+    [
+        ("/page/study/ask", b"question=age >= 3"),  # of 30
+        ("/page/study/pay", b"question=sex = 'Male'&within=100&price=1"),  # of 1,000 records
+        (ASK, b'{"where": "age >= 30"}'),  # spaces were to come
+        ("/sessions/study/measure", b'{"scope": ["sex"]}'),
+    ],
+)
+def test_a_request_whose_client_leaves_within_its_body_is_dropped(
+    client: TestClient, add: Any, hosted: Hosted, log: StringIO, address: str, came: bytes
+) -> None:
+    ann, spent = add("ann"), hosted.session.ledger().spent
+    told = [{"type": "http.disconnect"}, {"type": "http.request", "body": came, "more_body": True}]
+    head = {"content-type": "application/json", "content-length": str(len(came) + 1)}
+
+    async def receive() -> Any:
+        return told.pop() if len(told) > 1 else told[0]
+
+    async def send(_: Any) -> None:
+        pass  # nobody is there
+
+    asyncio.run(client.app(posted(address, {**ann, **head}), receive, send))  # type: ignore[arg-type]
+    assert hosted.session.status().queries_answered == 0
+    assert hosted.session.ledger().spent == spent
+    (line,) = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert (line["event"], line["status"], line["user"]) == ("request", 499, None)  # nobody was looked up
+
+
+def test_work_stops_when_the_client_has_left(
+    client: TestClient, add: Any, hosted: Hosted, cut: list[Callable[[], None]], log: StringIO
+) -> None:
+    ann = add("ann")
+    body = json.dumps({"sql": WIDE}).encode()
+    scope = posted(ASK, {**ann, "content-type": "application/json"})
+    left = threading.Event()
+
+    async def main() -> None:
+        told = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            while not told and not left.is_set():
+                await asyncio.sleep(0.001)
+            return told.pop() if told else {"type": "http.disconnect"}
+
+        async def send(_: Any) -> None:
+            pass  # nobody is there
+
+        await client.app(scope, receive, send)
+
+    real = hosted.working.look
+
+    def look(event: threading.Event) -> None:
+        if left.is_set():
+            assert event.wait(WAIT)
+        real(event)
+
+    object.__setattr__(hosted.working, "look", look)
+    cut.append(left.set)
+    asyncio.run(main())
+    (line,) = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert (line["status"], line["route"], line["user"]) == (499, "/sessions/{name}/ask", "ann")
+    assert 0 < hosted.session.status().queries_answered <= TURN_WORK
+    assert hosted.session.verify().holds
+
+
+def test_a_request_that_the_end_cuts_is_told_so_and_has_its_line(
+    client: TestClient,
+    add: Any,
+    service: Service,
+    hosted: Hosted,
+    cut: list[Callable[[], None]],
+    log: StringIO,
+) -> None:
+    ann = add("ann")
+    cut.append(service.end)
+    got = client.post(ASK, json={"sql": WIDE}, headers=ann)
+    assert (got.status_code, got.headers["retry-after"]) == (503, "5")
+    assert "the service ends" in got.json()["error"]["message"]
+    (line,) = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert (line["event"], line["status"], line["questions"]) == ("request", 503, 1)
+    assert 0 < hosted.session.status().queries_answered <= TURN_WORK
+    assert hosted.session.verify().holds
+
+
+def test_a_session_is_held_until_its_last_thread_has_ended() -> None:
+    working = pmw.service.limits.Working()
+    begun, end, waited = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        with working.thread():
+            begun.set()
+            end.wait(WAIT)
+
+    def wait() -> None:
+        working.wait()
+        waited.set()
+
+    threads = [threading.Thread(target=work)]
+    threads[0].start()
+    assert begun.wait(WAIT)
+    threads.append(threading.Thread(target=wait))
+    threads[1].start()
+    assert not waited.wait(0.05)
+    end.set()
+    for thread in threads:
+        thread.join(WAIT)
+    assert waited.is_set()
+
+
+# --- the client's patience ----------------------------------------------------------------------------------
+
+
+def test_a_client_waits_as_long_as_it_is_told_and_no_two_alike() -> None:
+    assert [pause_before(turn, "", 1) for turn in range(1, 10)] == [
+        0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0,
+    ]  # fmt: skip
+    assert pause_before(3, "", 0) == 0.2
+    assert pause_before(1, "7", 0) == 7
+    assert pause_before(1, "7", 1) == 10.5
+    assert pause_before(9, "100000", 0) == 30
+    for odd in ("-1", "x", "1.5", "Wed, 21 Oct 2026 07:28:00 GMT", "\u00b2"):
+        assert pause_before(1, odd, 1) == 0.1
+    assert 0 <= drawn_part() < 1
+
+
+def test_reading_refuses_what_is_alone_and_bad(hosted: Hosted) -> None:
+    analyst = hosted.session.analyst("ann")
+    with pytest.raises(QueryError, match="height"):
+        asking.answered(analyst, asking.read(analyst, [{"where": "height > 3"}], None))
+    reading = asking.read(analyst, [{"where": {"sex": {"eq": "Male"}}}] * 2, "k")
+    assert (reading.first, reading.cells) == ({0: 0, 1: 1}, 2)
+    assert isinstance(reading.questions[0], Question)
+    assert [one.request_id for one in reading.questions.values()] == ["k", "k\n\n1"]
+    assert replace(reading, cells=3).cells == 3
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_client_tries_ten_times(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    paused, busy = list[float](), 9
+    refusal = b'{"error": {"message": "too many requests wait for this session; ask again later"}}'
+
+    def tried(*_: object) -> tuple[int, bytes, str]:
+        return (status, refusal, "2") if len(paused) < busy else (200, b'{"share": 0}', "")
+
+    monkeypatch.setattr(RemoteSession, "_tried", tried)
+    monkeypatch.setattr("pmw.service.client.time.sleep", paused.append)
+    monkeypatch.setattr("pmw.service.client.drawn_part", lambda: 0.5)
+    session = RemoteSession("http://127.0.0.1:9", token="x", session="study")  # noqa: S106
+    assert session.ledger() == {"share": 0}
+    assert paused == [2.5] * 9
+    paused.clear()
+    busy = 10
+    with pytest.raises(ServiceError, match="too many requests wait") as refused:
+        session.ledger()
+    assert refused.value.status == status
+    assert len(paused) == 9
