@@ -89,7 +89,7 @@ class HierarchicalHistogram:
             raise ScopeError(f"expected the nodes of {self.cells} cells in {self.height - 1} levels")
         sizes = [int(level.max()) + 1 for level in nodes]
         for level, size in zip(nodes, sizes, strict=True):
-            if size < 2 or not np.array_equal(np.unique(level), np.arange(size)):
+            if not 2 <= size <= self.cells or not np.array_equal(np.unique(level), np.arange(size)):
                 raise ScopeError(
                     "expected at least two nodes at each level, numbered from 0, each with a cell"
                 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -28,12 +27,10 @@ __all__ = [
     "HierarchicalMeasurement",
     "MarginalMeasurement",
     "Measurement",
-    "noise_form",
     "noise_variance",
     "NoiseDistribution",
     "OneWayMeasurement",
     "QueryMeasurement",
-    "read_noise",
     "Target",
     "target_of",
 ]
@@ -246,17 +243,3 @@ def half_width(noise: NoiseDistribution, confidence: float) -> float:
     if isinstance(noise, DiscreteLaplace):
         return (float(noise.scale) * -math.log1p(-confidence) + 1) / UNITS
     return (float(noise.sigma) * NormalDist().inv_cdf((1 + confidence) / 2) + 1) / UNITS
-
-
-def noise_form(noise: NoiseDistribution) -> dict[str, str]:
-    """Return the form of a noise distribution: its name and its scale in units."""
-    if isinstance(noise, DiscreteLaplace):
-        return {"distribution": "discrete_laplace", "scale": str(noise.scale)}
-    return {"distribution": "discrete_gaussian", "sigma": str(noise.sigma)}
-
-
-def read_noise(form: dict[str, str]) -> NoiseDistribution:
-    """Return the noise distribution of a form."""
-    if form["distribution"] == "discrete_laplace":
-        return DiscreteLaplace(Fraction(form["scale"]))
-    return DiscreteGaussian(Fraction(form["sigma"]))

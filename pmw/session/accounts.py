@@ -6,7 +6,6 @@ together hold what the whole cap allows, and the cap binds whatever the shares a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,7 +17,6 @@ from pmw.public.answer import Answer, Source, unverified
 from pmw.public.charges import LedgerEntry, Parts
 from pmw.public.state import PublicState
 from pmw.session.asks import Ask, key_of
-from pmw.session.encoding import dumps, parts_form, read_parts
 from pmw.session.loading import load_entries
 from pmw.session.store import SessionStore
 from queries.plain_values import type_name
@@ -30,8 +28,7 @@ __all__ = [
     "booked_to",
     "Bookings",
     "load_activity",
-    "read_booking",
-    "recorded_booking",
+    "require_named",
     "SESSION",
 ]
 
@@ -126,22 +123,17 @@ class Account:
 SESSION = Account("")
 
 
-def recorded_booking(text: str, booked: Parts) -> str:
-    """Return the text that a batch is recorded by, with whom it is booked to."""
-    return dumps({**json.loads(text), "booked": parts_form(booked)})
-
-
-def read_booking(text: str) -> Parts:
-    """Return whom a recorded batch is booked to; their shares were looked at before.
+def require_named(booked: Parts) -> None:
+    """Refuse a recorded booking to what is no name; shares were looked at before.
 
     Raises:
-        SessionCorruptError: the text cannot be read.
+        SessionCorruptError: a name is none.
     """
     try:
-        booked = read_parts(json.loads(text)["booked"])
-        return tuple((Account(name).name, part) for name, part in booked)
-    except (ValueError, KeyError, TypeError, ZeroDivisionError, SessionError) as error:
-        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
+        for name, _ in booked:
+            Account(name)
+    except SessionError:
+        raise SessionCorruptError("the session file is damaged: it books to what is no name") from None
 
 
 def booked_to(booked: Parts, entries: Sequence[LedgerEntry]) -> tuple[LedgerEntry, ...]:

@@ -279,7 +279,9 @@ class Engine:
         self._intents += 1
         seed = journal.next_seed(self._state.contract.options, self._intents)
         self._interrupted = True
-        text = accounts.recorded_booking(proposals.recorded(proposal, asked), account.whole)
+        marks = tuple(request_id for _, request_id in asked)
+        recorded = proposals.Recorded(proposal, proposal.reserved, account.whole, marks)
+        text = proposals.recorded_text(recorded)
         return self._carry_out(self._store.begin("tests", text, seed), proposal, asked, seed, account)
 
     def _commit_free(
@@ -388,9 +390,8 @@ class Engine:
         self._intents += 1
         seed = journal.next_seed(options, self._intents)
         self._interrupted = True
-        intent = self._store.begin(
-            release.kind, accounts.recorded_booking(release.text(options), booked), seed
-        )
+        text = proposals.recorded_text(releases.recorded(release, options, booked))
+        intent = self._store.begin(release.kind, text, seed)
         self._carry_out_release(intent, release, drawing, seed, booked)
 
     def _carry_out_release(
@@ -429,14 +430,15 @@ class Engine:
 
     def _finish(self, intent: IntentRow) -> None:
         """Draw a recorded batch again, from its own bytes."""
-        release = releases.read_release(self._store, self._state.domain, intent)
-        booked = accounts.read_booking(intent.proposal)
+        recorded = proposals.read_recorded(self._state.coarsening, intent)
+        batch, booked = recorded.batch, recorded.booked
+        accounts.require_named(booked)
+        release = releases.release_of(self._store, self._state.domain, batch)
         if release is not None:
             drawing = release.counted(self._state, self._tables())
             self._carry_out_release(intent.id, release, drawing, intent.seed, booked)
-        else:
-            proposal, asked = proposals.read_recorded(self._state.coarsening, intent.proposal)
-            self._carry_out(intent.id, proposal, asked, intent.seed, Account(booked[0][0]))
+        elif isinstance(batch, Proposal):
+            self._carry_out(intent.id, batch, recorded.asked, intent.seed, Account(booked[0][0]))
 
     def _finish_opening(self, intent: IntentRow) -> None:
         contract, plan = loading.load_contract(self._store)

@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from pmw.errors import SessionCorruptError
 from pmw.loop import OpeningDraws
 from pmw.loop.secret import SecretState
 from pmw.privacy.random_bits import fresh_seed, repeatable_seed
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.charges import LedgerEntry, abandoned_entry
+from pmw.public.codec import dumps, form_of, kind_text, read_kind
 from pmw.public.contract import Contract, Options
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
-from pmw.session.encoding import (
-    charge_form,
-    contract_form,
-    dumps,
-    noise_form,
-    opening_plan_form,
-    parts_form,
-    plan_form,
-    read_charge,
-    read_parts,
-)
+from pmw.session.damage import damage_is_one_error
 from pmw.session.measurement_rows import (
-    kind_text,
+    certificate_row,
     measured_row,
     one_way_row,
     quantile_row,
-    read_kind,
-    units_bytes,
+    total_row,
 )
+from pmw.session.proposals import read_reserved
 from pmw.session.store import (
     REQUESTED,
-    CertificateRow,
     IntentRow,
     LedgerRow,
-    MeasurementRow,
     Outcome,
     StoredAnswer,
     query_key,
@@ -86,8 +71,8 @@ def first_facts(contract: Contract, plan: OpeningPlan, secrets: dict[str, bytes]
     """
     return Outcome(
         meta={
-            "contract": dumps(contract_form(contract)),
-            "opening_plan": dumps(opening_plan_form(plan)),
+            "contract": dumps(form_of(contract)),
+            "opening_plan": dumps(form_of(plan)),
             "data": dumps(data),
         },
         secrets={**secrets},
@@ -98,12 +83,8 @@ def opening_outcome(
     entries: Sequence[LedgerEntry], plan: OpeningPlan, draws: OpeningDraws, test: TestPlan
 ) -> Outcome:
     """Return the rows of an opening: its charges, its measurements and the plan made from them."""
-    total_noise = None if plan.total_noise is None else noise_form(plan.total_noise)
-    rows = [
-        MeasurementRow("total", "[]", units_bytes(np.array([draws.total_units])), dumps(total_noise)),
-        *(one_way_row(measurement) for measurement in draws.marginals),
-    ]
-    return Outcome(ledger=ledger_rows(entries), measurements=rows, meta={"test_plan": dumps(plan_form(test))})
+    rows = [total_row(plan, draws), *(one_way_row(measurement) for measurement in draws.marginals)]
+    return Outcome(ledger=ledger_rows(entries), measurements=rows, meta={"test_plan": dumps(form_of(test))})
 
 
 def batch_outcome(entries: Sequence[LedgerEntry], before: PublicState, after: PublicState) -> Outcome:
@@ -116,9 +97,7 @@ def batch_outcome(entries: Sequence[LedgerEntry], before: PublicState, after: Pu
             *(quantile_row(one) for one in after.quantiles[len(before.quantiles) :]),
         ],
         certificates=[
-            CertificateRow(dumps(list(scope)), one.version, one.threshold, units_bytes(one.units))
-            for scope, one in after.certificates.items()
-            if held.get(scope) is not one
+            certificate_row(one) for scope, one in after.certificates.items() if held.get(scope) is not one
         ],
     )
 
@@ -134,20 +113,17 @@ def closing_outcome(intent: IntentRow | None) -> Outcome:
     """
     entries = []
     if intent is not None:
-        try:
-            form = json.loads(intent.proposal)
-            reserved, booked = read_charge(*form["reserved"]), read_parts(form["booked"])
+        reserved, booked = read_reserved(intent)
+        with damage_is_one_error():
             entry = abandoned_entry(reserved, _ABANDONED.get(intent.kind, intent.kind))
             entries.append(replace(entry, booked=booked))
-        except (ValueError, KeyError, TypeError) as error:
-            raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
     return Outcome(ledger=ledger_rows(entries), meta={"closed": "true"})
 
 
 def ledger_rows(entries: Sequence[LedgerEntry]) -> list[LedgerRow]:
     """Return charges as rows."""
     return [
-        LedgerRow(entry.event, entry.label, *charge_form(entry.charge), dumps(parts_form(entry.booked)))
+        LedgerRow(entry.event, entry.label, **form_of(entry.charge), booked=dumps(form_of(entry.booked)))
         for entry in entries
     ]
 

@@ -12,38 +12,43 @@ from typing import Any
 import numpy as np
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
+from pmw.loop import choose_bins
 from pmw.loop.secret import SecretState
 from pmw.planning.opening import check_model_size, choose_filter
+from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.charges import LedgerEntry, opening_entries
+from pmw.public.charges import LedgerEntry, Parts, opening_entries
+from pmw.public.codec import FormError, loads, read
 from pmw.public.contract import Contract
 from pmw.public.ledger import Ledger, ledger_of
 from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status, status_of
-from pmw.session import encoding
+from pmw.session import measurement_rows
+from pmw.session.damage import damage_is_one_error
 from pmw.session.journal import threshold_name
-from pmw.session.public_rows import PublicRows, found_snapshot, released_of, state_of
+from pmw.session.released import KeptModel, Released, found_snapshot, state_of
 from pmw.session.snapshots import duals_of
-from pmw.session.store import LedgerRow, SessionStore
+from pmw.session.store import LATER, QUANTILES, LedgerRow, SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries.domain import Domain
 from queries.linear import LinearQuery
 from queries.range_texts import RangeTexts
 
 __all__ = [
+    "charge_of",
     "load_contract",
     "load_entries",
     "load_history",
     "load_ledger",
     "load_plan",
     "load_questions",
-    "load_rows",
+    "load_released",
     "load_scopes",
     "load_secret",
     "load_state",
     "load_status",
-    "newest_rows",
+    "newest_released",
     "read_entries",
     "read_question",
 ]
@@ -60,14 +65,15 @@ def load_contract(store: SessionStore) -> tuple[Contract, OpeningPlan]:
     Raises:
         BudgetError: the domain is too large for the model.
     """
-    contract = encoding.read_contract(_fact(store, "contract"))
+    contract: Contract = _fact(store, "contract", Contract)
     check_model_size(contract.domain, contract.options)
-    return contract, encoding.read_opening_plan(_fact(store, "opening_plan"))
+    return contract, _fact(store, "opening_plan", OpeningPlan)
 
 
 def load_plan(store: SessionStore) -> TestPlan:
     """Return the tiers that were planned when the opening was finished."""
-    return encoding.read_plan(_fact(store, "test_plan"))
+    plan: TestPlan = _fact(store, "test_plan", TestPlan)
+    return plan
 
 
 def load_ledger(store: SessionStore) -> Ledger:
@@ -78,11 +84,9 @@ def load_ledger(store: SessionStore) -> Ledger:
     """
     contract, _ = load_contract(store)
     empty = choose_filter(contract.domain, contract.budget, contract.options)
-    try:
+    with damage_is_one_error():
         kind = contract.options.chosen_sparse_vector(empty.composition)
         return ledger_of(contract.budget, empty, read_entries(store.ledger()), kind)
-    except (ValueError, TypeError, ZeroDivisionError) as error:
-        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 
 
 def load_entries(store: SessionStore) -> list[LedgerEntry]:
@@ -91,28 +95,36 @@ def load_entries(store: SessionStore) -> list[LedgerEntry]:
     Raises:
         SessionCorruptError: one cannot be read.
     """
-    try:
+    with damage_is_one_error():
         return read_entries(store.ledger())
-    except (ValueError, TypeError, ZeroDivisionError) as error:
-        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 
 
 def read_entries(rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
     """Return the charges of rows.
 
     Raises:
-        ValueError: a number cannot be read, or the parts are not those of a whole; TypeError: they are none.
+        ValueError: a number cannot be read, or the parts are not those of a whole.
         ZeroDivisionError: a fraction has no value.
     """
     return [
         LedgerEntry(
             row.event,
             row.label,
-            encoding.read_charge(row.epsilon, row.rho, row.mu_squared),
-            encoding.read_parts(json.loads(row.booked)),
+            charge_of(row),
+            read(Parts, loads(row.booked)),
         )
         for row in rows
     ]
+
+
+def charge_of(row: LedgerRow) -> Charge:
+    """Return the charge of a row.
+
+    Raises:
+        FormError: a price is no fraction.
+    """
+    charge: Charge = read(Charge, {name: getattr(row, name) for name in ("epsilon", "rho", "mu_squared")})
+    return charge
 
 
 def load_history(store: SessionStore) -> History:
@@ -166,10 +178,8 @@ def read_question(text: str, domain: Domain) -> LinearQuery:
     Raises:
         SessionCorruptError: it cannot be read.
     """
-    try:
+    with damage_is_one_error():
         return LinearQuery.from_dict(domain, json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
-        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
 
 
 def load_secret(store: SessionStore, tiers: int) -> SecretState:
@@ -181,7 +191,7 @@ def _read_noisy(raw: bytes | None) -> NoisyThreshold | None:
     return None if raw is None else NoisyThreshold(*json.loads(raw))
 
 
-def load_rows(store: SessionStore) -> PublicRows:
+def load_released(store: SessionStore) -> Released:
     """Return what the session released, and what was fixed at its opening.
 
     Raises:
@@ -192,28 +202,42 @@ def load_rows(store: SessionStore) -> PublicRows:
     if not chained.measurements:
         raise SessionCorruptError("the session's opening is not finished; ask it a question to finish it")
     try:
-        ledger = _read_ledger(chained.ledger, contract)
+        with damage_is_one_error():
+            ledger = _read_ledger(chained.ledger, contract)
     except BudgetExhaustedError:
         raise SessionCorruptError("the session file is damaged: its charges exceed the cap") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-    return PublicRows(
-        contract,
-        plan,
-        load_plan(store),
-        ledger,
-        chained.measurements,
-        store.certificates(),
-        store.snapshot(),
-        store.meta("closed") is not None,
-        store.answer_count(),
-        store.settled_count(),
-    )
+    test, snapshot = load_plan(store), store.snapshot()
+    with damage_is_one_error():
+        draws = measurement_rows.read_opening(contract, chained.measurements)
+        coarsening = choose_bins(contract, plan, draws, test)
+        return Released(
+            contract=contract,
+            opening_plan=plan,
+            test_plan=test,
+            spent=ledger.spent,
+            draws=draws,
+            measured=tuple(
+                measurement_rows.read_measured(coarsening, row)
+                for row in chained.measurements
+                if row.kind in LATER
+            ),
+            certificates=tuple(
+                measurement_rows.read_certificate(coarsening, row) for row in store.certificates()
+            ),
+            quantiles=tuple(
+                measurement_rows.read_quantile(row) for row in chained.measurements if row.kind == QUANTILES
+            ),
+            distribution=None if snapshot is None else KeptModel(*snapshot),
+            closed=store.meta("closed") is not None,
+            asked=store.answer_count(),
+            settled=store.settled_count(),
+            coarsening=coarsening,
+        )
 
 
-def newest_rows(store: SessionStore, state: PublicState) -> PublicRows:
-    """Return what the session released, with a snapshot of a state's model: the file's may be older."""
-    return replace(load_rows(store), snapshot=(state.version, duals_of(state)))
+def newest_released(store: SessionStore, state: PublicState) -> Released:
+    """Return what the session released, with a state's model: the file's may be older."""
+    return replace(load_released(store), distribution=KeptModel(state.version, duals_of(state)))
 
 
 def load_state(store: SessionStore) -> PublicState:
@@ -222,21 +246,25 @@ def load_state(store: SessionStore) -> PublicState:
     Raises:
         SessionCorruptError: the opening has no outcome yet, or the rows contradict each other.
     """
-    rows = load_rows(store)
-    try:
-        released = released_of(rows)
-    except (ValueError, KeyError, TypeError) as error:
-        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-    state = state_of(rows, released, found_snapshot(rows, released))
+    released = load_released(store)
+    state = state_of(released, found_snapshot(released))
     rounds = tuple(store.secret(threshold_name(tier)) is not None for tier in range(len(state.plan)))
     return replace(state, rounds=rounds)
 
 
-def _fact(store: SessionStore, key: str) -> Any:
+def _fact(store: SessionStore, key: str, kind: Any) -> Any:
+    """Return a public fact by its type.
+
+    Raises:
+        SessionCorruptError: it is not there, or cannot be read.
+    """
     text = store.meta(key)
     if text is None:
         raise SessionCorruptError(f"the session file is damaged: it lacks {key!r}")
-    return json.loads(text)
+    try:
+        return read(kind, loads(text))
+    except FormError as error:
+        raise SessionCorruptError(f"the session file is damaged: {error}") from None
 
 
 def _read_ledger(rows: Sequence[LedgerRow], contract: Contract) -> PrivacyFilter:

@@ -15,16 +15,16 @@ from pmw.planning.opening import choose_filter
 from pmw.public.ledger import Ledger
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status
-from pmw.session.encoding import read_charge
 from pmw.session.engine import Engine
 from pmw.session.journal import closing_outcome
 from pmw.session.loading import (
+    charge_of,
     load_contract,
     load_history,
     load_ledger,
     load_state,
     load_status,
-    newest_rows,
+    newest_released,
 )
 from pmw.session.model_file import export_model
 from pmw.session.store import IntentRow, SessionStore, writing
@@ -77,8 +77,8 @@ def save_model(path: str | Path, output: str | Path, *, force: bool = False) -> 
         ReleaseError: the model is too large for one file, or the file cannot be written.
     """
     with closing(SessionStore.open(Path(path))) as store, store.reading():
-        rows = newest_rows(store, load_state(store))
-    return export_model(rows, Path(output), force=force)
+        released = newest_released(store, load_state(store))
+    return export_model(released, Path(output), force=force)
 
 
 def remembered_table(path: str | Path) -> Place | None:
@@ -211,7 +211,7 @@ def _reserved(store: SessionStore, waiting: IntentRow) -> float:
     contract, _ = load_contract(store)
     whole = choose_filter(contract.domain, contract.budget, contract.options)
     (row,) = closing_outcome(waiting).ledger
-    return float(whole.price(read_charge(row.epsilon, row.rho, row.mu_squared)) / whole.cap)
+    return float(whole.price(charge_of(row)) / whole.cap)
 
 
 def _engine_to_finalize(store: SessionStore, table: Table | None) -> Engine:

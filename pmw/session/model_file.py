@@ -11,16 +11,18 @@ import hashlib
 import json
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pmw.errors import ModelFileError, PMWError, ReleaseError
+from pmw.public.codec import MOST_CELLS, FormError, form_of, loads, read
+from pmw.public.contract import guarantee
 from pmw.public.export.manifest import model_manifest
 from pmw.public.export.writing import require_file, write_whole
 from pmw.public.state import PublicState
-from pmw.session.model_form import model_form, read_model_form
-from pmw.session.model_state import model_state
-from pmw.session.public_rows import PublicRows
+from pmw.session.model_state import model_state, require
+from pmw.session.released import Released
 from pmw.session.verification.report import FAULTS
 from queries.errors import SchemaError
 
@@ -30,22 +32,23 @@ __all__ = [
     "read_model",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _CONTENT = "online-pmw model"
 _HEAD = re.compile(
     rb'\{"content":"online-pmw model","format_version":([0-9]{1,9}),"sha256":"([0-9a-f]{64})",\n"model":'
 )
 _LONGEST_HEAD = 200  # bytes
 _LARGEST_FILE = 64 * 2**20  # bytes
-_FAULTS = {RecursionError: "it is nested too deeply", SchemaError: "its schema cannot be read"}
+_FAULTS: dict[type, str] = {SchemaError: "its schema cannot be read"}
+_LEFT_OUT = {"settled": 0, "coarsening": None}  # not told; made of all else
 _MOST_VALUES = 2**21  # of the JSON text: each takes up to about 70 bytes in memory
 
 
-def export_model(rows: PublicRows, path: Path, *, force: bool) -> dict[str, Any]:
+def export_model(released: Released, path: Path, *, force: bool) -> dict[str, Any]:
     """Write a model file, and return what it is.
 
     Args:
-        rows: what the session has released, with a snapshot of its newest model.
+        released: by the session, with its newest model.
         path: the file to write.
         force: overwrite an existing file.
 
@@ -56,7 +59,7 @@ def export_model(rows: PublicRows, path: Path, *, force: bool) -> dict[str, Any]
     Privacy: post-processing of released numbers; free.
     """
     require_file(path, force=force)
-    raw = _written(rows)
+    raw = _written(released)
     try:
         state = _state(raw)
     except ModelFileError as error:
@@ -65,11 +68,33 @@ def export_model(rows: PublicRows, path: Path, *, force: bool) -> dict[str, Any]
     return {**model_manifest(state), "measurements": len(state.measurements), "bytes": len(raw)}
 
 
-def _written(rows: PublicRows) -> bytes:
-    model = json.dumps(model_form(rows), separators=(",", ":"), allow_nan=False) + "}\n"
+def _written(released: Released) -> bytes:
+    model = json.dumps(_model_form(released), separators=(",", ":"), allow_nan=False) + "}\n"
     digest = hashlib.sha256(model.encode("ascii")).hexdigest()
     head = f'{{"content":"{_CONTENT}","format_version":{FORMAT_VERSION},"sha256":"{digest}",\n"model":'
     return (head + model).encode("ascii")
+
+
+def _model_form(released: Released) -> dict[str, Any]:
+    """Return the form of what was released. It is a function of that, and holds nothing else."""
+    contract = released.contract
+    if contract.seeded:  # that it is seeded is told; the seed would give the open round's noise
+        contract = replace(contract, options=replace(contract.options, seed=0))
+    form = form_of(replace(released, contract=contract), without=tuple(_LEFT_OUT))
+    return {"guarantee": guarantee(contract), **form}
+
+
+def _read_form(form: Any) -> Released:
+    """Return what was released, of its form; its bins are not made.
+
+    Raises:
+        ModelFileError: it has another form, or is too large.
+        ValueError: it cannot be read; KeyError, TypeError, ArithmeticError and our own errors too.
+    """
+    require(isinstance(form, dict) and "guarantee" in form, "it says no guarantee")
+    read(str, form.pop("guarantee"))
+    released: Released = read(Released, form, given=_LEFT_OUT, most_cells=MOST_CELLS)
+    return released
 
 
 def read_model(path: Path) -> PublicState:
@@ -114,13 +139,15 @@ def _state(raw: bytes) -> PublicState:
     text = _model_text(raw)
     del raw
     try:
-        form = json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
+        form = loads(text)
         del text
-        rows = read_model_form(form)
+        released = _read_form(form)
         del form
-        return model_state(rows)
+        return model_state(released)
     except ModelFileError:
         raise
+    except FormError as error:  # it names fields of ours, and no value
+        raise ModelFileError(f"the model file is damaged: {error}") from None
     except (PMWError, *FAULTS) as error:
         fault = _FAULTS.get(type(error), "it cannot be read")
         raise ModelFileError(f"the model file is damaged: {fault}") from None
@@ -150,14 +177,3 @@ def _model_text(raw: bytes) -> str:
     if raw[-2:] != b"}\n" or not raw.isascii():
         raise ModelFileError("the file is no model, or it is damaged")
     return str(model[:-2], "ascii")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ModelFileError("the model file is damaged: a key is there twice")
-    return found
-
-
-def _no_number(name: str) -> float:
-    raise ModelFileError(f"the model file is damaged: expected numbers, got {name}")

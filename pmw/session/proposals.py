@@ -2,172 +2,123 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Sequence
-from functools import reduce
-from operator import add
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from pmw.errors import SessionCorruptError
-from pmw.loop import MarginalRequest, Proposal, QueryRequest, Request, RequestedMarginal
-from pmw.model import Coarsening, noise_form, read_noise
+from pmw.loop import MarginalRequest, Proposal, QueryRequest, RequestedMarginal
+from pmw.model import Coarsening
 from pmw.planning.error_quantiles import QuantileRequest
-from pmw.public.contract import Options
-from pmw.session.encoding import charge_form, dumps, read_charge
-from pmw.session.measurement_rows import kind_text, read_cells, read_kind, units_bytes
-from queries.domain import Domain
-from queries.linear import LinearQuery
+from pmw.privacy.budget import Charge
+from pmw.public.charges import Parts
+from pmw.public.codec import FormError, dumps, form_of, loads, read, register
+from pmw.session.damage import damage_is_one_error
+from pmw.session.measurement_rows import require_cells
+from pmw.session.store import QUANTILES, REQUESTED, IntentRow
 
 __all__ = [
-    "proposal_form",
-    "read_proposal",
-    "read_quantiles",
+    "Batch",
     "read_recorded",
-    "read_requested",
-    "recorded",
-    "recorded_quantiles",
-    "recorded_request",
+    "read_reserved",
+    "Recorded",
+    "recorded_text",
 ]
 
-
-def recorded(proposal: Proposal, asked: Sequence[tuple[str, str | None]]) -> str:
-    """Return the text that a batch is recorded by.
-
-    Args:
-        proposal: the batch.
-        asked: of each of its queries, the canonical text and the mark of its request.
-    """
-    form = proposal_form(proposal, [text for text, _ in asked])
-    return dumps({**form, "request_ids": [request for _, request in asked]})
+Batch: TypeAlias = Proposal | RequestedMarginal | tuple[QuantileRequest, ...]
+_BATCHES = {"tests": Proposal, REQUESTED: RequestedMarginal, QUANTILES: tuple[QuantileRequest, ...]}
 
 
-def read_recorded(coarsening: Coarsening, text: str) -> tuple[Proposal, list[tuple[str, str | None]]]:
-    """Return the batch of a text, and what was asked.
-
-    Raises:
-        SessionCorruptError: it cannot be read.
-    """
-    try:
-        form = json.loads(text)
-        asked = list(zip(form["queries"], form["request_ids"], strict=True))
-        return read_proposal(coarsening, form), asked
-    except (ValueError, KeyError, TypeError) as error:
-        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-
-
-def recorded_request(requested: RequestedMarginal, options: Options) -> str:
-    """Return the text that a marginal on request is recorded by, with the charge that is reserved for it."""
-    reserved = charge_form(requested.entry(options).charge)
-    return dumps({"scope": list(requested.scope), "noise": noise_form(requested.noise), "reserved": reserved})
-
-
-def read_requested(domain: Domain, text: str) -> RequestedMarginal:
-    """Return the marginal on request of a text.
-
-    Raises:
-        SessionCorruptError: it cannot be read.
-    """
-    try:
-        form = json.loads(text)
-        return RequestedMarginal(domain.scope(form["scope"]), read_noise(form["noise"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-
-
-def recorded_quantiles(requests: Sequence[QuantileRequest], options: Options) -> str:
-    """Return the text that error quantiles are recorded by, with the charge that is reserved for them."""
-    forms = [
-        {
-            "kind": kind_text(one.kind),
-            "asked": one.asked,
-            "places": list(one.places),
-            "rank": one.rank,
-            "noise": noise_form(one.noise),
-        }
-        for one in requests
-    ]
-    charges = [one.entry(options).charge for one in requests]
-    return dumps({"quantiles": forms, "reserved": charge_form(reduce(add, charges))})
-
-
-def read_quantiles(text: str) -> tuple[QuantileRequest, ...]:
-    """Return the error quantiles of a text.
-
-    Raises:
-        SessionCorruptError: it cannot be read.
-    """
-    try:
-        return tuple(
-            QuantileRequest(
-                read_kind(form["kind"]),
-                form["asked"],
-                tuple(form["places"]),
-                form["rank"],
-                read_noise(form["noise"]),
-            )
-            for form in json.loads(text)["quantiles"]
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise SessionCorruptError(f"the session file is damaged: {type(error).__name__}") from None
-
-
-def proposal_form(proposal: Proposal, texts: Sequence[str]) -> dict[str, Any]:
-    """Return the form of a batch: enough to draw and settle it again.
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A batch as it is recorded before any of its noise is drawn.
 
     Args:
-        proposal: the batch.
-        texts: the canonical text of each of its queries.
+        batch: what will be drawn.
+        reserved: the most that it can charge.
+        booked: whom its charges are booked to.
+        request_ids: of a batch of tests, the mark of each question's request.
     """
-    return {
-        "queries": list(texts),
-        "tier": proposal.tier,
-        "needs": list(proposal.needs),
-        "requests": [_request_form(request) for request in proposal.requests],
-        "positives": proposal.positives,
-        "opens_round": proposal.opens_round,
-        "reserved": None if proposal.reserved is None else charge_form(proposal.reserved),
+
+    batch: Batch
+    reserved: Charge | None
+    booked: Parts
+    request_ids: tuple[str | None, ...] = ()
+
+    @property
+    def asked(self) -> list[tuple[str, str | None]]:
+        """Of each question of a batch of tests, the canonical text and the mark of its request."""
+        texts = [query.to_json() for query in self.batch.queries] if isinstance(self.batch, Proposal) else []
+        return list(zip(texts, self.request_ids, strict=True))
+
+
+register(
+    {
+        Proposal: {},
+        QueryRequest: {"tests": "question"},
+        MarginalRequest: {"tests": "marginal"},
+        RequestedMarginal: {},
+        QuantileRequest: {},
+        Recorded: {},
     }
+)
 
 
-def _request_form(request: Request) -> list[Any]:
-    """Return the form of a request; a question's own text stands in the batch."""
-    if isinstance(request, QueryRequest):
-        return [request.model_units, request.threshold]
-    units = base64.b64encode(units_bytes(request.model_units)).decode()
-    return [units, request.threshold, list(request.scope), list(request.measured)]
+def recorded_text(recorded: Recorded) -> str:
+    """Return the text that a batch is recorded by."""
+    apart = ("reserved",) if isinstance(recorded.batch, Proposal) else ()  # it stands beside the batch
+    form = form_of(recorded, without=("batch",))
+    batch = recorded.batch
+    return dumps({**form, "batch": form_of(batch, without=apart) if apart else form_of(batch)})
 
 
-def read_proposal(coarsening: Coarsening, form: dict[str, Any]) -> Proposal:
-    """Return the batch of a form.
+def read_recorded(coarsening: Coarsening, intent: IntentRow) -> Recorded:
+    """Return a recorded batch.
 
     Args:
         coarsening: the declared attributes, and the groups that marginals may be over.
-        form: of the batch.
+        intent: its row.
+
+    Raises:
+        SessionCorruptError: it cannot be read.
     """
-    queries = tuple(LinearQuery.from_dict(coarsening.fine, json.loads(text)) for text in form["queries"])
-    needs, requests = tuple(form["needs"]), form["requests"]
-    found: list[Request]
-    if any(len(request) > 2 for request in requests):  # with scopes
-        found = [_read_marginal_request(coarsening, *request) for request in requests]
-    else:
-        # A question is tested where the number of requests that come up to it grows.
-        pairs = zip(queries, needs, (0, *needs), strict=False)
-        tested = [query for query, need, before in pairs if need > before]
-        found = [QueryRequest(query, *request) for query, request in zip(tested, requests, strict=True)]
-    return Proposal(
-        queries,
-        form["tier"],
-        tuple(found),
-        needs,
-        form["positives"],
-        form["opens_round"],
-        None if form["reserved"] is None else read_charge(*form["reserved"]),
-    )
+    with damage_is_one_error():
+        recorded, form = _read_head(intent.proposal)
+        given = {"reserved": recorded.reserved} if intent.kind == "tests" else None
+        if intent.kind not in _BATCHES:
+            raise FormError("a batch is of a kind that is not known")
+        batch: Batch = read(_BATCHES[intent.kind], form, domain=coarsening.fine, given=given)
+        _check(coarsening, batch)
+        found = replace(recorded, batch=batch)
+        found.asked  # noqa: B018 - of each question one mark
+        return found
 
 
-def _read_marginal_request(
-    coarsening: Coarsening, units: str, threshold: int, scope: list[str], measured: list[str]
-) -> MarginalRequest:
-    cells = read_cells(coarsening, scope, base64.b64decode(units))
-    return MarginalRequest(tuple(scope), cells, threshold, tuple(measured))
+def read_reserved(intent: IntentRow) -> tuple[Charge, Parts]:
+    """Return the most that a recorded batch can charge, and whom that is booked to.
+
+    Raises:
+        SessionCorruptError: it cannot be read.
+    """
+    with damage_is_one_error():
+        recorded, _ = _read_head(intent.proposal)
+        if recorded.reserved is None:
+            raise FormError("a recorded batch has nothing reserved")
+        return recorded.reserved, recorded.booked
+
+
+def _read_head(text: str) -> tuple[Recorded, Any]:
+    """Return what is recorded of any batch, and the form of the batch."""
+    form = loads(text)
+    if not isinstance(form, dict) or "batch" not in form:
+        raise FormError("a recorded batch lacks its requests")
+    batch = form.pop("batch")
+    return read(Recorded, form, given={"batch": ()}), batch
+
+
+def _check(coarsening: Coarsening, batch: Batch) -> None:
+    """Refuse scopes out of their order, and marginals that have other cells than their scopes."""
+    requests = batch.requests if isinstance(batch, Proposal) else ()
+    for request in requests:
+        if isinstance(request, MarginalRequest):
+            require_cells(coarsening, request.scope, request.model_units)
+    if isinstance(batch, RequestedMarginal) and coarsening.fine.scope(batch.scope) != batch.scope:
+        raise FormError("a marginal's attributes are not in declared order")

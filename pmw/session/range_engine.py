@@ -15,6 +15,7 @@ from pmw.loop.loop import may_test
 from pmw.planning.error_quantiles import next_due
 from pmw.public.answer import Source
 from pmw.public.bars import BoxBounds
+from pmw.public.codec import kind_text, read_kind
 from pmw.public.range_answers import (
     KINDS,
     RangeAnswers,
@@ -28,7 +29,6 @@ from pmw.session.accounts import SESSION, Account
 from pmw.session.asks import Ask
 from pmw.session.engine import Engine
 from pmw.session.journal import read_answer
-from pmw.session.measurement_rows import kind_text, read_kind
 from pmw.session.repeats import UNTESTED, Stored, is_better, rests_on_test
 from pmw.session.store import AGAIN, FIRST, UNSETTLED, AnswerColumns, Outcome
 from pmw.session.store.columns import texts_at

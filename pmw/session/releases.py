@@ -5,8 +5,10 @@ Marginals on request and error quantiles are recorded, drawn and settled alike: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TypeAlias
 
 from pmw.data import CountSource
@@ -29,14 +31,14 @@ from pmw.planning.opened import plan_opened
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import LedgerEntry, Parts
+from pmw.public.codec import read_kind
 from pmw.public.contract import Contract, Options
 from pmw.public.plans import OpeningPlan
 from pmw.public.state import PublicState
-from pmw.session import proposals
 from pmw.session.journal import opening_outcome
 from pmw.session.loading import load_scopes, read_question
-from pmw.session.measurement_rows import read_kind
-from pmw.session.store import QUANTILES, REQUESTED, IntentRow, Outcome, SessionStore
+from pmw.session.proposals import Batch, Recorded
+from pmw.session.store import QUANTILES, REQUESTED, Outcome, SessionStore
 from queries.domain import Domain
 from queries.linear import UNITS
 
@@ -47,8 +49,9 @@ __all__ = [
     "MarginalRelease",
     "opened",
     "QuantileRelease",
-    "read_release",
+    "recorded",
     "Release",
+    "release_of",
     "StoredAnswers",
 ]
 
@@ -61,16 +64,12 @@ _Tables: TypeAlias = tuple[CountSource, CountSource | None]  # over the declared
 class MarginalRelease:
     """A marginal on request."""
 
-    requested: RequestedMarginal
+    batch: RequestedMarginal
     kind: str = REQUESTED
-
-    def text(self, options: Options) -> str:
-        """Return the text that it is recorded by, with the charge that is reserved for it."""
-        return proposals.recorded_request(self.requested, options)
 
     def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
         """Return what it charges."""
-        return (self.requested.entry(options),)
+        return (self.batch.entry(options),)
 
     def counted(self, state: PublicState, tables: _Tables) -> Drawing:
         """Return what draws it; all that can fail for want of the table fails here.
@@ -82,10 +81,10 @@ class MarginalRelease:
         Raises:
             DataError: the table cannot be counted.
         """
-        counts = counted_requested(self.requested, state, *tables)
+        counts = counted_requested(self.batch, state, *tables)
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            return settle_requested(state, draw_requested(self.requested, counts, bits), ledger)
+            return settle_requested(state, draw_requested(self.batch, counts, bits), ledger)
 
         return drawn
 
@@ -94,24 +93,20 @@ class MarginalRelease:
 class QuantileRelease:
     """Error quantiles that are due together, and what reads the answers that they are about."""
 
-    requests: Sequence[QuantileRequest]
+    batch: tuple[QuantileRequest, ...]
     answers: Callable[[int], FirstAnswer]
     kind: str = QUANTILES
 
-    def text(self, options: Options) -> str:
-        """Return the text that they are recorded by, with the charge that is reserved for them."""
-        return proposals.recorded_quantiles(self.requests, options)
-
     def entries(self, options: Options) -> tuple[LedgerEntry, ...]:
         """Return what they charge."""
-        return tuple(one.entry(options) for one in self.requests)
+        return tuple(one.entry(options) for one in self.batch)
 
     def counted(self, state: PublicState, tables: _Tables) -> Drawing:
         """Return what draws them, as a marginal's does; of all that is counted it holds one number each."""
-        errors = ranked_errors(self.requests, self.answers, tables[0])
+        errors = ranked_errors(self.batch, self.answers, tables[0])
 
         def drawn(bits: BitSource, ledger: PrivacyFilter) -> PublicState:
-            released = draw_quantiles(self.requests, errors, bits)
+            released = draw_quantiles(self.batch, errors, bits)
             return settle_quantiles(state, released, ledger)
 
         return drawn
@@ -134,16 +129,18 @@ def opened(contract: Contract, plan: OpeningPlan, source: CountSource, bits: Bit
     return opening_outcome(planned.entries, plan, draws, planned.test)
 
 
-def read_release(store: SessionStore, domain: Domain, intent: IntentRow) -> Release | None:
-    """Return the release that was recorded, or None where tests were.
+def recorded(release: Release, options: Options, booked: Parts) -> Recorded:
+    """Return a release as it is recorded: all that it charges is reserved for it."""
+    reserved = reduce(add, (entry.charge for entry in release.entries(options)))
+    return Recorded(release.batch, reserved, booked)
 
-    Raises:
-        SessionCorruptError: it cannot be read.
-    """
-    if intent.kind == REQUESTED:
-        return MarginalRelease(proposals.read_requested(domain, intent.proposal))
-    if intent.kind == QUANTILES:
-        return QuantileRelease(proposals.read_quantiles(intent.proposal), _first_answers(store, domain))
+
+def release_of(store: SessionStore, domain: Domain, batch: Batch) -> Release | None:
+    """Return the release of a recorded batch, or None where it is one of tests."""
+    if isinstance(batch, RequestedMarginal):
+        return MarginalRelease(batch)
+    if isinstance(batch, tuple):
+        return QuantileRelease(batch, _first_answers(store, domain))
     return None
 
 

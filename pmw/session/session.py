@@ -263,7 +263,7 @@ class Session(Dialogue):
             with self._turn:
                 store = self._open_store()
                 self._engine.finish_interrupted()
-                return export_model(loading.newest_rows(store, self.state), target, force=force)
+                return export_model(loading.newest_released(store, self.state), target, force=force)
         state = self._published(refine)
         return export(state, target, plan, format=format, force=force, refined=refine)
 

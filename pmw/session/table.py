@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pmw.data import DatabaseTable, MemoryLimit, Place, Source, Table, TableFile, as_source, place_of
 from pmw.errors import DataError, SessionError
-from pmw.session.encoding import dumps
+from pmw.public.codec import dumps
 from pmw.session.journal import PERSON_KEY
 from pmw.session.loading import load_contract
 from pmw.session.store import Outcome, SessionStore, writing

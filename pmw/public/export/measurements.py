@@ -11,8 +11,8 @@ from pmw.model import (
     MarginalMeasurement,
     Measurement,
     QueryMeasurement,
-    noise_form,
 )
+from pmw.public.codec import form_of
 from pmw.public.export.manifest import contract_facts, program_version
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
@@ -135,5 +135,5 @@ def _query_form(measurement: QueryMeasurement) -> dict[str, Any]:
 def _noise_facts(measurement: Measurement) -> dict[str, Any]:
     return {
         "standard_deviation": math.sqrt(measurement.variance),
-        "noise": noise_form(measurement.noise),
+        "noise": form_of(measurement.noise),
     }

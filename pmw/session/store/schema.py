@@ -17,7 +17,7 @@ __all__ = [
     "TABLES",
 ]
 
-FORMAT_VERSION = 12
+FORMAT_VERSION = 13
 
 TABLES = {
     "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,

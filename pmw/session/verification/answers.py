@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pmw.display.texts import counted
 from pmw.model import QueryMeasurement
 from pmw.public.answer import QuestionKind, Source
+from pmw.public.codec import read_kind
 from pmw.public.error_quantiles import typical_half_width
 from pmw.public.intervals import BAR_SLACK
-from pmw.session.measurement_rows import read_kind
 from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer, query_key
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import FAULTS, Check, require, same, words

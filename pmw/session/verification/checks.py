@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
 
 from pmw.display.texts import counted
+from pmw.loop import Proposal
 from pmw.planning.calibration import calibrated_noise
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Charge
 from pmw.public.charges import WHOLE, Event, LedgerEntry, abandoned_entry, marginal_charge, paid_for
 from pmw.public.sensitivity import l1_sensitivity
-from pmw.session.accounts import read_booking
-from pmw.session.encoding import charge_form, read_charge
+from pmw.session.accounts import require_named
 from pmw.session.journal import PERSON_KEY
-from pmw.session.proposals import read_quantiles, read_requested
-from pmw.session.store import QUANTILES, REQUESTED, SessionStore
+from pmw.session.proposals import read_recorded, read_reserved
+from pmw.session.store import QUANTILES, SessionStore
 from pmw.session.verification.anchor import Anchor
 from pmw.session.verification.answers import answer_checks
 from pmw.session.verification.contents import Contents, read_contents
@@ -214,26 +213,24 @@ def _pending(contents: Contents, store: SessionStore) -> str:
     if contents.pending is None:
         return "none waits"
     require(not contents.closed, "a batch waits in a session that was closed")
-    form = json.loads(contents.pending.proposal)
-    reserved = read_charge(*form["reserved"])
-    LedgerEntry(contents.pending.kind, "", reserved, read_booking(contents.pending.proposal))  # all of it
-    if contents.pending.kind == REQUESTED:
-        requested = read_requested(contents.contract.domain, contents.pending.proposal)
-        same("reserved charge", requested.entry(contents.contract.options).charge, reserved)
+    reserved, booked = read_reserved(contents.pending)
+    require_named(booked)
+    LedgerEntry(contents.pending.kind, "", reserved, booked)  # all of it
+    batch = read_recorded(contents.coarsening, contents.pending).batch
+    if not isinstance(batch, Proposal):
+        requests = batch if isinstance(batch, tuple) else (batch,)
+        charges = [one.entry(contents.contract.options).charge for one in requests]
+        same("reserved charge", reduce(add, charges), reserved)
         return _fitting(contents, reserved)
-    if contents.pending.kind == QUANTILES:
-        entries = [one.entry(contents.contract.options) for one in read_quantiles(contents.pending.proposal)]
-        same("reserved charge", reduce(add, (entry.charge for entry in entries)), reserved)
-        return _fitting(contents, reserved)
-    planned = form["tier"] in range(len(contents.vectors))
+    planned = batch.tier in range(len(contents.vectors))
     require(planned, "a batch waits, but there was no plan to test what it tests")
-    vector = contents.vectors[form["tier"]]
+    vector = contents.vectors[batch.tier]
     rounds, positives = vector.paid(contents.later)
     is_open = vector.is_open(rounds, positives)
     wanted = vector.reserved(is_open=is_open)
-    same("reserved charge", charge_form(wanted), charge_form(reserved))
-    same("whether the batch opens a round", not is_open, form["opens_round"])
-    same("positives before the batch", positives, form["positives"])
+    same("reserved charge", wanted, reserved)
+    same("whether the batch opens a round", not is_open, batch.opens_round)
+    same("positives before the batch", positives, batch.positives)
     return _fitting(contents, reserved)
 
 

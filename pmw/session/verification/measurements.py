@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import json
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.display.texts import counted
 from pmw.loop import correct, marginal_units, released_total, settle_opening
-from pmw.model import DEFAULT_BINS, NoiseDistribution, QueryMeasurement, read_noise
+from pmw.model import (
+    DEFAULT_BINS,
+    HierarchicalHistogram,
+    HierarchicalMeasurement,
+    NoiseDistribution,
+    OneWayMeasurement,
+    QueryMeasurement,
+)
 from pmw.planning.marginals import affordable_bins
 from pmw.privacy.budget import Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from pmw.public.codec import loads, read
 from pmw.public.plans import MarginalTestPlan, marginal_tier, question_tier
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
-from pmw.session.encoding import dumps, noise_form
-from pmw.session.measurement_rows import read_certificate, read_opening, tree_text
+from pmw.session.measurement_rows import read_certificate, read_noise, read_opening
 from pmw.session.snapshots import duals_of
 from pmw.session.store import LATER, QUANTILES, REQUESTED, SessionStore
 from pmw.session.verification.contents import Contents
@@ -32,6 +39,9 @@ __all__ = [
 # A model that went through a snapshot differs in the last digits from one that never stopped. Its numbers are
 # compared to within this part of them.
 _CLOSE = 1e-6
+_Measured: TypeAlias = tuple[
+    tuple[str, ...], NoiseDistribution | None, HierarchicalHistogram | None
+]  # at opening
 
 
 def measurements_fit(contents: Contents) -> str:
@@ -41,29 +51,26 @@ def measurements_fit(contents: Contents) -> str:
         SessionCorruptError: one is not as planned.
     """
     draws, plan = contents.draws, contents.opening
-    wanted = {"[]": plan.total_noise}
-    for name, noise in plan.marginal_noise.items():
-        wanted[tree_text(name, plan.trees[name]) if name in plan.trees else dumps([name])] = noise
-    scopes: list[tuple[str, ...]] = [(name,) for name in plan.marginal_noise]
+    wanted: list[_Measured] = [((), plan.total_noise, None)]
+    wanted += [((name,), noise, plan.trees.get(name)) for name, noise in plan.marginal_noise.items()]
     if plan.table_noise is not None:
-        scopes.append(contents.contract.domain.names)
-        wanted[dumps(list(contents.contract.domain.names))] = plan.table_noise
+        wanted.append((contents.contract.domain.names, plan.table_noise, None))
     kinds = {row.kind for row in contents.rows}
     known = kinds <= {"total", "marginal", "hierarchical histogram", QUANTILES, *LATER}
     require(known, "there is a measurement of an unknown kind")
-    found = {row.what: row.noise for row in contents.rows if row.kind not in (*LATER, QUANTILES)}
-    same("noise of the opening", {what: _noise_text(noise) for what, noise in wanted.items()}, found)
-    same("marginals of the opening", scopes, [marginal.scope for marginal in draws.marginals])
+    (total,) = (row.noise for row in contents.rows if row.kind == "total")
+    found: _Measured = ((), read(NoiseDistribution | None, loads(total)), None)
+    same("noise of the opening", wanted, [found, *map(_measured, draws.marginals)])
     later = [row for row in contents.rows if row.kind in LATER]
     for number, row in enumerate(later, start=1):
         if row.kind == REQUESTED:  # whatever its scale, the charge is compared with it
-            same(f"noise of measurement {number}", _kind(contents), type(read_noise(json.loads(row.noise))))
+            same(f"noise of measurement {number}", _kind(contents), type(read_noise(row)))
             continue
         tier = marginal_tier(contents.test) if row.kind == "measured" else question_tier(contents.test)
-        same(f"noise of measurement {number}", None if tier is None else _noise_text(tier.noise), row.noise)
+        same(f"noise of measurement {number}", None if tier is None else tier.noise, read_noise(row))
     _bins(contents)
     _scopes(contents)
-    return f"the number of records and {counted(len(scopes), 'marginal')} at opening, {len(later)} since"
+    return f"the number of records and {counted(len(wanted) - 1, 'marginal')} at opening, {len(later)} since"
 
 
 def _kind(contents: Contents) -> type[NoiseDistribution]:
@@ -71,8 +78,9 @@ def _kind(contents: Contents) -> type[NoiseDistribution]:
     return DiscreteLaplace if contents.cap.composition is Composition.PURE else DiscreteGaussian
 
 
-def _noise_text(noise: NoiseDistribution | None) -> str:
-    return dumps(None if noise is None else noise_form(noise))
+def _measured(marginal: OneWayMeasurement) -> _Measured:
+    tree = marginal.tree if isinstance(marginal, HierarchicalMeasurement) else None
+    return marginal.scope, marginal.noise, tree
 
 
 def _bins(contents: Contents) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pmw.errors import BudgetExhaustedError, SessionCorruptError
+from pmw.public.codec import FormError
 from queries.errors import DomainError, QueryError, RecordsError, SchemaError, ScopeError
 
 __all__ = [
@@ -45,7 +46,8 @@ FAULTS = (
 )  # fmt: skip
 # Those of them whose own words say what is wrong with the file.
 _TOLD = (
-    SessionCorruptError, BudgetExhaustedError, DomainError, QueryError, RecordsError, SchemaError, ScopeError,
+    SessionCorruptError, BudgetExhaustedError, FormError, DomainError, QueryError, RecordsError, SchemaError,
+    ScopeError,
 )  # fmt: skip
 
 

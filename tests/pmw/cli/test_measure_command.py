@@ -200,12 +200,13 @@ def test_a_request_that_is_killed_before_its_outcome_has_the_same_outcome(study:
     assert run("ask", "study.pmw", "sex = 'Male'").exit_code == 0  # finishes it first
     after, _ = read_session(study)
     from pmw.data import MemorySource
-    from pmw.loop import counted_requested, draw_requested
+    from pmw.loop import RequestedMarginal, counted_requested, draw_requested
     from pmw.privacy.random_bits import BitSource
-    from pmw.session.proposals import read_requested
+    from pmw.session.proposals import read_recorded
 
     source = MemorySource.from_frame(pd.read_csv(study.parent / "people.csv"), state.domain)
-    wanted = read_requested(state.domain, first.proposal)
+    wanted = read_recorded(state.coarsening, first).batch
+    assert isinstance(wanted, RequestedMarginal)
     coarse = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
     counts = counted_requested(wanted, state, source, coarse)
     expected = draw_requested(wanted, counts, BitSource(first.seed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +14,7 @@ from pmw.data import MemorySource
 from pmw.loop import (
     BatchDraws,
     MarginalRequest,
+    Proposal,
     QueryRequest,
     batch_entries,
     correct,
@@ -26,10 +26,12 @@ from pmw.loop.secret import SecretState
 from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
+from pmw.public.charges import WHOLE
 from pmw.public.contract import ModelKind, TestKind
 from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import PublicState
-from pmw.session.proposals import proposal_form, read_proposal
+from pmw.session.proposals import Recorded, read_recorded, recorded_text
+from pmw.session.store import IntentRow
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 
 DOMAIN = Domain(tuple(CategoricalAttribute(name, tuple("stuvwxyz")) for name in "abcde"))
@@ -202,7 +204,9 @@ def test_a_recorded_batch_draws_again_what_it_would_have_drawn_the_wider_margina
     (request,) = first.requests
     assert isinstance(request, MarginalRequest)
     assert set(request.measured) > set(request.scope)
-    recorded = read_proposal(state.coarsening, proposal_form(first, [first_text(first)]))
+    text = recorded_text(Recorded(first, first.reserved, WHOLE, (None,)))
+    recorded = read_recorded(state.coarsening, IntentRow(1, "tests", text, bytes(32), 0)).batch
+    assert isinstance(recorded, Proposal)
     (read,) = recorded.requests
     assert isinstance(read, MarginalRequest)
     assert (read.scope, read.measured, read.threshold) == (request.scope, request.measured, request.threshold)
@@ -215,7 +219,3 @@ def test_a_recorded_batch_draws_again_what_it_would_have_drawn_the_wider_margina
         assert np.array_equal(one.released, again.released)  # type: ignore[arg-type]
         assert batch_entries(first, one, state) == batch_entries(recorded, again, state)
     assert one.released is not None
-
-
-def first_text(proposal: Any) -> str:
-    return json.dumps(proposal.queries[0].to_dict())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -17,14 +18,16 @@ import pmw
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
 from pmw.loop import may_test
 from pmw.loop.loop import tiers_of
-from pmw.privacy.budget import Composition
+from pmw.privacy.budget import Composition, pure_charge
 from pmw.public.answer import Source
 from pmw.public.charges import Parts
 from pmw.public.contract import TestKind
 from pmw.session import engine as engine_module
-from pmw.session.accounts import Account, read_booking, recorded_booking
+from pmw.session.accounts import Account, require_named
 from pmw.session.engine import Engine
 from pmw.session.maintenance import finalize_session
+from pmw.session.proposals import Recorded, read_reserved, recorded_text
+from pmw.session.store import IntentRow
 from queries import Domain, QueryError, random_conjunctions
 from queries.parsing import parse_where
 
@@ -342,15 +345,17 @@ def test_a_share_is_a_part(opened: Opener, share: Any) -> None:
 
 @pytest.mark.parametrize("booked", [Account("").whole, (("", Fraction(3, 7)), ("ann", Fraction(4, 7)))])
 def test_a_batch_is_recorded_with_whom_it_is_booked_to(booked: Parts) -> None:
-    assert read_booking(recorded_booking('{"a":1}', booked)) == booked
+    charge = pure_charge(Fraction(1))
+    text = recorded_text(Recorded((), charge, booked))
+    assert read_reserved(IntentRow(1, "error quantiles", text, bytes(32), 0)) == (charge, booked)
 
 
-@pytest.mark.parametrize(
-    "text", ["{}", '{"booked":[["ann"]]}', '{"booked":[["ann","1/0"]]}', '{"booked":[[" ","1"]]}']
-)
-def test_a_batch_that_does_not_say_whom_it_is_booked_to_is_refused(text: str) -> None:
+@pytest.mark.parametrize("booked", [{}, [["ann"]], [["ann", "1/0"]], [["ann", 1]], [[" ", "1"]]])
+def test_a_batch_that_does_not_say_whom_it_is_booked_to_is_refused(booked: Any) -> None:
+    form = json.loads(recorded_text(Recorded((), pure_charge(Fraction(1)), Account("").whole)))
+    intent = IntentRow(1, "error quantiles", json.dumps({**form, "booked": booked}), bytes(32), 0)
     with pytest.raises(pmw.SessionCorruptError, match="damaged"):
-        read_booking(text)
+        require_named(read_reserved(intent)[1])
 
 
 def test_an_analyst_and_a_session_say_what_they_are(opened: Opener) -> None:

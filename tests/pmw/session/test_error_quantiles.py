@@ -14,6 +14,7 @@ import pytest
 import pmw
 from pmw.data import MemorySource
 from pmw.loop import draw_quantiles, ranked_errors
+from pmw.model import Coarsening
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -23,7 +24,8 @@ from pmw.public.charges import quantile_entry
 from pmw.public.error_quantiles import rank_of
 from pmw.session.engine import Engine
 from pmw.session.maintenance import read_ledger
-from pmw.session.releases import QuantileRelease, read_release
+from pmw.session.proposals import read_recorded
+from pmw.session.releases import QuantileRelease, release_of
 from pmw.session.store import SessionStore
 from queries import (
     UNITS,
@@ -73,7 +75,7 @@ def test_the_quantile_is_of_the_first_answers_of_distinct_questions(
 ) -> None:
     asked = questions(whole_years, 250)
     with opened(seed=1, epsilon=4) as session:
-        first = session.ask_all(asked)
+        first: Sequence[pmw.Answer] = session.ask_all(asked)
         session.measure(["sex", "member"])
         again = session.ask_all(asked[:12], fresh=True)
         assert any(one.count != other.count for one, other in zip(first, again, strict=False))
@@ -237,11 +239,12 @@ def test_an_interrupted_release_is_drawn_again_and_charged_once(
     store = SessionStore.open(path)
     intent = store.pending()
     assert intent is not None
-    release = read_release(store, whole_years, intent)
+    batch = read_recorded(Coarsening.identity(whole_years), intent).batch
+    release = release_of(store, whole_years, batch)
     assert isinstance(release, QuantileRelease)
     source = MemorySource.from_frame(frame, whole_years)
-    counted = ranked_errors(release.requests, release.answers, source)
-    expected = draw_quantiles(release.requests, counted, BitSource(intent.seed))
+    counted = ranked_errors(release.batch, release.answers, source)
+    expected = draw_quantiles(release.batch, counted, BitSource(intent.seed))
     store.close()
     monkeypatch.undo()
     with pmw.resume_session(path, frame) as again:

@@ -24,9 +24,9 @@ from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import pure_charge
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts, reservation
+from pmw.public.codec import dumps, form_of
 from pmw.session import releases
 from pmw.session.asks import Ask
-from pmw.session.encoding import dumps, parts_form
 from pmw.session.engine import Engine
 from pmw.session.releases import StoredAnswers
 from pmw.session.store import LedgerRow, Outcome, SessionStore
@@ -370,7 +370,7 @@ def test_parts_that_are_not_those_of_a_whole_are_refused(
     store = SessionStore.open(path)
     store.take_over()
     row = store.ledger()[-1]
-    text = dumps(parts_form(booked))
+    text = dumps(form_of(booked))
     store.finish(
         None, Outcome(ledger=[LedgerRow(row.event, row.label, "0", "0", "0", text)])
     )  # the chain holds

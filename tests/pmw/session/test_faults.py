@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 
 import pmw
 from pmw.data import MemorySource
-from pmw.loop import draw_tests
+from pmw.loop import Proposal, draw_tests
 from pmw.model import MarginalMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.contract import TestKind
 from pmw.public.state import PublicState
-from pmw.session.encoding import read_noise
 from pmw.session.loading import load_secret, load_state
 from pmw.session.maintenance import read_session
-from pmw.session.proposals import read_proposal
+from pmw.session.measurement_rows import read_noise
+from pmw.session.proposals import read_recorded
 from pmw.session.store import IntentRow, SessionStore
 from queries import Domain, IntegerAttribute, random_conjunctions, save_schema
 
@@ -202,7 +202,8 @@ def outcome_of(study: Path, intent: IntentRow, frame: pd.DataFrame) -> int | NDA
     store.close()
     coarsening = state.coarsening
     assert intent.seed is not None
-    proposal = read_proposal(coarsening, json.loads(intent.proposal))
+    proposal = read_recorded(coarsening, intent).batch
+    assert isinstance(proposal, Proposal)
     source = MemorySource.from_frame(frame, state.domain)
     coarse = source.coarsened(coarsening.coarse, coarsening.bins)
     draws, _ = draw_tests(proposal, state.plan, secret, source, BitSource(intent.seed), coarse)
@@ -300,7 +301,7 @@ def test_an_opening_that_was_killed_is_finished_with_its_own_noise(
     total = store.measurements()[0]
     store.close()
     assert recorded.seed is not None
-    drawn = read_noise(json.loads(total.noise)).sample(BitSource(recorded.seed))  # the total is drawn first
+    drawn = read_noise(total).sample(BitSource(recorded.seed))  # the total is drawn first
     assert int(np.frombuffer(total.units, dtype="<i8")[0]) == len(frame) * 2**20 + drawn
     assert estimate != len(frame)
 

@@ -20,7 +20,6 @@ from pmw.planning.opening import choose_filter, plan_opening
 from pmw.privacy.budget import Budget
 from pmw.public.contract import Contract
 from pmw.public.plans import OpeningPlan, marginal_tier, planned_bins
-from pmw.session.encoding import plan_form
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, parse_where
 
 LONG = Domain(
@@ -148,11 +147,6 @@ def test_a_model_of_bins_that_grew_is_fitted_more_closely(bins: int, steps: int)
 # --- files --------------------------------------------------------------------------------------------------
 
 
-def without_bins(plan: Any) -> list[dict[str, Any]]:
-    """Return the form that was written before bins grew with the table."""
-    return [{name: value for name, value in one.items() if name != "bins"} for one in plan_form(plan)]
-
-
 def opened(path: Path) -> pmw.Session:
     frame = path.with_suffix(".csv")
     table(20_000).to_csv(frame, index=False)
@@ -162,7 +156,6 @@ def opened(path: Path) -> pmw.Session:
 def test_a_session_that_was_opened_with_the_fewest_bins_keeps_them(tmp_path: Path) -> None:
     path, question = tmp_path / "old.pmw", "age >= 30 AND state = 7 AND grade = 2 AND sex = 'F'"
     with (
-        patch("pmw.session.journal.plan_form", without_bins),
         patch("pmw.planning.opened.affordable_bins", return_value=DEFAULT_BINS),
         opened(path) as session,
     ):

@@ -190,3 +190,19 @@ def test_threshold_noise_is_written_where_it_changed_and_wiped_where_its_round_c
             assert load_secret(store, 2) == after
             for tier, (now, then) in enumerate(zip(after.thresholds, before.thresholds, strict=True)):
                 assert (f"threshold {tier}" in facts) == (now != then)
+
+
+@pytest.mark.parametrize("more", [',"more":1}', ',"budget":{}}', ',"options":NaN}', ""])
+@pytest.mark.parametrize("key", ["contract", "opening_plan"])
+def test_a_fact_that_is_no_form_of_its_type_is_damage(
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, key: str, more: str
+) -> None:
+    path = tmp_path / "s.pmw"
+    pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path, options=TEXTBOOK).close()
+    with sqlite3.connect(path) as connection:
+        (text,) = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        connection.execute("UPDATE meta SET value = ? WHERE key = ?", (text[:-1] + more, key))
+        reseal(connection)
+    connection.close()
+    with pytest.raises(pmw.SessionCorruptError, match="the session file is damaged: "):
+        read_session(path)

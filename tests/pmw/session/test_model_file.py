@@ -40,12 +40,12 @@ KINDS = {
 }
 
 
-def written(form: dict[str, Any], version: int = 1) -> bytes:
+def written(form: dict[str, Any], version: int = 2) -> bytes:
     """Return a model file with a form of anybody's making, and the hash that it should have."""
     return sealed(json.dumps(form, separators=(",", ":")), version)
 
 
-def sealed(model: str, version: int = 1) -> bytes:
+def sealed(model: str, version: int = 2) -> bytes:
     digest = hashlib.sha256(f"{model}}}\n".encode()).hexdigest()
     head = f'{{"content":"online-pmw model","format_version":{version},"sha256":"{digest}",\n"model":'
     return f"{head}{model}}}\n".encode()
@@ -226,7 +226,7 @@ def test_what_is_no_model_is_refused_in_one_sentence(raw: bytes, study: Path, tm
 
 
 def test_a_model_of_a_later_format_is_told(form: dict[str, Any], tmp_path: Path) -> None:
-    assert "format 2" in refusal(written(form, version=2), tmp_path / "a.model")
+    assert "format 3" in refusal(written(form, version=3), tmp_path / "a.model")
 
 
 def test_a_model_is_no_session(raw: bytes, tmp_path: Path, frame: pd.DataFrame, years: Domain) -> None:
@@ -249,8 +249,8 @@ def test_a_model_is_no_session(raw: bytes, tmp_path: Path, frame: pd.DataFrame, 
 # --- forms of anybody's making ------------------------------------------------------------------------------
 
 
-def _no_marginal(form: dict[str, Any]) -> None:
-    form["measurements"] = [one for one in form["measurements"] if one["kind"] != "total"]
+def _no_total(form: dict[str, Any]) -> None:
+    del form["draws"]["total_units"]
 
 
 def _array(values: Any) -> dict[str, Any]:
@@ -273,40 +273,40 @@ def _set(*place: Any, to: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-def _noise(scale: str) -> dict[str, str]:
-    return {"distribution": "discrete_laplace", "scale": scale}
+def _duals(*place: Any, to: Any) -> Callable[[dict[str, Any]], None]:
+    return _set("distribution", "duals", *place, to=to)
 
 
 def _schema(entry: str, attributes: int = 1) -> Callable[[dict[str, Any]], None]:
     lines = (f"[[attributes]]\nname = 'a{number}'\n{entry}\n" for number in range(attributes))
-    return _set("contract", "schema", to="".join(lines))
+    return _set("contract", "domain", to="".join(lines))
 
 
 WRONG: dict[str, Callable[[dict[str, Any]], None]] = {
     "a noise of negative width": _set(
-        "measurements", 0, "noise", to={"distribution": "discrete_laplace", "scale": "-3"}
+        "opening_plan", "total_noise", to={"distribution": "discrete_laplace", "scale": "-3"}
     ),
     "a noise without width": _set(
-        "measurements", 0, "noise", to={"distribution": "discrete_laplace", "scale": "0"}
+        "opening_plan", "total_noise", to={"distribution": "discrete_laplace", "scale": "0"}
     ),
     "a fraction with an exponent": _set("spent", to="1e999999999"),
     "a share beyond the cap": _set("spent", to="10000"),
-    "no fraction": _set("contract", "epsilon", to="1/0"),
+    "no fraction": _set("contract", "budget", "epsilon", to="1/0"),
     "another confidence": _set("contract", "options", "confidence", to=1.5),
     "a confidence next to 1": _set("contract", "options", "confidence", to=1 - 2**-53),
     "an option that is not known": _set("contract", "options", "code", to="import os"),
     "a key that is not known": _set("code", to="import os"),
     "a file to read": _schema('values_file = "/etc/passwd"'),
-    "no schema": _set("contract", "schema", to="[[["),
+    "no schema": _set("contract", "domain", to="[[["),
     "a schema with too many cells": _schema('kind = "integer"\nmin = 0\nmax = 999999', 40),
-    "no total": _no_marginal,
-    "dimensions that lie": _set("measurements", 0, "units", "shape", to=[2**40]),
-    "negative dimensions": _set("measurements", 0, "units", "shape", to=[-1]),
-    "two dimensions": _set("measurements", 0, "units", "shape", to=[1, 1]),
-    "another type of numbers": _set("measurements", 0, "units", "dtype", to="|O8"),
-    "no base64": _set("measurements", 0, "units", "base64", to="????????????"),
-    "a number out of range": _set("measurements", 0, "units", to=_array([2**62])),
-    "a kind that is not known": _set("measurements", 0, "kind", to="code"),
+    "no total": _no_total,
+    "dimensions that lie": _duals("shape", to=[2**40]),
+    "negative dimensions": _duals("shape", to=[-1]),
+    "other dimensions": _duals("shape", to=[1, 1]),
+    "another type of numbers": _duals("dtype", to="|O8"),
+    "no base64": _duals("base64", to="????????????"),
+    "a number out of range": _set("draws", "total_units", to=2**62),
+    "a kind that is not known": _set("measured", to=[{"kind": "code"}]),
     "NaN": _set("asked", to=float("nan")),
     "a negative number of questions": _set("asked", to=-1),
     "a flag that is none": _set("closed", to=1),
@@ -448,6 +448,9 @@ for name in sys.argv[1:]:
 """
 
 
+_GAUSSIAN = {"distribution": "discrete_gaussian", "sigma": "1000"}
+
+
 def _hostile(form: dict[str, Any]) -> Iterator[bytes]:
     tall = {"cells": 9, "special": 0, "branching": 2, "height": 10**9}
     yield sealed("[" * 2_000_000 + "]" * 2_000_000)
@@ -456,14 +459,14 @@ def _hostile(form: dict[str, Any]) -> Iterator[bytes]:
     yield sealed("9" * 5_000_000)
     yield sealed('"' + "\\ud83d\\ude00" * 1_000_000 + '"')
     for change in (
-        _set("contract", "epsilon", to="1e999999999"),
+        _set("contract", "budget", "epsilon", to="1e999999999"),
         _set("opening_plan", "trees", to={"age": tall}),
-        _set("measurements", 0, "units", "shape", to=[2**50]),
+        _set("draws", "marginals", to=[_wide_marginal()]),
         _set("contract", "options", "update_limit", to=10**4000),
         _schema("", 5_000),
         _schema('kind = "integer"\nmin = 0\nmax = 999999', 5_000),
-        _set("measurements", 0, to=_wide_question(1)),
-        _set("measurements", to=[_wide_question(900) for _ in range(1000)]),
+        _set("measured", to=[_wide_question(1)]),
+        _set("measured", to=[_wide_question(900) for _ in range(1000)]),
     ):
         changed = copy.deepcopy(form)
         change(changed)
@@ -476,9 +479,14 @@ def _hostile(form: dict[str, Any]) -> Iterator[bytes]:
 
 def _wide_question(stop: int) -> dict[str, Any]:
     """Return the measurement of a question over a large scope, in a few bytes."""
-    what = {"factors": [[["age", "sex", "region", "member"] * 3, [[0, stop, 7]]]]}
-    noise = {"distribution": "discrete_gaussian", "sigma": "1000"}
-    return {"kind": "query", "what": what, "noise": noise, "units": _array([0, 0])}
+    query = json.dumps({"factors": [[["age", "sex", "region", "member"] * 3, [[0, stop, 7]]]]})
+    return {"kind": "query", "query": query, "units": 0, "noise": _GAUSSIAN, "model_units": 0}
+
+
+def _wide_marginal() -> dict[str, Any]:
+    """Return the measurement of a marginal that says to be large, in a few bytes."""
+    units = {**_array([0]), "shape": [2**50]}
+    return {"kind": "marginal", "scope": ["age"], "units": units, "noise": _GAUSSIAN, "requested": False}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

@@ -14,9 +14,10 @@ import pandas as pd
 import pytest
 
 import pmw
+from pmw.privacy.budget import Charge
 from pmw.privacy.random_bits import fresh_seed, repeatable_seed
 from pmw.public.answer import Source
-from pmw.session.encoding import read_charge
+from pmw.public.codec import read
 from pmw.session.maintenance import is_closed, read_ledger, read_session
 from pmw.session.store import Outcome, SessionStore
 from pmw.session.store.locking import SessionLock
@@ -214,7 +215,7 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
         state = session.state
         assert state.query_plan is not None
         opening, positive = state.query_plan.vector.charges(state.ledger.composition)
-        reserved = read_charge(*json.loads(pending.proposal)["reserved"])
+        reserved = read(Charge, json.loads(pending.proposal)["reserved"])
         assert reserved in (positive, opening + positive)  # the measurement is in it
         assert (last.event, last.price) == ("abandoned batch", state.ledger.price(reserved))
         assert session.ask(OTHER).source is Source.EXHAUSTED

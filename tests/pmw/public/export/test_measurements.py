@@ -18,13 +18,19 @@ from pmw.model import (
     HierarchicalMeasurement,
     MarginalMeasurement,
     Measurement,
+    NoiseDistribution,
     QueryMeasurement,
-    read_noise,
     refit,
     step,
 )
+from pmw.public.codec import read
 from pmw.public.state import PublicState
 from queries import Domain, LinearQuery, all_marginals, parse_schema
+
+
+def noise_of(entry: dict[str, Any]) -> NoiseDistribution:
+    noise: NoiseDistribution = read(NoiseDistribution, entry["noise"])
+    return noise
 
 
 def asked(frame: pd.DataFrame, domain: Domain, options: pmw.Options) -> PublicState:
@@ -50,7 +56,7 @@ def read_measurements(form: dict[str, Any]) -> list[Measurement]:
     for entry in form["marginals"]:
         units = np.array(entry["values"]).reshape(entry["shape"]) * unit
         assert np.array_equal(units, np.round(units))
-        noise = read_noise(entry["noise"])
+        noise = noise_of(entry)
         marginal = MarginalMeasurement(tuple(entry["scope"]), units.astype(np.int64), noise)
         found.append((entry["position"], marginal))
     for entry in form["trees"]:
@@ -61,12 +67,12 @@ def read_measurements(form: dict[str, Any]) -> list[Measurement]:
             len(entry["levels"]),
         )
         units = (np.array(entry["values"]) * unit).astype(np.int64)
-        noise = read_noise(entry["noise"])
+        noise = noise_of(entry)
         found.append((entry["position"], HierarchicalMeasurement(tuple(entry["scope"]), tree, units, noise)))
     for entry in form["queries"]:
         query = LinearQuery.from_dict(domain, entry["query"])
         value, model = int(entry["value"] * unit), int(entry["model_value"] * unit)
-        found.append((entry["position"], QueryMeasurement(query, value, read_noise(entry["noise"]), model)))
+        found.append((entry["position"], QueryMeasurement(query, value, noise_of(entry), model)))
     return [measurement for _, measurement in sorted(found, key=lambda item: item[0])]
 
 

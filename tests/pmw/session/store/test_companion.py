@@ -348,7 +348,9 @@ def test_whatever_a_power_cut_leaves_of_a_beginning_the_session_goes_on(
     size = max(len(before), len(after))
     raw = bytearray((after if requests != "before" else before).ljust(size, b"\0"))
     if requests == "half":
-        raw[8192 : 8192 + 40] = before[8192 : 8192 + 40]
+        middle = (8192 + size) // 2
+        raw[8192:middle] = before.ljust(size, b"\0")[8192:middle]
+        assert raw[8192:] not in (before.ljust(size, b"\0")[8192:], after.ljust(size, b"\0")[8192:])
     place, other = (0, 4096) if number % 2 == 0 else (4096, 0)
     raw[place : place + 4096] = (after if slot else before)[place : place + 4096]
     raw[other : other + 4096] = before[other : other + 4096]

@@ -250,7 +250,7 @@ def test_a_file_that_is_no_session_is_told_so(tmp_path: Path) -> None:
         SessionStore.open(path)
 
 
-@pytest.mark.parametrize("version", [11, 13])
+@pytest.mark.parametrize("version", [12, 14])
 def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int) -> None:
     path = tmp_path / "s.pmw"
     create(path).close()
@@ -258,7 +258,7 @@ def test_another_format_is_refused_in_one_sentence(tmp_path: Path, version: int)
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     with pytest.raises(
-        SessionCorruptError, match=f"a session of format {version}; this program reads format 12 alone"
+        SessionCorruptError, match=f"a session of format {version}; this program reads format 13 alone"
     ):
         SessionStore.open(path)
 
