@@ -132,13 +132,13 @@ class _Transcript:
 
     def checks(self, asked: int) -> Iterator[Check]:
         """Yield what came of it, given the number of questions that were answered."""
-        total, measured, later = self._counts[_ORDER], self._counts[_MEASURED], len(self._later)
+        measured, later = self._counts[_MEASURED], len(self._later)
         questions = sum(isinstance(one, QueryMeasurement) for one in self._later)
         if not (questions if self._marginal else later) <= measured <= later:
             fault = f"expected {later} answers marked measured, one for each measurement, found {measured}"
             self._faults.setdefault(_MEASURED, fault)
-        if asked < total:
-            fault = f"{asked} questions were counted, but {total} answers are stored"
+        if asked < self._asked:  # a newer answer is stored before its repeat is counted
+            fault = f"{asked} questions were counted, but {self._asked} answers are stored"
             self._faults.setdefault(_ORDER, fault)
         for name, count in self._counts.items():
             yield Check(name, name not in self._faults, self._faults.get(name, counted(count, "answer")))

@@ -296,7 +296,7 @@ def test_a_full_disk_is_one_error_and_costs_nothing(
         assert session.status().to_dict() == before
 
 
-def test_a_disk_that_fails_in_a_count_gives_the_same_outcome_later(
+def test_a_disk_that_fails_in_a_count_leaves_nothing_recorded(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "study.pmw"
@@ -313,7 +313,9 @@ def test_a_disk_that_fails_in_a_count_gives_the_same_outcome_later(
         with pytest.raises(DataError, match=r"could not be read back .Input/output error.; "):
             session.measure(("x", "y"))
     monkeypatch.undo()
-    with pmw.resume_session(path) as session:  # the batch is finished here
+    with pmw.resume_session(path) as session:
+        assert len(session.ledger().lines) == lines
+        session.measure(("x", "y"))
         assert len(session.ledger().lines) == lines + 1
     assert pmw.verify_session(path).holds
 

@@ -99,14 +99,16 @@ def test_a_request_that_is_retried_gets_the_same_answer(frame: pd.DataFrame, dom
 
 
 def test_a_request_that_was_given_a_stored_answer_keeps_it(
-    frame: pd.DataFrame, domain: Domain, tmp_path: Path
+    frame: pd.DataFrame, domain: Domain, tmp_path: Path, repeatable: None
 ) -> None:
     path = tmp_path / "study.pmw"
     options = pmw.Options(test=pmw.TestKind.QUERY, threshold=1.0)
     with pmw.open_session(frame, domain, epsilon=5, delta=1e-9, path=path, options=options) as session:
         first = session.ask(QUESTIONS[2])
         assert session.ask(QUESTIONS[2], request_id="one") == first
-        session.ask("region = 'south' AND age < 40")  # corrects the model
+        version = session.state.version
+        session.ask("region = 'south' AND age < 40")
+        assert session.state.version == version + 1
         assert session.ask(QUESTIONS[2], fresh=True) != first
         assert session.ask(QUESTIONS[2], request_id="one") == first
         assert session.ask(QUESTIONS[2], request_id="one", fresh=True) == first
