@@ -49,7 +49,8 @@ from queries import (
     QueryError,
     encode_records,
 )
-from queries.domain import OrderedAttribute, quoted_name
+from queries.cells import quoted_name
+from queries.domain import OrderedAttribute
 from queries.parsing import parse_statement
 from queries.records import decode_records
 from queries.statements import Statement

@@ -40,8 +40,6 @@ from queries import (
     random_conjunctions,
 )
 
-__all__ = ["compared", "main", "measured", "World", "WORLDS"]
-
 SEEDS = (1, 2, 3)
 _CLOSE = 1e-9  # of the larger end: what another order of sums may move an end by
 _Columns = dict[str, NDArray[Any]]

@@ -5,10 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = [
-    "synchronise",
-]
-
 
 def synchronise(path: Path) -> None:
     """Make what was done to a file, or to the names in a folder, last; nothing where there is none.

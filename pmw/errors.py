@@ -24,23 +24,6 @@ from __future__ import annotations
 
 from queries.errors import QueriesError
 
-__all__ = [
-    "BudgetError",
-    "BudgetExhaustedError",
-    "DataError",
-    "ModelFileError",
-    "NoiseError",
-    "PMWError",
-    "ReleaseError",
-    "ServiceError",
-    "SessionCorruptError",
-    "SessionError",
-    "SessionExistsError",
-    "SessionLockedError",
-    "StoreError",
-]
-
-
 PMWError = QueriesError  # so that one ``except`` catches a refused question too
 
 

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from queries.domain import (
-    Attribute,
-    CategoricalAttribute,
-    DateAttribute,
-    DatetimeAttribute,
-    Domain,
-    IntegerAttribute,
-    NumericAttribute,
-)
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.errors import (
     DomainError,
     QueriesError,
@@ -19,9 +12,11 @@ from queries.errors import (
     SchemaError,
     ScopeError,
 )
+from queries.factors import UNITS, Factor
 from queries.grouping import GroupedQuery
-from queries.linear import UNITS, Factor, LinearQuery
+from queries.linear import LinearQuery
 from queries.marginal import Histogram, Marginal
+from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import Question, parse_line, parse_question, parse_sql, parse_where
 from queries.person import Person
 from queries.records import CodedRecords, decode_records, encode_records

@@ -27,12 +27,6 @@ from queries.statements import (
     Spread,
 )
 
-__all__ = [
-    "aggregate_node",
-    "AGGREGATES",
-    "joined_nodes",
-]
-
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
     exp.Stddev: (True, True),
     exp.StddevSamp: (True, True),

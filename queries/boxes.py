@@ -19,12 +19,6 @@ from queries.errors import ScopeError
 from queries.linear import LinearQuery
 from queries.range_texts import RangeTexts
 
-__all__ = [
-    "Boxes",
-    "BoxSums",
-    "MOST_SUMS",
-]
-
 MOST_SUMS = 2**14  # cells of a table whose prefix sums are kept
 _MOST_SIDES = 5  # attributes of it: a box has a corner for each choice of their ends
 

@@ -18,24 +18,6 @@ from zoneinfo import ZoneInfo
 
 from queries.plain_values import whole_text
 
-__all__ = [
-    "DATE_PARTS",
-    "date_text",
-    "DAY",
-    "day_starts",
-    "EPOCH",
-    "format_pattern",
-    "part_of",
-    "period_text",
-    "read_days",
-    "read_seconds",
-    "seconds_of",
-    "time_on_clock",
-    "TIME_PARTS",
-    "time_text",
-    "zone_named",
-]
-
 DAY = 86_400  # seconds
 EPOCH = datetime.date(1970, 1, 1).toordinal() * DAY  # the second from which numpy and files count
 _LAST_DAY = datetime.date.max.toordinal()

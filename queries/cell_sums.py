@@ -23,15 +23,6 @@ from queries.statements import (
     Statement,
 )
 
-__all__ = [
-    "attribute_grouping",
-    "average",
-    "CLIPPED",
-    "counted",
-    "statement_of",
-    "total",
-]
-
 CLIPPED = "numbers beyond the declared ends count as the ends"
 
 

@@ -14,22 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.cells import cell_count
-from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.errors import QueryError
 from queries.factors import UNITS, Factor
 from queries.grouping import GroupValue, cell_value
 from queries.linear import LinearQuery, Readings
-
-__all__ = [
-    "attribute_values",
-    "CellCondition",
-    "CellValues",
-    "combined",
-    "constant_value",
-    "MOST_SCOPE_CELLS",
-    "on_scope",
-    "union_scope",
-]
+from queries.numbers import IntegerAttribute, NumericAttribute
 
 MOST_SCOPE_CELLS = 2**22  # cells of the attributes that one aggregate, or one condition, is about
 

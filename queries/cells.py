@@ -15,22 +15,6 @@ from typing import TypeAlias
 
 from queries.errors import DomainError, ScopeError
 
-__all__ = [
-    "canonical_text",
-    "CategoricalValue",
-    "cell_count",
-    "Cells",
-    "GRAMMAR_WORDS",
-    "LARGEST_INTEGER",
-    "MISSING_LABEL",
-    "MOST_CELLS",
-    "nearest",
-    "number_text",
-    "OrderedCells",
-    "OTHER_LABEL",
-    "quoted_name",
-]
-
 CategoricalValue: TypeAlias = str | int | bool
 
 LARGEST_INTEGER = 2**53 - 1  # so that every boundary, one past the last included, is exact in float64

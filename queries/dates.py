@@ -22,11 +22,6 @@ from queries.calendar import (
 )
 from queries.cells import MOST_CELLS, OrderedCells, nearest
 
-__all__ = [
-    "DateAttribute",
-    "DatetimeAttribute",
-]
-
 _DATE_WIDTHS = ("day", "week", "month", "quarter", "year")
 _TIME_WIDTHS = ("hour", *_DATE_WIDTHS)
 

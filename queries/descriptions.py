@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from queries.domain import (
-    Attribute,
-    CategoricalAttribute,
-    Domain,
-    quoted_name,
-)
+from queries.cells import quoted_name
+from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.factors import UNITS, Factor, weight_runs
-
-__all__ = [
-    "comparison_of",
-    "described",
-]
 
 
 def described(domain: Domain, factor: Factor) -> str:

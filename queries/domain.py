@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from queries.cells import (
-    GRAMMAR_WORDS,
     MISSING_LABEL,
     MOST_CELLS,
     OTHER_LABEL,
@@ -22,8 +21,6 @@ from queries.cells import (
     Cells,
     canonical_text,
     nearest,
-    number_text,
-    quoted_name,
 )
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.errors import DomainError, ScopeError
@@ -31,26 +28,6 @@ from queries.levels import Level, check_levels, prefix_level
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person, check_person
 from queries.plain_values import shown_text, type_name
-
-__all__ = [
-    "Attribute",
-    "canonical_text",
-    "CategoricalAttribute",
-    "CategoricalValue",
-    "DateAttribute",
-    "DatetimeAttribute",
-    "Domain",
-    "GRAMMAR_WORDS",
-    "IntegerAttribute",
-    "MISSING_LABEL",
-    "nearest",
-    "number_text",
-    "NumericAttribute",
-    "OrderedAttribute",
-    "OTHER_LABEL",
-    "quoted_name",
-    "require_domain",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,6 @@ from pathlib import Path
 
 from queries.errors import DomainError
 
-__all__ = [
-    "DRAFTED_FROM",
-    "load_drafted_from",
-    "require_digests",
-]
-
 DRAFTED_FROM = "drafted_from"  # the key
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 

@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.calendar import DAY, EPOCH
-from queries.domain import DateAttribute, DatetimeAttribute, OrderedAttribute
-
-__all__ = [
-    "drawn_values",
-]
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import OrderedAttribute
 
 
 def drawn_values(

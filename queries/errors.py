@@ -15,15 +15,6 @@ from __future__ import annotations
 
 from functools import partial
 
-__all__ = [
-    "DomainError",
-    "QueriesError",
-    "QueryError",
-    "RecordsError",
-    "SchemaError",
-    "ScopeError",
-]
-
 
 class QueriesError(Exception):
     """Base of all errors of this package, and of every package that answers its questions."""

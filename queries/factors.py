@@ -16,13 +16,6 @@ from numpy.typing import NDArray
 
 from queries.errors import ScopeError
 
-__all__ = [
-    "Factor",
-    "normalised",
-    "UNITS",
-    "weight_runs",
-]
-
 UNITS = 2**20  # units per record: the grid of weights and answers
 
 

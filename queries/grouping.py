@@ -11,18 +11,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, nearest
+from queries.cells import nearest
+from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
+from queries.numbers import IntegerAttribute
 from queries.parts import part_groups
-
-__all__ = [
-    "cell_value",
-    "GroupedQuery",
-    "GroupValue",
-    "MOST_BINS",
-    "RESERVED_COLUMNS",
-]
 
 GroupValue: TypeAlias = str | int | bool | None  # None stands for an empty value, as NULL does
 

@@ -10,32 +10,12 @@ from collections import ChainMap
 from collections.abc import Container, Mapping, Sequence
 from typing import TypeGuard
 
-from queries.domain import (
-    OTHER_LABEL,
-    Attribute,
-    CategoricalAttribute,
-    DateAttribute,
-    DatetimeAttribute,
-    Domain,
-    OrderedAttribute,
-    canonical_text,
-    nearest,
-    number_text,
-)
+from queries.cells import OTHER_LABEL, canonical_text, nearest, number_text
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Attribute, CategoricalAttribute, Domain, OrderedAttribute
 from queries.errors import QueryError
 from queries.parts import check_part, level_cells, part_intervals
 from queries.predicates import Atom, Between, Comparison, IsIn, IsMissing, IsOther, Position, Scalar
-
-__all__ = [
-    "categorical_cells",
-    "intervals",
-    "names_other",
-    "resolve_attribute",
-    "resolve_operand",
-    "special_cell",
-    "value_ends",
-    "without_atoms",
-]
 
 
 def resolve_operand(

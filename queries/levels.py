@@ -6,12 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = [
-    "check_levels",
-    "Level",
-    "prefix_level",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Level:

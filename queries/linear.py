@@ -22,13 +22,6 @@ from queries.errors import ScopeError
 from queries.factors import UNITS, Factor, normalised, weight_runs
 from queries.marginal import Marginal
 
-__all__ = [
-    "Factor",
-    "LinearQuery",
-    "Readings",
-    "UNITS",
-]
-
 _SHORT = 1024  # cells of an attribute whose ranges are kept
 _compact = json.JSONEncoder(separators=(",", ":")).encode  # one for all: making one takes as long as its use
 _quoted = functools.lru_cache(maxsize=1024)(_compact)

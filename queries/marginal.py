@@ -12,11 +12,6 @@ from queries.domain import Domain, require_domain
 from queries.errors import ScopeError
 from queries.plain_values import type_name
 
-__all__ = [
-    "Histogram",
-    "Marginal",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marginal:

@@ -7,10 +7,6 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-__all__ = [
-    "Memory",
-]
-
 _Kept = TypeVar("_Kept")
 
 

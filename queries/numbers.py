@@ -8,11 +8,6 @@ from itertools import pairwise
 
 from queries.cells import LARGEST_INTEGER, MOST_CELLS, OrderedCells, number_text
 
-__all__ = [
-    "IntegerAttribute",
-    "NumericAttribute",
-]
-
 _MOST_ATOMS = 1000
 
 

@@ -12,8 +12,9 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from queries.cells import nearest
 from queries.descriptions import comparison_of
-from queries.domain import CategoricalAttribute, Domain, OrderedAttribute, nearest
+from queries.domain import CategoricalAttribute, Domain, OrderedAttribute
 from queries.errors import QueryError
 from queries.factors import Factor
 from queries.grouping import GroupedQuery
@@ -22,21 +23,6 @@ from queries.plain_text import plain_predicate
 from queries.segments import count_where
 from queries.statements import Statement
 from queries.structured import structured_predicate
-
-__all__ = [
-    "identifier_of",
-    "parse_asked",
-    "parse_line",
-    "parse_question",
-    "parse_sql",
-    "parse_statement",
-    "parse_where",
-    "Question",
-    "question_of",
-    "QuestionId",
-    "read_line",
-    "require_aligned",
-]
 
 QuestionId: TypeAlias = str | int | None
 

@@ -10,26 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.calendar import DAY, day_starts, part_of, period_text
-from queries.domain import (
-    OTHER_LABEL,
-    Attribute,
-    CategoricalAttribute,
-    DateAttribute,
-    DatetimeAttribute,
-    nearest,
-    quoted_name,
-)
+from queries.cells import OTHER_LABEL, nearest, quoted_name
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Attribute, CategoricalAttribute
 from queries.errors import QueryError
 from queries.predicates import Between, Comparison, IsIn, Operator, Position, Scalar
-
-__all__ = [
-    "CALENDAR",
-    "check_part",
-    "level_cells",
-    "part_groups",
-    "part_intervals",
-    "PartGroup",
-]
 
 CALENDAR = "calendar "  # before the name of a period: that very month, not that of any year
 _MOST_PERIODS = 1_000_000

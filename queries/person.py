@@ -13,13 +13,6 @@ from dataclasses import dataclass
 from queries.errors import DomainError
 from queries.plain_values import LONGEST_NUMBER, Plain, canonical_value, shown_text, type_name, whole_text
 
-__all__ = [
-    "check_person",
-    "EMPTY_IDS",
-    "ID_KINDS",
-    "Person",
-]
-
 ID_KINDS = ("text", "integer")
 EMPTY_IDS = ("drop", "person")
 _MOST_RECORDS = 10**6

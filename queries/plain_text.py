@@ -8,16 +8,9 @@ from __future__ import annotations
 
 import re
 
-from queries.domain import GRAMMAR_WORDS, Domain
+from queries.cells import GRAMMAR_WORDS
+from queries.domain import Domain
 from queries.predicates import And, Between, Comparison, IsIn, Operator, Predicate, Scalar
-
-__all__ = [
-    "AND",
-    "NAME",
-    "plain_predicate",
-    "SPACE",
-    "TERM",
-]
 
 SPACE = r"[ \t\r\n]"
 NAME = r'(?:"[^"\n]+"|[A-Za-z_][A-Za-z_0-9]*)'

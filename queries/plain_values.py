@@ -26,18 +26,6 @@ from uuid import UUID
 
 import numpy as np
 
-__all__ = [
-    "canonical_value",
-    "LONGEST_NUMBER",
-    "Plain",
-    "plain_value",
-    "shown_text",
-    "type_name",
-    "UNREADABLE",
-    "Unreadable",
-    "whole_text",
-]
-
 
 class Unreadable(enum.Enum):
     """The type of ``UNREADABLE``."""

@@ -11,25 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = [
-    "And",
-    "Atom",
-    "atoms_of",
-    "Between",
-    "Comparison",
-    "connected_terms",
-    "IsIn",
-    "IsMissing",
-    "IsOther",
-    "Not",
-    "Operator",
-    "Or",
-    "Position",
-    "Predicate",
-    "push_negations",
-    "Scalar",
-]
-
 Position: TypeAlias = int | str | None
 Scalar: TypeAlias = str | int | float | bool
 Operator: TypeAlias = Literal["eq", "ne", "lt", "le", "gt", "ge"]

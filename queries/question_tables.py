@@ -15,11 +15,6 @@ from queries.statements import Statement
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "conditions_in_rows",
-    "questions_in_lines",
-]
-
 
 def questions_in_lines(path: str | PathLike[str], reader: QuestionReader) -> Iterator[Question]:
     """Yield the counting questions in a file of JSON Lines, each group of a GROUP BY by itself.

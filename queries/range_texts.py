@@ -15,11 +15,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.linear import UNITS
-
-__all__ = [
-    "RangeTexts",
-]
+from queries.factors import UNITS
 
 _FEW = 2**12  # numbers whose texts are kept in a table; more are written for each lookup
 _Written: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint32]]

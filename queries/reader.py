@@ -22,10 +22,6 @@ from queries.parsing import Question, parse_asked, parse_where, question_of
 from queries.plain_text import AND, NAME, SPACE, TERM
 from queries.statements import Statement
 
-__all__ = [
-    "QuestionReader",
-]
-
 _MOST_CONDITIONS = 2**14  # whole conditions that are remembered
 _MOST_TERMS = 2**12  # comparisons
 _LONGEST_TEXT = 2000  # characters; a longer one is rarely asked twice

@@ -24,36 +24,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.domain import (
-    Attribute,
-    CategoricalAttribute,
-    DateAttribute,
-    DatetimeAttribute,
-    Domain,
-    IntegerAttribute,
-    NumericAttribute,
-    require_domain,
-)
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 from queries.drawn_values import drawn_values
 from queries.errors import RecordsError
+from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.plain_values import UNREADABLE, type_name
 from queries.values import DROPPED, encode_value, numeric_cells
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "CodedRecords",
-    "decode_batches",
-    "decode_records",
-    "encode_columns",
-    "encode_records",
-    "encode_value",
-    "named_column",
-    "objects_of",
-    "require_frame",
-    "time_texts",
-]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

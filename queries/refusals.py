@@ -7,20 +7,12 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from queries.domain import Domain, quoted_name
+from queries.cells import quoted_name
+from queries.domain import Domain
 from queries.errors import QueryError
 from queries.intervals import resolve_attribute
 from queries.sql_people import counts_people, require_countable
 from queries.sql_tree import CONDITIONS, PARTS, STATEMENTS, Grammar, check_node, position_of
-
-__all__ = [
-    "check_report",
-    "counted_by",
-    "Refusal",
-    "REFUSALS",
-    "REPORTS",
-    "SYNTHETIC",
-]
 
 SYNTHETIC = "synthetic records, which pmw export writes"
 

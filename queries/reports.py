@@ -16,7 +16,8 @@ from sqlglot import exp
 from queries.aggregates import AGGREGATES, aggregate_node, joined_nodes
 from queries.cell_sums import CLIPPED, attribute_grouping
 from queries.cell_values import CellCondition
-from queries.domain import Domain, OrderedAttribute, quoted_name
+from queries.cells import quoted_name
+from queries.domain import Domain, OrderedAttribute
 from queries.errors import QueryError
 from queries.refusals import REPORTS, SYNTHETIC, check_report, counted_by
 from queries.row_expressions import row_condition, row_value
@@ -38,11 +39,6 @@ from queries.statements import (
     Test,
     leaves_of,
 )
-
-__all__ = [
-    "is_report",
-    "parse_report",
-]
 
 _OPERATORS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 _ROUNDINGS: dict[type[exp.Expr], str] = {

@@ -31,12 +31,6 @@ from queries.segments import count_where
 from queries.sql_tree import COMPARISONS, PARTS, position_of, refuse
 from queries.where_text import convert_condition
 
-__all__ = [
-    "row_condition",
-    "row_value",
-    "wrong_kind",
-]
-
 _Numbers: TypeAlias = NDArray[np.float64]
 
 _NEGATED: dict[Operator, Operator] = {

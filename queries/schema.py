@@ -11,31 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from queries.calendar import time_on_clock
-from queries.domain import (
-    Attribute,
-    CategoricalAttribute,
-    DateAttribute,
-    DatetimeAttribute,
-    Domain,
-    IntegerAttribute,
-    NumericAttribute,
-    canonical_text,
-    nearest,
-)
+from queries.cells import canonical_text, nearest
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.drafted import DRAFTED_FROM, require_digests
 from queries.errors import DomainError, SchemaError
 from queries.levels import Level
+from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person
 from queries.schema_lines import line_of
 from queries.value_files import read_parents, read_values
-
-__all__ = [
-    "format_schema",
-    "LARGEST_SCHEMA",
-    "load_schema",
-    "parse_schema",
-    "save_schema",
-]
 
 _FILES = {"values_file": "values", "parents_file": "parents"}  # each with the key that it fills
 LARGEST_SCHEMA = 16 * 2**20  # bytes

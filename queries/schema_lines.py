@@ -7,12 +7,6 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = [
-    "line_of",
-    "schema_lines",
-    "SchemaLines",
-]
-
 # The parts of a TOML text that tell where a statement ends. A text in quotes is one part, whatever it holds.
 # No possessive repeats: Python 3.11.2 matches too little with them.
 _PARTS = re.compile(

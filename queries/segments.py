@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from queries.cells import cell_count
 from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.errors import QueryError
+from queries.factors import UNITS, Factor
 from queries.intervals import (
     categorical_cells,
     intervals,
@@ -30,7 +31,7 @@ from queries.intervals import (
     value_ends,
     without_atoms,
 )
-from queries.linear import UNITS, Factor, LinearQuery, Readings
+from queries.linear import LinearQuery, Readings
 from queries.predicates import (
     And,
     Atom,
@@ -44,10 +45,6 @@ from queries.predicates import (
     connected_terms,
     push_negations,
 )
-
-__all__ = [
-    "count_where",
-]
 
 _ROUNDING = 1e-12  # of a sum of shares
 _LARGEST_FACTOR = 2**22  # cells of the weights of one condition that joins several attributes

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from queries.domain import Domain, nearest, quoted_name
+from queries.cells import nearest, quoted_name
+from queries.domain import Domain
 from queries.errors import QueryError
 from queries.intervals import resolve_attribute
 from queries.refusals import REPORTS
 from queries.sql_tree import position_of, refuse
-
-__all__ = [
-    "folded_source",
-]
 
 
 def folded_source(tree: exp.Select, domain: Domain) -> list[exp.Expr]:

@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from queries.domain import Domain, nearest, quoted_name
+from queries.cells import nearest, quoted_name
+from queries.domain import Domain
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.intervals import resolve_operand
@@ -22,11 +23,6 @@ from queries.sql_names import with_quoting_hint
 from queries.sql_people import counts_people, require_countable
 from queries.sql_tree import PARTS, STATEMENTS, check_node, parse_tree, position_of, refuse
 from queries.where_text import convert_condition
-
-__all__ = [
-    "first_word",
-    "parse_sql",
-]
 
 _PART_NODES = (*PARTS, exp.DateTrunc)
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)

@@ -13,14 +13,9 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
-from queries.domain import GRAMMAR_WORDS, Domain
+from queries.cells import GRAMMAR_WORDS
+from queries.domain import Domain
 from queries.errors import QueryError
-
-__all__ = [
-    "begins_with_name",
-    "name_tokens",
-    "with_quoting_hint",
-]
 
 _WORDS = frozenset(
     word.upper()

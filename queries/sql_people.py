@@ -14,13 +14,6 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.sql_tree import position_of
 
-__all__ = [
-    "counts_people",
-    "REFUSED",
-    "require_countable",
-]
-
-
 REFUSED = "COUNT(DISTINCT …) of people is not answered here"
 
 

@@ -19,19 +19,6 @@ from queries.errors import QueryError
 from queries.predicates import Operator
 from queries.sql_names import name_tokens
 
-__all__ = [
-    "check_node",
-    "COMPARISONS",
-    "CONDITIONS",
-    "Grammar",
-    "LONGEST_TEXT",
-    "parse_tree",
-    "PARTS",
-    "position_of",
-    "refuse",
-    "STATEMENTS",
-]
-
 LONGEST_TEXT = 4096  # bytes of UTF-8
 COMPARISONS: dict[type[exp.Expr], Operator] = {
     exp.EQ: "eq",

@@ -20,29 +20,6 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.grouping import MOST_BINS, GroupValue
 
-__all__ = [
-    "AggregateNode",
-    "Arithmetic",
-    "Coalesced",
-    "Compared",
-    "Constant",
-    "Correlation",
-    "Group",
-    "Grouping",
-    "Joined",
-    "KeyColumn",
-    "leaves_of",
-    "Linear",
-    "Node",
-    "OutputColumn",
-    "Quantile",
-    "Ratio",
-    "Rounding",
-    "Spread",
-    "Statement",
-    "Test",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Constant:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from queries.domain import Domain, nearest
+from queries.cells import nearest
+from queries.domain import Domain
 from queries.errors import QueryError
 from queries.intervals import resolve_operand
 from queries.predicates import (
@@ -23,10 +24,6 @@ from queries.predicates import (
     Predicate,
     Scalar,
 )
-
-__all__ = [
-    "structured_predicate",
-]
 
 _MOST_VALUES = 10_000
 

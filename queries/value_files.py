@@ -10,11 +10,6 @@ import csv
 import io
 from pathlib import Path
 
-__all__ = [
-    "read_parents",
-    "read_values",
-]
-
 _LARGEST_FILE = 64 * 2**20  # bytes
 
 

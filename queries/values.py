@@ -12,24 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.domain import (
-    Attribute,
-    CategoricalAttribute,
-    DateAttribute,
-    DatetimeAttribute,
-    IntegerAttribute,
-    NumericAttribute,
-    canonical_text,
-)
+from queries.cells import canonical_text
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Attribute, CategoricalAttribute
+from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.plain_values import LONGEST_NUMBER, UNREADABLE, plain_value, whole_text
-
-__all__ = [
-    "DROPPED",
-    "encode_value",
-    "numeric_cells",
-    "Reading",
-    "reading_of",
-]
 
 DROPPED = -1  # the code of a value that drops its record
 

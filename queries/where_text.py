@@ -27,11 +27,6 @@ from queries.predicates import (
 from queries.sql_names import begins_with_name, with_quoting_hint
 from queries.sql_tree import COMPARISONS, PARTS, check_node, parse_tree, position_of, refuse
 
-__all__ = [
-    "convert_condition",
-    "parse_predicate",
-]
-
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _PART_NODES = tuple(PARTS)

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
     from pmw.public.tables import AnswerTable
 
-__all__ = [
-    "AnswerWriter",
-    "FORMATS",
-    "writer_of",
-]
-
 FORMATS = ("jsonl", "csv", "parquet")
 
 _REMEMBERED = 2**14  # answers whose JSON is kept

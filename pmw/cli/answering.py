@@ -15,17 +15,6 @@ from queries.linear import LinearQuery
 from queries.parsing import parse_statement, parse_where, read_line, require_aligned
 from queries.statements import Statement
 
-__all__ = [
-    "answered",
-    "Asked",
-    "csv_of",
-    "exit_code_of",
-    "read_condition",
-    "read_statement",
-    "Result",
-    "text_of",
-]
-
 Asked: TypeAlias = LinearQuery | GroupedQuery | Statement
 Result: TypeAlias = Answers | AnswerTable
 

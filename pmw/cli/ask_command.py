@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from pmw.session.public_model import PublicModel
     from pmw.session.session import Session
 
-__all__ = [
-    "command",
-]
-
 
 def _positive(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
     """Return a half-width that --within was given, for click.

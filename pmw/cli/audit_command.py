@@ -12,10 +12,6 @@ from pmw.cli.usage import typed, wrong_values
 if TYPE_CHECKING:
     from pmw.research.audit.report import AuditOptions
 
-__all__ = [
-    "command",
-]
-
 _SHORT, _LONG = 20_000, 1_000_000  # counted runs per table
 
 

@@ -7,10 +7,6 @@ from collections.abc import Sequence
 from pmw.research.audit.report import AuditOptions, Finding, Verdict, audit_table
 from pmw.research.audit.witness import witness_text
 
-__all__ = [
-    "audit_text",
-]
-
 
 def audit_text(findings: Sequence[Finding], options: AuditOptions, *, show: bool = False) -> str:
     """Return the table of an audit, with ``show`` also the witnesses, and what it amounts to."""

@@ -12,12 +12,8 @@ from pmw.planning.bin_forecasts import BinForecast
 from pmw.planning.plans import plan_session
 from pmw.planning.session_plan import SessionPlan
 from queries.cells import cell_count
-from queries.domain import Domain, IntegerAttribute
-
-__all__ = [
-    "bin_lines",
-    "usual_bins",
-]
+from queries.domain import Domain
+from queries.numbers import IntegerAttribute
 
 _USUAL_DELTA = Fraction(1, 10**9)  # of a budget that the custodian has not chosen yet
 _SHOWN = 4  # attributes; those with the most cells

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from pmw.data import Place
     from pmw.data.inspection import AttributeFacts, PeopleFacts, TableFacts
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "check",
@@ -74,7 +70,7 @@ def command(data: Path | str, schema: Path, as_json: bool, **given: Any) -> None
 
 
 def _refusal(data: Place, facts: TableFacts) -> Iterator[str]:
-    from queries.domain import nearest
+    from queries.cells import nearest
 
     yield f"{data}: a session would refuse this table."
     yield f"Declared columns that are missing or stand there twice: {_listed(facts.absent)}."

@@ -9,10 +9,6 @@ import click
 
 from pmw.cli.waiting import patiently, wait_option
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "close",

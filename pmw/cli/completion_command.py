@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import click
 
-__all__ = [
-    "command",
-]
-
 _INSTALLING = {
     "bash": """put  eval "$(pmw completion bash)"  into ~/.bashrc""",
     "zsh": """put  eval "$(pmw completion zsh)"  into ~/.zshrc, after compinit""",

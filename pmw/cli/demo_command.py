@@ -10,10 +10,6 @@ import click
 from pmw.cli.public_tables import public_option, refuse_drafted
 from pmw.cli.usage import read_budget
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "demo",

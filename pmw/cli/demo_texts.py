@@ -14,11 +14,6 @@ from pmw.display.texts import counted
 from pmw.public.contract import guarantee_terms
 from queries.cells import cell_count
 
-__all__ = [
-    "demo_form",
-    "demo_text",
-]
-
 
 def demo_text(result: DemoResult, plan: DemoPlan, seconds: float) -> str:
     """Return the report of a demonstration."""

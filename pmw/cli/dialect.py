@@ -16,15 +16,6 @@ from pmw.cli.usage import typed, wrong_values
 if TYPE_CHECKING:
     from pmw.data import CsvDialect, Place
 
-__all__ = [
-    "dialect_given",
-    "dialect_of",
-    "dialect_options",
-    "place_given",
-    "schema_option",
-    "table_options",
-]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _NAMES = ("delimiter", "quote", "missing_text", "trim", "encoding", "decimal", "escape")

@@ -13,10 +13,6 @@ from pmw.cli.public_tables import declared_public, public_option
 if TYPE_CHECKING:
     from pmw.data import Place
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "draft",

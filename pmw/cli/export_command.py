@@ -12,10 +12,6 @@ from pmw.cli.usage import wrong_values
 if TYPE_CHECKING:
     from pmw.public.export import ExportFormat, RowPlan
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "export",

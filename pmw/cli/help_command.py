@@ -5,10 +5,6 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = [
-    "command",
-]
-
 
 def _names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the commands that begin so, for the shell's completion."""

@@ -12,12 +12,6 @@ from pmw.public.ledger import Ledger, ledger_cells
 from pmw.public.status import Status
 from pmw.session.verification import Verification
 
-__all__ = [
-    "closing_text",
-    "ledger_text",
-    "verification_text",
-]
-
 _WIDTH = 100  # columns of a table
 _LABEL = 2  # the column of texts that may be long
 

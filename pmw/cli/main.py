@@ -10,10 +10,6 @@ import click
 from pmw.cli.refusals import refusal
 from pmw.cli.usage import Suggesting
 
-__all__ = [
-    "main",
-]
-
 _COMMANDS = (
     "ask", "audit", "backup", "check", "close", "completion", "demo", "draft", "export", "finish", "help",
     "ledger", "measure", "move", "offline", "open", "plan", "report", "serve", "shell", "status", "user",

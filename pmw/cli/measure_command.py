@@ -12,10 +12,6 @@ from pmw.cli.waiting import patiently, wait_option
 if TYPE_CHECKING:
     from pmw.public.quotes import Quote
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "measure",

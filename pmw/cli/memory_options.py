@@ -14,12 +14,6 @@ from pmw.cli.usage import wrong_values
 if TYPE_CHECKING:
     from pmw.data import MemoryLimit
 
-__all__ = [
-    "inside_option",
-    "memory_given",
-    "memory_options",
-]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([kmgt]i?|)b", re.IGNORECASE)

@@ -10,10 +10,6 @@ from pmw.cli.texts import json_line, say
 from pmw.errors import ModelFileError
 from pmw.session.public_model import PublicModel, load_model
 
-__all__ = [
-    "opened_model",
-]
-
 
 def opened_model(path: Path, *, as_json: bool) -> PublicModel:
     """Return the model in a file; with ``as_json`` what is wrong with it is printed as an answer would be.

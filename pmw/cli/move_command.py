@@ -11,10 +11,6 @@ from pmw.cli.dialect import dialect_given, dialect_options, place_given, table_o
 from pmw.cli.memory_options import inside_option, memory_given, memory_options
 from pmw.cli.waiting import patiently, wait_option
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "move",

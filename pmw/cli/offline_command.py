@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from queries.domain import Domain
     from queries.linear import LinearQuery
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "offline",
@@ -203,7 +199,7 @@ def _questions(workload: str, domain: Domain) -> list[LinearQuery]:
 def _form(release: OfflineRelease, options: OfflineOptions) -> dict[str, Any]:
     """Return what the rounds came to, in records."""
     from pmw.research.offline import largest_error, last_measured, small_error
-    from queries.linear import UNITS
+    from queries.factors import UNITS
 
     last = last_measured(release)
     threshold, error = small_error(last.noise, options.policy), abs(last.units - last.model_units) / UNITS

@@ -19,10 +19,6 @@ from pmw.cli.usage import read_budget
 if TYPE_CHECKING:
     from pmw.public.state import PublicState
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "open",

@@ -14,12 +14,6 @@ if TYPE_CHECKING:
 
     from queries.domain import Domain
 
-__all__ = [
-    "load_domain",
-    "person_options",
-    "PERSON_OPTIONS",
-]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 PERSON_OPTIONS = (

@@ -8,10 +8,6 @@ from collections.abc import Iterator
 
 import click
 
-__all__ = [
-    "telling_letters",
-]
-
 
 @contextlib.contextmanager
 def telling_letters() -> Iterator[None]:

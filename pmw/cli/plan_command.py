@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from pmw.public.contract import Options
     from queries.domain import Domain
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "plan",

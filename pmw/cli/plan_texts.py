@@ -17,11 +17,6 @@ from pmw.planning.textbook_plan import TextbookPlan
 from pmw.public.contract import contract_words, guarantee_terms
 from queries.cells import cell_count
 
-__all__ = [
-    "plan_text",
-    "theorem_text",
-]
-
 _ROW = "  {:<23} {:>13} {:>14} {:>11} {:>20}"
 _SHOWN_ORDERS = 4  # one row each; what more attributes get is one row together
 

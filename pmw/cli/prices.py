@@ -12,12 +12,6 @@ from pmw.cli.texts import json_line, say
 from pmw.display.texts import counted
 from queries.cells import cell_count
 
-__all__ = [
-    "agrees",
-    "price_text",
-    "say_unpaid",
-]
-
 
 def price_text(scope: Sequence[str], cells: int, share: float, within: float, *, left: bool) -> str:
     """Return what a bar costs, and how to pay it.

@@ -5,10 +5,6 @@ from __future__ import annotations
 import sys
 import time
 
-__all__ = [
-    "Progress",
-]
-
 _EVERY = 0.2  # seconds between two updates
 
 

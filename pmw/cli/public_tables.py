@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from pmw.data import Place, TableFile
     from pmw.data.public_domains import PublicTable
 
-__all__ = [
-    "declared_public",
-    "public_option",
-    "refuse_drafted",
-]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _QUESTION = "Is the table in --data public, so that nobody in it needs protection"
 

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import click
 
-__all__ = [
-    "refusal",
-    "Refusal",
-]
-
 
 class Refusal(click.ClickException):
     """An error of the packages, with the exit code that the manual lists."""

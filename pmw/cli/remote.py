@@ -16,10 +16,6 @@ from pmw.service.client import RemoteSession, answer_of, connect
 from queries.errors import QueryError
 from queries.parsing import read_line
 
-__all__ = [
-    "ask_remote",
-]
-
 _BATCH = 50  # lines of a stream, so that answers come while others are asked
 _CODES = {"exhausted": 3, "unverified": 4, "refused": 4}  # under --strict
 

@@ -6,10 +6,6 @@ from pathlib import Path
 
 import click
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "report",

@@ -7,11 +7,6 @@ import sys
 
 import click
 
-__all__ = [
-    "show",
-    "terminal_width",
-]
-
 
 def terminal_width() -> int | None:
     """Return the characters of a line of the terminal; None where standard output is none."""

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import click
 
-__all__ = [
-    "SectionedCommand",
-]
-
 _SECTIONS = {
     "The table": (
         "data", "table", "schema", "inside", "delimiter", "quote", "missing_text", "trim", "encoding",

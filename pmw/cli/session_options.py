@@ -13,11 +13,6 @@ from pmw.cli.usage import typed, wrong_values
 if TYPE_CHECKING:
     from pmw.public.contract import Options
 
-__all__ = [
-    "read_options",
-    "session_options",
-]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _OPTIONS = (

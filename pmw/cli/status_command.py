@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from pmw.public.state import PublicState
     from pmw.public.status import Status
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "status",

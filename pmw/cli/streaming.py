@@ -27,14 +27,6 @@ from queries.parsing import Question, identifier_of, read_line, require_aligned
 from queries.statements import Statement
 from queries.workloads import Workload
 
-__all__ = [
-    "answer_code",
-    "answer_stream",
-    "answer_workload",
-    "StreamOptions",
-    "table_code",
-]
-
 _READ = 1 << 16  # bytes at a time
 _LONGEST_LINE = 2**20 + 1  # what the parser refuses anyway; the rest of such a line is thrown away
 _BATCH = 1024  # questions at a time

@@ -7,11 +7,6 @@ from pathlib import Path
 
 import click
 
-__all__ = [
-    "refuse_session_files",
-    "refuse_table",
-]
-
 
 def refuse_session_files(target: Path, session: Path, what: str) -> None:
     """Refuse to write over a session or a file beside it, forced or not, by whatever name it is reached.

@@ -24,33 +24,10 @@ from pmw.public.quotes import Quote
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_rows
 from pmw.public.tables import AnswerTable
-from queries.cells import cell_count
-from queries.domain import (
-    Attribute,
-    CategoricalAttribute,
-    CategoricalValue,
-    Domain,
-    IntegerAttribute,
-    quoted_name,
-)
-from queries.linear import UNITS
-
-__all__ = [
-    "answer_text",
-    "answers_text",
-    "asking",
-    "example_where",
-    "finish_plan_text",
-    "finish_text",
-    "json_line",
-    "opening_text",
-    "quote_text",
-    "rounded",
-    "say",
-    "status_json",
-    "status_text",
-    "table_text",
-]
+from queries.cells import CategoricalValue, cell_count, quoted_name
+from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.factors import UNITS
+from queries.numbers import IntegerAttribute
 
 _written = json.JSONEncoder(ensure_ascii=False).encode  # one for all lines
 

@@ -9,14 +9,6 @@ from typing import Any
 
 import click
 
-__all__ = [
-    "finite",
-    "read_budget",
-    "Suggesting",
-    "typed",
-    "wrong_values",
-]
-
 
 @contextlib.contextmanager
 def wrong_values() -> Iterator[None]:

@@ -15,10 +15,6 @@ from pmw.cli.usage import Suggesting
 if TYPE_CHECKING:
     from pmw.service.users import Role, User
 
-__all__ = [
-    "command",
-]
-
 _PART = re.compile(r"[0-9]{1,3}|[0-9]?\.[0-9]{1,20}|[0-9]{1,9}/[0-9]{1,9}")
 
 _users_option = click.option(

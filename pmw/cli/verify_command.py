@@ -7,10 +7,6 @@ from pathlib import Path
 
 import click
 
-__all__ = [
-    "command",
-]
-
 
 @click.command(
     "verify",

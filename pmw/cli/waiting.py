@@ -10,11 +10,6 @@ import click
 
 from pmw.cli.usage import finite
 
-__all__ = [
-    "patiently",
-    "wait_option",
-]
-
 _Result = TypeVar("_Result")
 
 wait_option = click.option(

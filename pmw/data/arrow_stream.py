@@ -27,12 +27,6 @@ from queries.plain_values import type_name
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "arrow_parts",
-    "ArrowTable",
-    "has_arrow_stream",
-]
-
 # The formats that are read, as the C data interface writes them: bool, whole and floating-point numbers,
 # texts, bytes, days, times, durations, decimals.
 _READ = re.compile(

@@ -10,10 +10,6 @@ from numpy.typing import NDArray
 from pmw.errors import DataError
 from queries.domain import Domain
 
-__all__ = [
-    "require_bins",
-]
-
 
 def require_bins(domain: Domain, coarse: Domain, bins: Sequence[NDArray[np.int64] | None]) -> None:
     """Refuse bins that do not lead from the cells of one domain to those of another.

@@ -7,10 +7,6 @@ from dataclasses import dataclass
 
 from pmw.errors import DataError
 
-__all__ = [
-    "CsvDialect",
-]
-
 _NO_CHARACTERS = "\r\n\x00\x1e\x1f"  # line ends, and what may stand for one
 
 

@@ -31,14 +31,6 @@ from pmw.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "bytes_of",
-    "csv_header",
-    "csv_parts",
-    "swapped_decimal",
-    "TablePart",
-]
-
 _LONGEST_LINE = 2**20  # bytes; a line of as many, or more, is malformed
 _BLOCK = 2**22  # bytes read at a time
 _SWAPPED = str.maketrans(",.", ".,")

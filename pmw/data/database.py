@@ -20,11 +20,6 @@ from queries.plain_values import type_name
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "DatabaseTable",
-    "is_address",
-]
-
 _ADDRESS = re.compile(r"duckdb:|postgres(ql)?://|spark:", re.IGNORECASE)
 # What an address may say behind ``?``: nothing that is secret, and nothing that changes how values are read.
 _PARAMETERS = frozenset(

@@ -18,14 +18,6 @@ from pmw.data.sorted_rows import SortedRows
 from queries.domain import Domain
 from queries.records import CodedRecords
 
-__all__ = [
-    "cell_words",
-    "multiset_digest",
-    "packed_digest",
-    "records_of",
-    "Words",
-]
-
 _SORTED_AT_ONCE = 2**24  # records
 
 Words = NDArray[np.uint64]

@@ -18,10 +18,6 @@ from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.errors import DomainError
 from queries.schema import format_schema
 
-__all__ = [
-    "draft_schema",
-]
-
 _WHOLE_TYPES = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
 _NUMBER_TYPES = re.compile(r"FLOAT|DOUBLE|DECIMAL.*")
 _POINT_ZERO = re.compile(r"(?<=[0-9])\.0(?=[,\]])")

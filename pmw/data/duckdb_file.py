@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
-__all__ = [
-    "duckdb_kinds",
-    "duckdb_parts",
-    "DuckdbSnapshot",
-]
-
 # Nothing is downloaded, whatever a view may name; the database's own start-up settings are not read.
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,

@@ -16,15 +16,9 @@ from dataclasses import dataclass
 
 from pmw.data.engine_columns import quoted_column
 from pmw.errors import DataError
-from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.values import DROPPED, encode_value
-
-__all__ = [
-    "cell_expressions",
-    "DUCKDB",
-    "POSTGRES",
-    "SqlWords",
-]
 
 _MOST_COMPARED = 1000  # edges, or values, of one attribute
 _SIZE = re.compile(r"\([0-9,-]+\)")

@@ -11,20 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pmw.errors import DataError
-from queries.domain import Attribute, Domain, IntegerAttribute, NumericAttribute
+from queries.domain import Attribute, Domain
+from queries.numbers import IntegerAttribute, NumericAttribute
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
-
-__all__ = [
-    "DECIMAL",
-    "is_readable",
-    "quoted_column",
-    "read_frames",
-    "require_ids",
-    "TIMESTAMPS",
-]
 
 DECIMAL = re.compile(r"DECIMAL\(([0-9]+),([0-9]+)\)")  # digits in all, and after the point
 TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")

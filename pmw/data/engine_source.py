@@ -27,11 +27,6 @@ from queries.marginal import Marginal
 from queries.person import Person
 from queries.schema import format_schema
 
-__all__ = [
-    "EngineSource",
-    "Snapshot",
-]
-
 _LARGEST_SCOPE = 2**24  # cells of one marginal
 _MOST_AT_ONCE = 2**22  # cells of several marginals that are counted in one scan
 _MOST_CACHED_CELLS = 2**24

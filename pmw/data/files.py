@@ -20,19 +20,8 @@ from pmw.data.memory import MemorySource
 from pmw.data.memory_limit import MemoryLimit
 from pmw.data.parquet_file import parquet_kinds, parquet_parts
 from pmw.errors import DataError
-from queries.domain import Domain, IntegerAttribute, NumericAttribute
-
-__all__ = [
-    "check_columns",
-    "column_names",
-    "delimiter_option",
-    "is_parquet",
-    "other_delimiter",
-    "parquet_types",
-    "read_file",
-    "table_files",
-    "table_parts",
-]
+from queries.domain import Domain
+from queries.numbers import IntegerAttribute, NumericAttribute
 
 _PARQUET = (".parquet", ".pq")
 _PATTERN = "*?["

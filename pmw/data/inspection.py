@@ -22,28 +22,15 @@ from pmw.data.intake import holds_malformed
 from pmw.data.people import OWN, Roster, kept_by_limit
 from pmw.data.tables import Place, TableFile, names_in, parts_in
 from pmw.privacy.random_bits import fresh_seed
-from queries.domain import (
-    Attribute,
-    CategoricalAttribute,
-    Domain,
-    IntegerAttribute,
-    NumericAttribute,
-    canonical_text,
-)
+from queries.cells import canonical_text
+from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.person import Person
 from queries.records import encode_columns, named_column
 from queries.values import DROPPED, Reading, reading_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "AttributeFacts",
-    "inspect_table",
-    "PeopleFacts",
-    "TableFacts",
-    "WARNING",
-]
 
 WARNING = "these numbers are exact and not private: they are for the custodian alone; do not share them"
 

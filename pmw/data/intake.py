@@ -24,12 +24,6 @@ from queries.values import DROPPED
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "holds_malformed",
-    "Intake",
-    "kept_codes",
-]
-
 
 class Intake:
     """Takes in a table part by part.

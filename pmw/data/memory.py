@@ -32,10 +32,6 @@ from queries.schema import format_schema
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MemorySource",
-]
-
 _MOST_CACHED_CELLS = 2**24
 _MOST_AT_ONCE = 2**24  # cells of several marginals that are counted in one reading
 _LARGEST_SCOPE = 2**28  # cells of one marginal

@@ -11,11 +11,6 @@ from pmw.data.path_names import is_path_name
 from pmw.errors import DataError
 from queries.plain_values import type_name
 
-__all__ = [
-    "MemoryLimit",
-    "require_limit",
-]
-
 _CONTAINER = Path("/sys/fs/cgroup/memory.max")  # of a container under Linux: bytes, or "max"
 _FEWEST_RECORDS = 2**18  # are worked on at a time, however small the limit
 # Of a record whose person is known, while a table is read: its cells one by one, the id and its hashes, and

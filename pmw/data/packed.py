@@ -21,13 +21,6 @@ from pmw.data.scratch import ScratchFile, StoredArray
 from queries.domain import Domain
 from queries.records import CodedRecords
 
-__all__ = [
-    "Block",
-    "BlockKeeper",
-    "pack",
-    "PackedRecords",
-]
-
 Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
 Block: TypeAlias = tuple[Codes | StoredArray, ...]  # of some records: one array per group
 _Number = TypeVar("_Number", np.int64, np.uint64)

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
-__all__ = [
-    "parquet_kinds",
-    "parquet_parts",
-]
-
 # The columns are those of the file alone, whatever its folders are called.
 _FILE = "read_parquet($path, utf8_validation = 'replace', hive_partitioning = false)"
 _DECIMAL_BYTES = ((4, 2), (9, 4), (18, 8), (38, 16))  # the engine's numbers: up to so many digits, in bytes

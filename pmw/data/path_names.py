@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "is_path_name",
-]
-
 _LONGEST_PATH, _LONGEST_NAME = 4096, 255  # characters
 
 

@@ -36,18 +36,6 @@ from queries.records import CodedRecords, objects_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Bound",
-    "chosen_records",
-    "hashes_of",
-    "keep_bounded",
-    "kept_by_limit",
-    "numbered",
-    "OWN",
-    "PeopleRecords",
-    "Roster",
-]
-
 OWN = -1  # the number of whom a record without an id belongs to: a person of its own
 _SHIFTS_AND_FACTORS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31

@@ -23,10 +23,6 @@ from queries.domain import Domain
 if TYPE_CHECKING:
     from queries.person import Person
 
-__all__ = [
-    "PeopleIntake",
-]
-
 _BUCKET_BITS = 8  # of the first hash, at each parting
 _HASH_BITS = 64
 

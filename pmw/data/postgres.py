@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import psycopg
 
-__all__ = [
-    "postgres_kinds",
-    "postgres_parts",
-    "PostgresSnapshot",
-]
-
 _ROWS = 2**16  # fetched at a time
 _WHOLE = ("smallint", "integer", "bigint")
 _FLOATING = ("real", "double precision")

@@ -23,24 +23,10 @@ from pmw.data.files import column_names, table_parts
 from pmw.data.tables import Place, TableFile
 from pmw.errors import DataError
 from queries.calendar import DAY, day_starts, read_seconds
-from queries.domain import (
-    Attribute,
-    CategoricalAttribute,
-    DateAttribute,
-    DatetimeAttribute,
-    Domain,
-    IntegerAttribute,
-    NumericAttribute,
-)
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.plain_values import UNREADABLE, Plain, plain_value
-
-__all__ = [
-    "are_marked",
-    "file_marks",
-    "is_number",
-    "public_attributes",
-    "PublicTable",
-]
 
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,14})")  # not 007: that is a code
 _NUMBER = re.compile(r"[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")

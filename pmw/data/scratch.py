@@ -21,11 +21,6 @@ from numpy.typing import NDArray
 
 from pmw.errors import DataError
 
-__all__ = [
-    "ScratchFile",
-    "StoredArray",
-]
-
 _T = TypeVar("_T")
 _AT_ONCE = 2**26  # bytes of one call
 

@@ -14,10 +14,6 @@ from numpy.typing import NDArray
 from pmw.data.memory_limit import MemoryLimit
 from pmw.data.scratch import ScratchFile, StoredArray
 
-__all__ = [
-    "SortedRows",
-]
-
 Words = NDArray[np.uint64]
 _Rows = Sequence[Words]  # of each row, one word from each array
 

@@ -11,10 +11,6 @@ from numpy.typing import NDArray
 from queries.domain import Domain
 from queries.marginal import Marginal
 
-__all__ = [
-    "CountSource",
-]
-
 
 class CountSource(Protocol):
     """A sensitive table. A search for ``.counts(`` shows every place that costs privacy."""

@@ -31,11 +31,6 @@ from queries.person import Person
 from queries.plain_values import type_name
 from queries.schema import format_schema
 
-__all__ = [
-    "is_spark_frame",
-    "SparkSource",
-]
-
 _LARGEST_SCOPE = 2**28  # cells of one marginal
 _MOST_AT_ONCE = 2**24  # cells of several marginals that are counted in one scan
 _MOST_CACHED_CELLS = 2**24

@@ -21,14 +21,6 @@ from typing import Any, TypeVar
 from pmw.display.texts import installed_by
 from pmw.errors import DataError
 
-__all__ = [
-    "is_spark_address",
-    "quietly",
-    "require_master",
-    "spark_kinds",
-    "spark_table",
-]
-
 _Result = TypeVar("_Result")
 
 _ADDRESS = "spark:"

@@ -25,15 +25,6 @@ from queries.records import CodedRecords
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "bounder",
-    "encoder",
-    "HASHES",
-    "Layout",
-    "OWNER_COLUMNS",
-    "summer",
-]
-
 Stage: TypeAlias = Callable[[Iterator[Any]], Iterator[Any]]  # of a partition: batches in, batches out
 _Numbers: TypeAlias = NDArray[np.int64]
 

@@ -29,20 +29,6 @@ from queries.records import require_frame
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "as_place",
-    "as_source",
-    "names_in",
-    "parts_in",
-    "Place",
-    "place_of",
-    "require_table",
-    "Source",
-    "Table",
-    "TableFile",
-    "types_in",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TableFile:

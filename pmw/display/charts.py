@@ -12,17 +12,6 @@ from pmw.display.elements import escaped, markup
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = [
-    "Bar",
-    "bar_chart",
-    "Bars",
-    "Cap",
-    "Line",
-    "line_chart",
-    "Lines",
-    "Picture",
-]
-
 _ROW, _HEIGHT, _LEFT, _RIGHT = 24, 220, 58, 26  # of a bar; of columns and lines; beside the drawing
 _NAMES, _APART = 184, 16  # beside the ends of lines; between two of these names
 _TEXTS = 80  # beside the ends of bars

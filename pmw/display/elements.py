@@ -12,14 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = [
-    "escaped",
-    "markup",
-    "paragraph",
-    "scrolled_table",
-    "table",
-]
-
 _FEW_ROWS = 12  # of a table that is printed on one page
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?%?$")
 _NO_NUMBER = ("", "\N{EN DASH}", "none", "undefined", "refused")  # what stands where one is missing

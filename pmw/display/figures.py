@@ -18,20 +18,6 @@ from pmw.errors import ReleaseError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "check_kind",
-    "check_target",
-    "draw_bars",
-    "draw_lines",
-    "INK",
-    "MEASURED",
-    "MissingLettersWarning",
-    "MODEL",
-    "new_figure",
-    "tidy",
-    "write_figure",
-]
-
 # A blue and an orange red that stay apart for every kind of colour vision and in grey.
 MODEL, MEASURED, INK = "#1b6ca8", "#c8553d", "#333333"
 _FILL = "#a3c3dc"  # the blue of the model, lighter

@@ -13,11 +13,6 @@ from pmw.display.elements import escaped, scrolled_table
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = [
-    "render",
-    "style_sheet",
-]
-
 
 def render(package: str, name: str, values: Mapping[str, Any]) -> str:
     """Return a page.

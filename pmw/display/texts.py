@@ -5,16 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = [
-    "counted",
-    "installed_by",
-    "isolated",
-    "number",
-    "percent",
-    "shortened",
-    "text_table",
-]
-
 _NARROWEST = 8  # characters of a text that is cut
 _MOST_LETTERS = 200  # of a text that somebody else wrote
 

@@ -12,15 +12,6 @@ from numpy.typing import NDArray
 from pmw.privacy.budget import Charge
 from queries.linear import LinearQuery
 
-__all__ = [
-    "BatchDraws",
-    "MarginalRequest",
-    "Proposal",
-    "QueryRequest",
-    "Released",
-    "Request",
-]
-
 Released: TypeAlias = int | NDArray[np.int64]
 
 

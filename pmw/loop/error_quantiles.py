@@ -14,13 +14,6 @@ from pmw.public.error_quantiles import ErrorQuantile
 from pmw.public.state import PublicState
 from queries.linear import LinearQuery
 
-__all__ = [
-    "draw_quantiles",
-    "FirstAnswer",
-    "ranked_errors",
-    "settle_quantiles",
-]
-
 
 class FirstAnswer(NamedTuple):
     """A question, and the answer that was given first: the newest model is fitted to what was asked.

@@ -27,14 +27,6 @@ from pmw.public.quotes import Quote, affordable_price, measuring_plan, quote_noi
 from pmw.public.state import PublicState, is_requested
 from queries.linear import LinearQuery
 
-__all__ = [
-    "Answered",
-    "Payer",
-    "plan_finish",
-    "plan_spare",
-    "Spare",
-]
-
 # Prices of a positive that a first measurement takes where a test found the model right: a negative says that
 # it errs about as little as such a measurement would, so that one of more noise would make it worse.
 _CERTIFIED = 4

@@ -33,16 +33,6 @@ from pmw.public.contract import Contract, UpdateRule, is_dense
 from pmw.public.plans import planned_bins
 from pmw.public.state import LaterMeasurement, PublicState
 
-__all__ = [
-    "coarse_model",
-    "coarse_target",
-    "correct",
-    "first_model",
-    "fitted_to",
-    "model_holds",
-    "model_of_terms",
-]
-
 # Chosen on streams with other seeds than the benchmark's: more steps change the errors little, fewer raise
 # them (docs/marginal-test.md).
 _RULE = DescentRule(steps=120, tolerance=3e-4)

@@ -11,11 +11,6 @@ from pmw.public.charges import threshold_entry
 from pmw.public.state import PublicState
 from queries.linear import LinearQuery
 
-__all__ = [
-    "Forecast",
-    "forecast",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Forecast:

@@ -24,16 +24,6 @@ from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseState
 from queries.linear import LinearQuery
 
-__all__ = [
-    "batch_entries",
-    "draw_tests",
-    "may_test",
-    "propose",
-    "settle",
-    "Settled",
-    "tiers_of",
-]
-
 _Tier: TypeAlias = Tier[Any, Any]
 
 

@@ -28,16 +28,11 @@ from pmw.public.free_answers import FreeAnswers, spent_in
 from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import Certificate, PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
-from queries.linear import UNITS, LinearQuery
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 _PAIRS = 6  # of attributes, which every question may ask to be tested
 _LOWER = 0.75  # of a threshold: so far it must have come down for another test of the same model
-
-__all__ = [
-    "l1_distance",
-    "marginal_units",
-    "MarginalTier",
-]
 
 
 def marginal_units(state: PublicState, scope: tuple[str, ...]) -> NDArray[np.int64]:

@@ -27,15 +27,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.contract import Contract
 from pmw.public.plans import OpeningPlan, TestPlan, planned_bins
 from pmw.public.state import PublicState, Total
-from queries.linear import UNITS
-
-__all__ = [
-    "choose_bins",
-    "draw_opening",
-    "OpeningDraws",
-    "released_total",
-    "settle_opening",
-]
+from queries.factors import UNITS
 
 
 @dataclass(frozen=True, slots=True)

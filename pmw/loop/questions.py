@@ -24,15 +24,12 @@ from pmw.public.intervals import certified_answer, is_covered, measured_answer
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
-from queries.linear import UNITS, LinearQuery
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 # Cells of the largest table that is counted for one question. Beyond it the question is not tested: a
 # recorded batch that can never be counted would stand in the way of all that come after it.
 _LARGEST_COUNTED = 2**24
-
-__all__ = [
-    "QuestionTier",
-]
 
 
 @dataclass(frozen=True, slots=True)

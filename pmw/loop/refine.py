@@ -18,12 +18,6 @@ from pmw.model import DenseDistribution, DescentRule, QueryMeasurement, dual_num
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 
-__all__ = [
-    "MOST_STEPS",
-    "refined",
-    "residual",
-]
-
 MOST_STEPS = 1000
 _RULE = DescentRule(steps=MOST_STEPS, tolerance=1e-6)  # errors do not change from about 300 steps on
 # A table whose noise is large is fitted no closer than while the session runs: that would fit the noise.

@@ -20,14 +20,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.charges import LedgerEntry, requested_entry
 from pmw.public.contract import Options
 from pmw.public.state import PublicState
-from queries.linear import UNITS
-
-__all__ = [
-    "counted_requested",
-    "draw_requested",
-    "RequestedMarginal",
-    "settle_requested",
-]
+from queries.factors import UNITS
 
 
 @dataclass(frozen=True, slots=True)

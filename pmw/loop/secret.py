@@ -6,10 +6,6 @@ from dataclasses import dataclass
 
 from pmw.sparse_vector import NoisyThreshold
 
-__all__ = [
-    "SecretState",
-]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SecretState:

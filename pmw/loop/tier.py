@@ -21,10 +21,6 @@ from pmw.public.state import LaterMeasurement, PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseState
 from queries.linear import LinearQuery
 
-__all__ = [
-    "Tier",
-]
-
 Want = TypeVar("Want")  # what a question asks to be tested
 Asked = TypeVar("Asked", bound=Request)  # the same with the public numbers that it is tested against
 

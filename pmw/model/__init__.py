@@ -24,6 +24,7 @@ from pmw.model.distribution import (
     WeightedFactor,
     dual_numbers,
 )
+from pmw.model.evaluation import Aim
 from pmw.model.fitting import refit, step
 from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
 from pmw.model.hierarchical_histogram import (
@@ -45,7 +46,7 @@ from pmw.model.measurement import (
     noise_variance,
     target_of,
 )
-from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, Descent, DescentRule, descend
+from pmw.model.mirror_descent import FIRST_STEP_SIZE, Descent, DescentRule, descend
 
 __all__ = [
     "Aim",

@@ -19,12 +19,6 @@ from pmw.model.calibration import Beliefs
 from pmw.model.factors import Positions
 from pmw.model.junction_tree import JunctionTree
 
-__all__ = [
-    "AxisOrder",
-    "by_size",
-]
-
-
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 

@@ -14,20 +14,8 @@ from numpy.typing import NDArray
 
 from pmw.model.coarsening import Coarsening
 from pmw.model.measurement import OneWayMeasurement, target_of
-from queries.domain import Attribute, CategoricalAttribute, Domain, IntegerAttribute
-
-__all__ = [
-    "assumed_domain",
-    "choose_coarsening",
-    "coarsening_of",
-    "cut_runs",
-    "DEFAULT_BINS",
-    "extreme_domains",
-    "fewest_bins",
-    "is_long",
-    "longest_kept",
-    "SHORT_CATEGORICAL",
-]
+from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.numbers import IntegerAttribute
 
 DEFAULT_BINS = 16  # of a long ordered attribute, at least
 SHORT_ORDERED = 24  # cells: an ordered attribute of at most so many is always kept as it is

@@ -24,13 +24,6 @@ from numpy.typing import NDArray
 from pmw.model.factors import Positions, ProductPlan, plan_product, project, spread
 from pmw.model.junction_tree import JunctionTree
 
-__all__ = [
-    "Beliefs",
-    "calibrate",
-    "CalibrationPlan",
-    "plan_calibration",
-]
-
 _SAFE_SPAN = 600.0  # exp(-600) is 10^-261; float64 reaches 10^-308
 _LOWEST = -1e12  # stands for minus infinity, so that differences of potentials stay numbers
 

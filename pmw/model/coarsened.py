@@ -12,12 +12,9 @@ from pmw.model.coarsening import Coarsening
 from pmw.model.distribution import SyntheticDistribution, Term, WeightedFactor
 from queries.domain import Domain
 from queries.errors import ScopeError
-from queries.linear import UNITS, LinearQuery
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 from queries.records import CodedRecords
-
-__all__ = [
-    "CoarsenedDistribution",
-]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,11 +18,8 @@ from pmw.model.distribution import WeightedFactor
 from queries.boxes import Boxes
 from queries.domain import Domain
 from queries.errors import ScopeError
-from queries.linear import UNITS, Factor, LinearQuery
-
-__all__ = [
-    "Coarsening",
-]
+from queries.factors import UNITS, Factor
+from queries.linear import LinearQuery
 
 _TOLERANCE = 1e-9  # of the sum of a bin's shares
 

@@ -12,12 +12,6 @@ from numpy.typing import NDArray
 from pmw.model.measurement import MarginalMeasurement, NoiseDistribution, noise_variance
 from pmw.privacy.noise import DiscreteLaplace
 
-__all__ = [
-    "combined",
-    "CombinedMarginal",
-    "MarginalValues",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CombinedMarginal:

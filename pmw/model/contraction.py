@@ -21,13 +21,6 @@ from numpy.typing import NDArray
 
 from pmw.model.factors import Positions, plan_sums, spread, table_cells
 
-__all__ = [
-    "bind_sums",
-    "Contraction",
-    "plan_contraction",
-    "Program",
-]
-
 # Rough nanoseconds, for the choice between the two ways (numpy with OpenBLAS on one thread).
 _CALL = 3000.0  # of one contraction, whatever its size
 _MATRIX = 150.0  # one matrix more in a stack of them

@@ -23,15 +23,9 @@ from pmw.model.factors import plan_projections, weighted_sum
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import ScopeError
-from queries.linear import UNITS, LinearQuery
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 from queries.records import CodedRecords
-
-__all__ = [
-    "check_dense_size",
-    "DenseDistribution",
-    "DenseWorkspace",
-    "LARGEST_DENSE_DOMAIN",
-]
 
 LARGEST_DENSE_DOMAIN = 2**24  # cells: 134 MB in float64
 _MOST_CACHED_CELLS = 2**22

@@ -17,14 +17,8 @@ from numpy.typing import NDArray
 from pmw.model.distribution import MarginalTerm, Term
 from pmw.model.factors import project
 from queries.domain import Domain
-from queries.linear import UNITS, LinearQuery
-
-__all__ = [
-    "combine",
-    "DenseCells",
-    "positions",
-    "spread",
-]
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 _SHORT = 2**12  # cells: below this, loops over the last axes cost more than the numbers in them
 _LARGEST_TABLE = 2**20  # cells of a table that is written out along the last axes

@@ -15,18 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.domain import Domain
-from queries.linear import UNITS, LinearQuery
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 from queries.records import CodedRecords
-
-__all__ = [
-    "dual_numbers",
-    "exponents_at",
-    "MarginalTerm",
-    "QueryTerm",
-    "SyntheticDistribution",
-    "Term",
-    "WeightedFactor",
-]
 
 WeightedFactor: TypeAlias = tuple[tuple[str, ...], NDArray[np.float64]]  # a scope and weights of its cells
 

@@ -25,15 +25,6 @@ from pmw.model.calibration import Beliefs
 from pmw.model.factors import Positions, project, spread, table_cells, weighted_sum
 from pmw.model.junction_tree import JunctionTree
 
-__all__ = [
-    "conditionals",
-    "eliminate",
-    "expect",
-    "joint",
-    "KeptTables",
-    "ScopedTable",
-]
-
 ScopedTable = tuple[Positions, NDArray[np.float64]]
 
 _MOST_AXES = 26  # of two tables that one loop goes over; numpy's own limit is 32 before version 2

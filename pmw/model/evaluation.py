@@ -17,12 +17,6 @@ from pmw.model.distribution import MarginalTerm, QueryTerm, SyntheticDistributio
 from pmw.model.graphical import GraphicalDistribution
 from pmw.model.measurement import QueryMeasurement, Target
 
-__all__ = [
-    "Aim",
-    "Evaluator",
-    "evaluator",
-]
-
 Aim: TypeAlias = Target | QueryMeasurement
 Flat: TypeAlias = NDArray[np.float64]  # one number per measured one, in the evaluator's order
 

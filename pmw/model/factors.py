@@ -16,19 +16,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "plan_product",
-    "plan_projections",
-    "plan_sums",
-    "Positions",
-    "ProductPlan",
-    "project",
-    "ProjectionPlan",
-    "spread",
-    "table_cells",
-    "weighted_sum",
-]
-
 Positions = tuple[int, ...]  # attributes by their places in the domain, ascending
 
 

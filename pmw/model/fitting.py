@@ -25,12 +25,6 @@ from pmw.model.distribution import MarginalTerm, QueryTerm, Term
 from pmw.model.measurement import Measurement, QueryMeasurement, Target, target_of
 from queries.linear import LinearQuery
 
-__all__ = [
-    "PRIOR_WEIGHT",
-    "refit",
-    "step",
-]
-
 PRIOR_WEIGHT = (
     1e-3  # per record; from 1e-2 to 1e-4 the stream errors differ by less than 1 % (docs/algorithm.md)
 )

@@ -28,13 +28,6 @@ from pmw.model.factors import Positions, ProjectionPlan, plan_projections, sprea
 from pmw.model.junction_tree import JunctionTree
 from queries.domain import Domain
 
-__all__ = [
-    "Gradient",
-    "GradientPlan",
-    "plan_gradient",
-    "PotentialMarginals",
-]
-
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _SAFE_SPAN = 600.0  # exp(-600) is 10^-261; float64 reaches 10^-308
 _CALM_SPAN = 500.0  # of all potentials together, up to which no number on the way needs scaling

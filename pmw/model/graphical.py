@@ -30,13 +30,9 @@ from pmw.model.tree_rows import draw_rows
 from queries.cells import cell_count
 from queries.domain import Domain
 from queries.errors import ScopeError
-from queries.linear import UNITS, LinearQuery
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 from queries.records import CodedRecords
-
-__all__ = [
-    "GraphicalDistribution",
-    "LARGEST_TREE",
-]
 
 LARGEST_TREE = 10**8  # cells of all clique tables: 800 MB in float64
 _MOST_CACHED_CELLS = 2**22

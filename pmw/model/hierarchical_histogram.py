@@ -23,15 +23,6 @@ from numpy.typing import NDArray
 
 from queries.errors import ScopeError
 
-__all__ = [
-    "HierarchicalHistogram",
-    "leaf_variances",
-    "least_squares",
-    "mean_range_variance",
-    "non_negative_least_squares",
-    "query_variance",
-]
-
 _MOST_PIVOTS = 200  # of one non-negative solution; a few dozen are usual
 _SMALLEST_DUAL = 1e-9  # relative, below which a gradient counts as zero
 _CUTS = 7  # between which ranges are averaged: 28 of them; no power of a branching, so that they cut nodes

@@ -20,15 +20,6 @@ from heapq import heapify, heappop, heappush
 from pmw.model.factors import Positions, table_cells
 from queries.domain import Domain
 
-__all__ = [
-    "DEFAULT_MAX_CELLS",
-    "fits",
-    "fits_tree",
-    "junction_tree",
-    "JunctionTree",
-    "tree_cells",
-]
-
 DEFAULT_MAX_CELLS = 2**21  # sum of clique tables, 16 MB in float64; what positives cost: docs/performance.md
 
 

@@ -20,20 +20,8 @@ from pmw.model.hierarchical_histogram import (
 )
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from queries.errors import ScopeError
-from queries.linear import UNITS, LinearQuery
-
-__all__ = [
-    "half_width",
-    "HierarchicalMeasurement",
-    "MarginalMeasurement",
-    "Measurement",
-    "noise_variance",
-    "NoiseDistribution",
-    "OneWayMeasurement",
-    "QueryMeasurement",
-    "Target",
-    "target_of",
-]
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 NoiseDistribution: TypeAlias = DiscreteLaplace | DiscreteGaussian
 

@@ -28,14 +28,6 @@ from pmw.model.distribution import MarginalTerm, SyntheticDistribution, Term
 from pmw.model.evaluation import Aim, Evaluator, evaluator
 from pmw.model.measurement import Target
 
-__all__ = [
-    "Aim",
-    "descend",
-    "Descent",
-    "DescentRule",
-    "FIRST_STEP_SIZE",
-]
-
 FIRST_STEP_SIZE = 3.0  # of the first descent; later ones start from where the one before ended
 _FASTER, _SLOWER = 1.2, 0.7  # the step size between descents, and where the loss rises
 _RISE = 1e-4  # of the loss, from which on it is taken to rise

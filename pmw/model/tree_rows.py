@@ -19,10 +19,6 @@ from numpy.typing import NDArray
 from pmw.model.calibration import Beliefs
 from pmw.model.factors import project
 
-__all__ = [
-    "draw_rows",
-]
-
 
 def draw_rows(
     beliefs: Beliefs, count: int, generator: np.random.Generator, *, independent: bool

@@ -19,14 +19,6 @@ from pmw.privacy.budget import Budget, Number
 from pmw.public.contract import Options
 from queries.domain import Domain
 
-__all__ = [
-    "check_accuracy",
-    "contract_budget",
-    "keeps",
-    "out_of_reach",
-    "plan_accuracy",
-]
-
 _SMALLEST_EPSILON, _LARGEST_EPSILON = 1e-6, 1e3
 
 

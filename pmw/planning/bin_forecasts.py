@@ -9,11 +9,6 @@ from pmw.model import is_long, longest_kept
 from pmw.planning.marginal_forecasts import Certificates
 from queries.domain import CategoricalAttribute
 
-__all__ = [
-    "BinForecast",
-    "forecast_bins",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class BinForecast:

@@ -30,18 +30,6 @@ from pmw.sparse_vector import (
     ThresholdTest,
 )
 
-__all__ = [
-    "calibrated_noise",
-    "half_band",
-    "marginal_noise",
-    "marginal_statistic",
-    "query_statistic",
-    "scaled_test",
-    "selection_epsilon",
-    "Statistic",
-    "value_noise",
-]
-
 _BETA = 0.05  # failure probability in the split between threshold and test noise
 
 

@@ -32,20 +32,7 @@ from pmw.public.contract import Options
 from pmw.public.error_quantiles import ErrorQuantile, quantile_margin, rank_of
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
-from queries.linear import UNITS
-
-__all__ = [
-    "AnsweredQuestions",
-    "is_due",
-    "kept_for_tests",
-    "next_due",
-    "plan_quantiles",
-    "planned_margin",
-    "QuantileRequest",
-    "quantiles_left",
-    "reserved_share",
-    "SHARE",
-]
+from queries.factors import UNITS
 
 SHARE = Fraction(1, 50)  # of the budget, for all error quantiles together
 _FIRST_DUE = 256  # settled questions

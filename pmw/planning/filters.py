@@ -11,11 +11,6 @@ from pmw.privacy.budget import Budget, Composition
 from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.public.contract import Options
 
-__all__ = [
-    "filter_of_squares",
-    "share_of_tests",
-]
-
 _PURE_PRICE = Fraction(11, 7)  # mu^2/(2 rho) of a pure event: at most pi/2, nearly so where epsilon is small
 
 

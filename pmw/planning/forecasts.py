@@ -32,23 +32,7 @@ from pmw.public.intervals import certified_half_width
 from pmw.public.plans import OpeningPlan, QueryTestPlan
 from pmw.sparse_vector.composition import require_printed
 from queries.domain import Domain
-from queries.linear import UNITS
-
-__all__ = [
-    "AttributeForecast",
-    "DeltaForecast",
-    "forecast_attribute",
-    "forecast_everybody",
-    "forecast_orders",
-    "forecast_textbook",
-    "forecast_vector",
-    "noise_error",
-    "OrderForecast",
-    "TextbookForecast",
-    "total_deviation",
-    "VectorForecast",
-    "Width",
-]
+from queries.factors import UNITS
 
 Width: TypeAlias = Callable[[NoiseDistribution, float, int], float]
 """The half-width of an interval, in records: of the noise on each number, the sum of squared weights over the

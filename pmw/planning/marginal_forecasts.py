@@ -28,20 +28,7 @@ from pmw.public.contract import Contract, Opening, Options, is_dense
 from pmw.public.plans import MarginalTestPlan, OpeningPlan, TestPlan
 from pmw.public.table_noise import TableNoise
 from queries.domain import Domain
-from queries.linear import UNITS
-
-__all__ = [
-    "CertificateForecast",
-    "Certificates",
-    "forecast_marginal_orders",
-    "forecast_marginals",
-    "forecast_table",
-    "Grids",
-    "MarginalForecast",
-    "measured_width",
-    "planned_confidences",
-    "table_width",
-]
+from queries.factors import UNITS
 
 _TESTED_ORDERS = (1, 2, 3)  # attributes of the marginals that a question asks to be tested
 

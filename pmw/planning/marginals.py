@@ -32,19 +32,7 @@ from pmw.public.contract import Contract, Options
 from pmw.public.plans import MarginalTestPlan, OpeningPlan
 from pmw.sparse_vector import Sparse
 from queries.domain import CategoricalAttribute, Domain
-from queries.linear import UNITS
-
-__all__ = [
-    "affordable_bins",
-    "assumed_bins",
-    "bin_deviations",
-    "CONTRACT_SCHEDULE",
-    "DEFAULT_SCHEDULE",
-    "expected_tests",
-    "plan_marginal_test",
-    "Schedule",
-]
-
+from queries.factors import UNITS
 
 _DEARER = Fraction(10, 7)  # tests in mu^2, as parts of the cap
 

@@ -20,12 +20,6 @@ from pmw.public.confidences import Confidences
 from pmw.public.contract import Contract, Opening
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan
 
-__all__ = [
-    "Opened",
-    "plan_opened",
-    "plan_test",
-]
-
 
 def plan_test(
     contract: Contract,

@@ -31,19 +31,6 @@ from pmw.public.sensitivity import l1_sensitivity, query_sensitivity
 from pmw.public.table_noise import TableNoise
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 
-__all__ = [
-    "check_model_size",
-    "check_neighbors",
-    "choose_filter",
-    "choose_tree",
-    "combined_deviation",
-    "measures_table",
-    "opening_share",
-    "plan_opening",
-    "table_keeps",
-    "widest_bar",
-]
-
 # Shares of the budget. Chosen on random streams with other seeds than the benchmark's; the stream errors are
 # flat around them (docs/algorithm.md).
 TOTAL_SHARE = Fraction(1, 100)

@@ -8,12 +8,6 @@ from pmw.errors import BudgetError
 from pmw.planning.plans import plan_session
 from pmw.planning.session_plan import SessionPlan
 
-__all__ = [
-    "forecast_people",
-    "PeopleForecast",
-    "USUAL_LIMITS",
-]
-
 USUAL_LIMITS = (1, 2, 4, 8, 16)
 
 

@@ -47,10 +47,6 @@ from pmw.public.contract import Contract, Options, agreed
 from pmw.public.plans import OpeningPlan, TestPlan, marginal_tier, planned_bins, question_tier
 from queries.domain import Domain
 
-__all__ = [
-    "plan_session",
-]
-
 _USUAL_DELTA = Fraction(1, 10**9)  # what a plan without delta is compared with
 
 

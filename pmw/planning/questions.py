@@ -19,14 +19,7 @@ from pmw.public.plans import QueryTestPlan
 from pmw.public.sensitivity import query_sensitivity
 from pmw.sparse_vector import NumericSparse, Sides, Sparse
 from queries.domain import Domain
-from queries.linear import UNITS
-
-__all__ = [
-    "plan_contract_tier",
-    "plan_query_test",
-    "plan_query_tier",
-]
-
+from queries.factors import UNITS
 
 VALUE_SHARE = Fraction(15, 100)  # of what is left after opening, for released values; the rest is for tests
 

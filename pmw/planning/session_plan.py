@@ -28,11 +28,6 @@ from pmw.public.contract import Contract, guarantee, is_dense
 from queries.domain import Domain
 from queries.plain_values import type_name
 
-__all__ = [
-    "check_records",
-    "SessionPlan",
-]
-
 _MOST_RECORDS = 10**12
 
 

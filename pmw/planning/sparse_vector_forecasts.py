@@ -13,12 +13,7 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.public.contract import Contract
 from pmw.public.plans import OpeningPlan, marginal_tier
 from pmw.sparse_vector import SparseVectorKind
-from queries.linear import UNITS
-
-__all__ = [
-    "forecast_sparse_vectors",
-    "SparseVectorForecast",
-]
+from queries.factors import UNITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,6 @@ from pmw.public.contract import Options
 from pmw.sparse_vector import NumericSparse
 from queries.domain import Domain
 
-__all__ = [
-    "Figures",
-    "solve_textbook",
-    "TextbookPlan",
-]
-
 _MOST_RECORDS = 10**12  # of a plan
 
 

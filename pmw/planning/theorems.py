@@ -22,18 +22,6 @@ from pmw.errors import BudgetError
 from pmw.privacy.budget import Budget
 from pmw.sparse_vector.composition import require_printed
 
-__all__ = [
-    "above_threshold_accuracy",
-    "laplace_accuracy",
-    "multiplicative_weights_update_limit",
-    "numeric_sparse_accuracy",
-    "online_pmw_accuracy",
-    "online_pmw_epsilon",
-    "online_pmw_records",
-    "OnlinePmwAccuracy",
-    "sparse_accuracy",
-]
-
 _MOST_UPDATES = 10**15
 _BESIDE = 1e-12  # relative, by which alpha is taken beyond the root: there it holds
 _LARGEST_EPSILON = 1000  # of a budget

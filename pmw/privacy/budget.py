@@ -20,23 +20,6 @@ from pmw.errors import BudgetError
 from pmw.privacy.gaussian_dp import gaussian_mu_squared, pure_mu_squared
 from queries.plain_values import type_name
 
-__all__ = [
-    "as_fraction",
-    "bounded_range_charge",
-    "Budget",
-    "Charge",
-    "Composition",
-    "floor_price",
-    "gaussian_charge",
-    "NeighboringRelation",
-    "Number",
-    "pure_charge",
-    "root_down",
-    "round_up",
-    "zcdp_epsilon",
-    "zcdp_rho",
-]
-
 Number: TypeAlias = int | float | str | Fraction | Decimal
 
 RHO_GRID = 2**60  # charges in rho and in mu^2 are rounded up to multiples of 1/RHO_GRID, totals down

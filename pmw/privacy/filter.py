@@ -9,11 +9,6 @@ from pmw.errors import BudgetError, BudgetExhaustedError
 from pmw.privacy.budget import Budget, Charge, Composition, zcdp_rho
 from pmw.privacy.gaussian_dp import mu_squared_cap
 
-__all__ = [
-    "open_filter",
-    "PrivacyFilter",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PrivacyFilter:

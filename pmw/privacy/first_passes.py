@@ -27,11 +27,6 @@ from pmw.errors import NoiseError
 from pmw.privacy.noise import DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
 
-__all__ = [
-    "first_passes",
-    "MOST_PASSES",
-]
-
 MOST_PASSES = 2**40
 _BITS, _MORE_BITS = 52, 64
 # Of ln U / ln(1 - p) in floating point, relative. A quotient below 2^40 has p > 2^-92 and so a gap of at most

@@ -20,14 +20,6 @@ from functools import lru_cache
 
 from pmw.errors import BudgetError
 
-__all__ = [
-    "gaussian_mu_squared",
-    "LEAST_SIGMA",
-    "mu_squared_cap",
-    "pure_epsilon",
-    "pure_mu_squared",
-]
-
 LEAST_SIGMA = 6_700  # units; from here on the surcharge for the lattice is below 0.015 % of a price
 _TINY = Fraction(1, 2**40)
 _MOST_EPSILON = 64  # of a pure event that has a price; beyond, zCDP has one

@@ -27,17 +27,6 @@ from numpy.typing import NDArray
 from pmw.errors import NoiseError
 from pmw.privacy.random_bits import BitSource
 
-__all__ = [
-    "bernoulli_exp",
-    "bernoulli_exp_array",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "Distribution",
-    "Geometric",
-    "uniform_array_below",
-    "uniform_below",
-]
-
 _LARGEST_PART = 2**50  # numerator and denominator of a scale: products with small counts fit in int64
 
 

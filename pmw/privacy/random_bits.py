@@ -14,14 +14,6 @@ from numpy.typing import NDArray
 
 from pmw.errors import NoiseError
 
-__all__ = [
-    "BitSource",
-    "fresh_seed",
-    "person_key",
-    "repeatable_seed",
-    "SEED_BYTES",
-]
-
 SEED_BYTES = 32
 _BLOCK = 1 << 16  # bytes made per call of the extendable-output function
 _LABEL = b"online-pmw noise 1\x00"

@@ -13,10 +13,6 @@ from pmw.privacy.budget import Charge, bounded_range_charge
 from pmw.privacy.noise import bernoulli_exp, uniform_below
 from pmw.privacy.random_bits import BitSource
 
-__all__ = [
-    "ExponentialMechanism",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ExponentialMechanism:

@@ -29,16 +29,7 @@ from numpy.typing import NDArray
 
 from pmw.errors import PMWError
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from queries.linear import UNITS
-
-__all__ = [
-    "certificate_half_width",
-    "intersection",
-    "l1_mean",
-    "simultaneous_half_width",
-    "split_confidence",
-    "sum_half_width",
-]
+from queries.factors import UNITS
 
 _Noise: TypeAlias = DiscreteLaplace | DiscreteGaussian
 

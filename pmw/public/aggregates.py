@@ -30,10 +30,6 @@ from queries.cell_values import CellCondition, CellValues, on_scope
 from queries.linear import LinearQuery
 from queries.statements import AggregateNode, Correlation, Group, Linear, Quantile, Ratio, Spread, Statement
 
-__all__ = [
-    "Aggregates",
-]
-
 _Array = NDArray[np.float64]
 _MOST_THRESHOLDS = 20_000
 

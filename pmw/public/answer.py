@@ -9,19 +9,6 @@ from typing import Any, NamedTuple
 from pmw.display.elements import paragraph
 from pmw.display.texts import counted
 
-__all__ = [
-    "Answer",
-    "Basis",
-    "QuestionKind",
-    "RecordsKept",
-    "REFUSAL",
-    "SEEDED_WARNING",
-    "Source",
-    "Spent",
-    "unverified",
-]
-
-
 SEEDED_WARNING = "SEEDED NOISE: this session gives no privacy."
 REFUSAL = "refused: the error bar would be wider than the accuracy that the session promises"
 

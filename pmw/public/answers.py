@@ -16,10 +16,6 @@ from queries.workloads import Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Answers",
-]
-
 _ROWS_SHOWN = 20
 _GROUP_KEYS = ("count", "fraction", "interval", "typical", "source", "aligned", "version")  # of each group
 _SHARED_KEYS = ("confidence", "spent", "records_kept", "seeded")

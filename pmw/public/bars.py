@@ -38,18 +38,8 @@ from pmw.public.group_weights import narrowed
 from pmw.public.intervals import answer_within, untested_answer, with_typical
 from pmw.public.state import Certificate, PublicState
 from queries.boxes import MOST_SUMS, Boxes, BoxSums
-from queries.linear import UNITS, LinearQuery
-
-__all__ = [
-    "answers_untested",
-    "Bound",
-    "Bounds",
-    "BoxBounds",
-    "MarginalBars",
-    "ScopeKnowledge",
-    "Share",
-    "SumBounds",
-]
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 _Array: TypeAlias = NDArray[np.float64]
 _Number: TypeAlias = float | _Array  # of one sum, or of n

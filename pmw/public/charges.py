@@ -18,24 +18,6 @@ from pmw.public.contract import Options
 from pmw.public.plans import OpeningPlan, QueryTestPlan, TestPlan, TierPlan
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 
-__all__ = [
-    "abandoned_entry",
-    "charged",
-    "Event",
-    "LedgerEntry",
-    "marginal_charge",
-    "opening_entries",
-    "paid_for",
-    "Parts",
-    "positive_entry",
-    "quantile_entry",
-    "requested_entry",
-    "reservation",
-    "reserved_by_rounds",
-    "threshold_entry",
-    "WHOLE",
-]
-
 Parts: TypeAlias = tuple[tuple[str, Fraction], ...]  # analysts, and what part of a charge each is booked
 
 

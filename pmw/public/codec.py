@@ -48,19 +48,6 @@ from queries.domain import Domain
 from queries.linear import LinearQuery
 from queries.schema import LARGEST_SCHEMA, format_schema, parse_schema
 
-__all__ = [
-    "dumps",
-    "form_of",
-    "FormError",
-    "kind_text",
-    "loads",
-    "MOST_CELLS",
-    "read",
-    "read_kind",
-    "register",
-    "registered",
-]
-
 MOST_CELLS = 2**24  # that the questions of one form have weights for: 128 MB
 _LARGEST = 2**62  # of a whole number, so that sums of two fit in 64 bits
 _HIGHEST = 64  # levels of a hierarchical histogram

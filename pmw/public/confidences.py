@@ -14,15 +14,7 @@ from pmw.privacy.tail_bounds import certificate_half_width, split_confidence, su
 from pmw.public.contract import Options
 from pmw.public.plans import MarginalTestPlan, TestPlan, TierPlan
 from pmw.public.state import PublicState
-from queries.linear import UNITS
-
-__all__ = [
-    "Confidences",
-    "negative_half_width",
-    "negative_margin",
-    "total_error_bound",
-    "total_half_width",
-]
+from queries.factors import UNITS
 
 
 @dataclass(frozen=True, slots=True)

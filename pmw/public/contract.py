@@ -15,21 +15,6 @@ from queries.domain import Domain, require_domain
 from queries.person import Person
 from queries.plain_values import shown_text
 
-__all__ = [
-    "agreed",
-    "Contract",
-    "contract_words",
-    "guarantee",
-    "guarantee_terms",
-    "is_dense",
-    "ModelKind",
-    "Opening",
-    "Options",
-    "SMALL_DOMAIN",
-    "TestKind",
-    "UpdateRule",
-]
-
 
 class Opening(enum.Enum):
     """What is measured before the first question, besides the number of records."""

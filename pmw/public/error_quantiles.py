@@ -22,18 +22,8 @@ from typing import Any
 from pmw.model import NoiseDistribution
 from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.answer import Basis, QuestionKind
-from queries.linear import UNITS, LinearQuery
-
-__all__ = [
-    "ErrorQuantile",
-    "kind_of",
-    "MOST_CELLS",
-    "quantile_margin",
-    "QUESTION_ATTRIBUTES",
-    "rank_of",
-    "typical_errors",
-    "typical_half_width",
-]
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 MOST_CELLS = 2**24  # of the scope of a question whose error is looked at
 QUESTION_ATTRIBUTES = 3  # questions on more are of one kind

@@ -39,24 +39,8 @@ from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState
 from pmw.public.table_noise import TableNoise, moved_cells
 from queries.boxes import BoxSums
-from queries.linear import UNITS, LinearQuery
-
-__all__ = [
-    "BASES",
-    "Evidence",
-    "evidence_of",
-    "is_fine",
-    "is_held",
-    "is_whole_table",
-    "Known",
-    "known_of",
-    "KnownOfScope",
-    "marginals_over",
-    "opened_over",
-    "opening_over",
-    "weighed",
-    "WeightStats",
-]
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 BASES = tuple(Basis)
 Known: TypeAlias = MarginalValues | Certificate  # than the opening

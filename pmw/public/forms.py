@@ -7,10 +7,6 @@ from typing import Any
 from pmw.public.answers import Answers
 from pmw.public.tables import AnswerTable
 
-__all__ = [
-    "form_of",
-]
-
 
 def form_of(result: Answers | AnswerTable) -> dict[str, Any]:
     """Return an answer ready for JSON: one answer's, or that of all groups."""

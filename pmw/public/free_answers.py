@@ -13,12 +13,6 @@ from pmw.public.state import PublicState
 from queries.boxes import Boxes
 from queries.linear import LinearQuery
 
-__all__ = [
-    "FreeAnswers",
-    "half_widths",
-    "spent_in",
-]
-
 _MANY = 16  # questions about the same attributes, from which on arrays are faster than one by one
 
 

@@ -13,17 +13,6 @@ from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
 from queries.statements import Group, Linear, Statement
 
-__all__ = [
-    "counted_values",
-    "following_question",
-    "group_weights",
-    "GroupWeights",
-    "multiplied_values",
-    "narrowed",
-    "squared_values",
-    "summed_values",
-]
-
 _Array = NDArray[np.float64]
 
 

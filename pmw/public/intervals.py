@@ -19,21 +19,10 @@ from pmw.public.error_quantiles import kind_of, typical_half_width
 from pmw.public.evidence import evidence_of
 from pmw.public.plans import QueryTestPlan
 from pmw.public.state import PublicState
-from queries.linear import UNITS, LinearQuery
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 BAR_SLACK = 1e-6  # records: what rounding may add to a bar that is as wide as an accuracy contract allows
-
-__all__ = [
-    "answer_within",
-    "BAR_SLACK",
-    "certified_answer",
-    "certified_half_width",
-    "everybody_answer",
-    "is_covered",
-    "measured_answer",
-    "untested_answer",
-    "with_typical",
-]
 
 
 def is_covered(state: PublicState, query: LinearQuery) -> bool:

@@ -13,13 +13,6 @@ from pmw.privacy.filter import PrivacyFilter
 from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts
 from pmw.sparse_vector import SparseVectorKind
 
-__all__ = [
-    "Ledger",
-    "ledger_cells",
-    "ledger_of",
-    "LedgerLine",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class LedgerLine:

@@ -19,30 +19,12 @@ from pmw.privacy.tail_bounds import sum_half_width
 from pmw.public.contract import Contract, guarantee
 from pmw.public.state import PublicState
 from pmw.public.status import History
-from queries.domain import (
-    Attribute,
-    CategoricalAttribute,
-    DateAttribute,
-    DatetimeAttribute,
-    OrderedAttribute,
-    number_text,
-)
+from queries.cells import number_text
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Attribute, CategoricalAttribute, OrderedAttribute
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = [
-    "budget_panel",
-    "compare_marginals",
-    "error_panel",
-    "headline",
-    "marginal_panel",
-    "MarginalComparison",
-    "MOST_MARGINALS",
-    "NINE_TENTHS",
-    "quantile_of",
-    "status_figure",
-]
 
 NINE_TENTHS = 0.9
 MOST_MARGINALS = 6

@@ -17,18 +17,7 @@ from pmw.model import (
 from pmw.privacy.tail_bounds import l1_mean
 from pmw.sparse_vector import NumericSparse, Sparse
 from queries.domain import Domain
-from queries.linear import UNITS
-
-__all__ = [
-    "marginal_tier",
-    "MarginalTestPlan",
-    "OpeningPlan",
-    "planned_bins",
-    "QueryTestPlan",
-    "question_tier",
-    "TestPlan",
-    "TierPlan",
-]
+from queries.factors import UNITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,17 +29,6 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 
-__all__ = [
-    "affordable_price",
-    "cell_question",
-    "measuring_plan",
-    "Quote",
-    "quote_marginal",
-    "quote_noise",
-    "quote_question",
-    "require_affordable",
-]
-
 _WIDEST = 2**50  # units: of noise that says nothing of any table
 
 

@@ -23,16 +23,6 @@ from queries.boxes import Boxes
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "answer_boxes",
-    "answers_together",
-    "ArrayAnswers",
-    "KINDS",
-    "range_answers",
-    "RangeAnswers",
-    "RangeRoom",
-]
-
 _SOURCES = tuple(Source)
 KINDS: tuple[QuestionKind | None, ...] = (
     None,

@@ -6,13 +6,7 @@ from fractions import Fraction
 
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.contract import Options
-from queries.linear import UNITS
-
-__all__ = [
-    "l1_sensitivity",
-    "l2_squared_sensitivity",
-    "query_sensitivity",
-]
+from queries.factors import UNITS
 
 
 def query_sensitivity(options: Options) -> int:

@@ -26,11 +26,6 @@ from pmw.public.sums import Estimate, Sums, within
 from queries.cell_values import CellValues, union_scope
 from queries.statements import Correlation, Group, Spread
 
-__all__ = [
-    "correlation",
-    "spread",
-]
-
 _Array = NDArray[np.float64]
 _MEANS = 100  # candidates for a mean, across the range of the values
 _MOST_PAIRS = 400  # of candidates for two means

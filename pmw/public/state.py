@@ -25,15 +25,6 @@ from pmw.public.plans import QueryTestPlan, TestPlan, marginal_tier, question_ti
 from queries.domain import Domain
 from queries.linear import LinearQuery
 
-__all__ = [
-    "Certificate",
-    "is_requested",
-    "LaterMeasurement",
-    "PublicState",
-    "Total",
-]
-
-
 LaterMeasurement: TypeAlias = QueryMeasurement | MarginalMeasurement
 
 

@@ -15,13 +15,6 @@ from pmw.public.error_quantiles import typical_errors
 from pmw.public.state import PublicState
 from queries.cells import cell_count
 
-__all__ = [
-    "History",
-    "Status",
-    "status_of",
-    "status_rows",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Status:

@@ -21,12 +21,6 @@ from queries.cell_values import union_scope
 from queries.domain import Domain
 from queries.statements import Group, Linear, Ratio, Statement
 
-__all__ = [
-    "Estimate",
-    "Sums",
-    "within",
-]
-
 _Array = NDArray[np.float64]
 _STEPS = 32  # of a bisection
 

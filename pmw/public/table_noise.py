@@ -29,11 +29,6 @@ from numpy.typing import NDArray
 from pmw.model import MarginalMeasurement, NoiseDistribution, noise_variance
 from pmw.privacy.tail_bounds import sum_half_width
 
-__all__ = [
-    "moved_cells",
-    "TableNoise",
-]
-
 _INTERVALS = 512  # of the weight of a question, in each of which its widest interval is bounded
 _BESIDE = 1e-9  # relative: below a power of 2
 

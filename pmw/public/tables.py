@@ -38,12 +38,6 @@ from queries.statements import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "answered",
-    "AnswerTable",
-    "questions_of",
-]
-
 _ROWS_SHOWN = 20
 _UNDEFINED = "undefined"
 _WORK = 16  # what an aggregate of one group takes, in questions

@@ -16,22 +16,6 @@ from pmw.errors import ServiceError
 from pmw.service.hosting import Service
 from pmw.service.users import User, digest_of
 
-__all__ = [
-    "COOKIE",
-    "current_user",
-    "CurrentUser",
-    "in_queue",
-    "InQueue",
-    "is_known",
-    "require_own_page",
-    "router",
-    "service_of",
-    "sign_in",
-    "sign_out",
-    "signed_in",
-    "SignedIn",
-]
-
 COOKIE = "pmw_session"
 _MOST_COOKIES = 10  # of one user
 _bearer = HTTPBearer(auto_error=False, description="A token that pmw user add printed.")

@@ -30,18 +30,6 @@ from pmw.service.log import Log
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity, Booked
 
-__all__ = [
-    "activity",
-    "ask",
-    "create_app",
-    "export",
-    "health",
-    "ledger",
-    "measure",
-    "sessions",
-    "status",
-]
-
 _KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
 _THREADS = 40  # for what waits for no session
 router = APIRouter()

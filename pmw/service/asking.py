@@ -19,14 +19,6 @@ from queries.linear import LinearQuery
 from queries.parsing import Question, identifier_of, require_aligned
 from queries.statements import Statement
 
-__all__ = [
-    "answered",
-    "answered_all",
-    "answered_within",
-    "read",
-    "Reading",
-]
-
 _READING = (4, 32)  # what a condition and a statement take to be read, in questions
 
 

@@ -8,11 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pmw.service.limits import MOST_QUESTIONS
 
-__all__ = [
-    "Asked",
-    "Measured",
-]
-
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)

@@ -22,14 +22,6 @@ from queries.errors import QueryError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "answer_of",
-    "connect",
-    "drawn_part",
-    "pause_before",
-    "RemoteSession",
-]
-
 _SECONDS = 60.0  # for one response
 _BATCH = 500  # questions of one request; the service takes 1,000
 _TRIES = 10

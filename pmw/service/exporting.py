@@ -18,12 +18,6 @@ from pmw.errors import ReleaseError
 from pmw.public.export import RowPlan
 from pmw.session.session import Session
 
-__all__ = [
-    "MOST_ROWS",
-    "parts_of",
-    "SentInParts",
-]
-
 MOST_ROWS = 1_000_000  # whose cell numbers are held in memory
 _PART_BYTES = 2**18
 _STALLED_SECONDS = 60  # for one part: a client that is gone is not always known to be

@@ -17,10 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pmw.service.limits import BODY_BYTES, KEPT_CONNECTIONS, MOST_CONNECTIONS
 from pmw.service.log import Log
 
-__all__ = [
-    "Guard",
-]
-
 _HEALTH = "/health"  # answered however crowded it is, and whatever body comes with it
 _BODY_SECONDS = 10  # for the whole body of a request
 _HEADERS = {

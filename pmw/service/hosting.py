@@ -17,14 +17,6 @@ from pmw.session.dialogue import Analyst
 from pmw.session.opening import resume_session
 from pmw.session.session import Session
 
-__all__ = [
-    "ForbiddenError",
-    "Hosted",
-    "hosting",
-    "names_of",
-    "Service",
-]
-
 _PER_SECOND = 100.0  # requests of one user
 _AT_ONCE = 200.0
 

@@ -17,27 +17,6 @@ from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.statements import Statement, leaves_of
 
-__all__ = [
-    "BODY_BYTES",
-    "BusyError",
-    "cells_of",
-    "EndingError",
-    "GoneError",
-    "KEPT_CONNECTIONS",
-    "LargeRequests",
-    "MOST_CELLS",
-    "MOST_CONNECTIONS",
-    "MOST_IDLE",
-    "MOST_QUESTIONS",
-    "MOST_WAITING",
-    "OneEach",
-    "PLACES",
-    "Queue",
-    "Rate",
-    "require_few_cells",
-    "Working",
-]
-
 BODY_BYTES = 2**20
 MOST_CONNECTIONS = 512
 KEPT_CONNECTIONS = 16  # of them, for requests with a good token

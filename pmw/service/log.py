@@ -9,10 +9,6 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-__all__ = [
-    "Log",
-]
-
 
 class Log:
     """Writes lines of JSON.

@@ -21,17 +21,6 @@ from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.statements import Statement
 
-__all__ = [
-    "answer_of",
-    "asked_by",
-    "Chart",
-    "chart_of",
-    "CHART_WIDTH",
-    "is_statement",
-    "NONE",
-    "Result",
-]
-
 _MOST_ROWS, _MOST_BARS = 1000, 40
 CHART_WIDTH = 480  # narrow enough for texts that can be read on a phone
 _PLACE = re.compile(r"[0-9]{1,6}")  # of a value in a list

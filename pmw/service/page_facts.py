@@ -23,17 +23,6 @@ from pmw.session.dialogue import Analyst
 from queries.domain import CategoricalAttribute, Domain
 from queries.linear import LinearQuery
 
-__all__ = [
-    "attributes_of",
-    "custodian_facts",
-    "history_rows",
-    "is_dearer",
-    "price_of",
-    "report_of",
-    "share_text",
-    "Shown",
-]
-
 _SESSION = "the session itself"
 _MOST_VALUES = 12  # of an attribute that are listed in the table of attributes
 _MOST_ACTS = 50  # questions of everybody that the custodian sees

@@ -13,11 +13,6 @@ from fastapi.routing import APIRoute
 from pmw.display.templates import render
 from pmw.errors import PMWError
 
-__all__ = [
-    "page",
-    "PageRoute",
-]
-
 _KEPT = ("WWW-Authenticate", "Retry-After")  # headers of an error
 
 

@@ -43,19 +43,6 @@ from pmw.session.accounts import Activity
 from pmw.session.dialogue import Analyst
 from queries.errors import QueryError
 
-__all__ = [
-    "ask",
-    "build",
-    "custodian",
-    "history",
-    "pay",
-    "price",
-    "report",
-    "router",
-    "session",
-    "start",
-]
-
 _MOST_LISTED = 200  # questions of a history
 _REFUSED = "This token is not good: it was never issued, was revoked, or has expired."
 

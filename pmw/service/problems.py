@@ -30,11 +30,6 @@ from pmw.service.limits import BusyError, EndingError, GoneError
 from pmw.service.log import Log
 from queries.errors import QueryError
 
-__all__ = [
-    "add_handlers",
-    "problem",
-]
-
 _CODES = {
     400: "bad_request",
     401: "unauthorized",

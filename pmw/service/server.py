@@ -22,12 +22,6 @@ from pmw.service.limits import KEPT_CONNECTIONS, MOST_CONNECTIONS, MOST_IDLE, Ra
 from pmw.service.log import Log
 from pmw.service.users import UsersFile
 
-__all__ = [
-    "EndingServer",
-    "PatientProtocol",
-    "serve",
-]
-
 _HEADER_SECONDS = 10.0  # for the head of a request
 _IDLE_SECONDS = 5  # between two requests of a connection
 _ENDING_SECONDS = 30  # for the requests that are being answered at the end

@@ -30,14 +30,6 @@ from pmw.disk import synchronise
 from pmw.errors import PMWError, ServiceError
 from pmw.session.accounts import Account
 
-__all__ = [
-    "digest_of",
-    "Role",
-    "script_of",
-    "User",
-    "UsersFile",
-]
-
 _FORMAT = 1
 _TOKEN_BYTES = 32
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

@@ -21,17 +21,6 @@ from pmw.session.loading import load_entries
 from pmw.session.store import SessionStore
 from queries.plain_values import type_name
 
-__all__ = [
-    "Account",
-    "Activity",
-    "Booked",
-    "booked_to",
-    "Bookings",
-    "load_activity",
-    "require_named",
-    "SESSION",
-]
-
 _LONGEST_NAME = 100  # characters
 
 

@@ -31,12 +31,6 @@ from queries.statements import Statement
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Asked",
-    "Asking",
-    "Questions",
-]
-
 Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Ask
 Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
 

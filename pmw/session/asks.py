@@ -20,17 +20,6 @@ from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
 
-__all__ = [
-    "Answering",
-    "Ask",
-    "Deliver",
-    "key_of",
-    "ready_answers",
-    "Repeats",
-    "settled_marks",
-    "with_answers",
-]
-
 Deliver: TypeAlias = Callable[[Sequence[Answer]], None]  # is called with the next answers, in order
 
 

@@ -18,10 +18,6 @@ from pmw.session.journal import closing_outcome
 from pmw.session.loading import load_state, load_status
 from pmw.session.store import SessionFiles, SessionStore
 
-__all__ = [
-    "backup_session",
-]
-
 
 def backup_session(path: str | Path, output: str | Path) -> Status:
     """Write a closed copy of a session, while others may be using it, and return where the copy stands.

@@ -8,10 +8,6 @@ from contextlib import contextmanager
 from pmw.errors import SessionCorruptError
 from pmw.public.codec import FormError
 
-__all__ = [
-    "damage_is_one_error",
-]
-
 # What a damaged text makes of its readers.
 _FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 

@@ -31,11 +31,6 @@ from queries.reader import QuestionReader
 from queries.statements import Statement
 from queries.workloads import Workload
 
-__all__ = [
-    "Analyst",
-    "Dialogue",
-]
-
 
 class Dialogue(Asking):
     """Questions and measurements on behalf of one account."""

@@ -42,10 +42,6 @@ from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
 from queries.linear import LinearQuery
 
-__all__ = [
-    "Engine",
-]
-
 _BATCH = 256  # questions per intent
 _COMMIT = 1024  # questions per commit, where none of them draws noise
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs

@@ -36,20 +36,6 @@ from pmw.session.store import (
 from pmw.sparse_vector import NoisyThreshold
 from queries.linear import LinearQuery
 
-__all__ = [
-    "answer_row",
-    "batch_outcome",
-    "closing_outcome",
-    "first_facts",
-    "ledger_rows",
-    "next_seed",
-    "opening_outcome",
-    "PERSON_KEY",
-    "read_answer",
-    "secret_facts",
-    "threshold_name",
-]
-
 _ABANDONED = {REQUESTED: "a requested marginal"}  # what the ledger calls a batch of a kind
 PERSON_KEY = "person_key"  # the secret that chooses which records of a person are kept
 

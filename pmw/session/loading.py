@@ -35,25 +35,6 @@ from queries.domain import Domain
 from queries.linear import LinearQuery
 from queries.range_texts import RangeTexts
 
-__all__ = [
-    "charge_of",
-    "load_contract",
-    "load_entries",
-    "load_history",
-    "load_ledger",
-    "load_plan",
-    "load_questions",
-    "load_released",
-    "load_scopes",
-    "load_secret",
-    "load_state",
-    "load_status",
-    "newest_released",
-    "read_entries",
-    "read_question",
-]
-
-
 _MOST_POINTS = 2000  # of a history
 _RUNS = re.compile(r"\[\d+,\d+,\d+\],?")  # of cells, with their weights
 _NOTHING = re.compile(r"(?!)")

@@ -31,17 +31,6 @@ from pmw.session.store import IntentRow, SessionStore, writing
 from pmw.session.table import refuse_given_table, session_table, table_place
 from pmw.session.verification import Anchor, Told, Verification, untold, verify
 
-__all__ = [
-    "finalize_session",
-    "is_closed",
-    "read_history",
-    "read_ledger",
-    "read_session",
-    "remembered_table",
-    "save_model",
-    "verify_session",
-]
-
 
 def read_session(path: str | Path) -> tuple[PublicState, Status]:
     """Return the public state and status of a session in a file, while others may be using it.

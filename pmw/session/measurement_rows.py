@@ -32,20 +32,6 @@ from pmw.session.store import (
     MeasurementRow,
 )
 
-__all__ = [
-    "certificate_row",
-    "measured_row",
-    "one_way_row",
-    "quantile_row",
-    "read_certificate",
-    "read_measured",
-    "read_noise",
-    "read_opening",
-    "read_quantile",
-    "require_cells",
-    "total_row",
-]
-
 _APART = ("units", "noise")  # fields of a measurement that have columns of their own
 
 

@@ -26,12 +26,6 @@ from pmw.session.released import Released
 from pmw.session.verification.report import FAULTS
 from queries.errors import SchemaError
 
-__all__ = [
-    "export_model",
-    "FORMAT_VERSION",
-    "read_model",
-]
-
 FORMAT_VERSION = 2
 _CONTENT = "online-pmw model"
 _HEAD = re.compile(

@@ -22,11 +22,6 @@ from pmw.session.released import KeptModel, Released, found_snapshot, state_of
 from pmw.session.snapshots import Snapshot
 from queries.cells import cell_count
 
-__all__ = [
-    "model_state",
-    "require",
-]
-
 _MOST_TREE = 2**24  # cells of the model: 128 MB in float64
 _LARGEST_UNITS = 2**60  # of a released number, in units: 10^12 records
 _LARGEST_DUAL = 1e6  # far from overflow

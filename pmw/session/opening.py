@@ -19,11 +19,6 @@ from pmw.session.store.locking import SessionLock
 from pmw.session.table import refuse_given_table
 from queries.domain import Domain
 
-__all__ = [
-    "open_session",
-    "resume_session",
-]
-
 
 def open_session(
     data: Table,

@@ -15,14 +15,6 @@ from pmw.session.damage import damage_is_one_error
 from pmw.session.measurement_rows import require_cells
 from pmw.session.store import QUANTILES, REQUESTED, IntentRow
 
-__all__ = [
-    "Batch",
-    "read_recorded",
-    "read_reserved",
-    "Recorded",
-    "recorded_text",
-]
-
 Batch: TypeAlias = Proposal | RequestedMarginal | tuple[QuantileRequest, ...]
 _BATCHES = {"tests": Proposal, REQUESTED: RequestedMarginal, QUANTILES: tuple[QuantileRequest, ...]}
 

@@ -21,11 +21,6 @@ from queries.cells import cell_count
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "load_model",
-    "PublicModel",
-]
-
 _BATCH = 1024  # answers that are delivered together
 
 

@@ -34,10 +34,6 @@ from pmw.session.store import AGAIN, FIRST, UNSETTLED, AnswerColumns, Outcome
 from pmw.session.store.columns import texts_at
 from queries.boxes import Boxes
 
-__all__ = [
-    "RangeEngine",
-]
-
 _Part: TypeAlias = tuple[NDArray[np.int64], Boxes]  # places of questions about the same attributes
 _CHUNK = 2**13  # questions of a commit, and of a block
 _ROUNDS = 4  # how often a chunk's scopes are looked at for further tests, before its questions go one by one

@@ -19,13 +19,6 @@ from pmw.public.plans import OpeningPlan, TestPlan
 from pmw.public.state import Certificate, LaterMeasurement, PublicState
 from pmw.session.snapshots import Snapshot, SnapshotTerms, read_snapshot
 
-__all__ = [
-    "found_snapshot",
-    "KeptModel",
-    "Released",
-    "state_of",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptModel:

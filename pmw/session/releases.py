@@ -40,20 +40,7 @@ from pmw.session.loading import load_scopes, read_question
 from pmw.session.proposals import Batch, Recorded
 from pmw.session.store import QUANTILES, REQUESTED, Outcome, SessionStore
 from queries.domain import Domain
-from queries.linear import UNITS
-
-__all__ = [
-    "Drawing",
-    "due_marginal",
-    "due_quantiles",
-    "MarginalRelease",
-    "opened",
-    "QuantileRelease",
-    "recorded",
-    "Release",
-    "release_of",
-    "StoredAnswers",
-]
+from queries.factors import UNITS
 
 # Draws what was counted, and returns the public state with the filter after its charges.
 Drawing: TypeAlias = Callable[[BitSource, PrivacyFilter], PublicState]

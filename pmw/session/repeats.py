@@ -18,15 +18,6 @@ from pmw.public.answer import Answer, Basis, Source
 from pmw.public.range_answers import KINDS, RangeAnswers, answers_together
 from pmw.public.state import PublicState
 
-__all__ = [
-    "is_better",
-    "KEYED",
-    "Looks",
-    "rests_on_test",
-    "Stored",
-    "UNTESTED",
-]
-
 UNTESTED = (Source.EXHAUSTED.value, Source.UNVERIFIED.value)
 
 KEYED = sys.maxsize

@@ -12,12 +12,6 @@ from pmw.public.state import PublicState
 from pmw.session.loading import load_history, load_ledger, load_state, load_status, read_question
 from pmw.session.store import SessionStore
 
-__all__ = [
-    "load_facts",
-    "save_report",
-    "write_session_report",
-]
-
 
 def load_facts(store: SessionStore, state: PublicState) -> Facts:
     """Return what a report on a session is made of.

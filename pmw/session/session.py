@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Session",
-]
-
 
 class Session(Dialogue):
     """A dialogue over one sensitive table. Made by ``open_session`` and ``resume_session``.

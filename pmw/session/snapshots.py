@@ -23,13 +23,6 @@ from pmw.model import (
 from pmw.public.contract import Contract
 from pmw.public.state import LaterMeasurement, PublicState
 
-__all__ = [
-    "duals_of",
-    "read_snapshot",
-    "Snapshot",
-    "SnapshotTerms",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

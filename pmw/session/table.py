@@ -21,13 +21,6 @@ from pmw.session.store import Outcome, SessionStore, writing
 from queries.domain import Domain
 from queries.plain_values import type_name
 
-__all__ = [
-    "move_session",
-    "refuse_given_table",
-    "session_table",
-    "table_place",
-]
-
 
 def move_session(
     path: str | Path, data: Place | Path | str, *, memory: MemoryLimit | None = None, wait: float = 0

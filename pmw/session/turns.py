@@ -9,11 +9,6 @@ import heapq
 import itertools
 import threading
 
-__all__ = [
-    "TURN_WORK",
-    "Turns",
-]
-
 TURN_WORK = 512  # questions of one turn, about: what whoever comes next waits for at most
 
 

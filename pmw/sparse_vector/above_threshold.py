@@ -22,10 +22,6 @@ from pmw.sparse_vector.noisy_comparison import (
     require_integers,
 )
 
-__all__ = [
-    "AboveThreshold",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class AboveThreshold:

@@ -11,11 +11,6 @@ from pmw.privacy.budget import round_up
 from pmw.sparse_vector.noisy_comparison import NoiseKind, Sides, ThresholdTest
 from pmw.sparse_vector.split import Ratio, Split
 
-__all__ = [
-    "Comparison",
-    "scale_up",
-]
-
 _EXACT = 2**40  # a scale with parts up to this is kept as it is
 _DIGITS = 40
 

@@ -18,15 +18,6 @@ import numpy as np
 from pmw.errors import BudgetError
 from pmw.privacy.budget import RHO_GRID, Budget, floor_price, root_down, round_up, zcdp_epsilon, zcdp_rho
 
-__all__ = [
-    "composed_delta",
-    "composed_epsilon",
-    "CompositionTheorem",
-    "require_printed",
-    "rho_epsilon",
-    "round_epsilon",
-]
-
 _DIGITS = 60
 _STEPS = 100  # halvings of a search in floating point
 _FIRST_SLACK = 2.0**-40

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import enum
 
-__all__ = [
-    "SparseVectorKind",
-]
-
 
 class SparseVectorKind(enum.Enum):
     """A sound sparse vector: the distribution of its noise, and whether its threshold noise is drawn once or

@@ -32,19 +32,6 @@ from pmw.privacy.noise import DiscreteLaplace, Distribution, Geometric
 from pmw.privacy.random_bits import BitSource
 from queries.plain_values import type_name
 
-__all__ = [
-    "draw_noisy_threshold",
-    "NoiseKind",
-    "NoisyComparison",
-    "NoisyThreshold",
-    "Outcome",
-    "require_comparable",
-    "require_integers",
-    "Sides",
-    "take_outcomes",
-    "ThresholdTest",
-]
-
 
 class NoiseKind(enum.Enum):
     """The distribution of threshold and test noise."""

@@ -32,13 +32,6 @@ from pmw.sparse_vector.noisy_comparison import NoiseKind, Outcome, Sides, Thresh
 from pmw.sparse_vector.sparse import Sparse, SparseState, textbook_sigma
 from pmw.sparse_vector.split import Split
 
-__all__ = [
-    "NumericSparse",
-    "sigma_up",
-    "value_charge",
-    "ValueNoise",
-]
-
 _MARGIN = Fraction(1, 10**20)
 
 ValueNoise: TypeAlias = DiscreteLaplace | DiscreteGaussian

@@ -41,11 +41,6 @@ from pmw.sparse_vector.noisy_comparison import (
 )
 from pmw.sparse_vector.sech2_noise import SechSquared
 
-__all__ = [
-    "Sech2Test",
-    "ThresholdNoise",
-]
-
 
 class ThresholdNoise(enum.Enum):
     """The distribution of the threshold noise of a sech^2 test; ``GAUSSIAN`` has no pure price."""

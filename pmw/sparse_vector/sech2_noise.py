@@ -25,10 +25,6 @@ from numpy.typing import NDArray
 from pmw.privacy.noise import Geometric, bernoulli_exp, bernoulli_exp_array
 from pmw.privacy.random_bits import BitSource
 
-__all__ = [
-    "SechSquared",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SechSquared:

@@ -27,12 +27,6 @@ from pmw.sparse_vector.noisy_comparison import (
 )
 from pmw.sparse_vector.split import Split
 
-__all__ = [
-    "Sparse",
-    "SparseState",
-    "textbook_sigma",
-]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SparseState:

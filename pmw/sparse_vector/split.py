@@ -9,11 +9,6 @@ from fractions import Fraction
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Number, as_fraction
 
-__all__ = [
-    "Ratio",
-    "Split",
-]
-
 _GRID = 2**16
 
 

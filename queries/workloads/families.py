@@ -13,18 +13,10 @@ from queries.boxes import Boxes
 from queries.cells import cell_count
 from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 from queries.errors import ScopeError
-from queries.linear import UNITS, Factor, LinearQuery
+from queries.factors import UNITS, Factor
+from queries.linear import LinearQuery
 from queries.plain_values import shown_text
 from queries.workloads.workload import Workload, check_between, quoted
-
-__all__ = [
-    "all_marginals",
-    "all_ranges",
-    "LARGEST_PARITY",
-    "marginal_cells",
-    "parities",
-    "prefixes",
-]
 
 _SOME = 2**13  # questions at a time, where they are ranges
 _NAMES = (str, list, tuple, set, frozenset)  # types that names come in

@@ -10,21 +10,12 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
 
-from queries.domain import Attribute, CategoricalAttribute, Domain, number_text, require_domain
+from queries.cells import number_text
+from queries.domain import Attribute, CategoricalAttribute, Domain, require_domain
 from queries.errors import ScopeError
 from queries.linear import LinearQuery
 from queries.plain_values import type_name
 from queries.workloads.workload import MOST_QUERIES, Workload, check_between, require_whole
-
-__all__ = [
-    "LARGEST_EXPONENT",
-    "MOST_ATTRIBUTES",
-    "MOST_DISTINCT",
-    "popular_conjunctions",
-    "random_conjunctions",
-    "SplitMix64",
-    "zipf_weights",
-]
 
 LARGEST_EXPONENT = 10
 MOST_ATTRIBUTES = 1000  # that one conjunction may name

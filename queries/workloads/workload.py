@@ -11,16 +11,6 @@ from queries.errors import ScopeError
 from queries.linear import LinearQuery
 from queries.plain_values import plain_value, type_name
 
-__all__ = [
-    "check_between",
-    "is_like_number",
-    "MOST_QUERIES",
-    "quoted",
-    "require_whole",
-    "shown",
-    "Workload",
-]
-
 MOST_QUERIES = 2**63 - 1  # what ``len`` can say
 
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.]*")

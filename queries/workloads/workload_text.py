@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
-from queries.domain import Domain, nearest, require_domain
+from queries.cells import nearest
+from queries.domain import Domain, require_domain
 from queries.errors import QueryError, ScopeError
 from queries.intervals import resolve_attribute
 from queries.plain_values import shown_text
@@ -24,11 +25,6 @@ from queries.workloads.streams import (
     random_conjunctions,
 )
 from queries.workloads.workload import MOST_QUERIES, Workload, is_like_number
-
-__all__ = [
-    "parse_workload",
-    "WORKLOAD_FORMS",
-]
 
 WORKLOAD_FORMS: Mapping[str, str] = {
     "marginals": "marginals:ORDER or marginals:NAME,NAME,…",

@@ -11,7 +11,7 @@ from pmw import errors
 from pmw.cli.refusals import refusal
 from pmw.service.problems import _told
 
-OWN = [getattr(errors, name) for name in errors.__all__ if name != "PMWError"]
+OWN = [kind for kind in vars(errors).values() if getattr(kind, "__module__", "") == errors.__name__]
 ASKED = [queries.DomainError, queries.SchemaError, queries.RecordsError, queries.ScopeError]
 UNUSABLE = [errors.SessionLockedError, errors.SessionCorruptError, errors.ModelFileError]
 

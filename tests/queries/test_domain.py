@@ -21,8 +21,7 @@ from queries import (
     ScopeError,
     parse_where,
 )
-from queries.cells import cell_count
-from queries.domain import canonical_text, nearest
+from queries.cells import canonical_text, cell_count, nearest
 
 LAW = settings(max_examples=100, deadline=None)
 

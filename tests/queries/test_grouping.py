@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from queries.domain import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries.domain import CategoricalAttribute, Domain
 from queries.errors import QueryError, ScopeError
+from queries.factors import UNITS, Factor
 from queries.grouping import MOST_BINS, GroupedQuery, cell_value
-from queries.linear import UNITS, Factor, LinearQuery
+from queries.linear import LinearQuery
 from queries.marginal import Histogram
+from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_where
 
 DOMAIN = Domain(

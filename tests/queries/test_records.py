@@ -25,7 +25,8 @@ from queries import (
     RecordsError,
     encode_records,
 )
-from queries.records import encode_columns, encode_value
+from queries.records import encode_columns
+from queries.values import encode_value
 
 LAW = settings(max_examples=100, deadline=None)
 Column: TypeAlias = "pd.Series[Any]"

@@ -21,7 +21,7 @@ from queries import (
     parse_schema,
     save_schema,
 )
-from queries.domain import canonical_text
+from queries.cells import canonical_text
 
 LAW = settings(max_examples=150, deadline=None)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from queries.domain import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries.domain import CategoricalAttribute, Domain
 from queries.errors import QueryError
+from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_line, parse_sql, parse_where, require_aligned
 
 DOMAIN = Domain(

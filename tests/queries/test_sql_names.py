@@ -9,7 +9,7 @@ from sqlglot.parser import Parser
 from sqlglot.tokens import Tokenizer
 
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, parse_line, parse_where
-from queries.domain import GRAMMAR_WORDS, quoted_name
+from queries.cells import GRAMMAR_WORDS, quoted_name
 from queries.grouping import GroupedQuery
 from queries.parsing import parse_sql
 from queries.where_text import parse_predicate

@@ -14,11 +14,6 @@ from pmw.display.figures import MEASURED, MODEL, new_figure, tidy, write_figure
 from pmw.public.answer import Answer
 from pmw.public.state import PublicState
 
-__all__ = [
-    "draw_errors",
-    "draw_promises",
-]
-
 _OURS, _THEIRS = MODEL, MEASURED
 _WIDTH, _HEIGHT = 11, 4.2  # inches
 

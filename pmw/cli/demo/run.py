@@ -24,17 +24,12 @@ from pmw.session.opening import open_session
 from pmw.session.session import Session
 from pmw.session.store import SessionFiles
 from queries.domain import Domain
-from queries.linear import UNITS, LinearQuery
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 from queries.workloads import random_conjunctions
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "DemoPlan",
-    "DemoResult",
-    "run_demo",
-]
 
 _BATCH = 500
 _OUTPUTS = ("session.pmw", "answers.jsonl", "synthetic.csv", "synthetic.csv.manifest.json", "error.png")

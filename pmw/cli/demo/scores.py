@@ -15,13 +15,6 @@ from pmw.privacy.filter import open_filter
 from pmw.public.answer import Answer
 from pmw.public.state import PublicState
 
-__all__ = [
-    "Baseline",
-    "noise_per_query",
-    "score",
-    "Scores",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:

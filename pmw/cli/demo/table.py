@@ -13,11 +13,6 @@ from queries.schema import parse_schema
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "fertility_domain",
-    "fertility_table",
-]
-
 
 def fertility_domain() -> Domain:
     """Return the declared domain of the packaged table."""

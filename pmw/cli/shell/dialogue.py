@@ -26,10 +26,6 @@ from pmw.public.forms import form_of
 from pmw.session.session import Session
 from queries.errors import QueryError
 
-__all__ = [
-    "Dialogue",
-]
-
 _HELP = """A line is a condition, such as  age >= 40 AND sex = 'Female'
 or an SQL statement, which may go over several lines and ends with a semicolon.
 Tab completes names, values and words. Ctrl-C drops a line, Ctrl-D leaves."""

@@ -18,11 +18,6 @@ from pmw.cli.shell.statements import GOES_ON, PROMPT, is_unfinished
 from pmw.cli.shell.words import completions
 from queries.domain import Domain
 
-__all__ = [
-    "EditedLines",
-    "SchemaCompleter",
-]
-
 
 class SchemaCompleter(Completer):
     """Offers commands, SQL words, and the names and values of a schema; it knows of nothing else."""

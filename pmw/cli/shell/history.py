@@ -5,10 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = [
-    "history_path",
-]
-
 
 def history_path() -> Path | None:
     """Return the file of the user's state directory; None where the user has no home.

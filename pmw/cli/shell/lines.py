@@ -12,12 +12,6 @@ from pmw.cli.shell.statements import GOES_ON, LONGEST, PROMPT
 from pmw.display.texts import installed_by
 from queries.domain import Domain
 
-__all__ = [
-    "Lines",
-    "lines_of",
-    "PlainLines",
-]
-
 _LONGEST = LONGEST + 1  # the rest of such a line is thrown away
 
 

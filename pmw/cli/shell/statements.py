@@ -5,15 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = [
-    "GOES_ON",
-    "is_statement",
-    "is_unfinished",
-    "LONGEST",
-    "PROMPT",
-    "Statements",
-]
-
 PROMPT, GOES_ON = "pmw> ", "...> "
 LONGEST = 2**20  # characters of a question, which the parser refuses beyond
 _BEGINS = re.compile(r"\s*(SELECT|WITH)\b", re.IGNORECASE)

@@ -6,15 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pmw.display.texts import counted
-from queries.cells import cell_count
-from queries.domain import Attribute, CategoricalAttribute, CategoricalValue, Domain, quoted_name
-
-__all__ = [
-    "COMMANDS",
-    "completions",
-    "MODES",
-    "schema_text",
-]
+from queries.cells import CategoricalValue, cell_count, quoted_name
+from queries.domain import Attribute, CategoricalAttribute, Domain
 
 COMMANDS = {
     ".cost": "what was spent since the shell began, and what the last question, or one given, could cost",

@@ -10,14 +10,6 @@ from pmw.public.export.rows import RowPlan
 from pmw.public.state import PublicState
 from queries.schema import format_schema
 
-__all__ = [
-    "contract_facts",
-    "measurements_manifest",
-    "model_manifest",
-    "program_version",
-    "table_manifest",
-]
-
 
 def contract_facts(state: PublicState) -> dict[str, Any]:
     """Return what every exported file says of its session."""

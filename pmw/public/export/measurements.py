@@ -16,11 +16,7 @@ from pmw.public.codec import form_of
 from pmw.public.export.manifest import contract_facts, program_version
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
-from queries.linear import UNITS
-
-__all__ = [
-    "measurements_form",
-]
+from queries.factors import UNITS
 
 
 def measurements_form(state: PublicState) -> dict[str, Any]:

@@ -7,25 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmw.errors import ReleaseError
-from queries.domain import (
-    Attribute,
-    CategoricalAttribute,
-    DateAttribute,
-    DatetimeAttribute,
-    Domain,
-    IntegerAttribute,
-    NumericAttribute,
-    canonical_text,
-)
+from queries.cells import canonical_text
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.numbers import IntegerAttribute, NumericAttribute
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "column_type",
-    "write_parquet",
-    "write_typed",
-]
 
 _INT64 = 2**63
 _TYPES = {

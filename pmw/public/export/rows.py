@@ -10,17 +10,12 @@ import numpy as np
 
 from pmw.errors import ReleaseError
 from pmw.public.state import PublicState
-from queries.domain import DateAttribute, DatetimeAttribute, Domain
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Domain
 from queries.records import CodedRecords, decode_batches, decode_records, time_texts
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "csv_parts",
-    "RowPlan",
-    "synthetic_frame",
-]
 
 _MOST_ROWS = 10**8
 _BATCH = 10_000  # rows of one part of a CSV file

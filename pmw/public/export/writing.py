@@ -18,15 +18,6 @@ from pmw.public.export.parquet import write_parquet
 from pmw.public.export.rows import RowPlan, csv_parts, synthetic_frame
 from pmw.public.state import PublicState
 
-__all__ = [
-    "export",
-    "ExportFormat",
-    "require_file",
-    "require_target",
-    "write_whole",
-]
-
-
 _BY_SUFFIX = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".model": "model", "": "csv"}
 
 

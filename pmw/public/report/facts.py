@@ -12,13 +12,6 @@ from pmw.public.pictures import NINE_TENTHS, quantile_of
 from pmw.public.state import PublicState
 from pmw.public.status import History, Status
 
-__all__ = [
-    "AnsweredQuestion",
-    "Facts",
-    "group_questions",
-    "QuestionGroup",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:

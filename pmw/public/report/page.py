@@ -38,12 +38,6 @@ from pmw.public.report.quotable import (
 )
 from queries.cells import cell_count
 
-__all__ = [
-    "report_page",
-    "report_policy",
-    "write_report",
-]
-
 _MOST_TABLES, _MOST_ASKED, _MOST_CHARGES = 200, 15, 300  # lines of the tables of a report
 _GROUP_HEADER = ("questions", "half are within ±", "nine of ten within ±", "of all records", "without a bar")
 _EVENTS: dict[str, str] = {  # in the words of a reader

@@ -16,15 +16,6 @@ from pmw.public.quotes import cell_question
 from pmw.public.state import PublicState
 from queries.linear import LinearQuery
 
-__all__ = [
-    "at_confidence",
-    "quotable_tables",
-    "QuotableTable",
-    "single_half_width",
-    "SURER",
-    "total_widths",
-]
-
 SURER = 0.99  # the second confidence of a report
 
 _Measured: TypeAlias = OneWayMeasurement | MarginalMeasurement

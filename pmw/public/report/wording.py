@@ -8,15 +8,6 @@ from pmw.display.texts import counted, isolated
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.contract import Contract
 
-__all__ = [
-    "about_whom",
-    "best_guess",
-    "confidence_text",
-    "error_words",
-    "limits",
-    "promise",
-]
-
 
 def confidence_text(confidence: float) -> str:
     """Return a confidence as a percentage."""

@@ -13,11 +13,6 @@ from pmw.research.applications.clipping import checked_bounds, clipped_sum, clip
 from pmw.sparse_vector import AboveThreshold
 from pmw.sparse_vector.noisy_comparison import require_integers
 
-__all__ = [
-    "auto_avg",
-    "AutoAverage",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class AutoAverage:

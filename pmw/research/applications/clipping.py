@@ -21,17 +21,6 @@ from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import AboveThreshold
 from pmw.sparse_vector.noisy_comparison import require_integers
 
-__all__ = [
-    "checked_bounds",
-    "clipped_sum",
-    "clipping_bound",
-    "clipping_queries",
-    "firm_threshold",
-    "first_settled_sum",
-    "naive_clipping_bound",
-    "sum_noise",
-]
-
 _SCALE_GRID = 2**10  # scales are rounded up to multiples of 1/_SCALE_GRID
 _LARGEST_SCALE = 2**40
 _LOW_BITS = 32

@@ -11,11 +11,6 @@ from pmw.research.applications.clipping import sum_noise
 from pmw.sparse_vector import Sparse
 from pmw.sparse_vector.noisy_comparison import require_integers
 
-__all__ = [
-    "laplace_cohorts",
-    "sparse_cohorts",
-]
-
 
 def sparse_cohorts(
     sizes: NDArray[np.int64], algorithm: Sparse, *, threshold: int, bits: BitSource

@@ -24,22 +24,6 @@ from pmw.research.sparse_vectors import NaiveAboveThreshold
 from pmw.sparse_vector import Sparse
 from pmw.sparse_vector.noisy_comparison import require_integers
 
-__all__ = [
-    "above_threshold",
-    "above_threshold_fail_signal",
-    "age_range_query",
-    "age_sum_query",
-    "auto_avg",
-    "create_age_range_query",
-    "create_query",
-    "laplace_mech",
-    "naive_above_threshold",
-    "naive_select_b",
-    "range_query_svt",
-    "sparse",
-    "Table",
-]
-
 _SELECTED_BOUNDS = range(1, 1_000, 10)  # of ``naive_select_b``
 _SETTLED = 10  # the increase of a sum that counts as none there, in years
 _AVERAGE_BOUNDS = range(1, 150_000, 5)  # of ``auto_avg``

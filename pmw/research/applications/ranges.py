@@ -14,12 +14,6 @@ from pmw.research.applications.clipping import sum_noise
 from pmw.sparse_vector import Sparse
 from pmw.sparse_vector.noisy_comparison import require_integers
 
-__all__ = [
-    "range_counts",
-    "range_query_svt",
-    "RangeAnswer",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RangeAnswer:

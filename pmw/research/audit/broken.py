@@ -19,12 +19,6 @@ from pmw.research.sparse_vectors import flawed
 from pmw.research.sparse_vectors.flawed import COUNTEREXAMPLES, FlawedSparse
 from pmw.sparse_vector import NoiseKind, Sides, Sparse, ThresholdTest
 
-__all__ = [
-    "flawed_entries",
-    "flawed_entry",
-    "flawed_tables",
-]
-
 _RELEASED = 40  # released values within this distance of 0 are told apart, those beyond are not enumerated
 
 

@@ -11,11 +11,6 @@ from pmw.research.audit.entries import Entry
 from pmw.research.audit.family import family_entries
 from pmw.research.audit.sound import sound_entries
 
-__all__ = [
-    "catalogue",
-    "chosen",
-]
-
 
 def catalogue() -> Mapping[str, Entry]:
     """Return every mechanism by name."""

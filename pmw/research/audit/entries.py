@@ -24,21 +24,6 @@ from pmw.research.audit.exact import (
 from pmw.research.audit.replicas import ReplicaTest, run_replicas
 from pmw.research.audit.trees import OutcomeTables, RandomTree, stream_distribution
 
-__all__ = [
-    "Claim",
-    "Depth",
-    "divergence",
-    "draw_from",
-    "Entry",
-    "Instance",
-    "Measure",
-    "pairs_of",
-    "Shown",
-    "table_distribution",
-    "Values",
-    "worst_found",
-]
-
 Values: TypeAlias = tuple[int, ...]
 
 _TREE_THRESHOLD = 2  # not 0, at which two sides together never say no

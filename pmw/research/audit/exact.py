@@ -22,21 +22,6 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.sparse_vector import NoisyComparison, Outcome, Sides, Sparse
 
-__all__ = [
-    "adaptive_distribution",
-    "ComparisonTables",
-    "delta_curve",
-    "hockey_stick_divergence",
-    "neighbor_patterns",
-    "output_distribution",
-    "output_distribution_of",
-    "OutputDistribution",
-    "renyi_curve",
-    "renyi_divergence",
-    "tables_of",
-    "worst_log_ratio",
-]
-
 Outputs: TypeAlias = tuple[int, ...]
 OutputDistribution: TypeAlias = Mapping[Outputs, float]
 

@@ -36,11 +36,6 @@ from pmw.sparse_vector import (
     ThresholdTest,
 )
 
-__all__ = [
-    "family_entries",
-    "retraversal_distribution",
-]
-
 _LIMIT = 2
 _FAR = Instance((60,) * 8 + (-60,) * _LIMIT, (61,) * 8 + (-61,) * _LIMIT)
 _FAR_RISING = Instance((60,) * 8 + (-60,) * _LIMIT, (61,) * 8 + (-60,) * _LIMIT)

@@ -12,10 +12,6 @@ from pmw.research.audit.report import Finding, Verdict
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "audit_figure",
-]
-
 _MOST = 8.0  # ratios beyond are drawn at the right edge, with their number
 
 

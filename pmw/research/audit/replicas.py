@@ -18,14 +18,6 @@ from numpy.typing import NDArray
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import NoisyComparison, NoisyThreshold, Sides
 
-__all__ = [
-    "NOT_RUN",
-    "output_codes",
-    "replica_test",
-    "ReplicaTest",
-    "run_replicas",
-]
-
 NOT_RUN = -(2**40)  # stands in place of the tests after the halt
 
 

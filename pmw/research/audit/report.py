@@ -16,14 +16,6 @@ from pmw.research.audit.entries import Depth, Entry, Instance, Measure, worst_fo
 from pmw.research.audit.statistical import FalseAlarm, StatisticalFinding, certify
 from pmw.research.audit.witness import Witness, witness_of
 
-__all__ = [
-    "audit",
-    "audit_table",
-    "AuditOptions",
-    "Finding",
-    "Verdict",
-]
-
 _TOLERANCE = 1e-6  # of a log-ratio computed in floating point
 _DELTA = 1e-3  # at which runs are held against a claim in zCDP
 _WIDTH, _LEAST = 100, 24  # columns of a table, and of its remarks at least

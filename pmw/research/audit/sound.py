@@ -15,16 +15,6 @@ from pmw.research.audit.replicas import replica_test
 from pmw.research.audit.trees import Factors, OutcomeTables, outcome_tables
 from pmw.sparse_vector import AboveThreshold, NoiseKind, NumericSparse, Sides, Sparse, ThresholdTest
 
-__all__ = [
-    "NEAR",
-    "numeric_entry",
-    "numeric_tables",
-    "RUNS_NEAR",
-    "RUNS_RISING",
-    "sound_entries",
-    "sparse_entry",
-]
-
 _LIMIT = 2  # positives of each run
 # One-sided noise attains its bound where values lie at the threshold, two-sided noise far from it.
 NEAR: tuple[tuple[Values, int], ...] = (

@@ -27,16 +27,6 @@ from pmw.errors import BudgetError
 from pmw.privacy.random_bits import BitSource
 from pmw.research.audit.replicas import output_codes
 
-__all__ = [
-    "certified_epsilon",
-    "certify",
-    "choose_event",
-    "clopper_pearson",
-    "Event",
-    "FalseAlarm",
-    "StatisticalFinding",
-]
-
 Draw = Callable[[int, BitSource], NDArray[np.int64]]
 
 _CHOOSING = 2  # one run in so many of those counted is made before, to choose the event

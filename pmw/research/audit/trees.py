@@ -20,14 +20,6 @@ from pmw.privacy.noise import uniform_below
 from pmw.privacy.random_bits import BitSource
 from pmw.research.audit.exact import ComparisonTables, OutputDistribution, Outputs
 
-__all__ = [
-    "outcome_tables",
-    "OutcomeTables",
-    "RandomTree",
-    "stream_distribution",
-    "tree_distribution",
-]
-
 Factors: TypeAlias = tuple[NDArray[np.float64], ...]
 
 

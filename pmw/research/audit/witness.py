@@ -10,12 +10,6 @@ from typing import Any
 
 from pmw.research.audit.entries import Claim, Entry, Instance, Measure
 
-__all__ = [
-    "Witness",
-    "witness_of",
-    "witness_text",
-]
-
 _WIDTH = 100  # columns of a text
 _NAMES = {None: "below", 0: "below", 1: "above", -1: "above (negated)"}
 

@@ -16,13 +16,8 @@ from pmw.errors import DataError
 from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.research.offline.rounds import MarginalRound, QueryRound, expected_noise
-from queries.linear import UNITS, LinearQuery
-
-__all__ = [
-    "draw_marginal",
-    "draw_query",
-    "TrueAnswers",
-]
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 
 class TrueAnswers:

@@ -37,10 +37,6 @@ from pmw.research.offline.settling import Played, finished, settle_round
 from pmw.research.offline.workload import Candidates, WorkloadItem, candidates_of
 from queries.domain import Domain, require_domain
 
-__all__ = [
-    "fit_workload",
-]
-
 Entries: TypeAlias = tuple[LedgerEntry, ...]
 
 

@@ -11,12 +11,6 @@ from pmw.model import DEFAULT_MAX_CELLS
 from pmw.public.contract import ModelKind, Opening, Options, TestKind, UpdateRule
 from queries.domain import Domain
 
-__all__ = [
-    "OfflineOptions",
-    "release_policy",
-    "Targets",
-]
-
 _FINAL_REFITS = 30
 
 # Choices of a session that a release has no use for, and what it has in their place.

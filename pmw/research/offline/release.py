@@ -19,17 +19,12 @@ from pmw.public.ledger import Ledger
 from pmw.public.sensitivity import query_sensitivity
 from pmw.public.state import PublicState
 from queries.errors import QueryError
-from queries.linear import UNITS, LinearQuery
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 from queries.parsing import parse_where
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "largest_error",
-    "last_measured",
-    "OfflineRelease",
-]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

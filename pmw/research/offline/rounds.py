@@ -30,19 +30,8 @@ from pmw.public.contract import Options
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from pmw.public.state import PublicState
 from pmw.research.offline.schedule import RoundPrices
-from queries.linear import UNITS, LinearQuery
-
-__all__ = [
-    "expected_noise",
-    "MarginalRound",
-    "propose_marginal",
-    "propose_query",
-    "QueryRound",
-    "Round",
-    "round_charges",
-    "round_entries",
-    "RoundMeasurement",
-]
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 
 @dataclass(frozen=True, slots=True, eq=False)

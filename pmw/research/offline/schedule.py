@@ -9,13 +9,6 @@ from pmw.privacy.budget import floor_price
 from pmw.privacy.filter import PrivacyFilter
 from pmw.research.offline.options import OfflineOptions
 
-__all__ = [
-    "first_schedule",
-    "RoundPrices",
-    "ROUNDS_PER_ATTRIBUTE",
-    "Schedule",
-]
-
 # Chosen on random streams with other seeds than the benchmark's; from 2 to 16 rounds, and from a price
 # that grows by half to one that grows fourfold, the errors differ by a tenth.
 ROUNDS_PER_ATTRIBUTE = 4  # that the first, smallest shares would last for

@@ -27,14 +27,8 @@ from pmw.research.offline.rounds import (
     expected_noise,
     round_entries,
 )
-from queries.linear import UNITS, LinearQuery
-
-__all__ = [
-    "finished",
-    "Played",
-    "settle_round",
-    "small_error",
-]
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 _LARGEST_STEP = 10.0
 _LAST_STEPS = 10  # of a descent, for each final refit

@@ -12,13 +12,6 @@ from queries.domain import Domain
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 
-__all__ = [
-    "Candidates",
-    "candidates_of",
-    "MOST_CANDIDATES",
-    "WorkloadItem",
-]
-
 MOST_CANDIDATES = 100_000
 _LONGEST_SCOPE = 16  # attributes; a scope of 16 has 65,535 parts
 

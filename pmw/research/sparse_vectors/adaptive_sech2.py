@@ -23,11 +23,6 @@ from pmw.research.sparse_vectors.sech2_charges import order_charges
 from pmw.sparse_vector.noisy_comparison import NoisyThreshold, Outcome, require_integers
 from pmw.sparse_vector.sech2 import Sech2Test
 
-__all__ = [
-    "AdaptiveSech2",
-    "AdaptiveState",
-]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AdaptiveState:

@@ -29,21 +29,6 @@ from pmw.privacy.noise import DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector.noisy_comparison import require_integers
 
-__all__ = [
-    "algorithm_3",
-    "algorithm_4",
-    "algorithm_5",
-    "algorithm_6",
-    "Counterexample",
-    "COUNTEREXAMPLES",
-    "exponential_inside",
-    "FlawedSparse",
-    "gptt",
-    "laplace_inside",
-    "one_too_many",
-    "Outputs",
-]
-
 Outputs: TypeAlias = tuple[int | None, ...]  # 0 or 1 each; where values are released, None or the value
 
 _REACH = 80  # support of the threshold noise in scales: what lies beyond weighs e^-80

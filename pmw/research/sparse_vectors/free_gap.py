@@ -14,10 +14,6 @@ from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector.noisy_comparison import Outcome, Sides, ThresholdTest, require_integers
 from pmw.sparse_vector.sparse import Sparse, SparseState
 
-__all__ = [
-    "FreeGap",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class FreeGap:

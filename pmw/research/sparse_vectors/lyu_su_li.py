@@ -16,13 +16,6 @@ from pmw.sparse_vector.numeric_sparse import NumericSparse
 from pmw.sparse_vector.sparse import Sparse
 from pmw.sparse_vector.split import Ratio, Split
 
-__all__ = [
-    "algorithm_1",
-    "algorithm_2",
-    "algorithm_7",
-    "numeric_algorithm_7",
-]
-
 
 def algorithm_1(*, epsilon: Number, update_limit: int, sensitivity: int = 1) -> Sparse:
     """Return Algorithm 1: one threshold noise Lap(2 Delta/epsilon), kept; tests Lap(4 c Delta/epsilon).

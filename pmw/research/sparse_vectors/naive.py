@@ -17,10 +17,6 @@ from pmw.sparse_vector.composition import composed_epsilon, round_epsilon
 from pmw.sparse_vector.noisy_comparison import Outcome, require_integers
 from pmw.sparse_vector.numeric_sparse import ValueNoise, sigma_up, value_charge
 
-__all__ = [
-    "NaiveAboveThreshold",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class NaiveAboveThreshold:

@@ -22,10 +22,6 @@ from pmw.sparse_vector.noisy_comparison import (
 )
 from pmw.sparse_vector.sparse import Sparse
 
-__all__ = [
-    "Retraversal",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Retraversal:

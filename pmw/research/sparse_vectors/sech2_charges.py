@@ -24,16 +24,6 @@ from pmw.privacy.budget import RHO_GRID, Budget, Charge, Composition, round_up
 from pmw.privacy.filter import PrivacyFilter
 from pmw.sparse_vector.sech2 import Sech2Test, ThresholdNoise
 
-__all__ = [
-    "least_query_scale",
-    "order_charges",
-    "order_filter",
-    "renyi_charge",
-    "renyi_charge_bound",
-    "run_epsilon",
-    "threshold_renyi",
-]
-
 _ORDERS = tuple(1 + math.exp(-5 + step / 25) for step in range(626))  # 1.007 to 5e8; any order is sound
 _LARGE = 500.0  # e^s still fits in a double
 _SMALL = 1e-100  # s^2 still does

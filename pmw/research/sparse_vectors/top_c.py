@@ -16,11 +16,6 @@ from pmw.privacy.selection import ExponentialMechanism
 from pmw.sparse_vector.comparison import scale_up
 from pmw.sparse_vector.noisy_comparison import require_integers
 
-__all__ = [
-    "top_c",
-    "TopC",
-]
-
 _FIRST_BATCH, _LARGEST_BATCH = 64, 2**16
 
 

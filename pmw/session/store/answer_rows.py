@@ -6,19 +6,6 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "AGAIN",
-    "answer_of_row",
-    "FIRST",
-    "key_name",
-    "MEASURED",
-    "query_key",
-    "row_of_answer",
-    "SHARES",
-    "StoredAnswer",
-    "UNSETTLED",
-]
-
 MEASURED = "measured"  # the source of an answer that drew noise of its own
 
 # Whether an answer settles its question: its asker could have paid for a test. Only the first counts.

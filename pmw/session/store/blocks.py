@@ -21,10 +21,6 @@ from pmw.errors import SessionCorruptError
 from pmw.session.store.answer_rows import FIRST, StoredAnswer
 from pmw.session.store.columns import AnswerColumns, are_same, packed, question_keys, unpacked
 
-__all__ = [
-    "Blocks",
-]
-
 _DECODED = 2**25  # bytes of columns that are kept; one block is kept in any case
 _RECENT = 2**14  # keys that are sorted again with each new block
 _BITS = np.uint64(32)  # of a number, below the bits of a question's key

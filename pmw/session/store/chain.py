@@ -21,11 +21,6 @@ from pmw.errors import SessionCorruptError
 from pmw.session.store.checksums import insertion, read_fact, sealed
 from pmw.session.store.schema import CHAINED, COLUMNS
 
-__all__ = [
-    "Chain",
-    "Link",
-]
-
 _SIZE = 32  # bytes of a link: nobody finds other rows with the same one
 _HEAD = "link"  # the fact that holds the newest link
 _LINKS = f"SELECT link, sequence, {', '.join(CHAINED)} FROM chain"

@@ -15,14 +15,6 @@ from pmw.errors import SessionCorruptError
 from pmw.session.store.answer_rows import MEASURED
 from pmw.session.store.schema import COLUMNS, SEALED
 
-__all__ = [
-    "as_written",
-    "insertion",
-    "read_fact",
-    "require_checksum",
-    "sealed",
-]
-
 _SOURCE = COLUMNS["answers"].index("source")
 _PLAIN = frozenset([str, int, type(None)])  # whose texts stand for them as they are
 _LONG = 256  # bytes

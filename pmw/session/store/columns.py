@@ -22,16 +22,6 @@ from numpy.typing import NDArray
 from pmw.session.store.answer_rows import MEASURED, StoredAnswer, query_key
 from queries.range_texts import RangeTexts
 
-__all__ = [
-    "AnswerColumns",
-    "are_same",
-    "packed",
-    "question_keys",
-    "runs",
-    "texts_at",
-    "unpacked",
-]
-
 _FEWEST = 64  # answers of a block; fewer are rows
 _TEXT_LEVEL = 3  # of the compression: half the time of the usual 6, and a tenth more bytes
 _NUMBER_LEVEL = 1  # a third less time than 3, and one byte in fifty more

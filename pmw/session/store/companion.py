@@ -29,11 +29,6 @@ from pmw.privacy.random_bits import SEED_BYTES
 from pmw.session.store.files import SessionFiles
 from pmw.session.store.rows import IntentRow
 
-__all__ = [
-    "Companion",
-    "SESSION_BYTES",
-]
-
 SESSION_BYTES = 16  # what tells one session from another
 _KIND = b"pmw slot"
 _HEAD = struct.Struct("<8s16sQQQ32s")  # kind, session, number, charges, and size and digest of the requests

@@ -11,17 +11,6 @@ from types import TracebackType
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
 from pmw.session.store.files import SessionFiles, is_model_file
 
-__all__ = [
-    "APPLICATION_ID",
-    "claim",
-    "connect",
-    "empty_log",
-    "own_error",
-    "resolved",
-    "Transaction",
-    "write_ahead",
-]
-
 APPLICATION_ID = 0x504D5753  # "PMWS", tells a session from other SQLite files
 
 # What damaged pages make of a reader: no file of ours, no such column, a text that is none (no code at all).

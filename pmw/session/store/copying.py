@@ -11,10 +11,6 @@ from pmw.session.store.connection import APPLICATION_ID
 from pmw.session.store.schema import FORMAT_VERSION, TABLES, statements
 from pmw.session.store.wholeness import require_all
 
-__all__ = [
-    "copy_public",
-]
-
 
 def copy_public(connection: sqlite3.Connection, path: Path, name: str) -> None:
     """Write a new file (mode 0600) with one state of a session: without its secrets, nor where its table is.

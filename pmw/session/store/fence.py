@@ -15,10 +15,6 @@ from pmw.errors import SessionError, SessionLockedError
 from pmw.privacy.random_bits import fresh_seed
 from pmw.session.store.checksums import insertion, sealed
 
-__all__ = [
-    "Fence",
-]
-
 
 class Fence:
     """Tells whether a connection still holds its session file.

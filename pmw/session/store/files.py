@@ -6,11 +6,6 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "is_model_file",
-    "SessionFiles",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SessionFiles:

@@ -15,11 +15,6 @@ from typing import IO
 from pmw.errors import SessionError, SessionLockedError, StoreError
 from pmw.session.store.files import SessionFiles
 
-__all__ = [
-    "SessionLock",
-    "turn_in",
-]
-
 _FIRST_PAUSE = 0.001  # seconds between the first two tries; it doubles
 _LONGEST_PAUSE = 0.05
 _HELD: weakref.WeakSet[SessionLock] = weakref.WeakSet()

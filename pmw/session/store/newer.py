@@ -12,11 +12,6 @@ from collections.abc import Iterator, Sequence
 
 from pmw.session.store.checksums import as_written, insertion, require_checksum, sealed
 
-__all__ = [
-    "add_newer",
-    "newer_runs",
-]
-
 _NAMED = "newer "  # how the names of the facts begin
 _AFTER = "newer!"  # the name after all of them
 _MOVE = "UPDATE repeats SET answer = ?, checksum = ? WHERE analyst = ? AND answer = ?"

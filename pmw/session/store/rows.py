@@ -8,18 +8,6 @@ from dataclasses import dataclass, field
 from pmw.session.store.answer_rows import FIRST, StoredAnswer
 from pmw.session.store.columns import AnswerColumns
 
-__all__ = [
-    "CertificateRow",
-    "ChainedRows",
-    "IntentRow",
-    "LATER",
-    "LedgerRow",
-    "MeasurementRow",
-    "Outcome",
-    "QUANTILES",
-    "REQUESTED",
-]
-
 REQUESTED = "requested"  # kind of a batch, and of the measurement that comes of it
 QUANTILES = "error quantiles"  # kind of a batch, and of the measurements that come of it
 LATER = ("query", "measured", REQUESTED)  # kinds of measurements since opening

@@ -7,16 +7,6 @@ chain covers them, and with a block's row the hash of its answers.
 
 from __future__ import annotations
 
-__all__ = [
-    "CHAINED",
-    "COLUMNS",
-    "FORMAT_VERSION",
-    "INDEXES",
-    "SEALED",
-    "statements",
-    "TABLES",
-]
-
 FORMAT_VERSION = 13
 
 TABLES = {

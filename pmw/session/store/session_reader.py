@@ -34,11 +34,6 @@ from pmw.session.store.rows import CertificateRow, ChainedRows, LedgerRow, Measu
 from pmw.session.store.schema import COLUMNS
 from pmw.session.store.wholeness import require_all
 
-__all__ = [
-    "SessionReader",
-    "snapshot_checksum",
-]
-
 _MOST_KEYS = 500  # of one look
 _LAST = 2**63 - 1  # no answer has this number
 

@@ -44,10 +44,6 @@ from pmw.session.store.schema import FORMAT_VERSION, statements
 from pmw.session.store.session_reader import SessionReader, snapshot_checksum
 from pmw.session.store.wholeness import ANSWERS, require_tables, require_whole
 
-__all__ = [
-    "SessionStore",
-]
-
 _PATIENCE = 5000  # milliseconds that readers are waited for when a file is written again
 
 

@@ -11,13 +11,6 @@ from pmw.session.store.chain import Chain
 from pmw.session.store.checksums import read_fact, require_checksum
 from pmw.session.store.schema import CHAINED, COLUMNS, SEALED, statements
 
-__all__ = [
-    "ANSWERS",
-    "require_all",
-    "require_tables",
-    "require_whole",
-]
-
 ANSWERS = "answers"  # the fact that holds how many answers are stored
 _FEW_PAGES = 4096  # 16 MiB: looking at them takes a few hundredths of a second
 

@@ -10,10 +10,6 @@ from pathlib import Path
 from pmw.session.store.locking import SessionLock
 from pmw.session.store.session_store import SessionStore
 
-__all__ = [
-    "writing",
-]
-
 
 @contextlib.contextmanager
 def writing(path: Path, wait: float, check: Callable[[SessionStore], object]) -> Iterator[SessionStore]:

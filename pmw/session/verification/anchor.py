@@ -16,10 +16,6 @@ from pmw.session.store.locking import turn_in
 from pmw.session.verification.report import require
 from queries.parsing import read_line
 
-__all__ = [
-    "Anchor",
-]
-
 _FORM = 2  # an anchor of another form is none
 _COUNTED = ("links", "answers")
 

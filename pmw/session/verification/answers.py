@@ -18,11 +18,8 @@ from pmw.public.intervals import BAR_SLACK
 from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer, query_key
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import FAULTS, Check, require, same, words
-from queries.linear import UNITS, LinearQuery
-
-__all__ = [
-    "answer_checks",
-]
+from queries.factors import UNITS
+from queries.linear import LinearQuery
 
 _HELD = (Source.SYNTHETIC, Source.MEASURED)  # whose answers have an interval
 _MEASURED = "measured answers are the stored measurements"

@@ -36,10 +36,6 @@ from pmw.session.verification.report import (
     words,
 )
 
-__all__ = [
-    "verify",
-]
-
 _UNTESTED = (Event.REQUESTED, Event.QUANTILE)  # no sparse vector charges them
 
 

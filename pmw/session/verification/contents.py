@@ -19,11 +19,6 @@ from pmw.session.measurement_rows import read_measured, read_opening, read_quant
 from pmw.session.store import LATER, QUANTILES, IntentRow, MeasurementRow, SessionStore
 from pmw.session.verification.plans import VectorLedger, vectors_of
 
-__all__ = [
-    "Contents",
-    "read_contents",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Contents:

@@ -29,12 +29,7 @@ from pmw.session.store import LATER, QUANTILES, REQUESTED, SessionStore
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import Told, require, same, untold
 from queries.cells import cell_count
-from queries.linear import UNITS
-
-__all__ = [
-    "measurements_fit",
-    "models_follow",
-]
+from queries.factors import UNITS
 
 # A model that went through a snapshot differs in the last digits from one that never stopped. Its numbers are
 # compared to within this part of them.

@@ -18,12 +18,6 @@ from pmw.session.journal import threshold_name
 from pmw.session.verification.report import require, same
 from pmw.sparse_vector import NoiseKind, Sech2Test, Sides, Sparse
 
-__all__ = [
-    "plans_fit",
-    "VectorLedger",
-    "vectors_of",
-]
-
 
 def plans_fit(contract: Contract, opening: OpeningPlan, test: TestPlan) -> str:
     """Check that plans are such as the contract asks for, and return its guarantee.

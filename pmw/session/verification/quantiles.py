@@ -11,10 +11,6 @@ from pmw.session.store import SessionStore
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import require, same
 
-__all__ = [
-    "quantiles_fit",
-]
-
 
 def quantiles_fit(contents: Contents, store: SessionStore) -> str:
     """Check that each error quantile was due, was paid for once, and that all of them cost what they may.

@@ -10,19 +10,6 @@ from pmw.errors import BudgetExhaustedError, SessionCorruptError
 from pmw.public.codec import FormError
 from queries.errors import DomainError, QueryError, RecordsError, SchemaError, ScopeError
 
-__all__ = [
-    "Check",
-    "check",
-    "FAULTS",
-    "NOT_PROVED",
-    "require",
-    "same",
-    "Told",
-    "untold",
-    "Verification",
-    "words",
-]
-
 Told: TypeAlias = Callable[[int, int], None]
 
 NOT_PROVED = (

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pmw.data import CsvDialect, MemorySource, read_file
 from pmw.errors import DataError
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
-from queries.records import encode_value
+from queries.values import encode_value
 
 DOMAIN = Domain(
     (

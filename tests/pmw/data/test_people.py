@@ -25,7 +25,7 @@ from pmw.privacy.budget import NeighboringRelation
 from pmw.public.contract import Options
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity
 from queries import CategoricalAttribute, Domain, DomainError, IntegerAttribute
-from queries.linear import UNITS
+from queries.factors import UNITS
 from queries.person import Person
 from queries.records import CodedRecords
 

@@ -14,14 +14,9 @@ from hypothesis import strategies as st
 
 from pmw.data import CsvDialect, DatabaseTable, TableFile
 from pmw.data.public_domains import are_marked, file_marks, public_attributes
-from queries.domain import (
-    Attribute,
-    CategoricalAttribute,
-    DateAttribute,
-    DatetimeAttribute,
-    IntegerAttribute,
-    NumericAttribute,
-)
+from queries.dates import DateAttribute, DatetimeAttribute
+from queries.domain import Attribute, CategoricalAttribute
+from queries.numbers import IntegerAttribute, NumericAttribute
 
 
 def domain_of(folder: Path, texts: list[str], dialect: CsvDialect | None = None) -> Attribute | None:

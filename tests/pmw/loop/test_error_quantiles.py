@@ -23,7 +23,7 @@ from pmw.public.answer import Basis, QuestionKind
 from pmw.public.error_quantiles import ErrorQuantile, quantile_margin, rank_of
 from pmw.research.audit import renyi_divergence, worst_log_ratio
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, IntegerAttribute, LinearQuery
-from queries.linear import Factor
+from queries.factors import Factor
 
 RELATIONS = list(NeighboringRelation)
 KIND = QuestionKind(1, Basis.TESTED)

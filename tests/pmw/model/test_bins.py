@@ -25,7 +25,8 @@ from pmw.model.bins import cut_runs
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.privacy.random_bits import BitSource
 from queries import UNITS
-from queries.domain import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute
+from queries.domain import CategoricalAttribute, Domain
+from queries.numbers import IntegerAttribute, NumericAttribute
 
 
 def binned(counts: np.ndarray, deviation: float = 1.0, **special: bool) -> Coarsening:

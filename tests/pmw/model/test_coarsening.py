@@ -18,9 +18,11 @@ from pmw.model import (
     MarginalTerm,
 )
 from queries.boxes import Boxes
-from queries.domain import CategoricalAttribute, Domain, IntegerAttribute
+from queries.domain import CategoricalAttribute, Domain
 from queries.errors import ScopeError
-from queries.linear import UNITS, Factor, LinearQuery
+from queries.factors import UNITS, Factor
+from queries.linear import LinearQuery
+from queries.numbers import IntegerAttribute
 
 FINE = Domain(
     (

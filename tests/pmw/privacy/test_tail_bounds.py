@@ -25,7 +25,7 @@ from pmw.privacy.tail_bounds import (
     split_confidence,
     sum_half_width,
 )
-from queries.linear import UNITS
+from queries.factors import UNITS
 
 SCALE = 2**24  # units: 16 records
 LAPLACE, GAUSSIAN = DiscreteLaplace(Fraction(SCALE)), DiscreteGaussian(Fraction(SCALE))

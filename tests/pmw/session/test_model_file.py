@@ -29,7 +29,7 @@ from pmw.session.model_file import read_model
 from pmw.session.store import SessionStore
 from pmw.sparse_vector import NoisyThreshold
 from queries import Domain, QueryError
-from queries.linear import UNITS
+from queries.factors import UNITS
 
 QUESTIONS = ("", "age >= 40", "age >= 40 AND sex = 'Male'", "region = 'north' AND member = TRUE")
 KINDS = {

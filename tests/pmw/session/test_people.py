@@ -25,7 +25,7 @@ from queries import (
     parse_schema,
     parse_sql,
 )
-from queries.linear import UNITS
+from queries.factors import UNITS
 from queries.person import Person
 
 ATTRIBUTES = (CategoricalAttribute("sex", ("f", "m")), IntegerAttribute("visit", 0, 9))

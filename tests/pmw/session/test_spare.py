@@ -35,7 +35,7 @@ from queries import (
     LinearQuery,
     random_conjunctions,
 )
-from queries.domain import quoted_name
+from queries.cells import quoted_name
 from queries.range_texts import RangeTexts
 
 Opened = Callable[..., pmw.Session]

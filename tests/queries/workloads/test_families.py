@@ -29,7 +29,7 @@ from queries import (
     parse_where,
     prefixes,
 )
-from queries.domain import number_text
+from queries.cells import number_text
 from queries.workloads import LARGEST_PARITY, families
 
 LAW = settings(max_examples=60, deadline=None)
