@@ -23,8 +23,9 @@ from pmw.loop.questions import QuestionTier
 from pmw.planning.error_quantiles import SHARE
 from pmw.privacy.budget import pure_charge
 from pmw.privacy.random_bits import repeatable_seed
-from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts, reservation
+from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts, requested_entry, reservation
 from pmw.public.codec import dumps, form_of
+from pmw.public.plans import marginal_tier
 from pmw.session import releases
 from pmw.session.asks import Ask
 from pmw.session.engine import Engine
@@ -264,6 +265,25 @@ def test_whose_share_is_too_small_counts_for_nothing(opened: Opened, stream: lis
     assert booked(ann=none, bob=none) is None
     assert booked() is None
     assert booked(ann=Payer(Fraction(0), Fraction(0))) is None
+
+
+def test_whoever_pays_keeps_the_price_of_a_test(opened: Opened, stream: list[LinearQuery]) -> None:
+    with opened() as session:
+        session.ask_all(stream[:DUE])
+        state = session.state
+    told = Told(list(itertools.combinations(state.domain.names, 2)), state.version)
+    spare, plan, options = (
+        plan_spare(state, told, {"ann": None}),
+        marginal_tier(state.plan),
+        state.contract.options,
+    )
+    assert spare is not None
+    assert plan is not None
+    price = state.ledger.price(requested_entry(spare.scope, spare.noise, options).charge)
+    test = state.ledger.price(reservation(plan, options, state.ledger.composition, round_open=False))
+    little = Fraction(1, 10**6)  # of the cap: what is kept in proportion to it is less than a test
+    assert plan_spare(state, told, {"ann": Payer(little, price + test)}) == spare
+    assert plan_spare(state, told, {"ann": Payer(little, price + test * Fraction(99, 100))}) is None
 
 
 FORMS = ("where", "fresh", "together", "arrays", "sql", "named")
