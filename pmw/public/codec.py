@@ -349,11 +349,17 @@ class _Reader:
 @functools.cache
 def _reading(kind: Any) -> tuple[Callable[[_Reader, Any, Any], Any], Any]:
     """Return what reads an annotation, and what the annotation stands for."""
-    meant = _STANDS_FOR.get(kind, kind)
+    meant = _expanded(_STANDS_FOR.get(kind, kind))
     origin = typing.get_origin(meant) or meant
     if isinstance(origin, type) and issubclass(origin, enum.Enum):
         return _Reader.choice, meant
     return _READ.get(origin, _Reader.fields), meant
+
+
+def _expanded(kind: Any) -> Any:
+    """Return what a generic alias stands for; newer numpy declares ``NDArray`` as one."""
+    meant = getattr(typing.get_origin(kind), "__value__", None)
+    return kind if meant is None else meant[typing.get_args(kind)]
 
 
 @functools.cache

@@ -59,7 +59,7 @@ IN_PANDAS: dict[str, list[object]] = {
     "object": [
         Decimal("9" * 9999), Decimal("1e999999"), Decimal("1e-999999"), Decimal("sNaN"), Decimal("inf"),
         Decimal("NaN"), pd.Timestamp.max, pd.Timestamp.min, pd.Timestamp("2020", tz="UTC"), pd.NaT, date.max,
-        datetime.min, timedelta.max, np.datetime64("2020"), np.datetime64("NaT"), pd.Timedelta.max,
+        datetime.min, timedelta.max, np.datetime64("2020"), np.datetime64("NaT", "ns"), pd.Timedelta.max,
         10**399, 2**63, float("nan"), "", None,
     ],
 }  # fmt: skip
