@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# How long an example takes says how busy the machine is. The suite draws the same examples each time;
+# ``--hypothesis-profile=long`` draws more, and others each time.
+# Fixtures that outlive an example, such as a folder for its files, are written anew in each.
+COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+settings.register_profile("suite", COMMON, max_examples=25, derandomize=True)
+settings.register_profile("long", COMMON, max_examples=400)
+settings.load_profile("suite")
 
 # Before numpy is imported: the tests' matrices are so small that threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -21,8 +21,6 @@ from queries import (
 )
 from queries.records import decode_batches
 
-LAW = settings(max_examples=100, deadline=None)
-
 
 def _decoded(attribute: Attribute, codes: NDArray[np.uint8], seed: int = 0) -> pd.DataFrame:
     return decode_records(CodedRecords(Domain((attribute,)), (codes,)), np.random.default_rng(seed))
@@ -32,7 +30,6 @@ def _codes(attribute: Attribute, frame: pd.DataFrame) -> list[int]:
     return [int(code) for code in encode_records(frame, Domain((attribute,))).columns[0]]
 
 
-@LAW
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_decoded_records_encode_to_the_same_cells(
     data: st.DataObject, small_domains: st.SearchStrategy[Domain], seed: int
@@ -58,7 +55,6 @@ EDGES = st.lists(
 )
 
 
-@LAW
 @given(EDGES, st.booleans(), st.booleans(), st.integers(0, 2**32))
 def test_a_drawn_number_lies_in_its_cell(edges: list[float], missing: bool, other: bool, seed: int) -> None:
     attribute = NumericAttribute("a", tuple(sorted(edges)), missing=missing, other=other)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queries import (
@@ -22,8 +22,6 @@ from queries import (
     parse_where,
 )
 from queries.cells import canonical_text, cell_count, nearest
-
-LAW = settings(max_examples=100, deadline=None)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +47,6 @@ def test_special_cells_come_after_the_base_cells(attribute: Attribute, size: int
     assert (both.size, both.missing_code, both.other_code) == (size + 2, size, size + 1)
 
 
-@LAW
 @given(st.integers(-50, 50), st.integers(0, 60), st.integers(1, 9))
 def test_integer_cells_cover_every_value_once(minimum: int, extent: int, width: int) -> None:
     attribute = IntegerAttribute("a", minimum, minimum + extent, width)

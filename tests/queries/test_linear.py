@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -29,7 +29,6 @@ from queries import (
 )
 from queries.linear import Readings
 
-LAW = settings(max_examples=100, deadline=None)
 Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
 Domains: TypeAlias = st.SearchStrategy[Domain]
 FullWeights: TypeAlias = Callable[[LinearQuery], NDArray[np.int64]]
@@ -79,7 +78,6 @@ def _by_hand(domain: Domain, factors: tuple[Factor, ...]) -> NDArray[np.int64]:
     return weights
 
 
-@LAW
 @given(data=st.data())
 def test_the_answer_is_the_sum_of_weights_times_counts(
     data: st.DataObject, small_domains: Domains, counts_over: Counts
@@ -92,7 +90,6 @@ def test_the_answer_is_the_sum_of_weights_times_counts(
     assert query.answer(histogram.project(query.scope)) == expected
 
 
-@LAW
 @given(data=st.data())
 def test_a_query_holds_the_weights_of_its_factors(
     data: st.DataObject, small_domains: Domains, full_weights: FullWeights
@@ -104,7 +101,6 @@ def test_a_query_holds_the_weights_of_its_factors(
     assert query.weights().shape == domain.scope_shape(query.scope)
 
 
-@LAW
 @given(data=st.data())
 def test_an_answer_on_real_counts_is_the_answer_in_records(
     data: st.DataObject, small_domains: Domains, counts_over: Counts
@@ -116,7 +112,6 @@ def test_an_answer_on_real_counts_is_the_answer_in_records(
     assert math.isclose(real, query.answer(marginal) / UNITS, rel_tol=1e-12, abs_tol=1e-12)
 
 
-@LAW
 @given(data=st.data())
 def test_the_scope_is_what_the_weights_depend_on(data: st.DataObject, small_domains: Domains) -> None:
     domain = data.draw(small_domains)
@@ -129,7 +124,6 @@ def test_the_scope_is_what_the_weights_depend_on(data: st.DataObject, small_doma
     assert LinearQuery(domain, factors).scope == depends
 
 
-@LAW
 @given(data=st.data())
 def test_the_canonical_form_gives_the_query_back(data: st.DataObject, small_domains: Domains) -> None:
     domain = data.draw(small_domains)
@@ -143,7 +137,6 @@ def test_the_canonical_form_gives_the_query_back(data: st.DataObject, small_doma
     assert again.describe() == query.describe()
 
 
-@LAW
 @given(data=st.data())
 def test_keys_are_equal_exactly_where_weights_are(data: st.DataObject, small_domains: Domains) -> None:
     domain = data.draw(small_domains)
@@ -153,7 +146,6 @@ def test_keys_are_equal_exactly_where_weights_are(data: st.DataObject, small_dom
     assert (LinearQuery(domain, ours).key() == LinearQuery(domain, theirs).key()) == same
 
 
-@LAW
 @given(data=st.data())
 def test_the_order_of_factors_changes_nothing(data: st.DataObject, small_domains: Domains) -> None:
     domain = data.draw(small_domains)
@@ -162,7 +154,6 @@ def test_the_order_of_factors_changes_nothing(data: st.DataObject, small_domains
     assert LinearQuery(domain, factors).to_dict() == LinearQuery(domain, shuffled).to_dict()
 
 
-@LAW
 @given(data=st.data())
 def test_a_dense_factor_that_is_a_product_has_the_key_of_the_product(
     data: st.DataObject, small_domains: Domains
@@ -359,7 +350,6 @@ def test_weights_are_a_read_only_copy() -> None:
         factor.weights[0] = UNITS
 
 
-@LAW
 @given(st.data())
 def test_what_is_kept_of_a_factor_is_what_its_weights_say(data: st.DataObject) -> None:
     domain = Domain((CategoricalAttribute("a", ("x", "y", "z")), IntegerAttribute("b", 0, 3)))

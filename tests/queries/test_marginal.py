@@ -8,13 +8,12 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from queries import CategoricalAttribute, Domain, Histogram, Marginal, ScopeError
 
-LAW = settings(max_examples=100, deadline=None)
 Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
 
 
@@ -27,7 +26,6 @@ def _part(data: st.DataObject, names: tuple[str, ...]) -> list[str]:
     return data.draw(st.lists(st.sampled_from(names), unique=True) if names else st.just([]))
 
 
-@LAW
 @given(data=st.data())
 def test_projecting_keeps_the_total(
     data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts
@@ -38,7 +36,6 @@ def test_projecting_keeps_the_total(
     assert histogram.project([]).counts.shape == ()
 
 
-@LAW
 @given(data=st.data())
 def test_projecting_in_two_steps_is_projecting_once(
     data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts
@@ -51,7 +48,6 @@ def test_projecting_in_two_steps_is_projecting_once(
     np.testing.assert_array_equal(twice.counts, once.counts)
 
 
-@LAW
 @given(data=st.data())
 def test_a_projected_count_sums_the_cells_above_it(
     data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts
@@ -65,7 +61,6 @@ def test_a_projected_count_sums_the_cells_above_it(
     assert {cell: int(kept.counts[cell]) for cell in expected} == expected
 
 
-@LAW
 @given(data=st.data())
 def test_expanding_then_projecting_multiplies_by_the_cells_added(
     data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts
@@ -78,7 +73,6 @@ def test_expanding_then_projecting_multiplies_by_the_cells_added(
     np.testing.assert_array_equal(back.counts, marginal.counts * added)
 
 
-@LAW
 @given(data=st.data())
 def test_restricting_takes_a_slice(
     data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts
@@ -95,7 +89,6 @@ def test_restricting_takes_a_slice(
     np.testing.assert_array_equal(restricted.counts, expected)
 
 
-@LAW
 @given(data=st.data())
 def test_restrictions_to_every_cell_add_up(
     data: st.DataObject, small_domains: st.SearchStrategy[Domain], counts_over: Counts

@@ -7,13 +7,12 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from queries import Domain, LinearQuery, QueryError, Question, parse_line, parse_question, parse_where
 from queries.parsing import read_line
 
-FUZZ = settings(max_examples=200, deadline=None)
 EVERYBODY = b'{"where": ""}'
 
 
@@ -241,7 +240,6 @@ PIECES = st.sampled_from(
 )
 
 
-@FUZZ
 @given(
     st.binary(max_size=80) | PIECES.flatmap(lambda first: st.lists(PIECES).map([first].__add__).map("".join))
 )
@@ -250,7 +248,6 @@ def test_no_line_raises_anything_but_a_query_error(people: Domain, line: str | b
     _ask(line, people)
 
 
-@FUZZ
 @given(JSON)
 def test_no_json_raises_anything_but_a_query_error(people: Domain, form: Any) -> None:
     _ask(json.dumps(form), people)

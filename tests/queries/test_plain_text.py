@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError, parse_where
@@ -88,7 +88,6 @@ def read(text: str, domain: Domain) -> Predicate | None:
     return predicate
 
 
-@settings(max_examples=600)
 @given(TEXTS)
 def test_a_plain_text_is_what_the_parser_makes_of_it(text: str) -> None:
     plain, parsed = plain_predicate(text, DOMAIN), read(text, DOMAIN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queries.predicates import (
@@ -22,7 +22,6 @@ from queries.predicates import (
     push_negations,
 )
 
-LAW = settings(max_examples=150, deadline=None)
 Truth: TypeAlias = bool | None
 
 A, B, C, D = (Comparison(name, "eq", 1) for name in "abcd")
@@ -62,7 +61,6 @@ def _negated_inside(predicate: Predicate) -> bool:
     return isinstance(predicate, Not) and isinstance(predicate.child, And | Or | Not)
 
 
-@LAW
 @given(PREDICATES, TRUTHS, st.booleans())
 def test_pushing_negations_keeps_the_truth(
     predicate: Predicate, truths: dict[Atom, Truth], negated: bool
@@ -71,7 +69,6 @@ def test_pushing_negations_keeps_the_truth(
     assert _holds(push_negations(predicate, negated=negated), truths) is expected
 
 
-@LAW
 @given(PREDICATES, st.booleans())
 def test_pushed_negations_stand_at_comparisons_only(predicate: Predicate, negated: bool) -> None:
     pushed = push_negations(predicate, negated=negated)
@@ -118,7 +115,6 @@ def test_terms_that_share_an_attribute_stand_in_one_group(
     )
 
 
-@LAW
 @given(st.lists(PREDICATES, max_size=6))
 def test_groups_hold_every_term_once_and_share_no_attribute(terms: list[Predicate]) -> None:
     groups = connected_terms(terms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from queries import Domain, LinearQuery, QueryError, parse_question, parse_where
@@ -59,7 +59,6 @@ def reader(people: Domain) -> QuestionReader:
     return QuestionReader(people)  # one for all examples: what was read before must not matter
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(NAMES, TERMS), max_size=4))
 @example([("age", ("eq", 30)), ("age", ("ge", 20))])
 @example([("member", ("eq", True)), ("hours", ("eq", 1))])
@@ -78,7 +77,6 @@ def test_structured_conditions_are_read_alike(
     assert outcome(lambda: reader.question({"where": where}).query) == asked
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     st.lists(st.tuples(NAMES, TERMS), min_size=1, max_size=4),
     st.sampled_from([" AND ", " and ", "\nAND\t", " OR ", "  AND  ", " AND NOT ", "AND", " AND -- x\n"]),

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queries import (
@@ -28,7 +28,6 @@ from queries import (
 from queries.records import encode_columns
 from queries.values import encode_value
 
-LAW = settings(max_examples=100, deadline=None)
 Column: TypeAlias = "pd.Series[Any]"
 
 ATTRIBUTES: list[Attribute] = [
@@ -109,7 +108,6 @@ def _one_by_one(attribute: Attribute, column: Column) -> list[int]:
     return [code for value in values if (code := encode_value(attribute, value)) >= 0]
 
 
-@LAW
 @given(data=st.data(), attribute=FLAGGED)
 @pytest.mark.parametrize("dtype", COLUMNS)
 def test_a_column_is_encoded_value_by_value(dtype: str, data: st.DataObject, attribute: Attribute) -> None:
@@ -117,7 +115,6 @@ def test_a_column_is_encoded_value_by_value(dtype: str, data: st.DataObject, att
     assert _codes(attribute, column) == _one_by_one(attribute, column)
 
 
-@LAW
 @given(data=st.data(), attribute=FLAGGED)
 @pytest.mark.parametrize("dtype", COLUMNS)
 def test_the_cell_of_a_record_does_not_depend_on_other_records(
@@ -134,7 +131,6 @@ def test_the_cell_of_a_record_does_not_depend_on_other_records(
         assert without == together[:before] + together[before + len(alone) :]
 
 
-@LAW
 @given(st.lists(st.tuples(WHOLE | st.none(), TEXTS | st.none(), REALS), max_size=12), st.booleans())
 def test_a_record_is_dropped_or_kept_whole(rows: list[tuple[Any, ...]], missing: bool) -> None:
     domain = Domain(
@@ -155,7 +151,6 @@ def test_a_record_is_dropped_or_kept_whole(rows: list[tuple[Any, ...]], missing:
     assert found == expected
 
 
-@LAW
 @given(st.lists(WHOLE | st.none()) | st.lists(REALS) | st.lists(TEXTS | st.none()), FLAGGED)
 def test_a_table_written_as_text_gives_the_same_cells(values: list[Any], attribute: Attribute) -> None:
     in_memory = pd.Series(values, dtype=object)
@@ -163,7 +158,6 @@ def test_a_table_written_as_text_gives_the_same_cells(values: list[Any], attribu
     assert _codes(attribute, in_memory) == _codes(attribute, written)
 
 
-@LAW
 @given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), max_size=12), st.booleans())
 def test_a_table_of_objects_that_are_texts_is_encoded_like_a_table_of_texts(
     rows: list[tuple[str, ...]], other: bool
@@ -189,7 +183,6 @@ def test_the_cells_of_columns_tell_which_records_are_dropped() -> None:
     assert len(encode_records(frame, domain)) == 1
 
 
-@LAW
 @given(st.lists(WHOLE), FLAGGED)
 def test_whole_numbers_give_the_same_cells_in_every_kind_of_column(
     values: list[int], attribute: Attribute

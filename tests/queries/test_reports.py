@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, QueryError
@@ -77,7 +77,6 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(term=TERMS, where=CONDITIONS, filtered=CONDITIONS)
 def test_sums_and_counts_are_those_of_duckdb(term: str, where: str, filtered: str) -> None:
     for what in (f"SUM({term})", f"COUNT({term})", f"SUM({term}) FILTER (WHERE {filtered})", "COUNT(1)"):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queries import (
@@ -22,8 +22,6 @@ from queries import (
     save_schema,
 )
 from queries.cells import canonical_text
-
-LAW = settings(max_examples=150, deadline=None)
 
 LARGEST = 2**53 - 1
 SECTION = '[[attributes]]\nname = "a"\n'
@@ -88,7 +86,6 @@ def _domains(draw: st.DrawFn) -> Domain:
     return Domain(tuple(attributes), name=draw(NAMES))
 
 
-@LAW
 @given(_domains())
 def test_reading_what_was_written_gives_the_domain_back(domain: Domain) -> None:
     again = parse_schema(format_schema(domain))
@@ -325,7 +322,6 @@ PIECES = st.sampled_from(
 )
 
 
-@LAW
 @given(st.lists(PIECES, max_size=9).map("\n".join) | st.text(max_size=60))
 def test_only_a_schema_error_ever_comes_out(text: str) -> None:
     try:

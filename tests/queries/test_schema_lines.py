@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queries.schema_lines import line_of, schema_lines
@@ -79,7 +79,6 @@ def documents(draw: st.DrawFn) -> tuple[str, dict[str, int], list[int], list[dic
     return end.join(lines), top, headers, keys
 
 
-@settings(max_examples=400, deadline=None)
 @given(documents())
 def test_every_key_is_found_on_its_line(
     document: tuple[str, dict[str, int], list[int], list[dict[str, int]]],

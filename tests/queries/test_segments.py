@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -48,7 +48,6 @@ from queries.predicates import (
 )
 from queries.segments import count_where
 
-LAW = settings(max_examples=120, deadline=None)
 FullWeights: TypeAlias = Callable[[LinearQuery], NDArray[np.int64]]
 Truth: TypeAlias = bool | None
 Value: TypeAlias = Fraction | str | None  # None is an empty value, OTHER an undeclared one
@@ -261,7 +260,6 @@ def _predicates(domain: Domain) -> st.SearchStrategy[Predicate]:
 # ----------------------------------------------------------------------------------------------
 
 
-@LAW
 @given(data=st.data())
 def test_a_weight_is_the_share_of_the_cell_where_the_condition_is_true(
     data: st.DataObject, full_weights: FullWeights
@@ -277,7 +275,6 @@ def test_a_weight_is_the_share_of_the_cell_where_the_condition_is_true(
     assert set(query.scope) <= {atom.attribute for atom in atoms_of(predicate)}
 
 
-@LAW
 @given(data=st.data())
 def test_an_aligned_question_takes_whole_cells_only(data: st.DataObject) -> None:
     domain = data.draw(DOMAINS)
@@ -286,7 +283,6 @@ def test_an_aligned_question_takes_whole_cells_only(data: st.DataObject) -> None
     assert count_where(predicate, domain).aligned == decided
 
 
-@LAW
 @given(data=st.data())
 def test_a_cell_that_is_not_decided_is_left_out_in_one_reading_and_whole_in_the_other(
     data: st.DataObject, full_weights: FullWeights
@@ -303,7 +299,6 @@ def test_a_cell_that_is_not_decided_is_left_out_in_one_reading_and_whole_in_the_
     assert all(set(reading.scope) <= set(query.scope) for reading in query.readings or ())
 
 
-@LAW
 @given(data=st.data())
 def test_a_question_and_its_readings_come_back_from_its_text(data: st.DataObject) -> None:
     domain = data.draw(DOMAINS)
@@ -313,7 +308,6 @@ def test_a_question_and_its_readings_come_back_from_its_text(data: st.DataObject
     assert (again.readings is None) == query.aligned
 
 
-@LAW
 @given(data=st.data())
 def test_groups_split_a_question_and_its_readings(data: st.DataObject, full_weights: FullWeights) -> None:
     domain = data.draw(DOMAINS)
@@ -331,7 +325,6 @@ def test_groups_split_a_question_and_its_readings(data: st.DataObject, full_weig
         assert group.aligned == np.array_equal(decided[1], decided[2])
 
 
-@LAW
 @given(data=st.data())
 def test_a_condition_and_its_negation_never_count_one_record_twice(
     data: st.DataObject, full_weights: FullWeights

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -26,7 +26,6 @@ from queries.errors import QueryError
 from queries.predicates import And, Atom, Between, Comparison, IsIn, IsMissing, Not, Operator, Or, Predicate
 from queries.segments import count_where
 
-LAW = settings(max_examples=150, deadline=None)
 Row: TypeAlias = dict[str, float | None]  # None is an empty value
 COMPARE: dict[Operator, Callable[[float, float], bool]] = {
     "eq": operator.eq,
@@ -138,7 +137,6 @@ def _counted(query: LinearQuery, counts: Histogram) -> float:
     return query.answer(counts) / UNITS
 
 
-@LAW
 @given(data=st.data())
 def test_the_raw_count_lies_between_the_readings_and_is_the_answer_where_cells_decide(
     data: st.DataObject,
@@ -167,7 +165,6 @@ def _every_table(domain: Domain, cell: int) -> NDArray[np.float64]:
     return np.append(inside, high) if cell == len(attribute.edges) - 2 else inside
 
 
-@LAW
 @given(data=st.data())
 def test_a_question_is_aligned_exactly_where_no_table_tells_the_readings_apart(data: st.DataObject) -> None:
     edges = sorted(data.draw(st.sets(st.integers(-3, 6).map(float), min_size=2, max_size=5)))

@@ -10,7 +10,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queries import Attribute, CategoricalAttribute, IntegerAttribute, NumericAttribute
@@ -69,7 +69,6 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(VALUES, st.sampled_from([AGE, INCOME, SEX]), st.booleans(), st.booleans())
 def test_a_reading_agrees_with_the_cell(
     value: object, attribute: Attribute, missing: bool, other: bool

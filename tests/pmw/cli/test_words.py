@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.cli.texts import asking, example_where
@@ -63,7 +63,6 @@ def _is_text(value: str) -> bool:
     return value != "" and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(_attributes(), min_size=1, max_size=3, unique_by=lambda one: one.name))
 def test_what_opening_suggests_is_read_and_answered_by_whole_cells(attributes: list[Attribute]) -> None:
     domain = Domain(tuple(attributes))

@@ -17,7 +17,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
@@ -168,7 +168,6 @@ def bins_of(domain: Domain) -> tuple[Domain, list[np.ndarray | None]]:
     return Domain(tuple(attributes), "t"), [np.arange(size) // 2 for size in domain.shape]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=tables())
 def test_random_tables_are_counted_as_in_memory(
     tmp_path: Path, table: tuple[Domain, list[tuple[object, ...]]]

@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.data import CsvDialect, MemorySource, read_file
@@ -159,14 +159,12 @@ DOMAINS = st.sampled_from([DOMAIN, LENIENT])
 
 
 @given(hostile_lines(), DOMAINS)
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_line_is_read_by_itself(tmp_path: Path, lines: list[bytes], domain: Domain) -> None:
     source = read_file(write(tmp_path, b"age,sex,income\n" + b"\n".join(lines)), domain)
     assert np.array_equal(histogram(source), reference(lines, domain))
 
 
 @given(hostile_lines(), DOMAINS, st.data())
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_line_changes_what_another_line_counts(
     tmp_path: Path, lines: list[bytes], domain: Domain, data: st.DataObject
 ) -> None:
@@ -182,7 +180,6 @@ BYTES = st.binary(max_size=30) | st.lists(st.sampled_from([*HOSTILE, b"30", b"f"
 
 
 @given(hostile_lines(), BYTES.filter(lambda line: b"\n" not in line), st.data())
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_where_no_record_is_dropped_the_number_of_lines_is_the_number_of_records(
     tmp_path: Path, lines: list[bytes], line: bytes, data: st.DataObject
 ) -> None:
@@ -426,7 +423,6 @@ def test_quoting_can_be_by_an_escape_or_not_at_all(tmp_path: Path) -> None:
     ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(
         st.text(st.sampled_from('a",|\\\r é1;'), max_size=7).filter(lambda line: line != ""), max_size=6

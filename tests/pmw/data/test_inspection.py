@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.data import CsvDialect, TableFile, read_file
@@ -130,7 +130,6 @@ def reference(lines: list[bytes], dialect: CsvDialect) -> tuple[list[list[str]],
     st.sampled_from([DOMAIN, STRICT, LENIENT]),
     st.sampled_from([CsvDialect(), CsvDialect(missing_texts=("?",)), CsvDialect(trim=True)]),
 )
-@settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_facts_agree_with_the_session_and_with_each_line(
     tmp_path: Path, lines: list[bytes], domain: Domain, dialect: CsvDialect
 ) -> None:
@@ -161,7 +160,6 @@ def test_the_facts_agree_with_the_session_and_with_each_line(
 
 
 @given(hostile_lines())
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_domain_that_drops_nothing_keeps_every_line(tmp_path: Path, lines: list[bytes]) -> None:
     facts = inspect(tmp_path, HEADER + b"\n".join(lines), LENIENT)
     assert facts.dropped == 0

@@ -17,7 +17,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
@@ -86,7 +86,6 @@ def taken_in(domain: Domain, parts: list[pd.DataFrame], limit: MemoryLimit | Non
 
 
 @pytest.mark.usefixtures("small")
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(made=tables())
 def test_counts_and_fingerprint_are_those_of_memory(made: tuple[Domain, list[pd.DataFrame]]) -> None:
     domain, parts = made

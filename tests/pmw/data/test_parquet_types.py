@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmw.data import DatabaseTable, as_source, read_file
@@ -256,7 +256,7 @@ def test_a_type_that_is_refused_is_refused_whatever_it_holds(tmp_path: Path, nam
 
 @pytest.mark.usefixtures("same_engine")
 @pytest.mark.parametrize("name", READ)
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10)
 @given(data=st.data())
 def test_a_type_that_is_read_is_read_with_any_bytes(tmp_path: Path, name: str, data: st.DataObject) -> None:
     column = READ[name]

@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -228,7 +228,6 @@ def test_ids_are_hashed_as_published() -> None:
 
 
 @given(rows=ROWS, records=st.integers(1, 4), seed=st.integers(0, 99))
-@settings(max_examples=40)
 def test_hashes_that_collide_are_told_apart_by_the_cells(
     rows: list[tuple[str, int, int]], records: int, seed: int
 ) -> None:

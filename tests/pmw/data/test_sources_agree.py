@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmw
@@ -76,7 +76,7 @@ def text_of(value: object) -> str:
 @pytest.mark.usefixtures("same_engine")
 @pytest.mark.parametrize("attribute", ATTRIBUTES, ids=lambda attribute: type(attribute).__name__)
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(data=st.data())
 def test_the_same_values_have_the_same_cells(
     tmp_path: Path, engine: duckdb.DuckDBPyConnection, kind: str, attribute: Attribute, data: st.DataObject

@@ -56,7 +56,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["default", "few", "questions", "nothing opened"])
 @pytest.mark.parametrize("delta", ["1e-9", "0"])
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 12))
 def test_what_is_charged_lies_between_the_least_and_the_most(
     options: pmw.Options, delta: str, seed: int, size: int

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -116,7 +116,6 @@ cell_counts = st.lists(st.integers(0, 40), min_size=1, max_size=6)
 
 
 @given(cell_counts, st.data())
-@settings(deadline=None)
 def test_the_distance_is_an_exact_integer_whatever_the_model_says(
     counts: list[int], data: st.DataObject
 ) -> None:
@@ -128,7 +127,6 @@ def test_the_distance_is_an_exact_integer_whatever_the_model_says(
 
 
 @given(cell_counts, st.data())
-@settings(deadline=None)
 def test_one_person_moves_the_distance_by_at_most_its_sensitivity_either_way(
     counts: list[int], data: st.DataObject
 ) -> None:

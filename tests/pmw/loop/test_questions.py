@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
@@ -137,7 +137,6 @@ def random_query(draw: st.DrawFn) -> LinearQuery:
     st.lists(record, max_size=3),
     random_query(),
 )
-@settings(deadline=None)
 def test_added_records_raise_an_answer_by_at_most_its_sensitivity(
     rows: list[tuple[int, ...]], added: list[tuple[int, ...]], query: LinearQuery
 ) -> None:
@@ -154,7 +153,6 @@ def test_added_records_raise_an_answer_by_at_most_its_sensitivity(
     record,
     random_query(),
 )
-@settings(deadline=None)
 def test_a_replaced_record_moves_an_answer_by_at_most_its_sensitivity_either_way(
     rows: list[tuple[int, ...]], other: tuple[int, ...], query: LinearQuery
 ) -> None:
@@ -169,7 +167,6 @@ def test_a_replaced_record_moves_an_answer_by_at_most_its_sensitivity_either_way
     tables,
     st.lists(record, min_size=1, max_size=3),
 )
-@settings(deadline=None)
 def test_marginals_move_by_at_most_their_sensitivities(
     rows: list[tuple[int, ...]], added: list[tuple[int, ...]]
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.model.calibration import Beliefs, calibrate, plan_calibration
@@ -29,7 +29,6 @@ def calibrated(
 
 
 @given(st.sampled_from([0.0, 1.0, 30.0, 300.0]), st.integers(0, 50))
-@settings(deadline=None)
 def test_each_clique_has_its_marginal_and_the_tree_its_partition(size: float, seed: int) -> None:
     beliefs, whole = calibrated(size, seed)
     exact = np.exp(whole - whole.max())

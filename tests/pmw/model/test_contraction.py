@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.model import contraction
@@ -18,7 +18,6 @@ PLACES = st.sets(st.sampled_from(AXES)).map(lambda found: tuple(sorted(found)))
 
 @pytest.mark.parametrize("written", [0.0, 1.5, 10**9])
 @given(left=PLACES, right=PLACES, kept=PLACES, seed=st.integers(0, 9))
-@settings(deadline=None, max_examples=60)
 def test_a_bound_contraction_is_the_product_summed_whichever_way_it_is_computed(
     written: float, left: Positions, right: Positions, kept: Positions, seed: int
 ) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -75,7 +75,6 @@ def random_queries(draw: st.DrawFn) -> LinearQuery:
 
 
 @given(random_queries(), st.integers(0, 10))
-@settings(deadline=None)
 def test_an_answer_is_the_weighted_sum_over_all_cells(query: LinearQuery, seed: int) -> None:
     distribution = spread(seed)
     assert distribution.answer(query) == pytest.approx(
@@ -84,7 +83,6 @@ def test_an_answer_is_the_weighted_sum_over_all_cells(query: LinearQuery, seed: 
 
 
 @given(random_queries(), st.floats(-3, 3), st.integers(0, 10))
-@settings(deadline=None)
 def test_tilting_a_query_multiplies_each_cell_by_its_weight(
     query: LinearQuery, dual: float, seed: int
 ) -> None:
@@ -101,7 +99,6 @@ def test_tilting_a_query_multiplies_each_cell_by_its_weight(
 
 
 @given(st.lists(st.sampled_from(NAMES), unique=True), st.integers(0, 10))
-@settings(deadline=None)
 def test_tilting_a_marginal_multiplies_every_cell_by_its_cell(names: list[str], seed: int) -> None:
     scope = DOMAIN.scope(names)
     duals = np.random.default_rng(seed).normal(size=DOMAIN.scope_shape(scope))

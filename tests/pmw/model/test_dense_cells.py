@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -61,7 +61,6 @@ def by_definition(terms: tuple[Term, ...], total: float) -> NDArray[np.float64]:
 
 
 @given(random_terms())
-@settings(deadline=None)
 def test_every_number_is_that_of_the_definition(terms: tuple[Term, ...]) -> None:
     model = DenseDistribution.of_terms(DOMAIN, 500.0, terms)
     expected = by_definition(terms, 500.0)
@@ -96,7 +95,6 @@ def test_rows_are_those_of_the_same_model_in_other_terms(independent: bool) -> N
 
 
 @given(random_terms(), random_terms())
-@settings(deadline=None)
 def test_an_update_multiplies_each_cell(first: tuple[Term, ...], then: tuple[Term, ...]) -> None:
     workspace = DenseDistribution.of_terms(DOMAIN, 500.0, first).workspace()
     for term in then:

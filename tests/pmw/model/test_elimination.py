@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -35,14 +35,12 @@ WHOLE = np.broadcast_to(WHOLE / WHOLE.sum(), SHAPE).copy()
 
 
 @given(PLACES)
-@settings(deadline=None)
 def test_conditional_tables_multiply_to_the_distribution_over_a_scope(scope: Positions) -> None:
     tables = conditionals(BELIEFS, scope)
     assert eliminate(SHAPE, tables, scope) == pytest.approx(project(WHOLE, AXES, scope), abs=1e-12)
 
 
 @given(st.lists(PLACES, min_size=1), st.sampled_from([0, 50, 10**6]))
-@settings(deadline=None)
 def test_a_joint_distribution_is_bit_for_bit_the_same_whatever_was_asked_before(
     scopes: list[Positions], most_cells: int
 ) -> None:
@@ -71,7 +69,6 @@ def test_tables_are_kept_up_to_the_most_cells_those_used_last() -> None:
     st.integers(0, 20),
     st.sampled_from([0, 50, 10**6]),
 )
-@settings(deadline=None)
 def test_the_expectation_of_a_product_is_the_sum_over_all_cells(
     order: list[int], sizes: list[int], seed: int, most_cells: int
 ) -> None:

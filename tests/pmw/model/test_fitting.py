@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
@@ -61,7 +61,6 @@ def test_the_step_is_the_textbooks(query: LinearQuery, increase: bool) -> None:
 
 
 @given(st.integers(0, 50), st.floats(0.01, 0.4))
-@settings(deadline=None, max_examples=40)
 def test_a_step_lowers_the_potential_by_what_hoeffdings_lemma_says(seed: int, eta: float) -> None:
     # KL(D || A) falls by at least eta g - eta^2/8 when the answer is off by g that way.
     generator = np.random.default_rng(seed)

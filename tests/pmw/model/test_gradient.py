@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -35,7 +35,6 @@ def exact(scopes: tuple[Positions, ...], potentials: list[NDArray[np.float64]]) 
 
 
 @given(SCOPES, st.sampled_from([0.0, 1.0, 30.0]), st.integers(0, 20))
-@settings(deadline=None)
 def test_marginals_of_potentials_are_sums_over_all_cells(
     scopes: tuple[Positions, ...], size: float, seed: int
 ) -> None:
@@ -50,7 +49,6 @@ def test_marginals_of_potentials_are_sums_over_all_cells(
 
 
 @given(SCOPES, st.integers(0, 20))
-@settings(deadline=None)
 def test_scaled_tables_give_the_same_marginals(scopes: tuple[Positions, ...], seed: int) -> None:
     plan = plan_gradient(junction_tree(SHAPE, scopes), scopes)
     potentials = potentials_of(scopes, 1.0, seed)
@@ -66,7 +64,6 @@ def test_scaled_tables_give_the_same_marginals(scopes: tuple[Positions, ...], se
 
 
 @given(st.integers(0, 200), st.sampled_from([100.0, 200.0, 400.0]))
-@settings(deadline=None)
 def test_potentials_far_apart_give_exact_marginals_or_none(seed: int, size: float) -> None:
     scopes: tuple[Positions, ...] = tuple(itertools.pairwise(AXES))
     potentials = potentials_of(scopes, size, seed)

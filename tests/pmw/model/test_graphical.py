@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -70,7 +70,6 @@ def both(model: tuple[Domain, list[Term]]) -> tuple[GraphicalDistribution, Dense
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=300)
 def test_every_marginal_is_the_dense_one(data: st.DataObject) -> None:
     model = data.draw(models())
     graphical, dense = both(model)
@@ -84,7 +83,6 @@ def test_every_marginal_is_the_dense_one(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=200)
 def test_every_answer_is_the_dense_one(data: st.DataObject) -> None:
     model = data.draw(models())
     graphical, dense = both(model)
@@ -93,7 +91,6 @@ def test_every_answer_is_the_dense_one(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=200)
 def test_every_expectation_of_a_product_is_the_sum_over_all_cells(data: st.DataObject) -> None:
     model = data.draw(models())
     domain = model[0]
@@ -115,7 +112,6 @@ def test_every_expectation_of_a_product_is_the_sum_over_all_cells(data: st.DataO
 
 
 @given(models())
-@settings(deadline=None, max_examples=200)
 def test_the_density_of_every_cell_is_its_share_of_the_sum_over_all_cells(
     model: tuple[Domain, list[Term]],
 ) -> None:
@@ -202,7 +198,6 @@ def test_a_scope_inside_a_clique_keeps_the_tree_and_so_the_sums_of_the_others() 
 
 
 @given(st.data())
-@settings(deadline=None)
 def test_a_model_tells_whether_it_holds_a_scope_as_its_tree_would_have_it(data: st.DataObject) -> None:
     domain, terms = data.draw(models())
     scope = data.draw(scopes_of(domain, 4))
@@ -240,7 +235,6 @@ def counts(records: CodedRecords, scope: tuple[str, ...]) -> NDArray[np.int64]:
 
 
 @given(models(), st.integers(0, 500), st.booleans(), st.integers(0, 99))
-@settings(deadline=None)
 def test_there_are_as_many_rows_as_asked_for_and_none_in_impossible_cells(
     model: tuple[Domain, list[Term]], count: int, independent: bool, seed: int
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import nnls
@@ -55,7 +55,6 @@ def test_a_record_is_in_one_node_of_each_level(tree: HierarchicalHistogram, cell
 
 
 @given(tree=trees(), seed=st.integers(0, 10**6))
-@settings(deadline=None)
 def test_two_passes_give_the_least_squares_cells(tree: HierarchicalHistogram, seed: int) -> None:
     nodes, matrix = noisy(tree, seed), incidence(tree)
     expected = np.linalg.lstsq(matrix, nodes, rcond=None)[0]
@@ -63,7 +62,6 @@ def test_two_passes_give_the_least_squares_cells(tree: HierarchicalHistogram, se
 
 
 @given(tree=trees(), seed=st.integers(0, 10**6))
-@settings(deadline=None)
 def test_variances_are_those_of_the_normal_equations(tree: HierarchicalHistogram, seed: int) -> None:
     matrix = incidence(tree)
     covariance = np.linalg.inv(matrix.T @ matrix)
@@ -73,7 +71,6 @@ def test_variances_are_those_of_the_normal_equations(tree: HierarchicalHistogram
 
 
 @given(tree=trees(), seed=st.integers(0, 10**6))
-@settings(deadline=None)
 def test_non_negative_cells_are_the_nearest_ones(tree: HierarchicalHistogram, seed: int) -> None:
     nodes, matrix = noisy(tree, seed), incidence(tree)
     expected = nnls(matrix, nodes)[0]
@@ -81,7 +78,6 @@ def test_non_negative_cells_are_the_nearest_ones(tree: HierarchicalHistogram, se
 
 
 @given(tree=trees(), seed=st.integers(0, 10**6), total=st.floats(1, 5000))
-@settings(deadline=None)
 def test_a_known_sum_is_kept_and_nothing_is_nearer(
     tree: HierarchicalHistogram, seed: int, total: float
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.model.factors import Positions
@@ -33,7 +33,6 @@ def connected(tree: JunctionTree, cliques: list[int]) -> bool:
 
 
 @given(graphs())
-@settings(deadline=None)
 def test_every_scope_is_inside_a_clique_and_every_attribute_runs_through_connected_ones(
     graph: tuple[tuple[int, ...], list[Positions]],
 ) -> None:
@@ -51,7 +50,6 @@ def test_every_scope_is_inside_a_clique_and_every_attribute_runs_through_connect
 
 
 @given(graphs(), st.data())
-@settings(deadline=None)
 def test_a_subtree_is_connected_and_holds_what_is_asked_of_it(
     graph: tuple[tuple[int, ...], list[Positions]], data: st.DataObject
 ) -> None:
@@ -64,7 +62,6 @@ def test_a_subtree_is_connected_and_holds_what_is_asked_of_it(
 
 
 @given(graphs())
-@settings(deadline=None)
 def test_a_tree_that_grew_is_the_one_made_at_once(
     graph: tuple[tuple[int, ...], list[Positions]],
 ) -> None:
@@ -120,7 +117,6 @@ def test_whether_a_scope_fits_is_told_before_it_is_added() -> None:
 
 
 @given(graphs(), st.sets(st.integers(0, 8), max_size=4), st.integers(0, 3000))
-@settings(deadline=None)
 def test_a_scope_fits_just_where_the_tree_grown_by_it_does(
     graph: tuple[tuple[int, ...], list[Positions]], places: set[int], max_cells: int
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
@@ -178,7 +178,6 @@ def test_a_full_run_of_the_sparse_vector_fits_what_is_left_and_uses_it(
     st.integers(1, 500),
     st.sampled_from(VECTORS),
 )
-@settings(deadline=None, max_examples=80)
 def test_no_plan_ever_overspends(
     epsilon: Fraction, delta: Fraction, limit: int, choices: dict[str, object]
 ) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError, BudgetExhaustedError
@@ -106,7 +106,6 @@ def test_the_cap_is_the_largest_mu_squared_rounded_down(epsilon: int | str, delt
         assert reached <= real(budget.delta) < beyond
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.fractions(min_value=Fraction(1, 1000), max_value=100), st.integers(1, 50), st.integers(1, 999))
 def test_a_cap_never_promises_more_than_its_budget(epsilon: Fraction, digits: int, part: int) -> None:
     delta = Fraction(part, 1000 * 10 ** (digits - 1))
@@ -261,7 +260,6 @@ def test_narrow_noise_has_no_mu() -> None:
     assert query_sensitivity(Options()) ** 2 / LEAST_SIGMA**2 > 64**2 > largest.cap
 
 
-@settings(max_examples=50)
 @given(
     st.sampled_from(list(NeighboringRelation)),
     st.sampled_from([1, 2, 7]),
@@ -286,7 +284,6 @@ def test_noise_is_the_narrowest_that_its_price_allows(
 # --- pure events --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
 @given(EPSILONS)
 def test_the_gaussian_curve_of_a_pure_event_touches_its_corner_from_below(epsilon: Fraction) -> None:
     squared = pure_mu_squared(epsilon)
@@ -383,7 +380,6 @@ def test_a_session_of_sech2_tests_cannot_ask_for_gdp() -> None:
 # --- the filter ---------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.lists(CHARGES, max_size=30))
 def test_no_sequence_of_charges_exceeds_the_cap(charges: list[Charge]) -> None:
     ledger = PrivacyFilter(Composition.GDP, Fraction(1, 10))

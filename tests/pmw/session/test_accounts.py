@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
@@ -106,7 +106,6 @@ def test_error_quantiles_are_booked_to_the_session(opened: Opener, whole_years: 
 # --- shares -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     shares=st.lists(st.sampled_from([0, 0.01, 0.05, 0.2, 0.6, 1]), min_size=2, max_size=3),
     order=st.lists(st.tuples(st.integers(0, 2), st.integers(0, len(QUESTIONS) - 1)), max_size=25),

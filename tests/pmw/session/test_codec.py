@@ -219,7 +219,6 @@ def test_every_type_that_has_a_form_is_tested_here() -> None:
 
 
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_a_value_comes_back(kind: type, data: st.DataObject) -> None:
     value = data.draw(VALUES[kind])
@@ -272,7 +271,7 @@ def _may_be(key: Any, found: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_a_form_that_was_changed_is_refused(kind: type, data: st.DataObject) -> None:
     form = written(data.draw(VALUES[kind]))
@@ -415,7 +414,6 @@ def test_the_plans_of_a_session_come_back_in_order(domain: Domain, budget: Budge
     assert read(TestPlan, written(tests)) == tests
 
 
-@settings(max_examples=25)
 @given(VALUES[Proposal], VALUES[Charge], st.sampled_from(BOOKED))
 def test_a_recorded_batch_comes_back(proposal: Proposal, reserved: Charge, booked: Any) -> None:
     proposal = replace(proposal, reserved=reserved)

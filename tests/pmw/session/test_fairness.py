@@ -289,7 +289,7 @@ def test_whoever_pays_keeps_the_price_of_a_test(opened: Opened, stream: list[Lin
 FORMS = ("where", "fresh", "together", "arrays", "sql", "named")
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     shares=st.lists(
         st.sampled_from([0, Fraction(1, 50), Fraction(1, 5), Fraction(3, 5), 1]), min_size=1, max_size=3

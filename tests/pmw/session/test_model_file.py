@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
@@ -359,7 +359,6 @@ def test_a_certificate_that_cannot_be_is_refused(
 
 
 @given(st.data())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_refused_or_is_the_same(raw: bytes, tmp_path: Path, data: st.DataObject) -> None:
     damaged = bytearray(raw)
     for _ in range(data.draw(st.integers(1, 3))):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -229,7 +229,6 @@ def assert_tests_are_planned(plan: SessionPlan, state: PublicState) -> None:
 
 
 @given(cases(MARGINAL))
-@settings(max_examples=40, deadline=None)
 @example(LONG_LISTS)
 @example(replace(LONG_LISTS, options=pmw.Options(seed=2), delta=0))
 def test_a_plan_where_marginals_are_tested_makes_the_choices_of_its_session(case: Case) -> None:
@@ -237,7 +236,6 @@ def test_a_plan_where_marginals_are_tested_makes_the_choices_of_its_session(case
 
 
 @given(cases(QUERY))
-@settings(max_examples=25, deadline=None)
 def test_a_plan_where_questions_are_tested_makes_the_choices_of_its_session(case: Case) -> None:
     check_choices(case)
 
@@ -298,7 +296,6 @@ def check_bounds(case: Case) -> None:
 
 
 @given(cases(MARGINAL))
-@settings(max_examples=40, deadline=None)
 @example(LONG_LISTS)
 @example(MANY_RECORDS)
 @example(SOME_BINS)
@@ -307,7 +304,6 @@ def test_where_marginals_are_tested_no_bar_is_wider_than_planned(case: Case) -> 
 
 
 @given(cases(QUERY))
-@settings(max_examples=25, deadline=None)
 @example(BETWEEN_TWO)
 def test_where_questions_are_tested_no_bar_is_wider_than_planned(case: Case) -> None:
     check_bounds(case)

@@ -351,9 +351,7 @@ class SessionMachine(RuleBasedStateMachine):
 
 TestSessionMachine = SessionMachine.TestCase
 TestSessionMachine.settings = settings(
-    max_examples=25,
     stateful_step_count=12,
-    deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],  # a file is slow to shrink
     suppress_health_check=[HealthCheck.too_slow],

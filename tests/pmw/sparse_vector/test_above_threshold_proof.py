@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.planning import theorems
@@ -204,7 +204,6 @@ def test_a_negative_is_free_and_a_positive_pays_its_price(
     assert nu.tail(y) <= nu.factor(m * SENSITIVITY) * nu.tail(y + rise)  # (6)
 
 
-@settings(max_examples=25)
 @given(noises, noises, distances_of_tests, general_moves, rises)
 def test_every_summand_is_covered_by_the_one_that_z_is_moved_to(
     f: Noise, nu: Noise, arguments: list[int], moves: list[int], risen: list[int]
@@ -317,7 +316,6 @@ def both_sums(
     return [upper, lower]
 
 
-@settings(max_examples=25)
 @given(noises, noises, st.integers(0, 4), st.lists(integers, min_size=2, max_size=2))
 def test_two_thresholds_are_a_product_of_two_sums(f: Noise, nu: Noise, threshold: int, e: list[int]) -> None:
     places = range(-4, 5)
@@ -337,7 +335,6 @@ def test_two_thresholds_are_a_product_of_two_sums(f: Noise, nu: Noise, threshold
         assert joint == upper * lower  # (12)
 
 
-@settings(max_examples=25)
 @given(noises, noises, st.integers(-2, 6), distances_of_tests, rises)
 def test_one_of_two_thresholds_moves_and_every_summand_is_covered(
     f: Noise, nu: Noise, threshold: int, e: list[int], risen: list[int]

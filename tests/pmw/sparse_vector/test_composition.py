@@ -9,7 +9,7 @@ from fractions import Fraction
 import dp_accounting
 import pytest
 from dp_accounting import pld
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.errors import BudgetError
@@ -95,7 +95,6 @@ def test_delta_is_the_hockey_stick_divergence_of_randomised_responses(epsilon: F
     assert float(composed_delta(price, rounds, epsilon)) == pytest.approx(direct, rel=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 60),
     st.fractions(Fraction(1, 20), Fraction(6), max_denominator=1000),

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -32,7 +32,6 @@ from queries import (
 from queries.cells import number_text
 from queries.workloads import LARGEST_PARITY, families
 
-LAW = settings(max_examples=60, deadline=None)
 Counts: TypeAlias = Callable[[Domain], st.SearchStrategy[Histogram]]
 Domains: TypeAlias = st.SearchStrategy[Domain]
 FullWeights: TypeAlias = Callable[[LinearQuery], NDArray[np.int64]]
@@ -46,7 +45,6 @@ def _wide(count: int, size: int) -> Domain:
     return Domain(tuple(IntegerAttribute(f"a{number}", 1, size) for number in range(count)))
 
 
-@LAW
 @given(data=st.data())
 def test_a_family_has_as_many_queries_as_it_says(data: st.DataObject, small_domains: Domains) -> None:
     domain = data.draw(small_domains)
@@ -60,7 +58,6 @@ def test_a_family_has_as_many_queries_as_it_says(data: st.DataObject, small_doma
         assert walked == [query.key() for query in workload]
 
 
-@LAW
 @given(data=st.data())
 def test_the_cells_of_a_marginal_partition_the_records(
     data: st.DataObject, small_domains: Domains, counts_over: Counts, full_weights: FullWeights
@@ -150,7 +147,6 @@ def test_a_marginal_over_nothing_or_a_wrong_name_is_refused(
         marginal_cells(people, names)
 
 
-@LAW
 @given(data=st.data())
 def test_prefixes_are_the_cumulative_sums_of_the_base_cells(
     data: st.DataObject, small_domains: Domains, counts_over: Counts
@@ -163,7 +159,6 @@ def test_prefixes_are_the_cumulative_sums_of_the_base_cells(
         assert answers == (UNITS * np.cumsum(base)).tolist()
 
 
-@LAW
 @given(data=st.data())
 def test_ranges_are_the_sums_of_their_base_cells(
     data: st.DataObject, small_domains: Domains, counts_over: Counts
@@ -179,7 +174,6 @@ def test_ranges_are_the_sums_of_their_base_cells(
         assert [query.answer(histogram) for query in all_ranges(domain, name)] == expected
 
 
-@LAW
 @given(data=st.data())
 def test_a_prefix_is_the_comparison_with_the_end_of_its_cell(
     data: st.DataObject, small_domains: Domains
@@ -228,7 +222,6 @@ def test_an_attribute_without_order_has_neither_ranges_nor_prefixes(
         family(people, "agee")
 
 
-@LAW
 @given(data=st.data())
 def test_a_parity_counts_the_records_whose_cell_numbers_have_an_odd_sum(
     data: st.DataObject, small_domains: Domains, counts_over: Counts
@@ -246,7 +239,6 @@ def test_a_parity_counts_the_records_whose_cell_numbers_have_an_odd_sum(
         assert query.answer(histogram) == UNITS * odd
 
 
-@LAW
 @given(data=st.data(), count=st.integers(1, 4))
 def test_the_parities_of_binary_attributes_determine_the_table(
     data: st.DataObject, count: int, counts_over: Counts

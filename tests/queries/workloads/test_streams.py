@@ -15,7 +15,7 @@ from typing import TypeAlias
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -31,7 +31,6 @@ from queries import (
 )
 from queries.workloads.streams import MOST_DISTINCT, SplitMix64, zipf_weights
 
-LAW = settings(max_examples=60, deadline=None)
 Domains: TypeAlias = st.SearchStrategy[Domain]
 
 # (name, cells) per attribute; a star marks an ordered one.
@@ -66,7 +65,6 @@ def _digest(workload: Workload) -> str:
     return digest.hexdigest()
 
 
-@LAW
 @given(data=st.data())
 def test_random_conjunctions_are_the_same_for_the_same_seed(
     data: st.DataObject, small_domains: Domains

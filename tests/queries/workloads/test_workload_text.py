@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queries import (
@@ -29,7 +29,6 @@ from queries import (
 )
 from queries.workloads import WORKLOAD_FORMS
 
-LAW = settings(max_examples=150, deadline=None)
 Domains: TypeAlias = st.SearchStrategy[Domain]
 
 _NAMES = st.text(
@@ -73,7 +72,6 @@ def _workloads(draw: st.DrawFn, domain: Domain) -> Workload:
     return draw(st.sampled_from(makers))()
 
 
-@LAW
 @given(data=st.data())
 def test_the_name_of_every_workload_parses_back_to_it(data: st.DataObject, small_domains: Domains) -> None:
     plain = data.draw(small_domains)
@@ -87,7 +85,6 @@ def test_the_name_of_every_workload_parses_back_to_it(data: st.DataObject, small
     assert [q.key() for q in islice(parsed, 5)] == [q.key() for q in islice(workload, 5)]
 
 
-@LAW
 @given(text=st.one_of(st.text(max_size=40), st.from_regex(r'(?s)[a-z]*:["a-c,:0-9. ]*', fullmatch=True)))
 def test_any_other_text_is_refused_as_a_question_and_nothing_else(text: str) -> None:
     domain = Domain((IntegerAttribute("a", 0, 3), CategoricalAttribute("b", (1, 2))))

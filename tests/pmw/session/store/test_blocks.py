@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -380,7 +380,6 @@ def test_a_block_whose_hash_was_made_to_fit_is_refused_where_its_keys_do_not(pat
             list(blocks.each())
 
 
-@settings(max_examples=30, deadline=None)
 @given(sizes=st.lists(st.integers(1, 130), max_size=8))
 def test_whatever_the_sizes_all_answers_are_there_in_order(sizes: list[int]) -> None:
     with closing(make(None)) as store:
