@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pmw.public.export import RowPlan
     from pmw.public.ledger import Ledger, LedgerLine
     from pmw.public.quotes import Quote
-    from pmw.public.range_answers import RangeAnswers
     from pmw.public.status import Status
     from pmw.research.offline import OfflineOptions, OfflineRelease, fit_workload
     from pmw.service.client import RemoteSession, connect
@@ -92,7 +91,6 @@ __all__ = [
     "PMWError",
     "PublicModel",
     "Quote",
-    "RangeAnswers",
     "ReleaseError",
     "RemoteSession",
     "resume_session",
@@ -145,7 +143,6 @@ _HOMES = {
     "pmw.public.export": ("RowPlan",),
     "pmw.public.ledger": ("Ledger", "LedgerLine"),
     "pmw.public.quotes": ("Quote",),
-    "pmw.public.range_answers": ("RangeAnswers",),
     "pmw.public.status": ("Status",),
     "pmw.research.offline": ("OfflineOptions", "OfflineRelease", "fit_workload"),
     "pmw.service.client": ("RemoteSession", "connect"),

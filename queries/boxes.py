@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from queries.domain import Domain
 from queries.errors import ScopeError
 from queries.linear import LinearQuery
+from queries.questions import Questions
 from queries.range_texts import RangeTexts
 
 MOST_SUMS = 2**14  # cells of a table whose prefix sums are kept
@@ -24,7 +26,7 @@ _MOST_SIDES = 5  # attributes of it: a box has a corner for each choice of their
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Boxes:
+class Boxes(Questions):
     """Questions about ranges of the same attributes.
 
     Args:
@@ -42,6 +44,7 @@ class Boxes:
     scope: tuple[str, ...]
     first: NDArray[np.int64]
     last: NDArray[np.int64]
+    most_together: ClassVar[int] = 2**13
 
     @classmethod
     def of(cls, domain: Domain, scope: Sequence[str], first: ArrayLike, last: ArrayLike) -> Boxes:
@@ -100,14 +103,28 @@ class Boxes:
 
         A range of all cells of an attribute asks nothing of it.
         """
-        sizes = np.array([self.domain[name].size for name in self.scope], dtype=np.int64)
-        asked = ~((self.first == 0) & (self.last == sizes - 1))
+        asked = self._asked()
         kinds = asked @ (1 << np.arange(len(self.scope), dtype=np.int64))
         for kind in np.unique(kinds):
             places = np.flatnonzero(kinds == kind)
             axes = np.flatnonzero(asked[places[0]])
             scope = tuple(self.scope[axis] for axis in axes.tolist())
             yield places, Boxes(self.domain, scope, self.first[places][:, axes], self.last[places][:, axes])
+
+    def kinds(self) -> tuple[NDArray[np.intp], list[LinearQuery]]:
+        """Return which kind each question is of, and one question of each kind; see ``Questions``."""
+        codes = self._asked() @ (1 << np.arange(len(self.scope), dtype=np.int64))
+        _, places, numbers = np.unique(codes, return_index=True, return_inverse=True)
+        return numbers.reshape(-1), [self.query(place) for place in places.tolist()]
+
+    def aligned(self) -> NDArray[np.bool_]:
+        """Tell of which questions the cells decide the condition: all."""
+        return np.ones(len(self), dtype=np.bool_)
+
+    def _asked(self) -> NDArray[np.bool_]:
+        """Tell which attributes each question depends on: bool, shape (n, attributes)."""
+        sizes = np.array([self.domain[name].size for name in self.scope], dtype=np.int64)
+        return np.asarray((self.first > 0) | (self.last < sizes - 1))
 
     def query(self, place: int) -> LinearQuery:
         """Return one question by itself."""

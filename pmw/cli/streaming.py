@@ -15,6 +15,7 @@ from pmw.cli.progress import Progress
 from pmw.display.texts import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.answers import Answers
+from pmw.public.state import PublicState
 from pmw.public.tables import AnswerTable
 from pmw.session.asking import Asking
 from pmw.session.dialogue import Dialogue
@@ -150,7 +151,7 @@ def _answer_batch(
     """
     if not writer.has_tables:
         parsed = [(head, _without_table(question)) for head, question in parsed]
-    printer = _Printer(parsed, writer)
+    printer = _Printer(parsed, writer, session.state)
     for questions in _chunks(printer.questions):
         if isinstance(questions[0].query, Statement):
             _answer_statement(session, questions[0], printer, options)
@@ -205,9 +206,11 @@ class _Printer:
     Args:
         parsed: what each line begins with, and its question or why it is refused.
         writer: writes it.
+        state: of the session.
     """
 
-    def __init__(self, parsed: list[_Parsed], writer: AnswerWriter) -> None:
+    def __init__(self, parsed: list[_Parsed], writer: AnswerWriter, state: PublicState) -> None:
+        self._state = state  # of a session: what all its answers have in common is of it
         self._writer = writer
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
         self.code = 0
@@ -242,7 +245,7 @@ class _Printer:
             self._writer.answer(head, answer)
             self._next()
         elif isinstance(question.query, GroupedQuery) and len(self._answers) == len(question.query):
-            self._writer.groups(head, Answers(tuple(self._answers), question.query))
+            self._writer.groups(head, Answers.of(self._state, self._answers, question.query))
             self._next()
 
     def refuse(self, error: QueryError) -> None:

@@ -16,13 +16,14 @@ from pmw.loop.error_quantiles import FirstAnswer, draw_quantiles, ranked_errors,
 from pmw.loop.finishing import Payer, Spare, plan_finish, plan_spare
 from pmw.loop.fit import correct, model_of_terms
 from pmw.loop.forecast import Forecast, forecast
-from pmw.loop.loop import Settled, batch_entries, draw_tests, may_test, propose, settle
+from pmw.loop.loop import Settled, are_tested, batch_entries, draw_tests, may_test, propose, settle
 from pmw.loop.marginals import l1_distance, marginal_units
 from pmw.loop.opening import OpeningDraws, choose_bins, draw_opening, released_total, settle_opening
 from pmw.loop.refine import MOST_STEPS, refined, residual
 from pmw.loop.requested import RequestedMarginal, counted_requested, draw_requested, settle_requested
 
 __all__ = [
+    "are_tested",
     "batch_entries",
     "BatchDraws",
     "choose_bins",

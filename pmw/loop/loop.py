@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pmw.data import CountSource
 from pmw.errors import BudgetError
 from pmw.loop.batch import BatchDraws, Proposal
@@ -23,6 +26,7 @@ from pmw.public.plans import MarginalTestPlan, QueryTestPlan, TestPlan
 from pmw.public.state import PublicState
 from pmw.sparse_vector import SparseState
 from queries.linear import LinearQuery
+from queries.questions import Questions
 
 _Tier: TypeAlias = Tier[Any, Any]
 
@@ -75,6 +79,22 @@ def propose(state: PublicState, queries: Sequence[LinearQuery]) -> Proposal:
 def may_test(state: PublicState) -> bool:
     """Tell whether any tier may test anything: while a positive can be had and be paid."""
     return any(tier.may_test(state) for tier in tiers_of(state.plan))
+
+
+def are_tested(state: PublicState, questions: Questions) -> NDArray[np.bool_]:
+    """Tell which questions ask for a test, each as if it were the next: bool, shape (n,).
+
+    Questions of one kind ask for the same, but under an accuracy contract, where it depends on their bars.
+    """
+    tiers = tiers_of(state.plan)
+    if not tiers:
+        return np.zeros(len(questions), dtype=np.bool_)
+    if state.contract.options.bar_limit is None:
+        codes, examples = questions.kinds()
+    else:
+        codes, examples = np.arange(len(questions)), questions.queries(0, len(questions))
+    wanted = zip(*(tier.wanted(state, examples) for tier in tiers), strict=True)
+    return np.array([any(wants) for wants in wanted], dtype=np.bool_)[codes]
 
 
 def draw_tests(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pmw.data import CountSource
 from pmw.loop.batch import BatchDraws, Proposal, Released, Request
 from pmw.loop.fit import correct
-from pmw.privacy.budget import Charge
+from pmw.privacy.budget import Charge, Composition
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
 from pmw.public.charges import LedgerEntry, paid_for, positive_entry, reservation, threshold_entry
@@ -23,6 +24,27 @@ from queries.linear import LinearQuery
 
 Want = TypeVar("Want")  # what a question asks to be tested
 Asked = TypeVar("Asked", bound=Request)  # the same with the public numbers that it is tested against
+
+
+class _Same:
+    """An object that is known again by itself, not by what it holds."""
+
+    __slots__ = ("known",)
+
+    def __init__(self, known: Any) -> None:
+        self.known = known
+
+    def __hash__(self) -> int:
+        return id(self.known)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.known is other.known
+
+
+@functools.lru_cache(maxsize=32)
+def _reservation(plan: _Same, options: _Same, composition: Composition, round_open: bool) -> Charge:
+    """Return the most that a batch can charge; every question asks for it, and it seldom changes."""
+    return reservation(plan.known, options.known, composition, round_open=round_open)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +99,8 @@ class Tier(ABC, Generic[Want, Asked]):
 
     def reserved(self, state: PublicState) -> Charge:
         """Return the most that a batch can charge."""
-        options, is_open = state.contract.options, state.rounds[self.place]
-        return reservation(self.plan, options, state.ledger.composition, round_open=is_open)
+        is_open, composition = state.rounds[self.place], state.ledger.composition
+        return _reservation(_Same(self.plan), _Same(state.contract.options), composition, is_open)
 
     @abstractmethod
     def wanted(self, state: PublicState, queries: Sequence[LinearQuery]) -> Iterable[Sequence[Want]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pmw.display.elements import paragraph
@@ -197,11 +197,6 @@ class Answer:
         sentence = self.sentence()
         warning = f" {SEEDED_WARNING}" if self.seeded else ""
         return str(paragraph(f"{sentence[0].upper()}{sentence[1:]} ({self.source.value}).{warning}"))
-
-
-def unverified(answer: Answer) -> Answer:
-    """Return an answer that says that its question could still be tested, where nothing is promised of it."""
-    return replace(answer, source=Source.UNVERIFIED) if answer.source is Source.EXHAUSTED else answer
 
 
 def _rounded(interval: tuple[float, float] | None) -> list[float] | None:

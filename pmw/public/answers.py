@@ -1,16 +1,24 @@
-"""Answer tables: many answers together, as a list, a text or a pandas table."""
+"""Answers: columns of what many questions were told, one row each, as arrays, a text or a pandas table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
-from pmw.public.answer import SEEDED_WARNING, Answer, RecordsKept
+from pmw.privacy.budget import Budget
+from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, RecordsKept, Source, Spent
+from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
+from pmw.public.state import PublicState
 from queries.grouping import GroupedQuery, GroupValue
-from queries.linear import LinearQuery
+from queries.questions import Questions
 from queries.workloads import Workload
 
 if TYPE_CHECKING:
@@ -20,21 +28,177 @@ _ROWS_SHOWN = 20
 _GROUP_KEYS = ("count", "fraction", "interval", "typical", "source", "aligned", "version")  # of each group
 _SHARED_KEYS = ("confidence", "spent", "records_kept", "seeded")
 
+SOURCES = tuple(Source)
+KINDS: tuple[QuestionKind | None, ...] = (
+    None,
+    *(QuestionKind(*one) for one in itertools.product(range(1, QUESTION_ATTRIBUTES + 1), Basis)),
+)
+_SOURCE_CODES = {source: np.uint8(code) for code, source in enumerate(SOURCES)}
+_KIND_CODES = {kind: np.uint8(code) for code, kind in enumerate(KINDS)}
+_SOURCE_NAMES = np.array([source.value for source in SOURCES], dtype=object)
+_PAIRS, _NUMBERS = ("interval", "typical"), ("count", "share")
+_COLUMNS = ("count", "interval", "typical", "source", "version", "share", "kind", "aligned")
+
+Asked: TypeAlias = Questions | Workload | GroupedQuery
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Answers(Sequence[Answer]):
-    """Answers in the order of their questions. A sequence of ``Answer``; made by a session.
+    """Answers in the order of their questions; made by a session. A sequence of ``Answer``.
+
+    Each is a row of the columns; an ``Answer`` is made when it is looked at, and says what they mean.
 
     Args:
-        answers: one per question.
-        asked: the questions, their workload, or the grouped question that they are the groups of.
-
-    Attributes:
-        columns: names of the columns that say what was asked: the groups' attributes, or ``question``.
+        count: float64, shape (n,), records; NaN where a question is refused.
+        interval: float64, shape (n, 2), the ends in records, holding the true count with at least
+            ``confidence``; NaN where nothing is promised.
+        typical: float64, shape (n, 2), the ends of typical errors; NaN where none were looked at.
+        source: uint8, shape (n,): places in ``sources``.
+        version: int64, shape (n,), of the model that answered.
+        share: float64, shape (n,): part of the cap that was spent when the answer was given.
+        kind: uint8, shape (n,): places in ``kinds``.
+        aligned: bool, shape (n,): False where the cells cannot decide the condition.
+        confidence: of the intervals, in (0, 1).
+        total: of the model, in records.
+        budget: the guarantee.
+        seeded: the session's noise can be repeated by anybody: no privacy.
+        kept: which records are counted; None where no column of ids bounds a person's.
+        asked: the questions, their workload, or the grouped question that they are the groups of; None
+            where that is not known.
     """
 
-    answers: Sequence[Answer]
-    asked: tuple[LinearQuery, ...] | GroupedQuery | Workload = field(repr=False)
+    count: NDArray[np.float64] = field()  # type: ignore[assignment]  # not how often a row occurs
+    interval: NDArray[np.float64]
+    typical: NDArray[np.float64]
+    source: NDArray[np.uint8]
+    version: NDArray[np.int64]
+    share: NDArray[np.float64]
+    kind: NDArray[np.uint8]
+    aligned: NDArray[np.bool_]
+    confidence: float
+    total: float
+    budget: Budget
+    seeded: bool
+    kept: RecordsKept | None
+    asked: Asked | None = field(default=None, repr=False)
+
+    @classmethod
+    def of_columns(cls, state: PublicState, columns: Mapping[str, NDArray[Any]]) -> Answers:
+        """Return answers of a session, with what they have in common.
+
+        Args:
+            state: that answers.
+            columns: what differs, by name.
+        """
+        contract = state.contract
+        return cls(
+            **cast("dict[str, Any]", columns),
+            confidence=contract.options.confidence,
+            total=state.total.value,
+            budget=contract.budget,
+            seeded=contract.seeded,
+            kept=contract.records_kept,
+        )
+
+    @classmethod
+    def of(cls, state: PublicState, answers: Sequence[Answer], asked: Asked | None = None) -> Answers:
+        """Return single answers of a session together."""
+        none, size = (math.nan, math.nan), len(answers)
+        ends = [(one.interval or none, one.typical or none) for one in answers]
+        pairs = np.array(ends, dtype=np.float64).reshape(size, 2, 2)
+        numbers = np.array([(one.count, one.spent.share) for one in answers], dtype=np.float64)
+        codes = [(_SOURCE_CODES[one.source], _KIND_CODES[one.kind], one.aligned) for one in answers]
+        columns: dict[str, NDArray[Any]] = {
+            "interval": pairs[:, 0],
+            "typical": pairs[:, 1],
+            "version": np.array([one.version for one in answers], dtype=np.int64),
+        }
+        columns["count"], columns["share"] = numbers.reshape(size, 2).T
+        columns["source"], columns["kind"], aligned = np.array(codes, dtype=np.uint8).reshape(size, 3).T
+        found = cls.of_columns(state, {**columns, "aligned": aligned.astype(np.bool_)})
+        return found if asked is None else replace(found, asked=asked)
+
+    @classmethod
+    def blank(cls, state: PublicState, size: int) -> Answers:
+        """Return room for so many answers of a session, which ``put`` fills in."""
+        columns: dict[str, NDArray[Any]] = {name: np.full((size, 2), math.nan) for name in _PAIRS}
+        columns.update((name, np.zeros(size)) for name in _NUMBERS)
+        columns.update((name, np.zeros(size, dtype=np.uint8)) for name in ("source", "kind"))
+        columns["version"] = np.zeros(size, dtype=np.int64)
+        columns["aligned"] = np.ones(size, dtype=np.bool_)
+        return cls.of_columns(state, columns)
+
+    def put(self, places: NDArray[np.int64], answers: Answers) -> None:
+        """Fill in some answers."""
+        for name in _COLUMNS:
+            getattr(self, name)[places] = getattr(answers, name)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What ``source`` stands for."""
+        return SOURCES
+
+    @property
+    def kinds(self) -> tuple[QuestionKind | None, ...]:
+        """What ``kind`` stands for."""
+        return KINDS
+
+    @property
+    def fraction(self) -> NDArray[np.float64]:
+        """Counts divided by the model's total: float64, shape (n,)."""
+        return self.count / self.total
+
+    @property
+    def widths(self) -> NDArray[np.float64]:
+        """Widths of the intervals, in records: float64, shape (n,); NaN where there is none."""
+        widths: NDArray[np.float64] = self.interval[:, 1] - self.interval[:, 0]
+        return widths
+
+    def take(self, places: NDArray[np.int64]) -> Answers:
+        """Return the answers to some of the questions, in the order of their places."""
+        asked = self.asked.take(places) if isinstance(self.asked, Questions) else None
+        return Answers(
+            self.count[places],
+            self.interval[places],
+            self.typical[places],
+            self.source[places],
+            self.version[places],
+            self.share[places],
+            self.kind[places],
+            self.aligned[places],
+            self.confidence,
+            self.total,
+            self.budget,
+            self.seeded,
+            self.kept,
+            asked,
+        )
+
+    def each(self) -> Iterator[Answer]:
+        """Yield each answer by itself."""
+        caps, total, nan = (float(self.budget.epsilon), float(self.budget.delta)), self.total, math.nan
+        isnan = math.isnan
+        spent = {share: Spent(share, *caps) for share in dict.fromkeys(self.share.tolist())}
+        ends = (*self.interval.T, *self.typical.T)
+        others = self.source, self.version, self.share, self.kind, self.aligned
+        for count, low, high, least, most, source, version, share, kind, aligned in zip(
+            *(column.tolist() for column in (self.count, *ends, *others)), strict=True
+        ):
+            is_told = not isnan(count)  # else the NaN of ``math``: in a tuple it is equal to itself
+            yield Answer(
+                count if is_told else nan,
+                count / total if is_told else nan,
+                (low, high) if not isnan(low) else None,
+                self.confidence,
+                SOURCES[source],
+                aligned,
+                version,
+                spent[share],
+                self.seeded,
+                KINDS[kind],
+                (least, most) if not isnan(least) else None,
+                self.kept,
+            )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -45,18 +209,19 @@ class Answers(Sequence[Answer]):
         """Return what each answer is about: the values of its group, or its question in words."""
         if isinstance(self.asked, GroupedQuery):
             return self.asked.labels()
-        return tuple((query.describe(),) for query in self.asked)
+        if isinstance(self.asked, Questions):
+            return tuple((words,) for words in self.asked.describe())
+        return tuple((query.describe(),) for query in self.asked or ())
 
     def alone(self) -> Answer | None:
         """Return the one answer of a question that has no groups; None where groups have answers."""
         grouped = isinstance(self.asked, GroupedQuery) and self.asked.columns
-        return None if grouped else self.answers[0]
+        return None if grouped else self[0]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer format of a grouped question, ready for JSON; what was spent is the newest."""
-        groups = []
-        last = self.answers[-1].to_dict()
-        for label, answer in zip(self.labels(), self.answers, strict=True):
+        groups, form = [], dict[str, Any]()
+        for label, answer in zip(self.labels(), self, strict=True):
             form = answer.to_dict()
             groups.append(
                 {
@@ -64,7 +229,7 @@ class Answers(Sequence[Answer]):
                     **{key: form[key] for key in _GROUP_KEYS},
                 }
             )
-        shared = {key: value for key, value in last.items() if key in _SHARED_KEYS}
+        shared = {key: value for key, value in form.items() if key in _SHARED_KEYS}
         return {"groups": groups, **shared}
 
     def to_pandas(self) -> pd.DataFrame:
@@ -76,25 +241,24 @@ class Answers(Sequence[Answer]):
         import pandas as pd
 
         count = self.asked.count_column if isinstance(self.asked, GroupedQuery) else "count"
-        labels, answers = self.labels(), tuple(self.answers)
-        ends = [answer.interval or (None, None) for answer in answers]
+        labels = self.labels()
         frame = pd.DataFrame(
             {
                 **{name: [label[place] for label in labels] for place, name in enumerate(self.columns)},
-                count: pd.array([answer.count for answer in answers], dtype="float64"),
-                "low": pd.array([low for low, _ in ends], dtype="float64"),
-                "high": pd.array([high for _, high in ends], dtype="float64"),
-                "fraction": pd.array([answer.fraction for answer in answers], dtype="float64"),
-                "source": [answer.source.value for answer in answers],
-                "aligned": [answer.aligned for answer in answers],
-                "version": [answer.version for answer in answers],
+                count: self.count,
+                "low": self.interval[:, 0],
+                "high": self.interval[:, 1],
+                "fraction": self.fraction,
+                "source": _SOURCE_NAMES[self.source],
+                "aligned": self.aligned,
+                "version": self.version,
             }
         )
-        if answers:
-            frame.attrs["confidence"] = answers[0].confidence
-            frame.attrs["seeded"] = answers[0].seeded
-            if self._kept is not None:
-                frame.attrs["records_kept"] = self._kept.to_dict()
+        if len(self):
+            frame.attrs["confidence"] = self.confidence
+            frame.attrs["seeded"] = self.seeded
+            if self.kept is not None:
+                frame.attrs["records_kept"] = self.kept.to_dict()
         return frame
 
     def to_text(self, most_rows: int | None = None, width: int | None = None) -> str:
@@ -106,27 +270,21 @@ class Answers(Sequence[Answer]):
         """
         header, rows = self._cells(most_rows)
         lines = [text_table(header, rows, left=len(self.columns), width=width)]
-        if len(rows) < len(self.answers):
-            lines.append(f"… {len(self.answers) - len(rows):,} more")
-        if self._kept is not None:
-            lines.append(self._kept.note())
-        if self._seeded:
+        if len(rows) < len(self):
+            lines.append(f"… {len(self) - len(rows):,} more")
+        if len(self) and self.kept is not None:
+            lines.append(self.kept.note())
+        if len(self) and self.seeded:
             lines.append(SEEDED_WARNING)
         return "\n".join(lines)
-
-    @property
-    def _kept(self) -> RecordsKept | None:
-        return self.answers[0].kept if self.answers else None
-
-    @property
-    def _seeded(self) -> bool:
-        return any(answer.seeded for answer in self.answers)
 
     def _cells(self, most_rows: int | None) -> tuple[list[str], list[list[str]]]:
         count = self.asked.count_column if isinstance(self.asked, GroupedQuery) else "count"
         header = [*self.columns, count, "low", "high", "source"]
+        shown = self if most_rows is None else self.take(np.arange(min(most_rows, len(self))))
+        labels = shown.labels() if isinstance(self.asked, Questions) else self.labels()[:most_rows]
         rows = []
-        for label, answer in zip(self.labels()[:most_rows], self.answers, strict=False):
+        for label, answer in zip(labels, shown, strict=True):
             low, high = answer.interval or (None, None)
             ends = ["-" if end is None else f"{end:,.0f}" for end in (low, high)]
             words = ["(missing)" if value is None else str(value) for value in label]
@@ -141,31 +299,42 @@ class Answers(Sequence[Answer]):
     def __getitem__(self, index: slice) -> tuple[Answer, ...]: ...
 
     def __getitem__(self, index: int | slice) -> Answer | tuple[Answer, ...]:
-        return tuple(self.answers[index]) if isinstance(index, slice) else self.answers[index]
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return tuple(self.take(np.array(places, dtype=np.int64)))
+        if self.asked is not None:
+            return replace(self, asked=None)[places]
+        return next(self.take(np.array([places])).each())
 
     def __len__(self) -> int:
-        return len(self.answers)
+        return len(self.count)
 
     def __iter__(self) -> Iterator[Answer]:
-        return iter(self.answers)
+        return self.each()
 
     def __eq__(self, other: object) -> bool:
         """Equal to any list, tuple or table with the same answers."""
-        if isinstance(other, Answers):
-            return tuple(self.answers) == tuple(other.answers)
-        return isinstance(other, list | tuple) and tuple(self.answers) == tuple(other)
+        return isinstance(other, Answers | list | tuple) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        return hash(tuple(self.answers))
+        return hash(tuple(self))
 
     def __repr__(self) -> str:
-        return self.to_text(_ROWS_SHOWN) if self.answers else "no answers"
+        return self.to_text(_ROWS_SHOWN) if len(self) else "no answers"
 
     def _repr_html_(self) -> str:
         header, rows = self._cells(_ROWS_SHOWN)
-        confidence = f", {self.answers[0].confidence:.0%} intervals" if self.answers else ""
-        shown = f", the first {len(rows)} shown" if len(rows) < len(self.answers) else ""
-        kept = "" if self._kept is None else f" ({self._kept.describe()})"
-        warning = f". {SEEDED_WARNING}" if self._seeded else ""
-        caption = f"{counted(len(self.answers), 'answer')}{confidence}{kept}{shown}{warning}"
+        confidence = f", {self.confidence:.0%} intervals" if len(self) else ""
+        shown = f", the first {len(rows)} shown" if len(rows) < len(self) else ""
+        kept = f" ({self.kept.describe()})" if len(self) and self.kept is not None else ""
+        warning = f". {SEEDED_WARNING}" if len(self) and self.seeded else ""
+        caption = f"{counted(len(self), 'answer')}{confidence}{kept}{shown}{warning}"
         return str(table(caption, header, rows))
+
+
+def concatenated(parts: Sequence[Answers], asked: Asked) -> Answers:
+    """Return answers of one session after each other; at least one part."""
+    if len(parts) == 1:
+        return replace(parts[0], asked=asked)
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+    return replace(parts[0], asked=asked, **cast("dict[str, Any]", columns))

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 
-from pmw.public.answer import Answer, Spent
-from pmw.public.bars import MarginalBars, answers_untested
-from pmw.public.range_answers import answer_boxes
+import numpy as np
+from numpy.typing import NDArray
+
+from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
+from pmw.public.answers import KINDS, SOURCES, Answers
+from pmw.public.bars import BoxBounds, MarginalBars, answers_untested
+from pmw.public.error_quantiles import MOST_CELLS, QUESTION_ATTRIBUTES, typical_half_width
+from pmw.public.evidence import BASES
 from pmw.public.state import PublicState
 from queries.boxes import Boxes
 from queries.linear import LinearQuery
+from queries.questions import Places, QuestionList, Questions
 
 _MANY = 16  # questions about the same attributes, from which on arrays are faster than one by one
+_EXHAUSTED, _UNVERIFIED = (np.uint8(SOURCES.index(one)) for one in (Source.EXHAUSTED, Source.UNVERIFIED))
 
 
 class FreeAnswers:
@@ -39,35 +46,87 @@ class FreeAnswers:
             self._state = state
         return self._answer
 
-    def answers(self, state: PublicState, queries: Sequence[LinearQuery]) -> list[Answer]:
+    def answers(self, state: PublicState, questions: Questions) -> Answers:
         """Return the answers to questions in a state, in order; many about ranges of a scope at once."""
-        answer, found = self.of(state), dict[int, Answer]()
-        if self._bars is not None and len(queries) >= _MANY:
-            scopes: dict[tuple[str, ...], list[int]] = {}
-            for place, query in enumerate(queries):
-                if query.is_box and query.aligned and query.scope:
-                    scopes.setdefault(query.scope, []).append(place)
-            for places in scopes.values():
-                if len(places) >= _MANY:
-                    found.update(_of_boxes(self._bars, state, queries, places))
-        return [found[place] if place in found else answer(query) for place, query in enumerate(queries)]
+        answer = self.of(state)
+        if isinstance(questions, QuestionList) and (len(questions) < _MANY or self._bars is None):
+            return Answers.of(state, list(map(answer, questions.queries(0, len(questions)))))
+        found = Answers.blank(state, len(questions))
+        alone = np.ones(len(questions), dtype=np.bool_)
+        for places, boxes in _ranges(questions):
+            bounds = None if self._bars is None else self._bars.of_boxes(boxes)
+            if bounds is not None:
+                found.put(places, answer_boxes(state, bounds, boxes))
+                alone[places] = False
+        left = np.flatnonzero(alone)
+        if left.size:
+            found.put(left, Answers.of(state, [answer(questions.query(place)) for place in left.tolist()]))
+        return found
 
 
-def _of_boxes(
-    bars: MarginalBars, state: PublicState, queries: Sequence[LinearQuery], places: list[int]
-) -> Iterable[tuple[int, Answer]]:
-    """Return the answers to questions about ranges of the same attributes, by place; none if one by one."""
-    boxes = Boxes.of_queries([queries[place] for place in places])
-    bounds = bars.of_boxes(boxes)
-    if bounds is None:
-        return ()
-    return zip(places, answer_boxes(state, bounds, boxes, bars.spent.share).each(), strict=True)
+def _ranges(questions: Questions) -> list[tuple[Places, Boxes]]:
+    """Return those of the questions that are ranges of the same attributes, where there are many."""
+    if isinstance(questions, Boxes):
+        return list(questions.parts())
+    scopes: dict[tuple[str, ...], list[int]] = {}
+    for place, query in enumerate(questions.queries(0, len(questions))):
+        if query.is_box and query.aligned and query.scope:
+            scopes.setdefault(query.scope, []).append(place)
+    many = (places for places in scopes.values() if len(places) >= _MANY)
+    return [
+        (np.array(places), Boxes.of_queries([questions.query(place) for place in places])) for places in many
+    ]
+
+
+def answer_boxes(state: PublicState, bounds: BoxBounds, boxes: Boxes) -> Answers:
+    """Return the model's answers to boxes.
+
+    Args:
+        state: that answers.
+        bounds: of the boxes.
+        boxes: the questions; each depends on all attributes of their scope.
+    """
+    size, counts = len(boxes), bounds.counts
+    shown = np.maximum(0.0, counts) + 0.0  # no minus of a zero
+    ends = np.minimum(bounds.low, counts), np.maximum(bounds.high, counts)
+    interval = np.maximum(0.0, np.stack(ends, axis=1)) + 0.0
+    unknown = np.isnan(interval).any(axis=1)
+    interval[unknown] = math.nan
+    kinds, typical = np.zeros(size, dtype=np.uint8), np.full((size, 2), math.nan)
+    for number, basis in enumerate(BASES):
+        kind = _kind(boxes, basis)
+        places = np.flatnonzero(~unknown & (bounds.basis == number))
+        if kind is not None and places.size:
+            kinds[places] = KINDS.index(kind)
+            typical[places] = _typical(state, shown[places], kind)
+    spendable = not state.closed and state.positives_used < state.positives_limit
+    source = np.full(size, SOURCES.index(Source.SYNTHETIC), dtype=np.uint8)
+    source[unknown] = _UNVERIFIED if spendable else _EXHAUSTED
+    columns = {
+        "count": shown,
+        "interval": interval,
+        "typical": typical,
+        "source": source,
+        "version": np.full(size, state.version),
+        "share": np.full(size, state.ledger.share),
+        "kind": kinds,
+        "aligned": np.ones(size, dtype=np.bool_),
+    }
+    return Answers.of_columns(state, columns)
+
+
+def unverified(answers: Answers) -> Answers:
+    """Return answers that say that their questions could still be tested, where nothing is promised."""
+    is_open = answers.source == _EXHAUSTED
+    if not is_open.any():
+        return answers
+    return replace(answers, source=np.where(is_open, _UNVERIFIED, answers.source))
 
 
 def half_widths(state: PublicState, queries: Sequence[LinearQuery]) -> list[float]:
     """Return half of each question's error bar in a state, in records; infinite where there is no bar."""
-    intervals = (answer.interval for answer in FreeAnswers().answers(state, queries))
-    return [math.inf if one is None else (one[1] - one[0]) / 2 for one in intervals]
+    widths: list[float] = FreeAnswers().answers(state, QuestionList(queries)).widths.tolist()
+    return [math.inf if math.isnan(width) else width / 2 for width in widths]
 
 
 def spent_in(state: PublicState) -> Spent:
@@ -80,3 +139,18 @@ def _is_alike(one: PublicState, other: PublicState) -> bool:
     """Tell whether two states differ in the numbers of questions alone."""
     names = (each.name for each in fields(PublicState) if each.name not in ("asked", "settled"))
     return all(getattr(one, name) is getattr(other, name) for name in names)
+
+
+def _kind(boxes: Boxes, basis: Basis) -> QuestionKind | None:
+    """Return the kind of boxes; None where their errors are never looked at. See ``kind_of``."""
+    if basis is Basis.RELEASED or boxes.domain.scope_size(boxes.scope) > MOST_CELLS:
+        return None
+    return QuestionKind(min(len(boxes.scope), QUESTION_ATTRIBUTES), basis)
+
+
+def _typical(state: PublicState, counts: NDArray[np.float64], kind: QuestionKind) -> NDArray[np.float64]:
+    """Return the ends of typical errors of a kind: float64, shape (n, 2); NaN where none were looked at."""
+    width = typical_half_width(state.quantiles, kind, state.contract.options.confidence)
+    if width is None:
+        return np.full((counts.size, 2), np.nan)
+    return np.stack([np.maximum(0.0, counts - width) + 0.0, counts + width], axis=1)

@@ -11,8 +11,8 @@ from pmw.public.answers import Answers
 from pmw.public.forms import form_of
 from pmw.service.hosting import ForbiddenError
 from pmw.service.limits import cells_of, require_few_cells
-from pmw.session.asks import Ask
 from pmw.session.dialogue import Dialogue
+from pmw.session.requests import Request
 from queries.errors import QueryError
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
@@ -185,7 +185,7 @@ def _counts(questions: Iterable[Question]) -> list[Question]:
     return [question for question in questions if not isinstance(question.query, Statement)]
 
 
-def _parts(question: Question, *, fresh: bool) -> Iterator[Question | Ask]:
+def _parts(question: Question, *, fresh: bool) -> Iterator[Question | Request]:
     """Yield one question for each answer; those of groups are made for this request alone."""
     if not isinstance(question.query, GroupedQuery):
         yield question
@@ -193,7 +193,7 @@ def _parts(question: Question, *, fresh: bool) -> Iterator[Question | Ask]:
     key = question.request_id
     for group, query in enumerate(question.query):
         own = key if key is None or group == 0 else f"{key}\n{group}"  # as Question.parts has it
-        yield Ask(query, query.to_json(), own, fresh)
+        yield Request(query, query.to_json(), own, fresh)
 
 
 def _answers(session: Dialogue, questions: Sequence[Question], *, fresh: bool) -> list[dict[str, Any]]:
@@ -209,5 +209,5 @@ def _form(session: Dialogue, question: Question, answers: Iterator[Answer], *, f
     if isinstance(query, Statement):
         return form_of(session.tabulate(query, fresh=fresh, request_id=question.request_id))
     if isinstance(query, GroupedQuery):
-        return form_of(Answers(tuple(next(answers) for _ in range(len(query))), query))
+        return form_of(Answers.of(session.state, [next(answers) for _ in range(len(query))], query))
     return next(answers).to_dict()

@@ -19,6 +19,7 @@ from pmw.session.dialogue import Analyst
 from queries.domain import CategoricalAttribute, Domain
 from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
+from queries.questions import QuestionList
 from queries.statements import Statement
 
 _MOST_ROWS, _MOST_BARS = 1000, 40
@@ -65,7 +66,9 @@ def answer_of(analyst: Analyst, large: LargeRequests, text: str, within: float |
     """
     if within is not None:
         query = analyst.reader.where(text)
-        return _of_answers(Answers((analyst.ask_within(query, within),), (query,)))
+        return _of_answers(
+            Answers.of(analyst.state, [analyst.ask_within(query, within)], QuestionList([query]))
+        )
     asked: LinearQuery | GroupedQuery | Statement
     asked = analyst.reader.statement(text) if is_statement(text) else analyst.reader.where(text)
     require_few_cells(cells := cells_of(asked))
@@ -132,7 +135,8 @@ def _of_answers(answers: Answers) -> Result:
         Bar(label, one.count, number(one.count), interval=one.interval)
         for label, one in zip(named, answers, strict=True)
     ]
-    asked = answers.asked.query if isinstance(answers.asked, GroupedQuery) else next(iter(answers.asked))
+    asked = answers.asked.query if isinstance(answers.asked, GroupedQuery) else None
+    described = answers.labels()[0][0] if asked is None else asked.describe()
     typical = any(one.typical is not None for one in answers)
     head, more = ", ".join(answers.columns), ("typically from", "to") if typical else ()
     header = (head, "records", "from", "to", *more, "source")
@@ -140,9 +144,7 @@ def _of_answers(answers: Answers) -> Result:
         (label, _count(one), *_ends(one.interval), *(_ends(one.typical) if typical else ()), one.source.value)
         for label, one in zip(labels, answers, strict=True)
     ]
-    words = f"How many records: {asked.describe()}" + (
-        f", for each {', '.join(answers.columns)}" if grouped else ""
-    )
+    words = f"How many records: {described}" + (f", for each {', '.join(answers.columns)}" if grouped else "")
     said = answers[0].sentence()
     sentences = (*(() if grouped else (f"{said[0].upper()}{said[1:]}.",)), *_meaning(list(answers)))
     notes = _kept(answers[0].kept) if grouped else ()

@@ -10,18 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pmw.errors import BudgetError, SessionCorruptError, SessionError
 from pmw.loop import Payer, may_test
 from pmw.privacy.filter import PrivacyFilter
-from pmw.public.answer import Answer, Source, unverified
+from pmw.public.answer import Source
+from pmw.public.answers import SOURCES, Answers
 from pmw.public.charges import LedgerEntry, Parts
+from pmw.public.free_answers import unverified
 from pmw.public.state import PublicState
-from pmw.session.asks import Ask, key_of
 from pmw.session.loading import load_entries
 from pmw.session.store import SessionStore
 from queries.plain_values import type_name
 
 _LONGEST_NAME = 100  # characters
+_ARE_HELD = np.array([one in (Source.SYNTHETIC, Source.MEASURED) for one in SOURCES])  # by code
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +90,25 @@ class Account:
         """
         return self.share is None or may_test(limited)
 
-    def settles(self, answer: Answer) -> bool:
-        """Tell whether an answer settles its question, where this analyst could have a test."""
-        return self.share is None or answer.source in (Source.SYNTHETIC, Source.MEASURED)
+    def settled_by(self, limited: PublicState, answers: Answers) -> NDArray[np.bool_]:
+        """Tell which answers without a test settle their questions, if they are the first: bool, shape (n,).
 
-    def keyed(self, asks: Sequence[Ask]) -> list[Ask]:
-        """Return asks whose idempotency keys are this analyst's own."""
-        return [
-            ask if ask.request_id is None else replace(ask, request_id=key_of(self.name, ask.request_id))
-            for ask in asks
-        ]
+        Those of an analyst who could have a test; under a share those alone that say something.
 
-    def repeats(self, asks: Sequence[Ask]) -> list[tuple[str, str]]:
-        """Return what is noted of questions that had a stored answer; nothing where nobody is named."""
-        return [(self.name, ask.text) for ask in asks] if self.name else []
+        Args:
+            limited: the state in which the analyst's charges are proposed.
+            answers: to this analyst.
+        """
+        if self.share is None:
+            return np.ones(len(answers), dtype=np.bool_)
+        return _ARE_HELD[answers.source] & self.may_pay(limited)
 
-    def told(self, state: PublicState, answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    def told(self, state: PublicState, answers: Answers) -> Answers:
         """Return answers that no test decided, as they are told to this analyst.
 
         Where the session can test, and only the share forbids it, they are unverified, not exhausted.
         """
-        may = self.share is not None and may_test(state)
-        return tuple(map(unverified, answers) if may else answers)
+        return unverified(answers) if self.share is not None and may_test(state) else answers
 
 
 SESSION = Account("")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -15,7 +16,7 @@ from pmw.public import tables
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.state import PublicState
-from pmw.session.asks import Answering, Ask, Deliver
+from pmw.session.requests import Answering, Deliver, Request, Requests
 from pmw.session.turns import TURN_WORK
 from queries.cell_sums import statement_of
 from queries.cell_values import CellCondition
@@ -31,7 +32,7 @@ from queries.statements import Statement
 if TYPE_CHECKING:
     import pandas as pd
 
-Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Ask
+Asked: TypeAlias = str | Mapping[str, Any] | LinearQuery | Question | Request
 Questions: TypeAlias = "Iterable[Asked] | pd.DataFrame | PathLike[str]"
 
 
@@ -82,7 +83,7 @@ class Asking(ABC):
             StoreError: the answer could not be made durable; nothing was released.
         """
         with self._asking() as answer:
-            return answer([self._ask(question, fresh, request_id)], None)[0]
+            return answer(Requests.of([self._request(question, fresh=fresh, request_id=request_id)]), None)[0]
 
     def ask_all(
         self, questions: Questions, *, fresh: bool = False, deliver: Deliver | None = None
@@ -103,13 +104,12 @@ class Asking(ABC):
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         with self._asking() as answer:
-            asks = []
+            requests = []
             for number, question in enumerate(self._listed(questions), start=1):
-                asks.append(self._ask(question, fresh, None))
+                requests.append(self._request(question, fresh=fresh))
                 if number % _READ == 0:
                     self._pause(_READ)
-            answers = answer(asks, deliver)
-            return Answers(tuple(answers), tuple(ask.query for ask in asks))
+            return answer(Requests.of(requests), deliver)
 
     def sql(self, statement: str, *, fresh: bool = False) -> Answers | tables.AnswerTable:
         """Answer a statement such as ``SELECT sex, AVG(age) FROM people WHERE member GROUP BY sex``.
@@ -146,8 +146,8 @@ class Asking(ABC):
         with self._asking() as answer:
             asked = tables.questions_of(self.state, statement, self._pause)
             keys = [None if request_id is None else f"{request_id}\n{place}" for place in range(len(asked))]
-            asks = [self._part(one[2], fresh, key) for one, key in zip(asked, keys, strict=True)]
-            answers = answer(asks, None)
+            parts = [self._part(one[2], fresh, key) for one, key in zip(asked, keys, strict=True)]
+            answers = answer(Requests.of(parts), None)
             return tables.answered(self.state, statement, asked, answers, self._pause)
 
     def mean(
@@ -226,8 +226,8 @@ class Asking(ABC):
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         with self._asking() as answer:
-            asks = [self._part(query, fresh, None) for query in grouped]
-            return Answers(tuple(answer(asks, None)), grouped)
+            parts = [self._part(query, fresh, None) for query in grouped]
+            return replace(answer(Requests.of(parts), None), asked=grouped)
 
     def _listed(self, questions: Questions) -> Iterable[Asked]:
         """Return the questions that are asked together, one by one."""
@@ -242,13 +242,13 @@ class Asking(ABC):
             return conditions_in_rows(cast("pd.DataFrame", questions))
         return questions
 
-    def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Ask:
+    def _part(self, query: LinearQuery, fresh: bool, request_id: str | None) -> Request:
         """Return one question of many that are made for this call alone."""
         self._pause(1)
-        return Ask(self._own_query(query), query.to_json(), request_id, fresh)
+        return Request(self._own_query(query), query.to_json(), request_id, fresh)
 
-    def _ask(self, question: Asked, fresh: bool, request_id: str | None) -> Ask:
-        if isinstance(question, Ask):
+    def _request(self, question: Asked, *, fresh: bool = False, request_id: str | None = None) -> Request:
+        if isinstance(question, Request):
             self._own_query(question.query)
             return question
         if isinstance(question, Question):
@@ -263,7 +263,7 @@ class Asking(ABC):
             query = question
         else:
             query = self.reader.where(question)
-        return Ask(self._own_query(query), self.reader.text_of(query), request_id, fresh)
+        return Request(self._own_query(query), self.reader.text_of(query), request_id, fresh)
 
     def _own_query(self, query: LinearQuery) -> LinearQuery:
         if query.domain is not self._alike:  # to compare them takes as long as an answer

@@ -14,14 +14,13 @@ from numpy.typing import ArrayLike
 from pmw.loop import Forecast
 from pmw.public import tables
 from pmw.public.answer import Answer
-from pmw.public.answers import Answers
+from pmw.public.answers import Answers, concatenated
 from pmw.public.quotes import Quote, quote_marginal, quote_question
-from pmw.public.range_answers import ArrayAnswers, RangeAnswers
 from pmw.public.state import PublicState
 from pmw.session.accounts import SESSION, Account, Booked
 from pmw.session.asking import Asked, Asking, Questions
-from pmw.session.asks import Answering, Ask, Deliver
-from pmw.session.range_engine import RangeEngine
+from pmw.session.engine import Engine
+from pmw.session.requests import Answering, Deliver, Requests
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
 from queries.errors import QueryError
@@ -38,7 +37,7 @@ class Dialogue(Asking):
     _account: Account = SESSION
 
     @abstractmethod
-    def _engaged(self) -> AbstractContextManager[RangeEngine]:
+    def _engaged(self) -> AbstractContextManager[Engine]:
         """Return the engine, while nobody else uses it; what was interrupted is finished."""
 
     @contextmanager
@@ -60,7 +59,7 @@ class Dialogue(Asking):
         """
         with self._engaged() as engine:
             for question in questions:
-                engine.require_keys([self._ask(question, False, None)], self._account)
+                engine.require_keys(Requests.of([self._request(question)]), self._account)
                 self._pause(1)
 
     @abstractmethod
@@ -71,34 +70,35 @@ class Dialogue(Asking):
     def _is_shared(self) -> bool:
         """Tell whether more than one thread has used the engine."""
 
-    def _answer(self, engine: RangeEngine, asks: Sequence[Ask], deliver: Deliver | None) -> list[Answer]:
+    def _answer(self, engine: Engine, requests: Requests, deliver: Deliver | None) -> Answers:
         """Answer questions in order, where threads share the session some in each turn: others go between."""
-        size = TURN_WORK if self._is_shared() else max(1, len(asks))
-        keyed = [ask for ask in asks if ask.request_id is not None] if len(asks) > size else []
-        for start in range(0, len(keyed), size):  # before anything is asked
-            engine.require_keys(keyed[start : start + size], self._account)
-            self._pause()
-        answers: list[Answer] = []
-        while len(answers) < len(asks):
-            some = asks[len(answers) : len(answers) + size]
-            answers += engine.answer(some, deliver, self._account, self._is_awaited)
-            if len(answers) < len(asks):
+        size = TURN_WORK if self._is_shared() else max(1, len(requests))
+        for start in range(0, len(requests), size) if len(requests) > size else ():
+            some = requests.between(start, start + size)
+            if some.request_ids:  # before anything is asked
+                engine.require_keys(some, self._account)
                 self._pause()
-        return answers
+        parts, done = list[Answers](), 0
+        while done < len(requests) or not parts:
+            some = requests.between(done, done + size)
+            parts.append(engine.answer(some, deliver, self._account, self._is_awaited))
+            done += len(parts[-1])
+            if done < len(requests):
+                self._pause()
+        return concatenated(parts, requests.questions)
 
     def ask_all(
         self, questions: Questions, *, fresh: bool = False, deliver: Deliver | None = None
     ) -> Answers:
-        """Answer questions in order; see ``Asking``. Answers to a workload of ranges are kept as arrays."""
-        may_refuse = self.state.contract.options.bar_limit is not None  # under an accuracy contract
-        if not isinstance(questions, Workload) or questions.boxes is None or deliver or may_refuse:
+        """Answer questions in order; see ``Asking``. A workload of ranges makes no question by itself."""
+        if not isinstance(questions, Workload) or questions.boxes is None:
             return super().ask_all(questions, fresh=fresh, deliver=deliver)
-        with self._engaged() as engine:
-            found = [
-                engine.answer_ranges(self._own(boxes), fresh=fresh, account=self._account)
+        with self._asking() as answer:
+            parts = [
+                answer(Requests.of_questions(self._own(boxes), fresh=fresh), deliver)
                 for boxes in questions.boxes()
             ]
-        return Answers(ArrayAnswers(found), questions)
+        return concatenated(parts, questions)
 
     def _own(self, boxes: Boxes) -> Boxes:
         if boxes.domain != self.domain:
@@ -112,11 +112,12 @@ class Dialogue(Asking):
         last: ArrayLike,
         *,
         fresh: bool = False,
-    ) -> RangeAnswers:
+    ) -> Answers:
         """Answer many questions about ranges of the same attributes, as arrays.
 
-        Each counts the records whose cells lie in a range of every attribute, and gets the answer that it
-        gets alone. The cell of a value is ``domain[name].encode([value])[0]``. Equal questions are one.
+        Each counts the records whose cells lie in a range of every attribute. They get what ``ask_all`` of
+        the same questions in the same order gives. The cell of a value is
+        ``domain[name].encode([value])[0]``.
 
         Args:
             attributes: one attribute, or several.
@@ -132,8 +133,8 @@ class Dialogue(Asking):
         """
         named = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         boxes = Boxes.of(self.domain, named, first, last)
-        with self._engaged() as engine:
-            return engine.answer_ranges(boxes, fresh=fresh, account=self._account)
+        with self._asking() as answer:
+            return answer(Requests.of_questions(boxes, fresh=fresh), None)
 
     def measure(self, names: str | Sequence[str], *, dry_run: bool = False) -> Quote:
         """Measure the counts of every combination of some attributes' values now, under the session's cap.
@@ -174,7 +175,7 @@ class Dialogue(Asking):
             SessionError: the session measures nothing on request.
         """
         with self._engaged() as engine:
-            query = self._ask(question, fresh=True, request_id=None).query
+            query = self._request(question).query
             return quote_question(engine.limited(self._account), query, within)
 
     def ask_within(self, question: Asked, within: float) -> Answer:
@@ -194,9 +195,9 @@ class Dialogue(Asking):
             StoreError: it could not be made durable; nothing was released.
         """
         with self._engaged() as engine:
-            ask = self._ask(question, fresh=True, request_id=None)
-            self._pay(self.quote(ask.query, within))
-            return engine.answer_untested(ask, self._account)
+            request = self._request(question, fresh=True)
+            self._pay(self.quote(request.query, within))
+            return engine.answer_untested(request, self._account)
 
     def _pay(self, quote: Quote) -> None:
         if quote.noise is not None:
@@ -216,8 +217,8 @@ class Dialogue(Asking):
                 queries = [one[2] for one in tables.questions_of(self.state, question)]
             else:
                 queries = list(question) if isinstance(question, GroupedQuery) else [question]
-            asks = [self._ask(query, fresh=False, request_id=None) for query in queries]
-            return engine.forecast(asks, self._account)
+            requests = Requests.of([self._request(query) for query in queries])
+            return engine.forecast(requests, self._account)
 
 
 class Analyst(Dialogue):
@@ -270,7 +271,7 @@ class Analyst(Dialogue):
             return replace(one, share=self.share)
 
     @contextmanager
-    def _engaged(self) -> Iterator[RangeEngine]:
+    def _engaged(self) -> Iterator[Engine]:
         with self._session._engaged() as engine:
             self._look()
             yield engine

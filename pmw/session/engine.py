@@ -7,16 +7,19 @@ its recorded bytes, so that it has the outcome it would have had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pmw.data import CountSource, Table
 from pmw.errors import DataError, SessionCorruptError
 from pmw.loop import (
-    BatchDraws,
     Forecast,
     Proposal,
     RequestedMarginal,
+    are_tested,
     batch_entries,
     draw_tests,
     forecast,
@@ -28,6 +31,7 @@ from pmw.model import NoiseDistribution
 from pmw.planning.error_quantiles import next_due
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Answer
+from pmw.public.answers import Answers
 from pmw.public.charges import Parts, charged
 from pmw.public.contract import Contract
 from pmw.public.free_answers import FreeAnswers
@@ -35,15 +39,14 @@ from pmw.public.quotes import require_affordable
 from pmw.public.state import PublicState
 from pmw.session import accounts, journal, loading, proposals, releases
 from pmw.session.accounts import SESSION, Account
-from pmw.session.asks import Ask, Deliver, Repeats, ready_answers, settled_marks, with_answers
-from pmw.session.repeats import Stored
+from pmw.session.repeats import Repeats, Stored, columns_of, settled_marks
+from pmw.session.requests import Deliver, Request, Requests
 from pmw.session.snapshots import duals_of
 from pmw.session.store import IntentRow, Outcome, SessionStore
 from pmw.session.table import session_table
-from queries.linear import LinearQuery
+from queries.questions import Places, Questions
 
 _BATCH = 256  # questions per intent
-_COMMIT = 1024  # questions per commit, where none of them draws noise
 _SNAPSHOT_EVERY = 10  # model versions between snapshots while a session runs
 
 
@@ -90,104 +93,101 @@ class Engine:
 
     def answer(
         self,
-        asks: Sequence[Ask],
+        requests: Requests,
         deliver: Deliver | None = None,
         account: Account = SESSION,
         is_awaited: Callable[[], bool] = lambda: False,
-    ) -> list[Answer]:
+    ) -> Answers:
         """Answer questions in order, each durable before it is given.
 
         A question that was answered before gets the same answer, or a newer model's; see ``repeats``. Where
         another thread waits, a batch is the last: the first questions alone are answered then, or even none.
 
         Args:
-            asks: the questions.
+            requests: the questions.
             deliver: called with the next answers, in order, as soon as they are durable.
             account: who asks.
             is_awaited: tells whether another thread waits for the session.
 
         Raises:
-            QueryError: a idempotency key was used for another question; nothing is answered then.
+            QueryError: an idempotency key was used for another question; nothing is answered then.
+            DataError: a test needs the table, and it cannot be read or differs.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         self.finish_interrupted()  # first, so that what it finishes is found among the stored answers
         self.bookings.know(account)
-        asks = account.keyed(asks)
-        stored, waiting, repeats = self._sorted(asks, account)
-        known = self._repeats.given(self._state, asks, stored, self._charges)
-        self._repeats.tie_keys([asks[place] for place in stored])
-        answers: list[Answer] = []
-        batches = new = 0
-        while len(answers) < len(asks):
-            ready = ready_answers(known, repeats, range(len(answers), len(asks)))
-            answers += ready
-            if deliver is not None and ready:
-                deliver(ready)
-            if batches and is_awaited():
+        first, which = requests.distinct()
+        distinct = requests.of_analyst(account.name).take(first)
+        stored, waiting = self._looked_up(distinct, account)
+        is_given = np.ones(len(first), dtype=np.bool_)
+        is_given[waiting] = False
+        same = distinct.repeated(waiting)
+        which, waiting = same[which], waiting[same[waiting] == waiting]
+        self._repeats.give(self._state, distinct, stored, is_given, self._charges)
+        ready = batches = done = 0
+        while True:
+            stop = int(first[waiting[done]]) if done < waiting.size else len(requests)
+            if deliver is not None and stop > ready:
+                deliver(stored.answers.take(which[ready:stop]))
+            ready = stop
+            if ready == len(requests) or (batches and is_awaited()):
                 break
-            if len(answers) < len(asks):  # a batch may end in a correction alone
-                self._release_due(account)
-                most = self._until_due([asks[place].text for place in waiting[:_COMMIT]], account)
-                batch = self._answer_batch([asks[place] for place in waiting[:most]], account)
-                known.update(zip(waiting, batch, strict=False))
-                waiting = waiting[len(batch) :]
-                batches, new = batches + 1, new + len(batch)
-        if len(answers) > new:
-            given = [asks[place] for place in stored if place < len(answers)]
-            self._store.finish(None, Outcome(asked=len(answers) - new, repeats=account.repeats(given)))
-        return answers
+            self._release_due(account)
+            places = waiting[done : done + distinct.questions.most_together]
+            places = places[: self._until_due(distinct, stored, places, account)]
+            answers = self._answer_batch(distinct.take(places), stored.were_settled[places], account)
+            stored.answers.put(places[: len(answers)], answers)  # a batch may end in a correction alone
+            batches, done = batches + 1, done + len(answers)
+            if distinct.request_ids:  # a question may wait under several
+                rest = waiting[done:]
+                stored.were_settled[rest] = self._were_settled(distinct.take(rest))
+        if ready > done:
+            again = np.flatnonzero(is_given & (first < ready)) if account.name else first[:0]
+            repeats = [(account.name, text) for text in distinct.take(again).texts()]
+            self._store.finish(None, Outcome(asked=ready - done, repeats=repeats))
+        return stored.answers.take(which[:ready])
 
-    def require_keys(self, asks: Sequence[Ask], account: Account = SESSION) -> None:
+    def require_keys(self, requests: Requests, account: Account = SESSION) -> None:
         """Refuse idempotency keys that were used for other questions.
 
         Raises:
             QueryError: one was.
         """
-        self._repeats.require_keys(account.keyed(asks))
+        self._repeats.require_keys(self._state, requests.of_analyst(account.name))
 
-    def forecast(self, asks: Sequence[Ask], account: Account = SESSION) -> Forecast:
+    def forecast(self, requests: Requests, account: Account = SESSION) -> Forecast:
         """Return what answering questions could charge at most; nothing is drawn, charged or recorded."""
-        known, waiting, repeats = self._sorted(asks, account)
-        return forecast(
-            self.limited(account), [asks[place].query for place in waiting], stored=len(known) + len(repeats)
-        )
+        first, _ = requests.distinct()
+        distinct = requests.of_analyst(account.name).take(first)
+        _, waiting = self._looked_up(distinct, account)
+        waiting = waiting[distinct.repeated(waiting)[waiting] == waiting]
+        asked = [distinct.questions.query(place) for place in waiting.tolist()]
+        return forecast(self.limited(account), asked, stored=len(requests) - len(asked))
 
-    def _sorted(
-        self, asks: Sequence[Ask], account: Account
-    ) -> tuple[dict[int, Stored], list[int], dict[int, int]]:
-        state = self.limited(account)
-        return self._repeats.sorted(state, asks, lambda query: bool(propose(state, [query]).requests))
+    def _looked_up(self, requests: Requests, account: Account) -> tuple[Stored, Places]:
+        """Return the stored answers of distinct requests, and the places of those that are asked."""
+        stored = self._repeats.stored(self._state, requests)
 
-    def _with_answers(
-        self,
-        rows: Outcome,
-        asked: Sequence[tuple[str, str | None]],
-        answers: Sequence[Answer],
-        account: Account,
-        *,
-        tested: bool = False,
-    ) -> Outcome:
-        """Return an outcome with answers; those of a batch with tests settle their questions in any case."""
-        asked = asked[: len(answers)]  # they end at a positive
-        texts = [text for text, _ in asked]
-        were_settled = self._repeats.are_settled(texts)
-        self._repeats.forget(texts)
-        could = not tested and account.may_pay(self.limited(account))
-        settle = [tested or (could and account.settles(answer)) for answer in answers]
-        marks = settled_marks(texts, were_settled, settle)
-        return with_answers(rows, asked, answers, account.name, marks.tolist())
+        def tested(places: Places) -> NDArray[np.bool_]:
+            return are_tested(self.limited(account), requests.questions.take(places))
 
-    def _until_due(self, texts: Sequence[str], account: Account) -> int:
+        return stored, np.flatnonzero(stored.are_asked(self._state, requests.fresh, tested))
+
+    def _were_settled(self, requests: Requests) -> NDArray[np.bool_]:
+        """Tell which questions were settled, by single requests: bool, shape (n,)."""
+        return np.array(self._store.answers.are_settled(requests.questions.texts()), dtype=np.bool_)
+
+    def _until_due(self, requests: Requests, stored: Stored, places: Places, account: Account) -> int:
         """Return how many of the next questions are answered before releases can come due."""
         room = next_due(self._state.settled) - self._state.settled
-        if room >= len(texts) or not account.may_pay(self.limited(account)):
-            return len(texts)
-        new = set[str]()
-        for place, (text, was) in enumerate(zip(texts, self._repeats.are_settled(texts), strict=True)):
-            new.update(() if was else (text,))
-            if len(new) > room:
-                return place
-        return len(texts)
+        if room >= len(places) or not account.may_pay(self.limited(account)):
+            return len(places)
+        is_new = ~stored.were_settled[places]
+        if requests.request_ids:  # a question may wait under several
+            _, repeated = np.unique(requests.take(places).texts(), return_index=True)
+            is_new &= np.isin(np.arange(len(places)), repeated)
+        new = np.flatnonzero(is_new)
+        return int(new[room]) if len(new) > room else len(places)
 
     def save_snapshot(self) -> None:
         """Keep the model as a cache in the file, where it is newer than the one there."""
@@ -244,99 +244,107 @@ class Engine:
         require_affordable(self.limited(account), requested.entry(self._state.contract.options))
         self._release(releases.MarginalRelease(requested), account.whole)
 
-    def answer_untested(self, ask: Ask, account: Account = SESSION) -> Answer:
+    def answer_untested(self, request: Request, account: Account = SESSION) -> Answer:
         """Answer one question from the model, within what is known of it: free, durable, without a test."""
         self.finish_interrupted()
-        untested = Proposal.untested([ask.query])
-        settled = settle(self._state, untested, BatchDraws((), None), self._state.ledger, self._free)
-        self._commit_free(settled.state, [(ask.text, None)], settled.answers, account)
-        return settled.answers[0]
+        requests = Requests.of([request])
+        answers = self._free.answers(self._state, requests.questions)
+        self._commit_free(requests, self._were_settled(requests), answers, account)
+        return answers[0]
 
     # --- one batch ------------------------------------------------------------------------------------------
 
-    def _answer_batch(self, asks: Sequence[Ask], account: Account) -> tuple[Answer, ...]:
+    def _answer_batch(self, requests: Requests, were_settled: NDArray[np.bool_], account: Account) -> Answers:
         """Answer questions up to and including the first positive, durably."""
-        asked = [(ask.text, ask.request_id) for ask in asks]
-        queries = [ask.query for ask in asks]
-        proposal, state, free = self._answer_free(queries, account)
+        free, proposal = self._free_first(requests.questions, account, _BATCH)
         if not free:
             try:
                 self._table(self._state.contract)  # before anything is drawn
             except DataError:
-                _, state, free = self._answer_free(
-                    queries, account, 1
-                )  # those before the first that needs the table
+                free, _ = self._free_first(requests.questions, account, 1)  # before what needs the table
                 if not free:
                     raise
         if free:
-            self._commit_free(state, asked, free, account)
-            return free
-        asked = asked[: len(proposal.queries)]  # the others ask another tier for a test
+            requests = requests.between(0, free)
+            answers = self._free.answers(self._state, requests.questions)
+            later = replace(self._state, asked=self._state.asked + free)
+            answers = account.told(later, answers)
+            self._commit_free(requests, were_settled[:free], answers, account)
+            return answers
+        requests = requests.between(0, len(proposal.queries))  # the others ask another tier for a test
         self._intents += 1
         seed = journal.next_seed(self._state.contract.options, self._intents)
         self._interrupted = True
-        marks = tuple(request_id for _, request_id in asked)
+        marks = requests.request_ids or (None,) * len(requests)
         recorded = proposals.Recorded(proposal, proposal.reserved, account.whole, marks)
-        text = proposals.recorded_text(recorded)
-        return self._carry_out(self._store.begin("tests", text, seed), proposal, asked, seed, account)
+        intent = self._store.begin("tests", proposals.recorded_text(recorded), seed)
+        return self._carry_out(intent, recorded, requests, were_settled, seed)
+
+    def _free_first(self, questions: Questions, account: Account, size: int) -> tuple[int, Proposal]:
+        """Return how many of the first questions draw no noise, and the batch after them.
+
+        Thresholds come down as questions are answered, once for ``size`` of them: where the last of many
+        would ask for no test, none does.
+        """
+        free, count, state = 0, len(questions), self.limited(account)
+        are_many = count > size and state.contract.options.bar_limit is None
+        if are_many:
+            last = replace(state, asked=state.asked + (count - 1) // size * size)
+            free = 0 if are_tested(last, questions).any() else count
+        while free < count:
+            now = replace(state, asked=state.asked + free) if free else state
+            some = questions.take(np.arange(free, min(free + size, count))) if count > size else questions
+            if not are_many or are_tested(now, some).any():
+                proposal = propose(now, some.queries(0, size))
+                if proposal.requests:
+                    return free, proposal
+            free += len(some)
+        return free, Proposal.untested(())
 
     def _commit_free(
         self,
-        state: PublicState,
-        asked: Sequence[tuple[str, str | None]],
-        answers: Sequence[Answer],
+        requests: Requests,
+        were_settled: NDArray[np.bool_],
+        answers: Answers,
         account: Account,
     ) -> None:
         """Make answers that draw no noise durable, and go on from the state after them."""
-        rows = self._with_answers(Outcome(charged_before=self._charges), asked, answers, account)
+        settle = account.settled_by(self.limited(account), answers)
+        marks = settled_marks(requests, were_settled, settle)
+        columns = columns_of(requests, answers, marks, account.name)
+        rows = Outcome(columns=columns, asked=len(answers), charged_before=self._charges)
         self._store.finish(None, rows)
-        self._state = replace(state, settled=state.settled + rows.settled)
-
-    def _answer_free(
-        self, queries: Sequence[LinearQuery], account: Account, size: int | None = None
-    ) -> tuple[Proposal, PublicState, tuple[Answer, ...]]:
-        """Answer the first questions, some at a time, up to a batch that draws noise.
-
-        Nothing is durable yet: one commit takes in what several batches answered.
-
-        Returns:
-            The last batch, the state after those that draw none, and their answers.
-        """
-        state, size = self._state, size or _BATCH
-        free = 0
-        while True:
-            asked = queries[free : free + size]
-            proposal = propose(self.bookings.limited(state, account), asked)
-            if proposal.requests:
-                break
-            free += len(asked)
-            state = replace(state, asked=state.asked + len(asked))
-            if free == len(queries):
-                break
-        answers = self._free.answers(self._state, queries[:free])
-        return proposal, state, account.told(state, answers)
+        state = self._state
+        self._state = replace(state, asked=state.asked + len(answers), settled=state.settled + rows.settled)
 
     def _carry_out(
         self,
         intent: int,
-        proposal: Proposal,
-        asked: Sequence[tuple[str, str | None]],
+        recorded: proposals.Recorded,
+        requests: Requests,
+        were_settled: NDArray[np.bool_],
         seed: bytes,
-        account: Account,
-    ) -> tuple[Answer, ...]:
-        """Draw a recorded batch and make its outcome durable before the new state, or an answer, is seen."""
-        state = self._state
-        if proposal.tier not in range(len(state.plan)):
+    ) -> Answers:
+        """Draw a recorded batch and make its outcome durable before the new state, or an answer, is seen.
+
+        Its answers settle their questions in any case, for they had a test.
+        """
+        state, proposal = self._state, recorded.batch
+        if not isinstance(proposal, Proposal) or proposal.tier not in range(len(state.plan)):
             raise SessionCorruptError("the session file is damaged: tests were recorded without a plan")
         source, coarse = self._tables()
         draws, secret = draw_tests(proposal, state.plan, self._secret, source, BitSource(seed), coarse)
-        entries = accounts.booked_to(account.whole, batch_entries(proposal, draws, state))
+        entries = accounts.booked_to(recorded.booked, batch_entries(proposal, draws, state))
         settled = settle(state, proposal, draws, charged(state.ledger, entries), self._free)
-        answers = settled.answers
-        rows = journal.batch_outcome(entries, state, settled.state)
-        outcome = self._with_answers(rows, asked, answers, account, tested=True)
+        answers = Answers.of(state, settled.answers)
+        requests = requests.between(0, len(answers))  # they end at a positive
+        marks = settled_marks(requests, were_settled[: len(answers)], np.ones(len(answers), dtype=np.bool_))
         outcome = replace(
-            outcome, secrets=journal.secret_facts(secret, self._secret), charged_before=self._charges
+            journal.batch_outcome(entries, state, settled.state),
+            columns=columns_of(requests, answers, marks, recorded.booked[0][0]),
+            asked=len(answers),
+            secrets=journal.secret_facts(secret, self._secret),
+            charged_before=self._charges,
         )
         self._store.finish(intent, outcome)
         self._charges += len(entries)
@@ -433,8 +441,9 @@ class Engine:
         if release is not None:
             drawing = release.counted(self._state, self._tables())
             self._carry_out_release(intent.id, release, drawing, intent.seed, booked)
-        elif isinstance(batch, Proposal):
-            self._carry_out(intent.id, batch, recorded.asked, intent.seed, Account(booked[0][0]))
+        else:
+            requests = recorded.requests
+            self._carry_out(intent.id, recorded, requests, self._were_settled(requests), intent.seed)
 
     def _finish_opening(self, intent: IntentRow) -> None:
         contract, plan = loading.load_contract(self._store)

@@ -13,6 +13,7 @@ from pmw.public.charges import Parts
 from pmw.public.codec import FormError, dumps, form_of, loads, read, register
 from pmw.session.damage import damage_is_one_error
 from pmw.session.measurement_rows import require_cells
+from pmw.session.requests import Request, Requests
 from pmw.session.store import QUANTILES, REQUESTED, IntentRow
 
 Batch: TypeAlias = Proposal | RequestedMarginal | tuple[QuantileRequest, ...]
@@ -36,10 +37,11 @@ class Recorded:
     request_ids: tuple[str | None, ...] = ()
 
     @property
-    def asked(self) -> list[tuple[str, str | None]]:
-        """Of each question of a batch of tests, the canonical text and the mark of its request."""
-        texts = [query.to_json() for query in self.batch.queries] if isinstance(self.batch, Proposal) else []
-        return list(zip(texts, self.request_ids, strict=True))
+    def requests(self) -> Requests:
+        """The requests of a batch of tests."""
+        queries = self.batch.queries if isinstance(self.batch, Proposal) else ()
+        pairs = zip(queries, self.request_ids, strict=True)
+        return Requests.of([Request(query, query.to_json(), key) for query, key in pairs])
 
 
 register(
@@ -80,7 +82,7 @@ def read_recorded(coarsening: Coarsening, intent: IntentRow) -> Recorded:
         batch: Batch = read(_BATCHES[intent.kind], form, domain=coarsening.fine, given=given)
         _check(coarsening, batch)
         found = replace(recorded, batch=batch)
-        found.asked  # noqa: B018 - of each question one mark
+        found.requests  # noqa: B018 - of each question one mark
         return found
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmw.public.answer import Answer, unverified
+from pmw.public.answers import Answers, concatenated
 from pmw.public.contract import guarantee
 from pmw.public.export import RowPlan, synthetic_frame
-from pmw.public.free_answers import FreeAnswers
+from pmw.public.free_answers import FreeAnswers, unverified
 from pmw.public.state import PublicState
 from pmw.public.status import Status, status_of
 from pmw.session.asking import Asking
-from pmw.session.asks import Answering, Ask, Deliver
 from pmw.session.model_file import read_model
+from pmw.session.requests import Answering, Deliver, Requests
 from queries.cells import cell_count
 
 if TYPE_CHECKING:
@@ -72,21 +72,15 @@ class PublicModel(Asking):
     def _asking(self) -> Iterator[Answering]:
         yield self._answer
 
-    def _answer(self, asks: Sequence[Ask], deliver: Deliver | None) -> list[Answer]:
-        free, answers = FreeAnswers(), list[Answer]()
-        for start in range(0, len(asks), _BATCH):
-            queries = [ask.query for ask in asks[start : start + _BATCH]]
-            batch = list(map(self._told, free.answers(self._state, queries)))
-            answers += batch
-            if deliver is not None:
-                deliver(batch)
-        return answers
-
-    def _told(self, answer: Answer) -> Answer:
-        """Return an answer that says whether the session could still test its question."""
-        state = self._state
+    def _answer(self, requests: Requests, deliver: Deliver | None) -> Answers:
+        state, free, parts = self._state, FreeAnswers(), list[Answers]()
         tests = not state.closed and state.positives_used < state.positives_limit
-        return unverified(answer) if tests else answer
+        for start in range(0, max(1, len(requests)), _BATCH):
+            answers = free.answers(state, requests.between(start, start + _BATCH).questions)
+            parts.append(unverified(answers) if tests else answers)  # whether the session could still test
+            if deliver is not None:
+                deliver(parts[-1])
+        return concatenated(parts, requests.questions)
 
     def __repr__(self) -> str:
         state, budget = self._state, self._state.contract.budget

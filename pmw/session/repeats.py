@@ -7,25 +7,32 @@ narrower by a tenth. To look at the model's bar touches no record and charges no
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.public.answer import Answer, Basis, Source
-from pmw.public.range_answers import KINDS, RangeAnswers, answers_together
+from pmw.public.answer import Basis, Source
+from pmw.public.answers import KINDS, SOURCES, Answers
+from pmw.public.codec import kind_text
+from pmw.public.free_answers import FreeAnswers
 from pmw.public.state import PublicState
+from pmw.session.requests import Requests, require_same
+from pmw.session.store import AGAIN, FIRST, UNSETTLED, AnswerColumns, Found, Outcome, SessionStore
+from queries.questions import Places
 
-UNTESTED = (Source.EXHAUSTED.value, Source.UNVERIFIED.value)
-
-KEYED = sys.maxsize
 _NARROWER = 0.9  # of a stored bar: as wide a bar of a newer model replaces it
-_TESTED = [place for place, kind in enumerate(KINDS) if kind is not None and kind.basis is Basis.TESTED]
+_REFUSED, _MEASURED, _SYNTHETIC = map(SOURCES.index, (Source.REFUSED, Source.MEASURED, Source.SYNTHETIC))
+_ARE_UNTESTED = np.array([one in (Source.EXHAUSTED, Source.UNVERIFIED) for one in SOURCES])  # by code
+_SOURCE_NAMES = [source.value for source in SOURCES]
+_KIND_NAMES = [None if kind is None else kind_text(kind) for kind in KINDS]
+_ARE_TESTED = np.array([kind is not None and kind.basis is Basis.TESTED for kind in KINDS])  # by code
 
 
-def is_better(stored: RangeAnswers, now: RangeAnswers) -> NDArray[np.bool_]:
+def is_better(stored: Answers, now: Answers) -> NDArray[np.bool_]:
     """Tell of which questions the model's answers are given in place of the stored ones: bool, shape (n,).
 
     Those whose model is newer and whose bar is narrower by a tenth: 0.9 of the stored one, or less. A stored
@@ -35,57 +42,53 @@ def is_better(stored: RangeAnswers, now: RangeAnswers) -> NDArray[np.bool_]:
         stored: the answers that are stored, shape (n,).
         now: the model's answers to the same questions.
     """
-    before, found = _widths(stored), _widths(now)
+    before, found = stored.widths, now.widths
     is_newer = (now.version > stored.version) | np.isnan(before)
     before = np.where(np.isnan(before), math.inf, before)
     return is_newer & (found < before) & (found <= _NARROWER * before)
 
 
-def rests_on_test(state: PublicState, answers: RangeAnswers) -> NDArray[np.bool_]:
+def rests_on_test(state: PublicState, answers: Answers) -> NDArray[np.bool_]:
     """Tell which answers a test decided: another test of the same model would be noise: bool, shape (n,)."""
-    sources = [Source.MEASURED]
-    if not state.contract.options.tests_marginals:
-        sources.append(Source.SYNTHETIC)  # what released numbers do not cover has it by its test alone
-    codes = [answers.sources.index(source) for source in sources]
-    return np.isin(answers.source, codes) | np.isin(answers.kind, _TESTED)
+    found: NDArray[np.bool_] = (answers.source == _MEASURED) | _ARE_TESTED[answers.kind]
+    if not state.contract.options.tests_marginals:  # what released numbers do not cover has it by its test
+        found |= answers.source == _SYNTHETIC
+    return found
 
 
-def _widths(answers: RangeAnswers) -> NDArray[np.float64]:
-    """Return the widths of intervals, in records: float64, shape (n,); NaN where there is none."""
-    widths: NDArray[np.float64] = answers.interval[:, 1] - answers.interval[:, 0]
-    return widths
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """A stored answer, as it was read.
+    """The stored answers of distinct requests.
 
     Args:
-        answer: as it was released.
-        analyst: who asked first; empty where nobody was named.
-        looked: the version of the newest model whose bar it was compared with. ``KEYED`` is above all
-            versions: the answer of an idempotency key is compared with none.
-
-    Attributes:
-        is_final: whether it is given to whoever asks, unless afresh.
+        numbers: int64, shape (n,), of the answers; 0 where there is none.
+        answers: as they were released, shape (n,); of no meaning where there is none.
+        analysts: str, shape (n,), who asked first; empty where nobody was named.
+        were_settled: bool, shape (n,), whether a stored answer settled the question.
+        are_keyed: bool, shape (n,), whether the very request was answered before.
     """
 
-    answer: Answer
-    analyst: str
-    looked: int
-    is_final: bool = field(init=False)
+    numbers: Places
+    answers: Answers
+    analysts: NDArray[np.object_]
+    were_settled: NDArray[np.bool_]
+    are_keyed: NDArray[np.bool_]
 
-    def __post_init__(self) -> None:
-        source = self.answer.source
-        left = bool(self.analyst) and source.value in UNTESTED
-        object.__setattr__(self, "is_final", source is not Source.REFUSED and not left)
+    @classmethod
+    def none(cls, state: PublicState, size: int) -> Stored:
+        """Return that there is no stored answer to any of so many requests."""
+        false = np.zeros((2, size), dtype=np.bool_)
+        return cls(
+            np.zeros(size, dtype=np.int64),
+            Answers.blank(state, size),
+            np.full(size, "", dtype=object),
+            *false,
+        )
 
-    def is_due(self, version: int, *, fresh: bool) -> bool:
-        """Tell whether the bar of a model of this version is looked at: once, or where there is none."""
-        return self.looked < version or (fresh and self.answer.interval is None and self.looked != KEYED)
-
-    def is_asked_again(self, state: PublicState, is_tested: Callable[[], bool], *, fresh: bool) -> bool:
-        """Tell whether the question is asked once more, as if it had no stored answer.
+    def are_asked(
+        self, state: PublicState, fresh: NDArray[np.bool_], tested: Callable[[Places], NDArray[np.bool_]]
+    ) -> NDArray[np.bool_]:
+        """Tell which questions are asked, as if they had no stored answer: bool, shape (n,).
 
         So is what was refused, for what was measured since may answer it; what an analyst whose share was
         spent was told without a test, by whoever can pay for one; and what is asked afresh, where the model
@@ -93,16 +96,152 @@ class Stored:
 
         Args:
             state: the public state.
-            is_tested: whether the question would be tested now.
-            fresh: whether it is asked afresh.
+            fresh: bool, shape (n,), whether each is asked afresh.
+            tested: which of the questions at some places would be tested now.
         """
-        if self.answer.is_refused:
-            return True
-        if not fresh:
-            return not self.is_final and is_tested()
-        if self.answer.version < state.version:
-            return True
-        return is_tested() and not rests_on_test(state, answers_together(state, [self.answer]))[0]
+        if not self.numbers.any():
+            return np.ones(len(self.numbers), dtype=np.bool_)
+        source = self.answers.source
+        refused = source == _REFUSED
+        older = fresh & (self.answers.version < state.version)
+        asked = (self.numbers == 0) | ((refused | older) & ~self.are_keyed)
+        untested = (self.analysts != "") & _ARE_UNTESTED[source]
+        if fresh.any():
+            untested = np.where(fresh, ~rests_on_test(state, self.answers), untested)
+        places = np.flatnonzero(untested & ~asked & ~self.are_keyed)
+        if places.size:
+            asked[places] = tested(places)
+        return np.asarray(asked)
+
+
+class Repeats:
+    """Looks up stored answers, and compares them with the model's.
+
+    Args:
+        store: the session file.
+        free: answers that no test decides.
+    """
+
+    def __init__(self, store: SessionStore, free: FreeAnswers) -> None:
+        self._store = store
+        self._free = free
+        self._looks = Looks()
+
+    def stored(self, state: PublicState, requests: Requests) -> Stored:
+        """Return the stored answers of distinct requests: of a key its own, else the newest to the question.
+
+        Raises:
+            QueryError: an idempotency key was used for another question.
+        """
+        found = Stored.none(state, len(requests))
+        rest, stored = np.arange(len(requests), dtype=np.int64), self._store.answers
+        if requests.request_ids:
+            self._find_keyed(found, requests)
+            rest = np.flatnonzero(~found.are_keyed)
+        for places, part in requests.questions.take(rest).parts() if rest.size else ():
+            _fill(found, rest[places], stored.find(part.texts()))
+        found.answers.aligned[:] = requests.questions.aligned()
+        return found
+
+    def _find_keyed(self, found: Stored, requests: Requests) -> None:
+        """Find the answers that the very requests were given."""
+        keys, texts = requests.request_ids, requests.questions.texts()
+        keyed = np.flatnonzero([key is not None for key in keys])
+        numbers = self._store.answers.by_request_ids([keys[place] or "" for place in keyed.tolist()])
+        own, numbers = keyed[numbers > 0], numbers[numbers > 0]
+        given = self._store.answers.at(numbers)
+        for columns, asked, theirs in given.parts:
+            for place, other in zip(own[asked].tolist(), theirs.tolist(), strict=True):
+                require_same(keys[place] or "", texts[place], columns.texts[other])
+        _fill(found, own, given)
+        found.are_keyed[own] = True
+
+    def require_keys(self, state: PublicState, requests: Requests) -> None:
+        """Refuse idempotency keys that were used for other questions.
+
+        Raises:
+            QueryError: one was.
+        """
+        if requests.request_ids:
+            self._find_keyed(Stored.none(state, len(requests)), requests)
+
+    def give(
+        self,
+        state: PublicState,
+        requests: Requests,
+        stored: Stored,
+        given: NDArray[np.bool_],
+        charges: int,
+    ) -> None:
+        """Put the model's answers in the place of stored ones that are given where they are better, durably.
+
+        Args:
+            state: the public state.
+            requests: distinct ones.
+            stored: their stored answers.
+            given: bool, shape (n,), which of these are given.
+            charges: how many the session file holds.
+
+        Privacy: a function of public state; nothing is tested or charged.
+        """
+        candidates = given & ~stored.are_keyed
+        places = np.flatnonzero(candidates)
+        if not places.size:
+            return
+        due = self._looks.are_due(stored.numbers[places], stored.answers.version[places], state.version)
+        if requests.fresh.any():
+            due |= requests.fresh[places] & np.isnan(stored.answers.widths[places])
+        places = places[due]
+        if places.size:
+            numbers, first = np.unique(stored.numbers[places], return_index=True)
+            places = places[np.sort(first)]
+            now = self._free.answers(state, requests.questions.take(places))
+            better = np.flatnonzero(is_better(stored.answers.take(places), now))
+            self._looks.note(numbers, state.version)
+            if better.size:
+                places, now = places[better], now.take(better)
+                self._keep(state, requests.take(places), now, stored, places, charges)
+                self._put(stored, candidates, places, now)
+        self._tie_keys(requests, given & ~stored.are_keyed)
+
+    def _keep(
+        self,
+        state: PublicState,
+        requests: Requests,
+        answers: Answers,
+        stored: Stored,
+        places: Places,
+        charges: int,
+    ) -> None:
+        """Store answers that are better than stored ones; who asked first stays the same."""
+        marks = np.where(stored.were_settled[places], AGAIN, UNSETTLED).astype(np.uint8)  # settles nothing
+        analysts, columns = stored.analysts[places], list[AnswerColumns]()
+        ends = [0, *(np.flatnonzero(analysts[1:] != analysts[:-1]) + 1).tolist(), len(places)]
+        unkeyed = Requests(requests.questions, requests.fresh)
+        for start, stop in pairwise(ends):
+            own = np.arange(start, stop)
+            columns += columns_of(unkeyed.take(own), answers.take(own), marks[own], analysts[start])
+        self._store.finish(None, Outcome(columns=tuple(columns), are_newer=True, charged_before=charges))
+
+    def _put(self, stored: Stored, candidates: NDArray[np.bool_], places: Places, answers: Answers) -> None:
+        """Put newer answers in the places of all requests that were given the same stored ones."""
+        order = np.argsort(stored.numbers[places])
+        numbers = stored.numbers[places][order]
+        same = np.flatnonzero(candidates & np.isin(stored.numbers, numbers))
+        stored.answers.put(same, answers.take(order[np.searchsorted(numbers, stored.numbers[same])]))
+
+    def _tie_keys(self, requests: Requests, given: NDArray[np.bool_]) -> None:
+        """Tie keys to the stored answers that they are about to be given, durably.
+
+        Else a request that is repeated after its question was asked again would get the newer answer.
+        """
+        if not requests.request_ids:
+            return
+        texts = requests.questions.texts()
+        pairs = ((requests.request_ids[place], texts[place]) for place in np.flatnonzero(given).tolist())
+        keys = {key: text for key, text in pairs if key is not None}
+        if keys:
+            self._store.finish(None, Outcome(idempotency_keys=keys))
 
 
 class Looks:
@@ -111,9 +250,7 @@ class Looks:
     def __init__(self) -> None:
         self._versions = np.zeros(0, dtype=np.int32)
 
-    def are_due(
-        self, numbers: NDArray[np.int64], versions: NDArray[np.int64], version: int
-    ) -> NDArray[np.bool_]:
+    def are_due(self, numbers: Places, versions: NDArray[np.int64], version: int) -> NDArray[np.bool_]:
         """Tell which answers are to be compared with a model: bool, shape (n,).
 
         Args:
@@ -128,7 +265,7 @@ class Looks:
             due[own] = self._versions[numbers[own]] < version
         return due
 
-    def note(self, numbers: NDArray[np.int64], version: int) -> None:
+    def note(self, numbers: Places, version: int) -> None:
         """Note that answers were compared with a model of this version."""
         self._reach(int(numbers.max(initial=0)))
         self._versions[numbers] = version
@@ -137,3 +274,101 @@ class Looks:
         if number >= self._versions.size:
             more = np.zeros(2 * number + 1 - self._versions.size, dtype=np.int32)
             self._versions = np.concatenate([self._versions, more])
+
+
+def settled_marks(
+    requests: Requests, were_settled: NDArray[np.bool_], settle: NDArray[np.bool_]
+) -> NDArray[np.uint8]:
+    """Return of answers whether each settles its question: uint8, shape (n,), as they are stored.
+
+    Args:
+        requests: distinct ones, in order.
+        were_settled: bool, shape (n,), whether a stored answer settled the question.
+        settle: bool, shape (n,), whether this one does, if it is the first.
+    """
+    marks = np.where(were_settled, AGAIN, np.where(settle, FIRST, UNSETTLED)).astype(np.uint8)
+    if requests.request_ids:  # one question may be asked under several
+        seen = set[str]()
+        for place, text in enumerate(requests.questions.texts()):
+            if text in seen:
+                marks[place] = AGAIN
+            elif marks[place] == FIRST:
+                seen.add(text)
+    return marks
+
+
+def columns_of(
+    requests: Requests, answers: Answers, marks: NDArray[np.uint8], analyst: str
+) -> tuple[AnswerColumns, ...]:
+    """Return answers as they are stored.
+
+    Args:
+        requests: what was asked.
+        answers: to them.
+        marks: uint8, shape (n,), whether each settles its question.
+        analyst: who asked.
+    """
+    found = list[AnswerColumns]()
+    for places, part in requests.questions.parts():
+        own, keys = answers.take(places), requests.take(places).request_ids
+        alike = (own.version[1:] == own.version[:-1]) & (own.share[1:] == own.share[:-1])
+        ends = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(own)]
+        for start, stop in pairwise(ends):
+            run = slice(start, stop)
+            sources, source_places = _present(own.source[run])
+            kinds, kind_places = _present(own.kind[run])
+            count = own.count[run]
+            found.append(
+                AnswerColumns(
+                    part.texts()[run],
+                    np.where(np.isnan(count), 0.0, count),
+                    own.interval[run],
+                    own.typical[run],
+                    sources,
+                    kinds,
+                    marks[places[run]],
+                    tuple(_SOURCE_NAMES[place] for place in source_places),
+                    tuple(_KIND_NAMES[place] for place in kind_places),
+                    analyst,
+                    own.confidence,
+                    float(own.share[start]),
+                    int(own.version[start]),
+                    keys[run],
+                )
+            )
+    return tuple(found)
+
+
+def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:
+    """Return codes as places in a list of those that occur, and that list."""
+    if (codes == codes[0]).all():
+        return np.zeros_like(codes), [int(codes[0])]
+    occurs = np.bincount(codes) > 0
+    return (np.cumsum(occurs, dtype=np.uint8) - 1)[codes], np.flatnonzero(occurs).tolist()
+
+
+def _fill(stored: Stored, places: Places, found: Found) -> None:
+    """Fill in stored answers that were found to the questions at some places."""
+    stored.numbers[places] = found.numbers
+    for columns, asked, own in found.parts:
+        at, answers = places[asked], stored.answers
+        sources = _source_codes(columns.source_names)[columns.sources[own]]
+        answers.count[at] = np.where(sources == _REFUSED, math.nan, columns.counts[own])
+        answers.interval[at] = columns.ends[own]
+        answers.typical[at] = columns.typical[own]
+        answers.source[at] = sources
+        answers.version[at] = columns.version
+        answers.share[at] = columns.share
+        answers.kind[at] = _kind_codes(columns.kind_names)[columns.kinds[own]]
+        stored.analysts[at] = columns.analyst
+        stored.were_settled[at] = columns.settled[own] != UNSETTLED
+
+
+@lru_cache(maxsize=256)
+def _source_codes(names: tuple[str, ...]) -> NDArray[np.uint8]:
+    return np.array([_SOURCE_NAMES.index(name) for name in names], dtype=np.uint8)
+
+
+@lru_cache(maxsize=256)
+def _kind_codes(names: tuple[str | None, ...]) -> NDArray[np.uint8]:
+    return np.array([_KIND_NAMES.index(name) for name in names], dtype=np.uint8)

@@ -25,8 +25,8 @@ from pmw.public.status import Status, status_rows
 from pmw.session import loading, verification
 from pmw.session.accounts import Account, Activity, Booked, load_activity
 from pmw.session.dialogue import Analyst, Dialogue
+from pmw.session.engine import Engine
 from pmw.session.model_file import export_model
-from pmw.session.range_engine import RangeEngine
 from pmw.session.store import SessionStore
 from pmw.session.turns import TURN_WORK, Turns
 from queries.cells import cell_count
@@ -48,7 +48,7 @@ class Session(Dialogue):
         self._turn = Turns()
         self._process = os.getpid()
         self._store: SessionStore | None = store
-        self._engine = RangeEngine(store, data)
+        self._engine = Engine(store, data)
         self._held = held.pop_all()  # the store, and the lock of its file
 
     @property
@@ -281,7 +281,7 @@ class Session(Dialogue):
                 self._held.close()
 
     @contextmanager
-    def _engaged(self) -> Iterator[RangeEngine]:
+    def _engaged(self) -> Iterator[Engine]:
         with self._turn:
             self._open_store()
             self._engine.finish_interrupted()

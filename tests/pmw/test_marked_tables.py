@@ -256,7 +256,7 @@ pmw.Activity pmw.Analyst pmw.Answer pmw.Answers pmw.backup_session pmw.Booked pm
 pmw.connect pmw.Composition pmw.CsvDialect pmw.DatabaseTable pmw.Domain pmw.LinearQuery pmw.load_schema
 pmw.Ledger pmw.LedgerLine pmw.load_model
 pmw.ModelKind
-pmw.NeighboringRelation pmw.PublicModel pmw.Quote pmw.RangeAnswers pmw.RemoteSession
+pmw.NeighboringRelation pmw.PublicModel pmw.Quote pmw.RemoteSession
 pmw.OfflineOptions pmw.OfflineRelease pmw.Opening pmw.Options pmw.RowPlan pmw.Session pmw.SessionPlan
 pmw.Sides pmw.Source pmw.SparseVectorKind pmw.Spent pmw.Status pmw.TestKind pmw.UpdateRule pmw.Verification
 pmw.verify_session

@@ -22,6 +22,7 @@ from queries.errors import QueryError
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 from queries.parsing import parse_where
+from queries.questions import QuestionList
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +67,9 @@ class OfflineRelease:
 
     def answers(self) -> Answers:
         """Return the answers to the workload's questions, in their order; free."""
-        return Answers(tuple(self.answer(query) for query in self.workload), self.workload)
+        return Answers.of(
+            self.state, [self.answer(query) for query in self.workload], QuestionList(self.workload)
+        )
 
     def synthetic_records(
         self, rows: int | None = None, *, seed: int | None = None, independent: bool = False

@@ -74,7 +74,7 @@ def test_a_workload_is_a_table_of_questions(session: pmw.Session) -> None:
     assert table.columns == ("question",)
     assert table.to_pandas()["question"].tolist()[:2] == ["age 20..23", "age 24..27"]
     assert isinstance(table[0], pmw.Answer)
-    assert table[:2] == table.answers[:2]
+    assert table[:2] == tuple(table)[:2]
     assert table == list(table) == session.ask_all(all_marginals(session.domain, 1))
     assert table != list(table)[:-1]
     assert hash(table) == hash(session.ask_all(all_marginals(session.domain, 1)))

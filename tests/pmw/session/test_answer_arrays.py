@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,16 @@ from numpy.typing import NDArray
 import pmw
 from pmw.errors import DataError, StoreError
 from pmw.public.answer import Answer, Basis, Source
+from pmw.public.answers import Answers
 from pmw.public.bars import MarginalBars
 from pmw.public.contract import Opening, TestKind
 from pmw.public.evidence import Evidence, WeightStats, is_whole_table
-from pmw.public.free_answers import FreeAnswers, spent_in
-from pmw.public.range_answers import answer_boxes
+from pmw.public.free_answers import FreeAnswers, answer_boxes, spent_in
 from pmw.public.state import Certificate
-from pmw.session import range_engine
 from pmw.session.store import Outcome, SessionStore
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, ScopeError
 from queries.boxes import Boxes
+from queries.questions import QuestionList
 
 DOMAIN = Domain(
     (
@@ -74,58 +73,52 @@ def ranges(names: Sequence[str], count: int, seed: int = 0) -> tuple[NDArray[np.
     return np.stack([end[:, 0] for end in ends], axis=1), np.stack([end[:, 1] for end in ends], axis=1)
 
 
-def same(answers: pmw.RangeAnswers, place: int, one: Answer) -> None:
-    assert np.array_equal(answers.count[place], one.count, equal_nan=True)
-    for ends, pair in ((answers.interval, one.interval), (answers.typical, one.typical)):
-        np.testing.assert_array_equal(ends[place], (math.nan, math.nan) if pair is None else pair)
-    assert answers.sources[answers.source[place]] is one.source
-    assert answers.version[place] == one.version
-    assert answers.confidence == one.confidence
+def same(answers: Answers, place: int, one: Answer) -> None:
+    assert answers[place] == one
     assert np.array_equal(answers.fraction[place], one.fraction, equal_nan=True)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("names", [("hours", "age"), ("sex", "income"), ("age",), ("age", "hours", "income")])
-def test_each_gets_the_answer_that_it_gets_alone(form: str, names: tuple[str, ...]) -> None:
+def test_they_get_what_a_list_of_the_same_questions_gets(form: str, names: tuple[str, ...]) -> None:
     options = dict(FORMS[form])
     is_closed = options.pop("closed", False)
-    with opened(**options) as session:
-        session.answer_arrays(names, *ranges(names, 40, 1))  # what is tested, is tested
-        if is_closed:
-            session.finalize()
-        first, last = ranges(names, 60)
-        answers = session.answer_arrays(names, first, last)
-        boxes = Boxes.of(session.domain, names, first, last)
-        queries = [boxes.query(place) for place in range(len(boxes))]
-        asked = session.state.asked
-        given = session.ask_all(queries)
-        for place, (query, stored) in enumerate(zip(queries, given, strict=True)):
-            if stored.version > answers.version[place]:  # a positive came after it, and made it better
-                low, high = stored.interval or (math.nan, math.nan)
-                assert high - low <= 0.9 * (answers.interval[place, 1] - answers.interval[place, 0])
-                continue
-            same(answers, place, stored)
-            if answers.version[place] == session.state.version and session.state.asked == asked:
-                same(answers, place, session.ask(query))
-        assert session.state.asked == asked  # all of them were stored
-        again = session.answer_arrays(names, first, last)
-        for place, one in enumerate(given):
-            same(again, place, one)
-        assert session.verify().holds
+    with opened(seed=7, **options) as one, opened(seed=7, **options) as other:
+        for number in range(3):  # new ones, others of the same attributes, and again
+            first, last = ranges(names, 60, min(number, 1))
+            boxes = Boxes.of(one.domain, names, first, last)
+            given = one.ask_all([boxes.query(place) for place in range(len(boxes))])
+            answers = other.answer_arrays(names, first, last)
+            assert answers == given
+            np.testing.assert_array_equal(answers.count, [answer.count for answer in given])
+            assert one.ledger().lines == other.ledger().lines
+            assert (one.state.asked, one.state.settled) == (other.state.asked, other.state.settled)
+            if is_closed and not number:
+                one.finalize()
+                other.finalize()
+        assert one.verify().holds
+        assert other.verify().holds
 
 
-def test_a_table_that_was_measured_whole_answers_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_was_measured_whole_answers_together() -> None:
     domain = Domain(DOMAIN.attributes[:2], "people")
     names = ("age", "hours")
     with pmw.open_session(people()[list(domain.names)], domain, epsilon=1, delta=1e-9) as session:
         assert is_whole_table(session.state.opening[0], session.state)
         first, last = ranges(names, 200)
-        monkeypatch.setattr(range_engine.RangeEngine, "_answer_one_by_one", None)
         answers = session.answer_arrays(names, first, last)
-        monkeypatch.undo()
         boxes = Boxes.of(domain, names, first, last)
+        assert FreeAnswers().bars(session.state).of_boxes(boxes) is not None  # type: ignore[union-attr]
         for place, one in enumerate(session.ask_all([boxes.query(k) for k in range(200)], fresh=True)):
             same(answers, place, one)
+
+
+def test_an_answer_that_is_kept_holds_no_others() -> None:
+    with opened() as session:
+        answers = session.answer_arrays("age", *ranges(("age",), 10))
+        one = answers[3]
+        assert not any(isinstance(getattr(one, name.name), np.ndarray) for name in fields(one))
+        assert one == session.answer_arrays("age", answers.asked.first[3], answers.asked.last[3])[0]  # type: ignore[union-attr]
 
 
 def test_alone_and_together_come_to_the_same_bits() -> None:
@@ -198,14 +191,14 @@ def test_boxes_that_cut_bins_get_the_answer_that_each_gets_alone(options: dict[s
                 session.ask(queries[0])  # what is tested, is tested
                 free, state = FreeAnswers(), session.state
                 alone = [free.of(state)(query) for query in queries]
-                assert str(free.answers(state, queries)) == str(alone)
+                assert str(list(free.answers(state, QuestionList(queries)))) == str(alone)
                 bars = free.bars(state)
                 assert bars is not None
                 for places, part in some.parts():
                     found = bars.of_boxes(part)
                     together += found is not None
                     if found is not None:
-                        given = answer_boxes(state, found, part, state.ledger.share).each()
+                        given = answer_boxes(state, found, part).each()
                         assert list(given) == [alone[place] for place in places]
         kinds = {answer.kind.basis for answer in session.ask_all(queries) if answer.kind}
     assert together == 0 if "accuracy" in options else together > 15
@@ -282,7 +275,7 @@ def test_whose_share_is_spent_is_told_that_nothing_is_verified() -> None:
 
 
 def test_chunks_go_on_after_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(range_engine, "_CHUNK", 70)
+    monkeypatch.setattr(Boxes, "most_together", 70)
     names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 700)
     with opened(tmp_path / "s.pmw") as session:
         answers = session.answer_arrays(names, first, last)
@@ -312,7 +305,7 @@ def test_ranges_are_written_only_after_the_charges_that_their_state_was_made_of(
 
 
 def test_an_answer_that_cannot_be_kept_is_not_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(range_engine, "_CHUNK", 100)
+    monkeypatch.setattr(Boxes, "most_together", 100)
     names, (first, last) = ("age", "hours"), ranges(("age", "hours"), 400)
     path = tmp_path / "s.pmw"
     with opened(path) as session:
@@ -352,11 +345,12 @@ def test_answers_become_a_table_and_are_told_in_a_word() -> None:
     with opened(seed=1) as session:
         answers = session.answer_arrays("age", [0, 3], [5, 9])
         frame = answers.to_pandas()
-        assert list(frame) == ["count", "low", "high", "fraction", "source", "version"]
+        assert frame.columns.tolist()[:4] == ["question", "count", "low", "high"]
+        assert frame["question"].tolist() == ["age 0 to 5", "age 3 to 9"]
         assert frame.attrs == {"confidence": 0.95, "seeded": True}
         assert frame["count"].tolist() == answers.count.tolist()
         assert set(frame["source"]) <= {source.value for source in Source}
-        assert repr(answers) == "2 answers"
+        assert repr(answers).splitlines()[1].startswith("age 0 to 5 ")
         assert len(session.answer_arrays("age", np.zeros(0, int), np.zeros(0, int))) == 0
 
 
@@ -392,7 +386,7 @@ def test_ends_that_rest_on_different_noises_share_what_may_fail(monkeypatch: pyt
         boxes = Boxes.of(BINNED, ("age", "sex"), *(np.stack([end, sex], axis=1) for end in ends))
         found = bars.of_boxes(boxes)
         assert found is not None
-        given = list(answer_boxes(session.state, found, boxes, bars.spent.share).each())
+        given = list(answer_boxes(session.state, found, boxes).each())
         assert given == [bars.answer(boxes.query(place)) for place in range(200)]
 
 

@@ -27,9 +27,9 @@ from pmw.public.charges import WHOLE, Event, LedgerEntry, Parts, requested_entry
 from pmw.public.codec import dumps, form_of
 from pmw.public.plans import marginal_tier
 from pmw.session import releases
-from pmw.session.asks import Ask
 from pmw.session.engine import Engine
 from pmw.session.releases import StoredAnswers
+from pmw.session.requests import Request, Requests
 from pmw.session.store import LedgerRow, Outcome, SessionStore
 from queries import (
     CategoricalAttribute,
@@ -193,10 +193,10 @@ def test_questions_count_once_whoever_asks_and_in_whatever_form(
 
 def test_a_question_under_two_keys_counts_once_in_one_call(opened: Opened, stream: list[LinearQuery]) -> None:
     with opened() as session:
-        keyed = [Ask(stream[0], stream[0].to_json(), key) for key in ("a", "b")]
-        others = [Ask(one, one.to_json()) for one in stream[1:1050]]
-        session._engine.answer([keyed[0], *others, keyed[1]])  # in several commits
-        assert session.state.settled == session._engine._store.settled_count() == 1050
+        keyed = [Request(stream[0], stream[0].to_json(), key) for key in ("a", "b")]
+        others = [Request(one, one.to_json()) for one in stream[1:1050]]
+        session._engine.answer(Requests.of([keyed[0], *others, keyed[1]]))  # in several commits
+        assert session.state.settled == session._engine._store.answers.settled_count() == 1050
         assert session.state.asked == 1051
 
 

@@ -15,8 +15,6 @@ import pmw
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.answers import Answers
 from pmw.public.free_answers import FreeAnswers
-from pmw.public.range_answers import answers_together
-from pmw.session import range_engine
 from pmw.session.loading import load_scopes
 from pmw.session.repeats import is_better
 from queries import CategoricalAttribute, Domain, IntegerAttribute
@@ -116,7 +114,7 @@ def test_a_newer_bar_is_better_if_it_is_narrower_by_a_tenth(
     before: Answer, now: Answer, better: bool
 ) -> None:
     with opened() as session:
-        pairs = (answers_together(session.state, [one]) for one in (before, now))
+        pairs = (Answers.of(session.state, [one]) for one in (before, now))
         assert is_better(*pairs).tolist() == [better]
 
 
@@ -168,8 +166,7 @@ def test_the_rule_is_the_same_however_a_question_is_asked(
     measured(session)
     assert ways[way]() == old  # not narrow enough
     monkeypatch.undo()
-    session._engine._repeats.forget([query.to_json()])
-    session._engine._repeats.looks.note(np.arange(10), 0)  # as another process would find it
+    session._engine._repeats._looks.note(np.arange(10), 0)  # as another process would find it
     new = ways[way]()
     assert new.version == 2
     assert width(new) <= 0.9 * width(old)
@@ -223,9 +220,8 @@ def test_a_bar_is_looked_at_once_for_each_model(
 
     monkeypatch.setattr(pmw.session.repeats, "_NARROWER", 1e-9)  # so that the stored ones are kept
     ask()
-    where, name = (range_engine.RangeEngine, "_free_ranges") if arrays else (FreeAnswers, "answers")
-    original = getattr(where, name)
-    monkeypatch.setattr(where, name, counted)
+    original = FreeAnswers.answers
+    monkeypatch.setattr(FreeAnswers, "answers", counted)
     ask()
     assert not looks  # of the model that answered
     session.measure(("age", "income"))

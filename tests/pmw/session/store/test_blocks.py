@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from pmw.session.asks import settled_marks
 
 from pmw.errors import SessionCorruptError
-from pmw.session.asks import settled_marks
 from pmw.session.store import AGAIN, FIRST, Outcome, SessionStore, StoredAnswer, query_key
 from pmw.session.store.blocks import Blocks
 from pmw.session.store.columns import AnswerColumns, packed, question_keys, runs, unpacked

@@ -123,7 +123,7 @@ def test_a_session_whose_opening_cannot_be_finished_is_closed(
     assert are_closed(made)
 
 
-@pytest.mark.parametrize("step", ["session.RangeEngine", "session.RangeEngine._load", "opening.Session"])
+@pytest.mark.parametrize("step", ["session.Engine", "session.Engine._load", "opening.Session"])
 def test_a_session_that_cannot_be_made_of_its_file_closes_it_and_lets_go_of_it(
     study: Path, made: Made, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
