@@ -121,21 +121,6 @@ def test_an_answer_that_is_kept_holds_no_others() -> None:
         assert one == session.answer_arrays("age", answers.asked.first[3], answers.asked.last[3])[0]  # type: ignore[union-attr]
 
 
-def test_alone_and_together_come_to_the_same_bits() -> None:
-    names = ("age", "income")
-    with opened(seed=2) as session:
-        session.answer_arrays(names, *ranges(names, 30, 3))
-        first, last = ranges(names, 100)
-        together = session.answer_arrays(names, first, last, fresh=True)
-        boxes = Boxes.of(session.domain, names, first, last)
-        before = session.state.version
-        alone = session.ask_all([boxes.query(place) for place in range(len(boxes))], fresh=True)
-        assert session.state.version == before
-        for place, one in enumerate(alone):
-            same(together, place, one)
-        assert Source.SYNTHETIC in {one.source for one in alone}
-
-
 BINNED = Domain(
     (
         IntegerAttribute("age", 0, 99),
@@ -221,21 +206,6 @@ def test_boxes_that_cut_bins_of_a_marginal_on_declared_cells_are_looked_at_one_b
         aligned = Boxes.of(BINNED, names, ends[:1], ends[1:] - 1)
         assert bars.of_boxes(aligned) is not None
         assert bars.of_boxes(Boxes.of(BINNED, names, ends[:1], ends[1:])) is None
-
-
-def test_charges_are_those_of_questions_asked_alone() -> None:
-    """With repeatable noise, one question of a scope makes the tests that the scope's first one makes."""
-    names = ("hours", "income")
-    first, last = ranges(names, 20)
-    with opened(seed=3) as one, opened(seed=3) as other:
-        boxes = Boxes.of(one.domain, names, first, last)
-        one.answer_arrays(names, first, last)
-        other.ask(boxes.query(0))
-        assert one.ledger().lines == other.ledger().lines
-        assert one.status().positives_used == other.status().positives_used
-        with opened(seed=3) as third:
-            third.ask_all([boxes.query(place) for place in range(20)])
-            assert one.ledger().lines == third.ledger().lines
 
 
 def test_ranges_of_all_cells_ask_nothing_of_an_attribute() -> None:
