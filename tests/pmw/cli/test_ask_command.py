@@ -20,6 +20,7 @@ from pmw import StoreError, resume_session
 from pmw.cli.streaming import StreamOptions, answer_stream
 from pmw.session.maintenance import read_session
 from pmw.session.store import Outcome, SessionStore
+from queries.questions import QuestionList
 
 Run = Callable[..., Result]
 
@@ -245,7 +246,7 @@ def test_what_is_durable_is_printed_where_a_later_answer_fails(
     study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(pmw.session.engine, "_BATCH", 2)
-    monkeypatch.setattr(pmw.session.engine, "_COMMIT", 4)
+    monkeypatch.setattr(QuestionList, "most_together", 4)
     lines = [json.dumps({"id": low, "where": f"age BETWEEN {low} AND 80"}) for low in range(20, 32)]
     finish, times = SessionStore.finish, itertools.count()
 

@@ -20,8 +20,9 @@ from queries import (
     QueryError,
     all_marginals,
     all_ranges,
-    parities,
 )
+from queries.boxes import Boxes
+from queries.linear import LinearQuery
 
 DOMAIN = Domain(
     (
@@ -113,13 +114,11 @@ def test_one_question_is_no_list(session: pmw.Session) -> None:
             session.ask_all(one)  # type: ignore[arg-type, unused-ignore]
 
 
-def test_answers_to_a_workload_of_ranges_are_held_as_arrays(session: pmw.Session) -> None:
+def test_answers_to_a_workload_of_ranges_are_those_of_its_questions(session: pmw.Session) -> None:
     for workload in (all_marginals(DOMAIN, 2), all_ranges(DOMAIN, "age")):
         session.ask_all(workload)  # what is tested, is tested
         found = session.ask_all(workload)
         alone = session.ask_all(replace(workload, boxes=None))  # the same, stored
-        assert not isinstance(found.answers, tuple)
-        assert isinstance(alone.answers, tuple)
         assert found == alone
         assert hash(found) == hash(alone)
         assert [found[place] for place in range(len(found))] == list(alone)
@@ -130,7 +129,23 @@ def test_answers_to_a_workload_of_ranges_are_held_as_arrays(session: pmw.Session
         for place in (len(found), -len(found) - 1):
             with pytest.raises(IndexError):
                 found[place]
-    assert isinstance(session.ask_all(parities(DOMAIN, 1)).answers, tuple)
+
+
+def test_a_workload_of_ranges_makes_no_question_by_itself(
+    session: pmw.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = all_ranges(DOMAIN, "age")
+    session.ask_all(workload)  # what is tested, is tested
+    made = list[int]()
+    query = Boxes.query
+
+    def counted(boxes: Boxes, place: int) -> LinearQuery:
+        made.append(place)
+        return query(boxes, place)
+
+    monkeypatch.setattr(Boxes, "query", counted)
+    assert len(session.ask_all(workload)) == len(workload)
+    assert len(made) < 10 < len(workload)
 
 
 def test_a_workload_over_another_domain_is_refused(session: pmw.Session) -> None:

@@ -422,5 +422,5 @@ def test_a_recorded_batch_comes_back(proposal: Proposal, reserved: Charge, booke
     intent = IntentRow(1, "tests", recorded_text(recorded), bytes(32), 0)
     found = read_recorded(Coarsening.identity(PEOPLE), intent)
     assert same(found, recorded)
-    texts = [json.loads(text) for text, _ in found.asked]
+    texts = [json.loads(text) for text in found.requests.texts()]
     assert texts == [query.to_dict() for query in proposal.queries]

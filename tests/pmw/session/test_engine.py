@@ -28,6 +28,7 @@ from pmw.sparse_vector import NoisyThreshold
 from queries import Domain, LinearQuery, random_conjunctions
 from queries.errors import QueryError
 from queries.parsing import Question, parse_where
+from queries.questions import QuestionList
 
 NEGATIVE = pmw.Options(test=pmw.TestKind.QUERY, threshold=1000.0)  # every test says below
 POSITIVE = pmw.Options(test=pmw.TestKind.QUERY, threshold=0.5, update_limit=40)  # many tests say above
@@ -378,7 +379,7 @@ def test_answers_that_draw_no_noise_share_a_commit_and_are_what_they_are_one_by_
     frame: pd.DataFrame, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pmw.session.engine, "_BATCH", 4)
-    monkeypatch.setattr(pmw.session.engine, "_COMMIT", 12)
+    monkeypatch.setattr(QuestionList, "most_together", 12)
     path = tmp_path / "s.pmw"
     with pmw.open_session(frame, domain, epsilon=1, delta=1e-9, path=path) as session:
         before = random_conjunctions(domain, 100, seed=9)

@@ -13,6 +13,7 @@ import pytest
 import pmw
 from pmw.session.accounts import SESSION
 from pmw.session.engine import Engine
+from pmw.session.requests import Requests
 from pmw.session.turns import TURN_WORK, Turns
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
 from queries.parsing import Question, parse_statement
@@ -209,7 +210,7 @@ def test_what_is_small_passes_what_is_large_and_came_before() -> None:
 
 def test_where_somebody_waits_the_engine_ends_after_a_batch(session: pmw.Session) -> None:
     wheres = [f"age >= {age} AND sex = '{sex}'" for age in range(500) for sex in ("Female", "Male")]
-    asks = [session._ask(where, True, None) for where in [*wheres, *wheres]]
+    asks = Requests.of([session._request(where, fresh=True) for where in [*wheres, *wheres]])
     some = session._engine.answer(asks, None, SESSION, lambda: True)
     assert 0 < len(some) < len(asks)
     assert session.status().queries_answered == len(some)

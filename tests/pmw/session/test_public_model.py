@@ -48,7 +48,7 @@ def table_of(found: pmw.Answers | AnswerTable) -> dict[str, Any]:
 
 def untested(session: pmw.Session, questions: Sequence[str]) -> list[Answer]:
     """Return what a session answers where it may not test."""
-    return [session._engine.answer_untested(session._ask(one, True, None)) for one in questions]
+    return [session._engine.answer_untested(session._request(one, fresh=True)) for one in questions]
 
 
 @pytest.fixture(params=KINDS)
