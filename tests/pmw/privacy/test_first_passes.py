@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 
 from pmw.errors import NoiseError
-from pmw.privacy import first_passes as module
-from pmw.privacy.first_passes import MOST_PASSES, first_passes
+from pmw.privacy import selection as module
 from pmw.privacy.noise import DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
+from pmw.privacy.selection import MOST_PASSES, first_passes
 
 DISTRIBUTIONS = [Geometric, DiscreteLaplace]
 SCALE = Fraction(7, 3)

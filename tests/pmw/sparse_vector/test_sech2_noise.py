@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pmw.errors import NoiseError
-from pmw.privacy.noise import bernoulli_exp_array
+from pmw.privacy.noise import SechSquared, bernoulli_exp_array
 from pmw.privacy.random_bits import BitSource
-from pmw.sparse_vector import SechSquared
 
 SCALES = [Fraction(1, 2), Fraction(7, 3), Fraction(41, 2)]
 
