@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from pmw.data import TableFile
-from pmw.data.drafting import draft_schema
-from pmw.data.public_domains import PublicTable, file_marks
+from pmw.data.drafting import PublicTable, draft_schema, file_marks
 from pmw.errors import DataError
 from queries import (
     CategoricalAttribute,

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.data import DatabaseTable, MemoryLimit, as_source, engine_source, place_of
+from pmw.data import DatabaseTable, MemoryLimit, as_source, place_of
 from pmw.data.duckdb_file import DuckdbSnapshot
 from pmw.data.engine_source import EngineSource
 from pmw.errors import DataError
@@ -218,11 +218,11 @@ def test_a_batch_is_one_statement_and_parts_of_it_are_none(
         assert source.counts(scope).total == len(RECORDS)
         assert source.counts(scope) is source.counts(scope) or scope not in (("a", "b"), ("c", "d"))
     assert len(statements) == 1
-    monkeypatch.setattr(engine_source, "_MOST_CACHED_CELLS", 4)
+    monkeypatch.setattr("pmw.data.source._MOST_CACHED_CELLS", 4)
     source.counts(("a", "c"))
     source.counts(("a", "b"))
     assert len(statements) == 3
-    monkeypatch.setattr(engine_source, "_LARGEST_SCOPE", 4)
+    monkeypatch.setattr(EngineSource, "largest_scope", 4)
     with pytest.raises(DataError, match="spans 40 cells; a database counts at most 4 for us"):
         source.counts(("a", "c", "d"))
 

@@ -36,7 +36,7 @@ def test_counting_again_reads_no_record(domain: Domain, frame: pd.DataFrame) -> 
 def test_the_memory_for_counts_is_bounded(
     monkeypatch: pytest.MonkeyPatch, domain: Domain, frame: pd.DataFrame
 ) -> None:
-    monkeypatch.setattr("pmw.data.memory._MOST_CACHED_CELLS", 12)
+    monkeypatch.setattr("pmw.data.source._MOST_CACHED_CELLS", 12)
     source = MemorySource.from_frame(frame, domain)
     first = source.counts(("age",))
     source.counts(("region",))

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmw
-from pmw.data import MemoryLimit, MemorySource, TableFile, as_source, memory_limit, packed, place_of
+from pmw.data import MemoryLimit, MemorySource, TableFile, as_source, packed, place_of, scratch
 from pmw.data.intake import Intake
 from pmw.data.scratch import ScratchFile
 from pmw.errors import DataError
@@ -38,7 +38,7 @@ DOMAIN = Domain(
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few records are worked on at a time, so that a small table has many runs, blocks and buckets."""
-    monkeypatch.setattr(memory_limit, "_FEWEST_RECORDS", 20)
+    monkeypatch.setattr(scratch, "_FEWEST_RECORDS", 20)
     monkeypatch.setattr(packed, "_STORED_RECORDS", 16)
 
 
@@ -233,7 +233,7 @@ def test_the_usual_limit_is_half_of_the_machine_or_of_the_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = tmp_path / "memory.max"
-    monkeypatch.setattr(memory_limit, "_CONTAINER", given)
+    monkeypatch.setattr(scratch, "_CONTAINER", given)
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert MemoryLimit().in_bytes == machine // 2
     for text, expected in (("max\n", machine // 2), ("2000000\n", 10**6), (str(2**70), machine // 2)):

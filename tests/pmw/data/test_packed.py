@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pmw.data import MemorySource, digests
-from pmw.data.packed import PackedRecords, pack
+from pmw.data import MemorySource
+from pmw.data.packed import PackedRecords, cell_words, multiset_digest, pack, packed_digest
 from queries import CodedRecords, Domain, IntegerAttribute
 
 LENGTHS = st.one_of(st.integers(1, 20), st.sampled_from([255, 256, 257, 70_000]))
@@ -99,10 +99,10 @@ def test_the_digest_is_that_of_all_words_sorted(
         column.astype(np.min_scalar_type(size - 1))
         for column, size in zip(whole(domain, blocks), domain.shape, strict=True)
     )
-    words = digests.cell_words(CodedRecords(domain, columns))
+    words = cell_words(CodedRecords(domain, columns))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(digests, "_SORTED_AT_ONCE", at_once)
-        assert digests.packed_digest(packed(domain, blocks)) == digests.multiset_digest(words)
+        patch.setattr("pmw.data.packed._SORTED_AT_ONCE", at_once)
+        assert packed_digest(packed(domain, blocks)) == multiset_digest(words)
 
 
 def test_ten_attributes_of_a_census_take_five_bytes() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmw.data import CsvDialect, DatabaseTable, TableFile
-from pmw.data.public_domains import are_marked, file_marks, public_attributes
+from pmw.data.drafting import are_marked, file_marks, public_attributes
 from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, CategoricalAttribute
 from queries.numbers import IntegerAttribute, NumericAttribute
