@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmw.model.axis_order import by_size
-from pmw.model.calibration import calibrate, plan_calibration
+from pmw.model.calibration import by_size, calibrate, plan_calibration
 from pmw.model.factors import Positions
 from pmw.model.junction_tree import junction_tree
 

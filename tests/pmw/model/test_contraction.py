@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmw.model import contraction
-from pmw.model.contraction import Program, bind_sums, plan_contraction
+from pmw.model import gradient
 from pmw.model.factors import Positions, project, spread
+from pmw.model.gradient import Program, bind_sums, plan_contraction
 
 SHAPE = (3, 1, 4, 2, 5)
 AXES = tuple(range(5))
@@ -26,7 +26,7 @@ def test_a_bound_contraction_is_the_product_summed_whichever_way_it_is_computed(
     tables = [np.zeros([SHAPE[place] for place in scope]) for scope in (left, right)]
     program: Program = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contraction, "_WRITTEN", written)
+        patch.setattr(gradient, "_WRITTEN", written)
         plan_contraction.cache_clear()
         held = plan_contraction(SHAPE, left, right, result).bind(tables[0], tables[1], program)
     plan_contraction.cache_clear()

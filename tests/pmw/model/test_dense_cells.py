@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.model import DenseDistribution, MarginalTerm, QueryTerm, Term
-from pmw.model.dense_cells import spread
+from pmw.model.dense import spread
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery
 
 DOMAIN = Domain(
