@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import duckdb
@@ -20,7 +20,7 @@ def engine() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture
 def same_engine(engine: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read through connections to one engine: a new engine for each file takes longer than the reading."""
-    real = duckdb.connect
+    real: Callable[..., duckdb.DuckDBPyConnection] = duckdb.connect
 
     def connect(*where: str, **how: Any) -> duckdb.DuckDBPyConnection:
         return engine.cursor() if where == (":memory:",) and not how else real(*where, **how)
