@@ -6,10 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 
 from pmw.data import MemorySource, read_file
 from pmw.errors import DataError
@@ -45,56 +43,6 @@ def test_parquet_types_are_matched_by_value(tmp_path: Path) -> None:
     assert source.counts(("money",)).counts.tolist() == [1, 1, 1]
     assert source.counts(("day",)).counts.tolist() == [1, 1, 1]
     assert source.counts(("big",)).counts[[0, -2, -1]].tolist() == [1, 1, 1]
-
-
-TYPES = {
-    "BIGINT": ["9223372036854775807", "'-9223372036854775808'", "3"],
-    "UBIGINT": ["18446744073709551615", "3"],
-    "HUGEINT": ["170141183460469231731687303715884105727", "3"],
-    "UHUGEINT": ["340282366920938463463374607431768211455"],
-    "DECIMAL(38, 5)": ["'123456789012345678901234567890123.12345'", "3.5"],
-    "DOUBLE": ["'nan'", "'inf'", "'-inf'", "1e308", "3"],
-    "FLOAT": ["'nan'", "3"],
-    "BOOLEAN": ["true", "false"],
-    "DATE": ["'infinity'", "'-infinity'", "'2020-01-01'", "'9999-12-31'", "'5877642-06-25 (BC)'"],
-    "TIMESTAMP": ["'infinity'", "'290000-01-01'", "'2020-01-01'"],
-    "TIMESTAMP_NS": ["'infinity'", "'2262-04-11'", "'2020-01-01'"],
-    "TIMESTAMPTZ": ["'infinity'", "'290000-01-01'", "'2020-01-01 00:00:00+00'"],
-    "INTERVAL": ["'300000000 months'", "'1 day'"],
-    "VARCHAR": ["'3'", "''", "'old'"],
-    "BLOB": ["'\\xFF\\x00'", "'3'"],
-    "UUID": ["'ffffffff-ffff-ffff-ffff-ffffffffffff'"],
-    "ENUM ('f', 'm')": ["'f'", "'m'"],
-}
-
-
-BESIDE = Domain(
-    (
-        IntegerAttribute("x0", 0, 9, missing=True, other=True),
-        IntegerAttribute("x1", 0, 2**53 - 1, 2**50, missing=True, other=True),
-        NumericAttribute("x2", (0, 5, 10), missing=True, other=True),
-        CategoricalAttribute("x3", ("f", 3, True), missing=True, other=True),
-    )
-)
-
-
-@pytest.mark.usefixtures("same_engine")
-@pytest.mark.parametrize("kind", TYPES)
-def test_no_value_of_any_type_decides_whether_a_file_can_be_read(tmp_path: Path, kind: str) -> None:
-    path, values = tmp_path / "t.parquet", [*TYPES[kind], "NULL"]
-
-    def counts(values: list[str]) -> list[NDArray[np.int64]]:
-        rows = ", ".join(f"({value}::{kind})" for value in values)
-        columns = ", ".join(f"x AS {name}" for name in BESIDE.names)
-        duckdb.execute(f"COPY (SELECT {columns} FROM (VALUES {rows}) AS t (x)) TO '{path}' (FORMAT parquet)")
-        source = read_file(path, BESIDE)
-        return [source.counts((name,)).counts for name in BESIDE.names]
-
-    one_by_one = [counts([value]) for value in values]
-    for attribute, together, *each in zip(BESIDE, counts(values), *one_by_one, strict=True):
-        assert together.sum() == len(values)
-        assert together.tolist() == sum(each).tolist()  # no value changes how another one is read
-        assert together[attribute.missing_code] == sum(value in ("NULL", "'nan'", "''") for value in values)
 
 
 def patched(path: Path, select: str, bytes_before: bytes, bytes_after: bytes) -> Path:
