@@ -240,8 +240,8 @@ def test_draws_on_private_values_come_from_one_room() -> None:
         "os.urandom": {"pmw.privacy.random_bits"},
         "default_rng": {"pmw.public.export.rows", "pmw.cli.demo.scores"},
         "np.random": {
-            "pmw.public.export.rows", "pmw.cli.demo.scores", "pmw.model.coarsened", "pmw.model.dense",
-            "pmw.model.distribution", "pmw.model.graphical", "pmw.model.tree_rows", "queries.drawn_values",
+            "pmw.public.export.rows", "pmw.cli.demo.scores", "pmw.model.coarsening", "pmw.model.dense",
+            "pmw.model.distribution", "pmw.model.graphical", "queries.drawn_values",
             "queries.records",
         },
     }  # fmt: skip

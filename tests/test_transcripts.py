@@ -26,9 +26,8 @@ import pytest
 from click.testing import CliRunner
 
 from pmw.cli import main
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric, SechSquared
 from pmw.privacy.random_bits import repeatable_seed
-from pmw.sparse_vector import SechSquared
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, save_schema
 
 FOLDER = Path(__file__).parent / "transcripts"

@@ -50,7 +50,7 @@ class _TableName(click.Path):
     """A file, or the address of a database, which is kept as it was typed."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        from pmw.data.database import is_address
+        from pmw.data.tables import is_address
 
         if isinstance(value, str) and is_address(value):
             return value

@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from pmw.data import Place, TableFile
-    from pmw.data.public_domains import PublicTable
+    from pmw.data.drafting import PublicTable
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _QUESTION = "Is the table in --data public, so that nobody in it needs protection"
@@ -34,7 +34,7 @@ def declared_public(file: TableFile, place: Place, given: dict[str, Any]) -> Pub
         DataError: it is the same table, and nobody says that it is public; or it cannot be read.
         Abort: somebody who was asked said no.
     """
-    from pmw.data.public_domains import PublicTable, are_marked, file_marks
+    from pmw.data.drafting import PublicTable, are_marked, file_marks
 
     marks = file_marks(file)
     same = given["data_is_public"] or are_marked(place, marks)
@@ -58,7 +58,7 @@ def refuse_drafted(schema: Path, place: Place, given: dict[str, Any]) -> None:
     Privacy: nothing is drawn yet, and what is compared is the whole file with one that was declared public.
         With --data-is-public nothing is compared.
     """
-    from pmw.data.public_domains import are_marked
+    from pmw.data.drafting import are_marked
     from queries.drafted import load_drafted_from
 
     marks = () if given["data_is_public"] else load_drafted_from(schema)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from pmw.data.csv_dialect import CsvDialect
-from pmw.data.database import DatabaseTable
+from pmw.data.csv_file import CsvDialect
 from pmw.data.files import read_file
 from pmw.data.memory import MemorySource
-from pmw.data.memory_limit import MemoryLimit
+from pmw.data.scratch import MemoryLimit
 from pmw.data.source import CountSource
-from pmw.data.tables import Place, Source, Table, TableFile, as_place, as_source, place_of, require_table
+from pmw.data.tables import (
+    DatabaseTable,
+    Place,
+    Table,
+    TableFile,
+    as_place,
+    as_source,
+    place_of,
+    require_table,
+)
 
 __all__ = [
     "as_place",
@@ -22,7 +30,6 @@ __all__ = [
     "place_of",
     "read_file",
     "require_table",
-    "Source",
     "Table",
     "TableFile",
 ]

@@ -1,21 +1,40 @@
 """Drafts: a schema to fill in, from a table's column names and storage types alone.
 
 A domain that is read off the table would publish what the table holds, such as its oldest person. So a draft
-reads no value: every domain is a TODO, and a schema that still has one is refused. Domains may be filled from
-another table that the custodian declares to be public.
+reads no value: every domain is a TODO, and a schema that still has one is refused.
+
+Domains may be filled from another table that the custodian declares to be public. What does that reads values
+and promises nothing: what it returns is as public as that table is. Its ends, its edges, its frequent
+numbers, its texts and its first and last dates all stand in a schema then. What tells the table again stands
+there too.
 """
 
 from __future__ import annotations
 
+import datetime
+import hashlib
 import json
+import math
+import os
 import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
-from pmw.data.public_domains import PublicTable, is_number, public_attributes
+from pmw.data.csv_file import bytes_of, swapped_decimal
+from pmw.data.files import column_names, table_parts
 from pmw.data.tables import Place, TableFile, names_in, types_in
 from pmw.errors import DataError
+from queries.calendar import DAY, day_starts, read_seconds
+from queries.dates import DateAttribute, DatetimeAttribute
 from queries.domain import Attribute, CategoricalAttribute, Domain
 from queries.errors import DomainError
+from queries.numbers import IntegerAttribute, NumericAttribute
+from queries.plain_values import UNREADABLE, Plain, plain_value
 from queries.schema import format_schema
 
 _WHOLE_TYPES = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
@@ -90,6 +109,226 @@ zone = "UTC"    # whose clock the cells are of, such as "Europe/Berlin"
 _UNKNOWN = """\
 kind = "TODO"    # such as: kind = "integer", then min = 0 and max = 99
 """
+_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,14})")  # not 007: that is a code
+_NUMBER = re.compile(r"[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_LARGEST = 1e300  # of numbers; the width of what is declared must be finite
+_MOST_VALUES = 1_000  # of a category that a public table fills
+_MOST_CELLS = 200  # of whole numbers, one cell each; above that, numeric cells
+_NUMERIC_CELLS = 16
+_ATOM = Fraction(5, 100)  # of the rows; a number that more of them share has a cell of its own
+_MOST_PERIODS = 100  # of time: days of three months, months of eight years, quarters of 25 years; then years
+_BLOCK = 2**20  # bytes read at a time
+_STEPS = (Fraction(5), Fraction(5, 2), Fraction(2), Fraction(1))  # times a power of ten, the coarsest first
+_LAST_DAY = datetime.date.max.toordinal()
+
+
+@dataclass(frozen=True, slots=True)
+class PublicTable:
+    """A table that the custodian declares public, for the domains of another.
+
+    Args:
+        file: where it is.
+        marks: what tells it again.
+        is_the_table: the other table is declared public too; it may be the same.
+    """
+
+    file: TableFile
+    marks: tuple[str, ...]
+    is_the_table: bool = False
+
+
+def file_marks(place: Place) -> tuple[str, ...]:
+    """Return what tells the files of a table again: digests of their absolute paths and of their bytes.
+
+    Of a compressed CSV file they are the bytes inside. A table of a database has none.
+
+    Raises:
+        DataError: a file is absent or unreadable.
+
+    Privacy: whoever guesses all bytes of a file can check the guess. So marks are written of a table that is
+        declared public alone; those of any other are compared with them and forgotten.
+    """
+    if not isinstance(place, TableFile):
+        return ()
+    marks = []
+    for file in place.files:
+        digest = hashlib.sha256()
+        with bytes_of(file) as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+        marks += [digest, hashlib.sha256(os.fsencode(file.resolve()))]
+    return tuple(f"sha256:{mark.hexdigest()}" for mark in marks)
+
+
+def are_marked(place: Place, marks: Iterable[str]) -> bool:
+    """Return whether a file of a table is one that the marks are of, or has the same bytes.
+
+    Raises:
+        DataError: a file of the table is absent or unreadable.
+
+    Privacy: for the custodian, before anything is drawn. Yes says that the table is one that was declared
+        public; no says of its records only that they are not, byte for byte, that public table.
+    """
+    return not set(marks).isdisjoint(file_marks(place))
+
+
+def public_attributes(public: TableFile, wanted: Sequence[str]) -> Iterator[tuple[str, Attribute]]:
+    """Yield the attributes whose domains the values of a public table give.
+
+    Args:
+        public: the table.
+        wanted: names; those that are no column of the public table are passed over.
+
+    Raises:
+        DataError: the table is absent or unreadable, or has none of the names.
+    """
+    columns = column_names(public.path, public.dialect)
+    names = [name for name in wanted if columns.count(name) == 1]
+    if not names:
+        raise DataError(f"{public.path}: expected a column of the table, got none of that name")
+    texts = Domain(tuple(CategoricalAttribute(name, ("a",)) for name in names))
+    seen: dict[str, Counter[Plain]] = {name: Counter() for name in names}
+    for part in table_parts(public.path, texts, public.dialect):
+        for name in names:
+            for value, count in part.frame[name].value_counts(dropna=False).items():
+                seen[name][plain_value(value)] += count
+    for name in names:
+        attribute = _attribute_of(name, seen[name], public.dialect.decimal)
+        if attribute is not None:
+            yield name, attribute
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number, and no code such as 007."""
+    return _number(text, ".") is not None
+
+
+def _attribute_of(name: str, counts: Counter[Plain], decimal: str) -> Attribute | None:
+    """Return an attribute whose cells hold these values, or None where they are too many."""
+    given = {value: count for value, count in counts.items() if value not in ("", None)}
+    missing = len(given) < len(counts)
+    if not given or UNREADABLE in given:
+        return None
+    if all(isinstance(value, bool) for value in given):
+        return CategoricalAttribute(name, (False, True), missing=missing)
+    dates = [read_seconds(value, "UTC") for value in given]
+    if None not in dates:
+        timed = any(len(str(value).strip()) > len("2023-03-31") for value in given)
+        return _dated(name, [date for date in dates if date is not None], timed, missing)
+    numbers: Counter[float] = Counter()
+    for value, count in given.items():
+        number = _number(value, decimal)
+        if number is None:
+            return _categorical(name, {str(value) for value in given}, missing)
+        numbers[number] += count
+    if all(_WHOLE.fullmatch(str(value)) for value in given) and max(numbers) - min(numbers) < _MOST_CELLS:
+        return IntegerAttribute(name, int(min(numbers)), int(max(numbers)), missing=missing)
+    return _numeric(name, numbers, counts.total(), missing)
+
+
+def _categorical(name: str, texts: set[str], missing: bool) -> Attribute | None:
+    if len(texts) > _MOST_VALUES:
+        return None
+    return CategoricalAttribute(name, tuple(sorted(texts)), missing=missing)
+
+
+def _number(value: Plain, decimal: str) -> float | None:
+    if isinstance(value, str):
+        text = swapped_decimal(value) if decimal == "," else value
+        value = float(text) if _NUMBER.fullmatch(text) else None
+    return float(value) if isinstance(value, int | float) and abs(value) <= _LARGEST else None
+
+
+# --- numbers ----------------------------------------------------------------------------------------------
+
+
+def _numeric(name: str, counts: Mapping[float, int], rows: int, missing: bool) -> Attribute:
+    """Return numeric cells: frequent numbers as atoms, and round edges near the quantiles of the others."""
+    atoms = tuple(number for number, count in counts.items() if count > 1 and count > _ATOM * rows)
+    others = {number: count for number, count in counts.items() if number not in atoms}
+    edges = _round_edges(others or counts, min(counts), max(counts))
+    return NumericAttribute(name, edges, atoms=atoms, missing=missing)
+
+
+def _round_edges(counts: Mapping[float, int], low: float, high: float) -> tuple[float, ...]:
+    """Return growing round edges of at most 16 cells between two ends, near the quantiles of the rows.
+
+    Each edge between the ends is the roundest number within a quarter of the distance to its neighbours, and
+    the ends are moved out to one, so that no number is clipped.
+    """
+    if low == high:
+        return (min(low, 0.0), max(low, 0.0)) if low else (0.0, 1.0)
+    numbers = sorted(counts)
+    sums = list(accumulate(counts[number] for number in numbers))
+    parts = [Fraction(part * sums[-1], _NUMERIC_CELLS) for part in range(1, _NUMERIC_CELLS)]
+    quantiles = {numbers[bisect_left(sums, part)] for part in parts}
+    inner = sorted(quantile for quantile in quantiles if low < quantile < high)
+    points = [Fraction(point) for point in (low, *inner, high)]
+    quarters = [(after - before) / 4 for before, after in pairwise(points)]
+    whole = all(
+        number.is_integer() for number in (low, high, *numbers)
+    )  # an end may be an atom, not in counts
+    edges = [_roundest(points[0] - quarters[0], points[0], points[0], whole)]
+    for place, point in enumerate(points[1:-1]):
+        edges.append(_roundest(point - quarters[place], point, point + quarters[place + 1], whole))
+    edges.append(_roundest(points[-1], points[-1], points[-1] + quarters[-1], whole))
+    return tuple(sorted(set(edges)))
+
+
+def _roundest(low: Fraction, point: Fraction, high: Fraction, whole: bool) -> float:
+    """Return the multiple of the coarsest step from ``low`` to ``high`` that is nearest to ``point``.
+
+    Steps are 1, 2, 2.5 and 5 times a power of ten; whole numbers have whole steps.
+    """
+    if low <= 0 <= high:
+        return 0.0
+    exponent = math.ceil(math.log10(max(abs(low), abs(high))))
+    while True:
+        for factor in _STEPS:
+            step = factor * Fraction(10) ** exponent
+            first, last = math.ceil(low / step), math.floor(high / step)
+            if first <= last and not (whole and step.denominator > 1):
+                return float(min(max(round(point / step), first), last) * step)
+        exponent -= 1
+
+
+# --- dates ------------------------------------------------------------------------------------------------
+
+
+def _dated(name: str, seconds: list[int], timed: bool, missing: bool) -> Attribute | None:
+    """Return whole periods from the first of these times to the last, narrow ones where they are few.
+
+    Args:
+        name: of the attribute.
+        seconds: the times.
+        timed: some have a time of day.
+        missing: there are empty ones besides.
+    """
+    low, high = min(seconds), max(seconds)
+    first, last = low // DAY, high // DAY
+    if not 1 <= first <= last <= _LAST_DAY:  # a zone may move a time out of the calendar
+        return None
+    if timed and high // 3600 - low // 3600 < _MOST_PERIODS:
+        ends = _time(low - low % 3600), _time(high - high % 3600 + 3599)
+        return DatetimeAttribute(name, *ends, width="hour", missing=missing)
+    width = next((one for one in ("day", "month", "quarter") if _are_few(first, last, one)), "year")
+    first = next(day_starts(first, last, width))
+    _, *following = islice(day_starts(last, min(last + 366, _LAST_DAY), width), 2)
+    last = following[0] - 1 if following else _LAST_DAY
+    if timed:
+        ends = _time(first * DAY), _time(last * DAY + DAY - 1)
+        return DatetimeAttribute(name, *ends, width=width, missing=missing)
+    return DateAttribute(
+        name, datetime.date.fromordinal(first), datetime.date.fromordinal(last), width=width, missing=missing
+    )
+
+
+def _are_few(first: int, last: int, width: str) -> bool:
+    return len(list(islice(day_starts(first, last, width), _MOST_PERIODS + 1))) <= _MOST_PERIODS
+
+
+def _time(second: int) -> datetime.datetime:
+    return datetime.datetime.fromordinal(second // DAY) + datetime.timedelta(seconds=second % DAY)
 
 
 def draft_schema(table: Place, public: PublicTable | None = None) -> str:

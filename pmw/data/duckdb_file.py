@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmw.data.engine_cells import DUCKDB, SqlWords
 from pmw.data.engine_columns import is_readable, quoted_column, read_frames, require_ids
+from pmw.data.engine_source import DUCKDB, SqlWords
 from pmw.errors import DataError
 from queries.domain import Domain
 

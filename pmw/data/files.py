@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pmw.data.csv_dialect import CsvDialect
-from pmw.data.csv_file import TablePart, csv_header, csv_parts
+from pmw.data.csv_file import CsvDialect, TablePart, csv_header, csv_parts
 from pmw.data.intake import Intake
 from pmw.data.memory import MemorySource
-from pmw.data.memory_limit import MemoryLimit
 from pmw.data.parquet_file import parquet_kinds, parquet_parts
+from pmw.data.scratch import MemoryLimit
 from pmw.errors import DataError
 from queries.domain import Domain
 from queries.numbers import IntegerAttribute, NumericAttribute

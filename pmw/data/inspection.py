@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.csv_dialect import CsvDialect
-from pmw.data.csv_file import swapped_decimal
+from pmw.data.csv_file import CsvDialect, swapped_decimal
 from pmw.data.files import delimiter_option, other_delimiter
 from pmw.data.intake import holds_malformed
 from pmw.data.people import OWN, Roster, kept_by_limit

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.digests import Words, cell_words, multiset_digest
+from pmw.data.packed import cell_words, multiset_digest
+from pmw.data.scratch import Words
 from queries.person import Person
 from queries.records import CodedRecords, objects_of
 

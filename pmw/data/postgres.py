@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmw.data.engine_cells import POSTGRES, SqlWords
 from pmw.data.engine_columns import quoted_column, require_ids
+from pmw.data.engine_source import POSTGRES, SqlWords
 from pmw.display.texts import installed_by
 from pmw.errors import DataError
 from queries.domain import Domain

@@ -5,6 +5,9 @@ by Spark, cut off from where they came from (``localCheckpoint``): all counts of
 snapshot, and where a part of it is lost a count fails. It is never read again from a table that may have
 changed.
 
+A session of Spark is made for one process, with a web page, a console and a log for nobody: these would quote
+values. Nothing is downloaded. What its library raises is never passed on, for it may quote a record too.
+
 Privacy: what leaves Spark is grouped counts over declared cells, or bins of them, and the sums of keyed
     hashes that the fingerprint is made of.
 """
@@ -13,34 +16,219 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
-from typing import Any
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.data.bins import require_bins
 from pmw.data.engine_columns import require_ids
-from pmw.data.spark_session import quietly
+from pmw.data.source import Bins, CountSource
 from pmw.data.spark_workers import HASHES, OWNER_COLUMNS, Layout, bounder, encoder, summer
+from pmw.display.texts import installed_by
 from pmw.errors import DataError
-from queries.cells import cell_count
 from queries.domain import Domain
-from queries.marginal import Marginal
 from queries.person import Person
 from queries.plain_values import type_name
 from queries.schema import format_schema
 
-_LARGEST_SCOPE = 2**28  # cells of one marginal
-_MOST_AT_ONCE = 2**24  # cells of several marginals that are counted in one scan
-_MOST_CACHED_CELLS = 2**24
 # Types whose every value the encoder reads; values of others may fail.
 _READABLE = (
     "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "char", "varchar",
     "binary", "date", "timestamp", "timestamp_ntz", "void",
 )  # fmt: skip
+_Result = TypeVar("_Result")
 
-_Bins = Sequence[NDArray[np.int64] | None]
+_ADDRESS = "spark:"
+_MASTER = re.compile(r"local(\[([0-9]+|\*)\])?|yarn|(spark|k8s://https?)://[A-Za-z0-9.\-]+(:[0-9]+)?")
+_FILES = re.compile(r"parquet\.`?((?:/|[a-z0-9]+:/)[^`]+)`?", re.IGNORECASE)  # absolute, or an address
+_PATIENCE = 10  # seconds
+_SETTINGS = {
+    "spark.ui.enabled": "false",  # its pages show plans to whoever reaches the port
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+    "spark.jars.packages": "",  # nothing is downloaded
+    "spark.sql.artifact.isolation.enabled": "false",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.warehouse.dir": tempfile.gettempdir(),  # else a folder is made where the command runs
+}
+# What a value is must depend on its column's type alone.
+_SQL_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.runSQLOnFiles": "false",  # of other files types are guessed from values
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # else read off the names of folders
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # else old dates may fail
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+}
+
+
+def is_spark_address(text: str) -> bool:
+    """Return whether a text begins as an address of Spark does."""
+    return text.lower().startswith(_ADDRESS)
+
+
+def require_master(address: str) -> str:
+    """Return the master of an address: what Spark connects to.
+
+    Raises:
+        DataError: there is none; the message shows nothing of the address.
+    """
+    rest = address[len(_ADDRESS) :]
+    master = f"spark:{rest}" if rest.startswith("//") else rest
+    if not _MASTER.fullmatch(master):
+        raise DataError(
+            "expected an address such as spark://host:7077, spark:local[2] or spark:yarn, got another"
+        )
+    return master
+
+
+def spark_table(address: str, table: str) -> Any:
+    """Return a table of Spark as its DataFrame; no record is read.
+
+    Args:
+        address: ``spark://HOST:PORT`` of a cluster, or ``spark:local[2]``.
+        table: a table or view of the catalogue, or ``parquet.PATH`` of files that the cluster can read.
+
+    Raises:
+        DataError: the library, a Java runtime, the cluster or the table is absent.
+    """
+    session, files = _session(address), _FILES.fullmatch(table)
+    names = ["`" + name.replace("`", "``") + "`" for name in table.split(".")]
+    return quietly(
+        f"expected a table, a view or parquet.PATH that Spark can read at {address}, got {table!r}",
+        lambda: session.table(".".join(names)) if files is None else session.read.parquet(files[1]),
+    )
+
+
+def spark_kinds(frame: Any) -> dict[str, str]:
+    """Return the type of each column of a DataFrame by its name, in Spark's words."""
+    return quietly(
+        "the columns of the table could not be read by Spark",
+        lambda: {str(name): str(kind) for name, kind in frame.dtypes},
+    )
+
+
+def quietly(told: str, run: Callable[[], _Result]) -> _Result:
+    """Return what calls of Spark give, without its warnings, and with our own words for what it raises.
+
+    Raises:
+        DataError: a call failed; the text is ``told``, and the error that it came from is not kept.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return run()
+    except DataError:
+        raise
+    except Exception:  # noqa: BLE001 - a library, and the machine behind it, raise what they like
+        failed = DataError(told)
+    # Raised here, it does not keep the error that it came from: that may quote a record.
+    raise failed
+
+
+def _session(address: str) -> Any:
+    master = require_master(address)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pyarrow  # noqa: F401 - its batches are what the workers encode
+            from pyspark import SparkContext  # late, and an extra
+            from pyspark.sql import SparkSession
+    except ImportError:
+        raise DataError(f"Spark needs its library: {installed_by('spark')}") from None
+    running = SparkContext._active_spark_context  # asking otherwise would start one
+    if running is None:
+        _require_java()
+        _require_reachable(address, master)
+    elif running.master != master:
+        raise DataError(
+            f"this process is connected to another Spark than {address}; use another process for that"
+        )
+
+    def connected() -> Any:
+        session = _started(SparkSession.builder, master) if running is None else SparkSession(running)
+        session = session.newSession()  # settings and names of its own
+        for name, value in _SQL_SETTINGS.items():
+            session.conf.set(name, value)
+        if master.startswith("local"):  # 200 tasks for a shuffle are for clusters
+            session.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
+        return session
+
+    return quietly(f"{address}: Spark could not be started, or its cluster not be reached", connected)
+
+
+def _started(builder: Any, master: str) -> Any:
+    settings = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {})}
+    builder = builder.master(master).appName("pmw")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with _without_output(), _own_interpreter(master):
+        return builder.getOrCreate()
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java") if not home else shutil.which(str(Path(home) / "bin" / "java"))
+    if java is None:
+        raise DataError("Spark needs a Java runtime, version 17 or later; install one, or set JAVA_HOME")
+
+
+def _require_reachable(address: str, master: str) -> None:
+    """Refuse a cluster whose master does not listen: Spark itself would try for minutes."""
+    if not master.startswith("spark://"):
+        return
+    host, _, port = master.removeprefix("spark://").partition(":")
+    try:
+        socket.create_connection((host, int(port or 7077)), _PATIENCE).close()
+    except (OSError, OverflowError):
+        unreachable = DataError(f"{address}: no cluster of Spark could be reached there")
+    else:
+        return
+    raise unreachable
+
+
+@contextmanager
+def _own_interpreter(master: str) -> Iterator[None]:
+    """Let the workers of local mode run this interpreter, which finds this package."""
+    name = "PYSPARK_PYTHON"
+    if not master.startswith("local") or name in os.environ:
+        yield
+        return
+    os.environ.update({name: sys.executable})
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+
+
+@contextmanager
+def _without_output() -> Iterator[None]:
+    """Let the runtime that is started here write to nowhere for its whole life: its log quotes values."""
+    kept = [os.dup(1), os.dup(2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept[0], 1)
+        os.dup2(kept[1], 2)
+        for one in (*kept, nowhere):
+            os.close(one)
 
 
 def is_spark_frame(table: object) -> bool:
@@ -49,23 +237,21 @@ def is_spark_frame(table: object) -> bool:
     return name.startswith("pyspark.sql.") and name.endswith(".DataFrame")
 
 
-class SparkSource:
+class SparkSource(CountSource):
     """A table whose records stay in Spark.
-
-    Marginals that were counted are kept.
 
     Args:
         words: a DataFrame of the cells of each kept record, as ``Layout`` puts them.
         everyone: the same of all records before any person's were bounded, and whose they are.
         domain: the declared attributes, and persons.
         bound: what is declared of persons, and the key that chose which records are kept; None without.
-        coarsened: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
+        binned: a domain whose cells are bins of the declared ones, and the bin of each cell; None counts
             declared cells.
 
     Privacy: holds true data. Its ``repr`` shows nothing, and it cannot be copied or pickled.
     """
 
-    __slots__ = ("_bound", "_cached", "_coarsened", "_declared", "_everyone", "_prints", "_words")
+    __slots__ = ("_bound", "_everyone", "_prints", "_words")
 
     def __init__(
         self,
@@ -73,13 +259,12 @@ class SparkSource:
         everyone: Any,
         domain: Domain,
         bound: tuple[Person, bytes] | None = None,
-        coarsened: tuple[Domain, _Bins] | None = None,
+        binned: tuple[Domain, Bins] | None = None,
     ) -> None:
+        super().__init__(domain, binned)
         self._bound = bound
         self._prints: dict[bytes, bytes] = {}  # by their keys
         self._words, self._everyone = words, everyone
-        self._declared, self._coarsened = domain, coarsened
-        self._cached: dict[tuple[str, ...], Marginal] = {}
 
     @classmethod
     def of(cls, frame: Any, domain: Domain, key: bytes | None, what: str) -> SparkSource:
@@ -127,63 +312,9 @@ class SparkSource:
         bounded = by_person.mapInArrow(bounder(domain, person.records), ", ".join(words)).localCheckpoint()
         return cls(bounded, everyone, domain, (person, key))
 
-    @property
-    def domain(self) -> Domain:
-        """The declared attributes, or bins of them."""
-        return self._declared if self._coarsened is None else self._coarsened[0]
-
     def is_bounded(self, person: Person | None, key: bytes | None) -> bool:
         """Tell whether the records were bounded so: by this declaration, under this key, or not at all."""
         return person is None if self._bound is None else self._bound == (person, key)
-
-    def counts(self, scope: Sequence[str]) -> Marginal:
-        """Return the exact records per cell over a scope.
-
-        Privacy: exact and secret; see ``CountSource.counts``.
-
-        Raises:
-            DataError: the scope has more cells than fit in memory, or Spark fails.
-        """
-        wanted = self.domain.scope(scope)
-        found = self._known(wanted)
-        if found is None:
-            self._require_size(wanted)
-            self._count([wanted])
-            found = self._cached[wanted]
-        return found
-
-    def prepare(self, scopes: Iterable[Sequence[str]]) -> None:
-        """Count several scopes in one scan.
-
-        Privacy: exact and secret; nothing is returned.
-
-        Raises:
-            DataError: Spark fails.
-        """
-        wanted = [
-            scope for scope in dict.fromkeys(map(self.domain.scope, scopes)) if self._known(scope) is None
-        ]
-        sizes = [self.domain.scope_size(scope) for scope in wanted]
-        if len(wanted) > 1 and sum(sizes) <= _MOST_AT_ONCE:
-            self._count(wanted)
-
-    def coarsened(self, coarse: Domain, bins: _Bins) -> SparkSource:
-        """Return the source of the same records over a domain whose cells are bins of this one's.
-
-        Args:
-            coarse: attributes of the same names in the same order, one cell per bin.
-            bins: per attribute, the bin of each cell: int64, shape (cells,); None where it is kept as
-                it is. A function of public numbers.
-
-        Privacy: as ``CountSource.coarsened``.
-
-        Raises:
-            DataError: the bins do not fit the two domains.
-        """
-        if self._coarsened is not None:
-            raise DataError("expected a table over its declared cells, got one over bins of them")
-        require_bins(self.domain, coarse, bins)
-        return SparkSource(self._words, self._everyone, self._declared, None, (coarse, tuple(bins)))
 
     def fingerprint(self, key: bytes) -> bytes:
         """Return 32 bytes that tell this table from others to whoever knows the key (secret).
@@ -227,55 +358,27 @@ class SparkSource:
         cell = numbers[0] if len(numbers) == 1 else f"explode(array({', '.join(numbers)}))"
         return self._words.selectExpr(f"{cell} AS cell").groupBy("cell").count()
 
-    def _count(self, scopes: Sequence[tuple[str, ...]]) -> None:
+    def _count(self, scopes: Sequence[tuple[str, ...]]) -> list[NDArray[np.int64]]:
         sizes = [self.domain.scope_size(scope) for scope in scopes]
         found = quietly("Spark could not count the table", lambda: self.grouped(scopes).toArrow())
         counts = np.zeros(sum(sizes), dtype=np.int64)
         counts[found.column("cell").to_numpy()] = found.column("count").to_numpy()
-        for scope, part in zip(scopes, np.split(counts, np.cumsum(sizes)[:-1]), strict=True):
-            self._cached[scope] = Marginal(self.domain, scope, part.reshape(self.domain.scope_shape(scope)))
-        while sum(known.counts.size for known in self._cached.values()) > _MOST_CACHED_CELLS:
-            oldest = next(iter(self._cached))
-            if oldest in scopes:
-                break
-            del self._cached[oldest]
+        return np.split(counts, np.cumsum(sizes)[:-1])
 
     def _cell(self, scope: Sequence[str]) -> str:
         """Return the expression for the number of a record's cell; it is made of whole numbers of ours."""
-        layout = Layout.of(self._declared)
-        terms, stride = ["0L"], 1
-        for name in reversed(scope):
-            place = self.domain.index(name)
+        layout, terms = Layout.of(self._declared), ["0L"]
+        for place, bin_, stride in self._strides(scope):
             word, low, bits = layout.places[place]
             code = f"(shiftrightunsigned(w{word}, {low}) & {2**bits - 1}L)"
-            bin_ = None if self._coarsened is None else self._coarsened[1][place]
             if bin_ is not None:
                 listed = ", ".join(f"{number}L" for number in bin_.tolist())
                 code = f"get(array({listed}), CAST({code} AS INT))"
             terms.append(f"{code} * {stride}L")
-            stride *= self.domain.shape[place]
         return " + ".join(terms)
 
-    def _known(self, scope: tuple[str, ...]) -> Marginal | None:
-        """Return the counts as they, or the fewest wider ones, are kept; None where there are none."""
-        if scope in self._cached:
-            return self._cached[scope]
-        wider = [known for known in self._cached.values() if set(scope) <= set(known.scope)]
-        return min(wider, key=lambda known: known.counts.size).project(scope) if wider else None
-
-    def _require_size(self, scope: tuple[str, ...]) -> None:
-        size = self.domain.scope_size(scope)
-        if size > _LARGEST_SCOPE:
-            raise DataError(
-                f"a question over {', '.join(scope)} spans {cell_count(size)} cells; "
-                f"at most {_LARGEST_SCOPE:,} fit"
-            )
-
-    def __repr__(self) -> str:
-        return f"SparkSource({self.domain.name!r}, records not shown)"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise DataError("a sensitive table cannot be copied or pickled")
+    def _over(self, coarse: Domain, bins: Bins) -> SparkSource:
+        return SparkSource(self._words, self._everyone, self._declared, None, (coarse, bins))
 
 
 def _chosen(frame: Any, domain: Domain, what: str) -> Any:

@@ -12,9 +12,7 @@ from pmw.model.bins import (
     is_long,
     longest_kept,
 )
-from pmw.model.coarsened import CoarsenedDistribution
-from pmw.model.coarsening import Coarsening
-from pmw.model.combined import CombinedMarginal, MarginalValues, combined
+from pmw.model.coarsening import CoarsenedDistribution, Coarsening
 from pmw.model.dense import LARGEST_DENSE_DOMAIN, DenseDistribution, check_dense_size
 from pmw.model.distribution import (
     MarginalTerm,
@@ -24,7 +22,6 @@ from pmw.model.distribution import (
     WeightedFactor,
     dual_numbers,
 )
-from pmw.model.evaluation import Aim
 from pmw.model.fitting import refit, step
 from pmw.model.graphical import LARGEST_TREE, GraphicalDistribution
 from pmw.model.hierarchical_histogram import (
@@ -35,18 +32,21 @@ from pmw.model.hierarchical_histogram import (
 )
 from pmw.model.junction_tree import DEFAULT_MAX_CELLS, fits, tree_cells
 from pmw.model.measurement import (
+    CombinedMarginal,
     HierarchicalMeasurement,
     MarginalMeasurement,
+    MarginalValues,
     Measurement,
     NoiseDistribution,
     OneWayMeasurement,
     QueryMeasurement,
     Target,
+    combined,
     half_width,
     noise_variance,
     target_of,
 )
-from pmw.model.mirror_descent import FIRST_STEP_SIZE, Descent, DescentRule, descend
+from pmw.model.mirror_descent import FIRST_STEP_SIZE, Aim, Descent, DescentRule, descend
 
 __all__ = [
     "Aim",

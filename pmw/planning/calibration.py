@@ -15,8 +15,14 @@ import numpy as np
 
 from pmw.errors import BudgetError, NoiseError
 from pmw.model import NoiseDistribution
-from pmw.privacy.budget import Composition, floor_price, root_down
-from pmw.privacy.gaussian_dp import LEAST_SIGMA, gaussian_mu_squared, pure_epsilon
+from pmw.privacy.budget import (
+    LEAST_SIGMA,
+    Composition,
+    floor_price,
+    gaussian_mu_squared,
+    pure_epsilon,
+    root_down,
+)
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution
 from pmw.public.contract import Options
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity

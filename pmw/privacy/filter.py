@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from pmw.errors import BudgetError, BudgetExhaustedError
-from pmw.privacy.budget import Budget, Charge, Composition, zcdp_rho
-from pmw.privacy.gaussian_dp import mu_squared_cap
+from pmw.privacy.budget import Budget, Charge, Composition, mu_squared_cap, zcdp_rho
 
 
 @dataclass(frozen=True, slots=True)

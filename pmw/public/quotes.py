@@ -16,8 +16,7 @@ import numpy as np
 
 from pmw.errors import BudgetError, BudgetExhaustedError, SessionError
 from pmw.model import MarginalMeasurement, NoiseDistribution
-from pmw.privacy.budget import Composition
-from pmw.privacy.gaussian_dp import LEAST_SIGMA
+from pmw.privacy.budget import LEAST_SIGMA, Composition
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.public.bars import Bounds, answers_untested
 from pmw.public.charges import LedgerEntry, requested_entry, reserved_by_rounds

@@ -12,7 +12,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from pmw.data import DatabaseTable, MemoryLimit, Place, Source, Table, TableFile, as_source, place_of
+from pmw.data import CountSource, DatabaseTable, MemoryLimit, Place, Table, TableFile, as_source, place_of
 from pmw.errors import DataError, SessionError
 from pmw.public.codec import dumps
 from pmw.session.journal import PERSON_KEY
@@ -100,7 +100,7 @@ def refuse_given_table(store: SessionStore, data: Table | None) -> None:
         )
 
 
-def session_table(store: SessionStore, data: Table | None, domain: Domain) -> Source:
+def session_table(store: SessionStore, data: Table | None, domain: Domain) -> CountSource:
     """Return a session's table, compared with the one that it was opened on.
 
     Args:
@@ -128,7 +128,7 @@ def session_table(store: SessionStore, data: Table | None, domain: Domain) -> So
         raise DataError(f"{error}; where the table was moved, name its new place with pmw move") from None
 
 
-def _same(store: SessionStore, source: Source) -> Source:
+def _same(store: SessionStore, source: CountSource) -> CountSource:
     key, expected = store.secret("fingerprint_key"), store.secret("fingerprint")
     if key is None or expected is None or not hmac.compare_digest(source.fingerprint(key), expected):
         raise DataError("the table differs from the one that the session was opened on")

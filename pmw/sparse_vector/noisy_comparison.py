@@ -1,5 +1,8 @@
 """The noisy comparison that all sparse vector algorithms share: is value + noise >= threshold + noise?
 
+Its threshold and its tests have noise of one distribution (``ThresholdTest``), or its tests that of the
+sech^2 test (``Sech2Test``).
+
 Values, thresholds and noise are integers. For neighbouring tables, with Delta the sensitivity, rho the
 threshold noise at scale b1 and nu the fresh noise at scale b of each test:
 
@@ -17,18 +20,19 @@ noise, Liu et al. (2024, PVLDB 18). The proof on integers, with two thresholds:
 
 from __future__ import annotations
 
+import abc
 import enum
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
-from pmw.privacy.budget import Charge, pure_charge
-from pmw.privacy.noise import DiscreteLaplace, Distribution, Geometric
+from pmw.privacy.budget import RHO_GRID, Charge, gaussian_charge, pure_charge, round_up
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric, SechSquared
 from pmw.privacy.random_bits import BitSource
 from queries.plain_values import type_name
 
@@ -38,6 +42,21 @@ class NoiseKind(enum.Enum):
 
     EXPONENTIAL = "exponential"
     LAPLACE = "laplace"
+
+
+class ThresholdNoise(enum.Enum):
+    """The distribution of the threshold noise of a sech^2 test; ``GAUSSIAN`` has no pure price."""
+
+    EXPONENTIAL = "exponential"
+    LAPLACE = "laplace"
+    GAUSSIAN = "gaussian"
+
+
+_DISTRIBUTIONS: dict[str, Callable[[Fraction], Distribution]] = {
+    "exponential": Geometric,
+    "laplace": DiscreteLaplace,
+    "gaussian": DiscreteGaussian,
+}
 
 
 class Sides(enum.Enum):
@@ -77,88 +96,28 @@ class NoisyThreshold:
         return "NoisyThreshold(secret)"
 
 
-class NoisyComparison(Protocol):
-    """What a sparse vector algorithm needs to know of its test: is value + nu >= T + rho, and at what price?
-
-    ``noise`` names the distribution of rho, ``sides`` what is compared; sensitivity and scales are in units
-    of the values. The prices are epsilons; a comparison that has none raises BudgetError there and states
-    charges.
-    """
-
-    @property
-    def noise(self) -> enum.Enum: ...  # noqa: D102 - the class says what each means
-    @property
-    def sides(self) -> Sides: ...  # noqa: D102
-    @property
-    def sensitivity(self) -> int: ...  # noqa: D102
-    @property
-    def monotone(self) -> bool: ...  # noqa: D102
-    @property
-    def threshold_scale(self) -> Fraction: ...  # noqa: D102
-    @property
-    def query_scale(self) -> Fraction: ...  # noqa: D102
-    @property
-    def threshold_noise(self) -> Distribution: ...  # noqa: D102
-    @property
-    def query_noise(self) -> Distribution: ...  # noqa: D102
-
-    @property
-    def threshold_price(self) -> Fraction:
-        """Epsilon of one threshold draw."""
-
-    @property
-    def positive_price(self) -> Fraction:
-        """Epsilon of one positive."""
-
-    @property
-    def threshold_charge(self) -> Charge:
-        """What one threshold draw costs."""
-
-    @property
-    def positive_charge(self) -> Charge:
-        """What one positive costs."""
-
-    @property
-    def rhos_add(self) -> bool:
-        """Whether the rhos of the threshold draw and of each positive add up to a sound total."""
-
-    def negative_margin(self, confidence: float) -> float:
-        """Return how far above its threshold a value may lie that was found below, in units."""
-
-    def draw_threshold(self, bits: BitSource) -> NoisyThreshold:
-        """Draw the threshold noise of a round."""
-
-    def compare(
-        self,
-        noisy: NoisyThreshold,
-        values: NDArray[np.int64],
-        thresholds: NDArray[np.int64],
-        bits: BitSource,
-    ) -> NDArray[np.int8]:
-        """Return the outcome of each test, with fresh noise each: int8, shape (n,), values of Outcome."""
-
-
 @dataclass(frozen=True, slots=True)
-class ThresholdTest:
-    """Scales and sides of the comparison, and what they cost.
+class NoisyComparison(abc.ABC):
+    """A noisy comparison, is value + nu >= T + rho, and what it costs: what its two kinds of noise share.
+
+    The prices are epsilons; a comparison that has none raises BudgetError there and states charges.
 
     Args:
-        noise: distribution of both noises.
+        noise: distribution of rho.
         sides: what is compared.
-        sensitivity: the most that one value changes between neighbouring tables, in units of the values.
+        sensitivity: Delta, the most that one value changes between neighbouring tables, in units of the
+            values.
         monotone: all values move the same way between neighbours (counts under add/remove). It halves
             the price of a positive; it is wrong under replace-one and for absolute values.
-        threshold_scale: b1, in units of the values.
+        threshold_scale: b1, in units of the values; sigma for Gaussian noise.
         query_scale: b, in units of the values.
 
     Raises:
         BudgetError: a parameter is out of range, or ``monotone`` cannot hold for these sides.
-
-    Privacy: with at most c positives and one threshold draw, (Delta/b1 + c m Delta/b)-DP with m = 1 if
-        monotone, else 2, for any number of adaptively chosen tests.
+        NoiseError: a scale is not a positive fraction of parts up to 2^50.
     """
 
-    noise: NoiseKind
+    noise: enum.Enum
     sides: Sides
     sensitivity: int
     monotone: bool
@@ -166,18 +125,23 @@ class ThresholdTest:
     query_scale: Fraction
 
     def __post_init__(self) -> None:
-        require_comparable(self)
+        if self.sensitivity < 1:
+            raise BudgetError(f"expected a sensitivity of at least 1, got {self.sensitivity}")
+        if self.sides is Sides.TWO_SIDED and self.monotone:
+            raise BudgetError("an absolute value is not monotone; charge it at the general rate")
+        if self.sides is Sides.TWO_THRESHOLDS and not self.monotone:
+            raise BudgetError("two thresholds need monotone values: signed counts under add/remove")
         self.threshold_noise, self.query_noise  # noqa: B018 - both check their scale
 
     @property
     def threshold_noise(self) -> Distribution:
         """The distribution of rho."""
-        return _distribution(self.noise, self.threshold_scale)
+        return _DISTRIBUTIONS[self.noise.value](self.threshold_scale)
 
     @property
+    @abc.abstractmethod
     def query_noise(self) -> Distribution:
         """The distribution of nu."""
-        return _distribution(self.noise, self.query_scale)
 
     @property
     def threshold_price(self) -> Fraction:
@@ -188,6 +152,88 @@ class ThresholdTest:
     def positive_price(self) -> Fraction:
         """Epsilon of one positive: Delta/b if monotone, else 2 Delta/b."""
         return (1 if self.monotone else 2) * self.sensitivity / self.query_scale
+
+    @property
+    @abc.abstractmethod
+    def threshold_charge(self) -> Charge:
+        """What one threshold draw costs."""
+
+    @property
+    @abc.abstractmethod
+    def positive_charge(self) -> Charge:
+        """What one positive costs."""
+
+    @property
+    @abc.abstractmethod
+    def rhos_add(self) -> bool:
+        """Whether the rhos of the threshold draw and of each positive add up to a sound total."""
+
+    @abc.abstractmethod
+    def negative_margin(self, confidence: float) -> float:
+        """Return how far above its threshold a value may lie that was found below, in units."""
+
+    def draw_threshold(self, bits: BitSource) -> NoisyThreshold:
+        """Draw the threshold noise of a round: one number, or two, drawn apart, with two thresholds."""
+        upper = self.threshold_noise.sample(bits)
+        if self.sides is not Sides.TWO_THRESHOLDS:
+            return NoisyThreshold(upper)
+        return NoisyThreshold(upper, self.threshold_noise.sample(bits))
+
+    def compare(
+        self,
+        noisy: NoisyThreshold,
+        values: NDArray[np.int64],
+        thresholds: NDArray[np.int64],
+        bits: BitSource,
+    ) -> NDArray[np.int8]:
+        """Return the outcome of each test, with fresh noise each: int8, shape (n,), values of Outcome.
+
+        Both comparisons of a pair always run, so the time taken does not tell which one passed; the second
+        has no effect once the first passed.
+
+        Args:
+            noisy: the round's threshold noise.
+            values: int64, shape (n,).
+            thresholds: int64, shape (n,), public.
+            bits: source of the noise.
+
+        Raises:
+            BudgetError: the threshold noise is not of these sides; a lost second threshold is not no noise.
+        """
+        if (noisy.lower is None) != (self.sides is not Sides.TWO_THRESHOLDS):
+            raise BudgetError(f"the threshold noise was drawn for other sides than {self.sides.value}")
+        limits = thresholds + noisy.upper
+        if noisy.lower is not None:
+            nu = self.query_noise.sample_array(bits, 2 * len(values)).reshape(2, -1)
+            above = values + nu[0] >= limits
+            negated = -values + nu[1] >= thresholds + noisy.lower
+            return np.where(above, Outcome.ABOVE, np.where(negated, Outcome.ABOVE_NEGATED, 0)).astype(np.int8)
+        compared = np.abs(values) if self.sides is Sides.TWO_SIDED else values
+        above = compared + self.query_noise.sample_array(bits, len(values)) >= limits
+        return above.astype(np.int8)
+
+    def _threshold_tail(self, confidence: float) -> float:
+        """Return ln(k/beta) with k thresholds: how far each rho lies out at most, in scales."""
+        draws = 2 if self.sides is Sides.TWO_THRESHOLDS else 1
+        return max(0.0, math.log(draws / (1 - confidence)))
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdTest(NoisyComparison):
+    """The comparison whose tests have the noise of its threshold, at a scale of their own.
+
+    The arguments and errors are those of ``NoisyComparison``.
+
+    Privacy: with at most c positives and one threshold draw, (Delta/b1 + c m Delta/b)-DP with m = 1 if
+        monotone, else 2, for any number of adaptively chosen tests.
+    """
+
+    noise: NoiseKind
+
+    @property
+    def query_noise(self) -> Distribution:
+        """The distribution of nu."""
+        return _DISTRIBUTIONS[self.noise.value](self.query_scale)
 
     @property
     def threshold_charge(self) -> Charge:
@@ -211,38 +257,10 @@ class ThresholdTest:
         rho <= b1 ln(k/beta) with k thresholds. With Laplace noise this holds for each negative by itself:
         b1 ln(k/beta) + b ln(1/beta), each tail taking half of beta.
         """
-        beta = 1 - confidence
-        draws = 2 if self.sides is Sides.TWO_THRESHOLDS else 1
-        kept = float(self.threshold_scale) * max(0.0, math.log(draws / beta))
+        kept = float(self.threshold_scale) * self._threshold_tail(confidence)
         if self.noise is NoiseKind.EXPONENTIAL:
             return kept
-        return kept + float(self.query_scale) * max(0.0, -math.log(beta))
-
-    def draw_threshold(self, bits: BitSource) -> NoisyThreshold:
-        """Draw the threshold noise of a round: one number, or two with two thresholds."""
-        return draw_noisy_threshold(self, bits)
-
-    def compare(
-        self,
-        noisy: NoisyThreshold,
-        values: NDArray[np.int64],
-        thresholds: NDArray[np.int64],
-        bits: BitSource,
-    ) -> NDArray[np.int8]:
-        """Return the outcome of each test, with fresh noise each: int8, shape (n,), values of Outcome.
-
-        Both comparisons of a pair always run, so the time taken does not tell which one passed.
-
-        Args:
-            noisy: the round's threshold noise.
-            values: int64, shape (n,).
-            thresholds: int64, shape (n,), public.
-            bits: source of the noise.
-
-        Raises:
-            BudgetError: the threshold noise is not of these sides; a lost second threshold is not no noise.
-        """
-        return take_outcomes(self, noisy, values, thresholds, bits)
+        return kept + float(self.query_scale) * max(0.0, -math.log(1 - confidence))
 
     def excess(
         self,
@@ -266,53 +284,102 @@ class ThresholdTest:
         return found
 
 
-def require_comparable(test: NoisyComparison) -> None:
-    """Refuse a comparison whose price would be wrong for what it compares.
+@dataclass(frozen=True, slots=True)
+class Sech2Test(NoisyComparison):
+    """The sech^2 test: a comparison whose positives cost s^2/2 in zCDP, and whose negatives cost nothing.
 
-    Raises:
-        BudgetError: the sensitivity is less than 1, or ``monotone`` cannot hold for these sides.
+    A value passes with probability S(y) = sech^2(y/2b) where y = T + rho - value is above 0, and surely where
+    it is not: nu is of the distribution ``SechSquared``. rho is drawn once and kept. Let s be Delta/b where
+    all values move the same way and for two thresholds, else 2 Delta/b. For neighbours and every alpha > 1,
+
+        D_alpha <= D_alpha(rho shifted by Delta) + c R(alpha, s),      R(alpha, s) <= min(s, alpha s^2/2),
+
+    for any number of adaptively chosen tests with at most c positives. The first term is at most Delta/b1 for
+    exponential noise, alpha Delta^2/(2 b1^2) for Laplace and for Gaussian noise (where b1 is sigma). So one
+    threshold draw and each positive may be charged as they come, under zCDP as well as when epsilons add.
+
+    Exponential noise has a threshold price of Delta/b1 at every order, down to alpha = 1: shifted, it cannot
+    be told apart by more than that, but by no less either, so its rho is Delta/b1 and not half the square of
+    it. Under zCDP take Gaussian or Laplace noise; ``sech2_charges`` accounts for exponential noise order by
+    order.
+
+    The arguments and errors are those of ``NoisyComparison``.
+
+    Privacy: with one threshold draw and at most c positives, the sum of ``threshold_charge`` and c times
+        ``positive_charge``, for any number of adaptively chosen tests. The threshold noise must be kept
+        from positive to positive, or paid at each draw.
+
+    Source: ``docs/proofs/zcdp-sparse-vector.md``, the complete proof; each of its steps has a test.
     """
-    if test.sensitivity < 1:
-        raise BudgetError(f"expected a sensitivity of at least 1, got {test.sensitivity}")
-    if test.sides is Sides.TWO_SIDED and test.monotone:
-        raise BudgetError("an absolute value is not monotone; charge it at the general rate")
-    if test.sides is Sides.TWO_THRESHOLDS and not test.monotone:
-        raise BudgetError("two thresholds need monotone values: signed counts under add/remove")
 
+    noise: ThresholdNoise
 
-def draw_noisy_threshold(test: NoisyComparison, bits: BitSource) -> NoisyThreshold:
-    """Return fresh threshold noise: one number, or two, drawn apart, with two thresholds."""
-    upper = test.threshold_noise.sample(bits)
-    if test.sides is not Sides.TWO_THRESHOLDS:
-        return NoisyThreshold(upper)
-    return NoisyThreshold(upper, test.threshold_noise.sample(bits))
+    def __post_init__(self) -> None:
+        if not isinstance(self.noise, ThresholdNoise):
+            raise BudgetError(f"expected threshold noise of a sech^2 test, got {self.noise!r}")
+        NoisyComparison.__post_init__(self)
 
+    @property
+    def query_noise(self) -> SechSquared:
+        """The distribution of nu."""
+        return SechSquared(self.query_scale)
 
-def take_outcomes(
-    test: NoisyComparison,
-    noisy: NoisyThreshold,
-    values: NDArray[np.int64],
-    thresholds: NDArray[np.int64],
-    bits: BitSource,
-) -> NDArray[np.int8]:
-    """Return the outcome of each test, by its sides and the distribution of its noise; see ``compare``.
+    @property
+    def threshold_price(self) -> Fraction:
+        """Epsilon of one threshold draw: Delta/b1; two thresholds pay it once, for only one is shifted.
 
-    Of a pair the second comparison is always drawn, and of no effect once the first passed.
+        Raises:
+            BudgetError: Gaussian noise, which is not pure.
+        """
+        if self.noise is ThresholdNoise.GAUSSIAN:
+            raise BudgetError("expected pure threshold noise, got Gaussian noise, which has a rho only")
+        return self.sensitivity / self.threshold_scale
 
-    Raises:
-        BudgetError: the threshold noise is not of these sides; a lost second threshold is not no noise.
-    """
-    if (noisy.lower is None) != (test.sides is not Sides.TWO_THRESHOLDS):
-        raise BudgetError(f"the threshold noise was drawn for other sides than {test.sides.value}")
-    limits = thresholds + noisy.upper
-    if noisy.lower is not None:
-        nu = test.query_noise.sample_array(bits, 2 * len(values)).reshape(2, -1)
-        above = values + nu[0] >= limits
-        negated = -values + nu[1] >= thresholds + noisy.lower
-        return np.where(above, Outcome.ABOVE, np.where(negated, Outcome.ABOVE_NEGATED, 0)).astype(np.int8)
-    compared = np.abs(values) if test.sides is Sides.TWO_SIDED else values
-    above = compared + test.query_noise.sample_array(bits, len(values)) >= limits
-    return above.astype(np.int8)
+    @property
+    def threshold_charge(self) -> Charge:
+        """What one threshold draw costs.
+
+        Exponential: epsilon1 = Delta/b1, and rho = epsilon1, the least with epsilon1 <= alpha rho for all
+        alpha > 1. Laplace: epsilon1 and epsilon1^2/2. Gaussian: Delta^2/(2 sigma^2), not pure. None of them
+        has a mu: what is proved of a run is that the Rényi divergences of its parts add.
+        """
+        if self.noise is ThresholdNoise.GAUSSIAN:
+            charge = gaussian_charge(Fraction(self.sensitivity**2), self.threshold_scale)
+            return replace(charge, mu_squared=None)
+        if self.noise is ThresholdNoise.LAPLACE:
+            return replace(pure_charge(self.threshold_price), mu_squared=None)
+        return Charge(self.threshold_price, round_up(self.threshold_price, RHO_GRID))
+
+    @property
+    def positive_charge(self) -> Charge:
+        """What one positive costs: s, and rho = s^2/2; no mu is proved."""
+        return replace(pure_charge(self.positive_price), mu_squared=None)
+
+    @property
+    def rhos_add(self) -> bool:
+        """True: the divergences of the threshold draw and of the positives add at every order."""
+        return True
+
+    def pass_probability(self, distances: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the probability that a test passes, for audits: float64, same shape.
+
+        Args:
+            distances: int64, y = threshold + threshold noise - value, in units.
+        """
+        return self.query_noise.survival(distances)
+
+    def negative_margin(self, confidence: float) -> float:
+        """Return how far above its threshold a value may lie that was found below, in units.
+
+        A value at or above T + rho always passes, so value < T + rho for every negative at once, and rho is
+        at most b1 ln(k/beta), for Gaussian noise sigma sqrt(2 ln(k/beta)), with k thresholds.
+
+        Source: Canonne, Kamath and Steinke (2020), Fact 18: the discrete Gaussian is subgaussian.
+        """
+        tail = self._threshold_tail(confidence)
+        if self.noise is ThresholdNoise.GAUSSIAN:
+            tail = math.sqrt(2 * tail)
+        return float(self.threshold_scale) * tail
 
 
 def require_integers(values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -327,7 +394,3 @@ def require_integers(values: NDArray[np.int64]) -> NDArray[np.int64]:
     if not np.issubdtype(array.dtype, np.integer):
         raise BudgetError(f"expected integer values on a grid, got dtype={array.dtype}")
     return array.astype(np.int64)
-
-
-def _distribution(noise: NoiseKind, scale: Fraction) -> Distribution:
-    return Geometric(scale) if noise is NoiseKind.EXPONENTIAL else DiscreteLaplace(scale)

@@ -26,11 +26,10 @@ from pmw.privacy.budget import (
 )
 from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from pmw.privacy.random_bits import BitSource
-from pmw.sparse_vector.comparison import Comparison, scale_up
+from pmw.sparse_vector.comparison import Comparison, Split, scale_up
 from pmw.sparse_vector.composition import composed_epsilon, require_printed, rho_epsilon, round_epsilon
 from pmw.sparse_vector.noisy_comparison import NoiseKind, Outcome, Sides, ThresholdTest
 from pmw.sparse_vector.sparse import Sparse, SparseState, textbook_sigma
-from pmw.sparse_vector.split import Split
 
 _MARGIN = Fraction(1, 10**20)
 

@@ -20,8 +20,7 @@ from pmw.privacy.budget import Charge
 from pmw.privacy.filter import PrivacyFilter
 from pmw.privacy.random_bits import BitSource
 from pmw.research.sparse_vectors.sech2_charges import order_charges
-from pmw.sparse_vector.noisy_comparison import NoisyThreshold, Outcome, require_integers
-from pmw.sparse_vector.sech2 import Sech2Test
+from pmw.sparse_vector.noisy_comparison import NoisyThreshold, Outcome, Sech2Test, require_integers
 
 
 @dataclass(frozen=True, slots=True, repr=False)

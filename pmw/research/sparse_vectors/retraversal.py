@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from pmw.errors import BudgetError
 from pmw.privacy.budget import Charge, Composition, Number, as_fraction
-from pmw.privacy.first_passes import MOST_PASSES, first_passes
 from pmw.privacy.noise import DiscreteLaplace, Geometric
 from pmw.privacy.random_bits import BitSource
+from pmw.privacy.selection import MOST_PASSES, first_passes
 from pmw.sparse_vector.noisy_comparison import (
     NoiseKind,
     NoisyThreshold,

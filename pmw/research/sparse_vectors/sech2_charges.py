@@ -22,7 +22,7 @@ from fractions import Fraction
 from pmw.errors import BudgetError
 from pmw.privacy.budget import RHO_GRID, Budget, Charge, Composition, round_up
 from pmw.privacy.filter import PrivacyFilter
-from pmw.sparse_vector.sech2 import Sech2Test, ThresholdNoise
+from pmw.sparse_vector.noisy_comparison import Sech2Test, ThresholdNoise
 
 _ORDERS = tuple(1 + math.exp(-5 + step / 25) for step in range(626))  # 1.007 to 5e8; any order is sound
 _LARGE = 500.0  # e^s still fits in a double

@@ -1,8 +1,9 @@
-"""One engine for the tests that read many small Parquet files."""
+"""One engine for the tests that read many small tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import duckdb
 import pytest
@@ -19,9 +20,9 @@ def engine() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture
 def same_engine(engine: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read through connections to one engine: a new engine for each file takes longer than the reading."""
+    real: Callable[..., duckdb.DuckDBPyConnection] = duckdb.connect
 
-    def connect(database: str) -> duckdb.DuckDBPyConnection:
-        assert database == ":memory:"
-        return engine.cursor()
+    def connect(*where: str, **how: Any) -> duckdb.DuckDBPyConnection:
+        return engine.cursor() if where == (":memory:",) and not how else real(*where, **how)
 
     monkeypatch.setattr(duckdb, "connect", connect)

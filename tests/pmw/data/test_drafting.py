@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import datetime
+import gzip
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pmw.data import TableFile
-from pmw.data.drafting import draft_schema
-from pmw.data.public_domains import PublicTable, file_marks
+from pmw.data import CsvDialect, DatabaseTable, TableFile
+from pmw.data.drafting import PublicTable, are_marked, draft_schema, file_marks, public_attributes
 from pmw.errors import DataError
 from queries import (
+    Attribute,
     CategoricalAttribute,
     DateAttribute,
     DatetimeAttribute,
@@ -144,3 +148,219 @@ def test_a_table_without_a_header_does_not_show_its_first_record(tmp_path: Path)
 def test_a_public_table_without_a_common_column_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected a column of the table, got none of that name"):
         draft_schema(csv(tmp_path, "t.csv", "age\n"), declared(csv(tmp_path, "p.csv", "years\n1\n")))
+
+
+def domain_of(folder: Path, texts: list[str], dialect: CsvDialect | None = None) -> Attribute | None:
+    (folder / "public.csv").write_text("\n".join(["x", *texts]) + "\n")
+    file = TableFile(folder / "public.csv", dialect or CsvDialect())
+    return dict(public_attributes(file, ["x"])).get("x")
+
+
+def numeric_of(folder: Path, texts: list[str]) -> NumericAttribute:
+    attribute = domain_of(folder, texts)
+    assert isinstance(attribute, NumericAttribute)
+    return attribute
+
+
+def dated(folder: Path, first: str, last: str) -> Attribute | None:
+    return domain_of(folder, [first, last, first])
+
+
+# --- edges and atoms --------------------------------------------------------------------------------------
+
+
+def test_edges_are_round_and_near_the_quantiles(tmp_path: Path) -> None:
+    edges = numeric_of(tmp_path, [str(37 * number) for number in range(500)]).edges
+    thousands = (0, 1, 2.5, 3.5, 4.5, 6, 7, 8, 9, 10.5, 11.5, 12.5, 14, 15, 16, 17.5, 18.5)
+    assert edges == tuple(1000 * thousand for thousand in thousands)  # to 18,463, a cell 1,154 wide
+
+
+def test_edges_of_a_skewed_column_follow_its_rows(tmp_path: Path) -> None:
+    edges = numeric_of(tmp_path, [f"{number**3 / 1000:.4f}" for number in range(1, 1001)]).edges
+    below = [sum(number**3 / 1000 < edge for number in range(1, 1001)) for edge in edges]
+    assert (edges[0], edges[-1], len(edges)) == (0, 1_000_000, 17)
+    assert all(30 <= high - low <= 95 for low, high in pairwise(below))  # 62 of 1,000 rows each
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.floats(-1e300, 1e300), st.integers(-(10**15), 10**15).map(float), st.floats(-1e-5, 1e-5)
+        ),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_every_edge_is_a_round_number_and_the_ends_hold_every_number(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[float]
+) -> None:
+    edges = numeric_of(tmp_path_factory.mktemp("public"), [f"{number:.17e}" for number in numbers]).edges
+    assert len(edges) <= 17
+    assert all(low < high for low, high in pairwise(edges))
+    assert edges[0] <= min(numbers)
+    assert edges[-1] >= max(numbers)
+
+
+def test_numbers_that_differ_by_little_have_edges_with_as_many_digits_as_that_needs(tmp_path: Path) -> None:
+    edges = numeric_of(tmp_path, ["1000000.001", "1000000.002", "1000000.004"]).edges
+    assert edges == (1000000.001, 1000000.002, 1000000.004)
+
+
+def test_whole_numbers_have_whole_edges(tmp_path: Path) -> None:
+    edges = numeric_of(tmp_path, [str(number) for number in range(230)]).edges
+    assert all(edge.is_integer() for edge in edges)
+    assert (edges[0], edges[-1]) == (0, 230)
+
+
+def test_an_end_that_is_an_atom_is_no_whole_number_among_whole_ones(tmp_path: Path) -> None:
+    texts = [*(str(10 * number) for number in range(1, 40)), *["0.123"] * 30]
+    found = numeric_of(tmp_path, texts)
+    assert found.atoms == (0.123,)
+    assert found.edges[0] <= 0.123
+
+
+def test_a_number_of_more_than_a_twentieth_of_the_rows_has_a_cell_of_its_own(tmp_path: Path) -> None:
+    others = [str(1000 + 7 * number) for number in range(94)]
+    assert list(numeric_of(tmp_path, [*others, *["0"] * 6]).atoms) == [0]
+    assert numeric_of(tmp_path, [*others, *["0"] * 5, "9000"]).atoms == ()  # 5 of 100 are not more
+    with_two = numeric_of(tmp_path, [*others, *["9999"] * 50, *["0"] * 50])
+    assert list(with_two.atoms) == [0, 9999]
+    assert with_two.edges[0] <= 0
+    assert with_two.edges[-1] >= 9999
+    assert len(with_two.edges) == 17  # the edges are those of the others
+
+
+def test_a_number_that_one_row_alone_has_is_no_atom(tmp_path: Path) -> None:
+    assert numeric_of(tmp_path, ["0.5", "20.25", "3000"]).atoms == ()
+
+
+def test_empty_rows_count_as_rows_of_the_table(tmp_path: Path) -> None:
+    others = [str(1000 + 7 * number) for number in range(50)]
+    file = TableFile(tmp_path / "public.csv")
+    rows = [*(f"{text},a" for text in others), *["0,a"] * 3, *[",a"] * 47]
+    (tmp_path / "public.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+    attribute = dict(public_attributes(file, ["x"]))["x"]
+    assert isinstance(attribute, NumericAttribute)
+    assert (attribute.atoms, attribute.missing) == ((), True)  # 3 of 100, though 3 of 53 numbers
+
+
+def test_one_number_alone_has_a_cell(tmp_path: Path) -> None:
+    assert numeric_of(tmp_path, ["7.5", "7.5"]).edges == (0, 7.5)
+    assert numeric_of(tmp_path, ["-1e20"]).edges == (-1e20, 0)
+    assert numeric_of(tmp_path, ["0.0"]).edges == (0, 1)
+
+
+def test_small_numbers_of_a_parquet_file_are_numbers(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    table = pd.DataFrame({"x": [number * 1e-7 for number in range(1, 40)]})
+    duckdb.from_df(table).write_parquet(str(tmp_path / "p.parquet"))
+    attribute = dict(public_attributes(TableFile(tmp_path / "p.parquet"), ["x"]))["x"]
+    assert isinstance(attribute, NumericAttribute)
+    assert (attribute.edges[0], attribute.edges[-1]) == (5e-8, 3.9e-6)
+
+
+def test_numbers_beyond_all_use_are_left_to_be_declared(tmp_path: Path) -> None:
+    assert isinstance(domain_of(tmp_path, ["1e301", "-1e308"]), CategoricalAttribute)
+
+
+def test_a_comma_before_fractions_is_one(tmp_path: Path) -> None:
+    dialect = CsvDialect(delimiter=";", decimal=",")
+    attribute = domain_of(tmp_path, ["0,5", "3,25", "10"], dialect)
+    assert isinstance(attribute, NumericAttribute)
+    assert (attribute.edges[0], attribute.edges[-1]) == (0, 10)
+
+
+def test_codes_and_whole_numbers_stay_what_they_are(tmp_path: Path) -> None:
+    assert domain_of(tmp_path, ["007", "012"]) == CategoricalAttribute("x", ("007", "012"))
+    assert domain_of(tmp_path, ["17", "90"]) == IntegerAttribute("x", 17, 90)
+
+
+# --- dates ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "low", "high", "width"),
+    [
+        ("2013-01-05", "2013-03-31", (2013, 1, 5), (2013, 3, 31), "day"),
+        ("2013-01-05", "2013-12-30", (2013, 1, 1), (2013, 12, 31), "month"),
+        ("1999-05-05", "2013-11-30", (1999, 4, 1), (2013, 12, 31), "quarter"),
+        ("1920-05-05", "2013-11-30", (1920, 1, 1), (2013, 12, 31), "year"),
+        ("0001-01-01", "9999-12-31", (1, 1, 1), (9999, 12, 31), "year"),
+        ("2024-02-29", "2024-02-29", (2024, 2, 29), (2024, 2, 29), "day"),
+    ],
+)
+def test_iso_dates_become_whole_periods_of_a_width_that_fits(
+    tmp_path: Path, first: str, last: str, low: tuple[int, ...], high: tuple[int, ...], width: str
+) -> None:
+    expected = DateAttribute("x", datetime.date(*low), datetime.date(*high), width=width)
+    assert dated(tmp_path, first, last) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "low", "high", "width"),
+    [
+        ("2024-02-03 04:05:06", "2024-02-06T23:10", (2024, 2, 3, 4), (2024, 2, 6, 23, 59, 59), "hour"),
+        ("2024-02-03T04:05:06Z", "2024-03-06", (2024, 2, 3), (2024, 3, 6, 23, 59, 59), "day"),
+        ("2024-01-01 00:30+01:00", "2024-06-06", (2023, 12, 1), (2024, 6, 30, 23, 59, 59), "month"),
+    ],
+)
+def test_iso_times_become_whole_periods_on_the_clock_of_utc(
+    tmp_path: Path, first: str, last: str, low: tuple[int, ...], high: tuple[int, ...], width: str
+) -> None:
+    expected = DatetimeAttribute("x", datetime.datetime(*low), datetime.datetime(*high), width=width)  # type: ignore[arg-type]
+    assert dated(tmp_path, first, last) == expected
+
+
+def test_dates_and_times_of_a_parquet_file_are_recognised(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    table = {
+        "born": [datetime.date(1990, 1, 1), None],
+        "seen": pd.to_datetime(["2024-02-03 04:05:06", "NaT"]).astype("datetime64[us]"),
+    }
+    duckdb.from_df(pd.DataFrame(table)).write_parquet(str(tmp_path / "p.parquet"))
+    found = dict(public_attributes(TableFile(tmp_path / "p.parquet"), ["born", "seen"]))
+    assert (type(found["born"]), type(found["seen"])) == (DateAttribute, DatetimeAttribute)
+    assert (found["born"].missing, found["seen"].missing) == (True, True)
+
+
+@pytest.mark.parametrize("texts", [["2024-02-03", "2023-02-29"], ["2024-02-03", "soon"], ["03.02.2024", "x"]])
+def test_a_column_with_a_text_that_is_no_date_has_texts(tmp_path: Path, texts: list[str]) -> None:
+    assert domain_of(tmp_path, texts) == CategoricalAttribute("x", tuple(sorted(texts)))
+
+
+def test_a_time_that_its_zone_moves_out_of_the_calendar_is_left_to_be_declared(tmp_path: Path) -> None:
+    assert dated(tmp_path, "9999-12-31T23:30-02:00", "9999-01-01") is None
+
+
+# --- the same table ---------------------------------------------------------------------------------------
+
+
+def test_a_table_is_told_again_by_its_place_or_its_bytes(tmp_path: Path) -> None:
+    text = b"age\n30\n"
+    for name, content in (("a.csv", text), ("copy.csv", text), ("other.csv", b"age\n31\n")):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "zipped.csv.gz").write_bytes(gzip.compress(text))
+    (tmp_path / "link.csv").symlink_to("a.csv")
+    (tmp_path / "hard.csv").hardlink_to(tmp_path / "a.csv")
+    marks = file_marks(TableFile(tmp_path / "a.csv"))
+    for name in ("a.csv", "copy.csv", "zipped.csv.gz", "link.csv", "hard.csv"):
+        assert are_marked(TableFile(tmp_path / name), marks), name
+    assert not are_marked(TableFile(tmp_path / "other.csv"), marks)
+    (tmp_path / "a.csv").write_bytes(b"age\n30\n31\n")  # grown since then
+    assert are_marked(TableFile(tmp_path / "link.csv"), marks)
+
+
+def test_a_folder_is_told_again_by_any_of_its_files(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    for folder, ages in (("one", [1, 2]), ("two", [2, 3]), ("three", [9, 8])):
+        (tmp_path / folder).mkdir()
+        for age in ages:
+            path = tmp_path / folder / f"{age}.parquet"
+            duckdb.from_df(pd.DataFrame({"age": [age]})).write_parquet(str(path))
+    marks = file_marks(TableFile(tmp_path / "one"))
+    assert are_marked(TableFile(tmp_path / "two"), marks)
+    assert not are_marked(TableFile(tmp_path / "three"), marks)
+
+
+def test_a_table_of_a_database_has_no_file_to_compare() -> None:
+    assert file_marks(DatabaseTable("duckdb:nowhere.duckdb", "people")) == ()

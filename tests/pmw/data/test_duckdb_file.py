@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pandas as pd
@@ -17,14 +17,23 @@ import pmw
 from pmw.data import DatabaseTable, MemorySource, as_source
 from pmw.data.duckdb_file import DuckdbSnapshot
 from pmw.errors import DataError
-from queries import CategoricalAttribute, DateAttribute, Domain, IntegerAttribute, NumericAttribute, Person
+from queries import (
+    Attribute,
+    CategoricalAttribute,
+    DateAttribute,
+    Domain,
+    IntegerAttribute,
+    NumericAttribute,
+    Person,
+)
 
-ATTRIBUTES = [
+ATTRIBUTES: tuple[Attribute, ...] = (
     IntegerAttribute("x", 0, 9, missing=True, other=True),
     NumericAttribute("x", (0, 5, 10), missing=True, other=True),
     CategoricalAttribute("x", ("f", 3, True), missing=True, other=True),
     DateAttribute("x", date(2020, 1, 1), date(2020, 12, 31), "month", missing=True, other=True),
-]
+)
+BESIDE = Domain(tuple(replace(one, name=f"x{place}") for place, one in enumerate(ATTRIBUTES)))
 HOSTILE = {
     "TINYINT": ["-128", "3", "127"],
     "BIGINT": [str(-(2**63)), "3", str(2**63 - 1)],
@@ -84,25 +93,31 @@ def made(folder: Path, *statements: str) -> Path:
     return path
 
 
-def counts(path: Path, attribute: Any, table: str = "t") -> list[int]:
-    source = as_source(DatabaseTable(f"duckdb:{path}", table), Domain((attribute,)), None)
-    cells: list[int] = source.counts(("x",)).counts.tolist()
-    return cells
+def made_of(folder: Path, kind: str, values: list[str], *more: str) -> Path:
+    """Return a database whose table t has the values once for each attribute, each record with its number."""
+    columns = ", ".join(f"{name} {kind}" for name in BESIDE.names)
+    rows = (f"({place}, {', '.join([value] * len(BESIDE))})" for place, value in enumerate(values))
+    return made(
+        folder, f"CREATE TABLE t (i INTEGER, {columns})", f"INSERT INTO t VALUES {', '.join(rows)}", *more
+    )
+
+
+def counts(path: Path, table: str = "t", domain: Domain = BESIDE) -> list[list[int]]:
+    source = as_source(DatabaseTable(f"duckdb:{path}", table), domain, None)
+    return [source.counts((name,)).counts.tolist() for name in domain.names]
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_type_that_is_read_is_read_whatever_it_holds(tmp_path: Path, kind: str) -> None:
     values = [*HOSTILE[kind], "NULL"]
-    rows = ", ".join(f"({place}, {value})" for place, value in enumerate(values))
-    alone = [f"CREATE VIEW v{place} AS SELECT x FROM t WHERE i = {place}" for place in range(len(values))]
-    path = made(tmp_path, f"CREATE TABLE t (i INTEGER, x {kind})", f"INSERT INTO t VALUES {rows}", *alone)
+    alone = [f"CREATE VIEW v{place} AS SELECT * FROM t WHERE i = {place}" for place in range(len(values))]
+    path = made_of(tmp_path, kind, values, *alone)
     before = path.read_bytes()
-    for attribute in ATTRIBUTES:
-        together = counts(path, attribute)
-        one_by_one = [counts(path, attribute, f"v{place}") for place in range(len(values))]
-        assert together == [sum(cells) for cells in zip(*one_by_one, strict=True)]
+    one_by_one = [counts(path, f"v{place}") for place in range(len(values))]
+    empty = values.count("NULL") + values.count("''") + (kind in ("DOUBLE", "FLOAT"))
+    for attribute, together, *each in zip(BESIDE, counts(path), *one_by_one, strict=True):
+        assert together == [sum(cells) for cells in zip(*each, strict=True)]
         assert sum(together) == len(values)
-        empty = values.count("NULL") + values.count("''") + (kind in ("DOUBLE", "FLOAT"))
         assert together[attribute.missing_code or 0] == empty
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["t.duckdb"]
@@ -113,7 +128,7 @@ def test_a_type_that_is_refused_is_refused_whatever_it_holds(tmp_path: Path, kin
     for rows in ("SELECT NULL", "SELECT NULL WHERE false"):
         path = made(tmp_path, f"CREATE TABLE t (x {kind})", f"INSERT INTO t {rows}")
         with pytest.raises(DataError, match=r"^t in .*t\.duckdb: expected plain values in column 'x', got"):
-            counts(path, ATTRIBUTES[0])
+            counts(path, domain=Domain(ATTRIBUTES[:1]))
 
 
 FRAME = pd.DataFrame(
@@ -228,10 +243,7 @@ def test_a_database_that_another_process_writes_to_is_told(people: Path) -> None
 def test_texts_have_the_same_cells_whether_few_or_many_are_distinct(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    rows = ", ".join(f"({value})" for value in [*HOSTILE[kind], "'f'", "NULL"])
-    path = made(tmp_path, f"CREATE TABLE t (x {kind})", f"INSERT INTO t VALUES {rows}")
-    for attribute in ATTRIBUTES:
-        listed = counts(path, attribute)
-        with monkeypatch.context() as patch:
-            patch.setattr("pmw.data.engine_columns._MOST_LISTED", 1)
-            assert counts(path, attribute) == listed
+    path = made_of(tmp_path, kind, [*HOSTILE[kind], "'f'", "NULL"])
+    listed = counts(path)
+    monkeypatch.setattr("pmw.data.engine_columns._MOST_LISTED", 1)
+    assert counts(path) == listed

@@ -260,11 +260,6 @@ def test_a_table_opens_whatever_part_of_it_is_dropped(tmp_path: Path, share: int
     assert source.counts(()).total == 100 - share
 
 
-def test_a_very_long_line_is_dropped_alone(tmp_path: Path) -> None:
-    text = b"age,sex,income\n30,f,5\n" + b"9" * 3_000_000 + b",f,5\n41,m,15\n"
-    assert read_file(write(tmp_path, text), DOMAIN).counts(()).total == 2
-
-
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("length", [2**20 - 2, 2**20 - 1, 2**20])
 def test_whether_a_line_is_too_long_does_not_depend_on_how_others_end(

@@ -7,8 +7,8 @@ the outcome is the same without records, with each value alone, and with all of 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,8 +93,8 @@ class Column:
     length: int | None = None
     digits: tuple[int, int] | None = None  # of decimals: all, and those after the point
 
-    def write(self, path: Path, values: list[bytes]) -> Path:
-        """Write a file with one column x."""
+    def write(self, path: Path, values: list[bytes], names: Sequence[str] = ("x",)) -> Path:
+        """Write a file with the same values in each column."""
         stored = [
             struct.pack("<I", len(value)) + value if self.kind == BYTE_ARRAY else value for value in values
         ]
@@ -103,23 +103,28 @@ class Column:
             f1=whole(0), f2=whole(len(data)), f3=whole(len(data)),
             f5=inner(f1=whole(len(values)), f2=whole(0), f3=whole(3), f4=whole(3)),
         )  # fmt: skip
-        size = len(page + data)
-        facts = inner(
-            f1=whole(self.kind), f2=several(5, [zigzag(0)]), f3=several(8, [b"\1x"]), f4=whole(0),
-            f5=long(len(values)), f6=long(size), f7=long(size), f9=long(4),
-        )  # fmt: skip
-        group = fields(f1=several(12, [fields(f2=long(4), f3=facts)]), f2=long(size), f3=long(len(values)))
+        size, chunks = len(page + data), []
+        for place, name in enumerate(names):
+            start = long(4 + place * size)
+            facts = inner(
+                f1=whole(self.kind), f2=several(5, [zigzag(0)]), f3=several(8, [text(name.encode())[1]]),
+                f4=whole(0), f5=long(len(values)), f6=long(size), f7=long(size), f9=start,
+            )  # fmt: skip
+            chunks.append(fields(f2=start, f3=facts))
+        group = fields(f1=several(12, chunks), f2=long(size * len(names)), f3=long(len(values)))
+        root = fields(f4=text(b"root"), f5=whole(len(names)))
         footer = fields(
-            f1=whole(1), f2=several(12, [fields(f4=text(b"root"), f5=whole(1)), self._leaf()]),
+            f1=whole(1), f2=several(12, [root, *map(self._leaf, names)]),
             f3=long(len(values)), f4=several(12, [group]),
         )  # fmt: skip
-        path.write_bytes(b"PAR1" + page + data + footer + struct.pack("<I", len(footer)) + b"PAR1")
+        pages = (page + data) * len(names)
+        path.write_bytes(b"PAR1" + pages + footer + struct.pack("<I", len(footer)) + b"PAR1")
         return path
 
-    def _leaf(self) -> bytes:
+    def _leaf(self, name: str) -> bytes:
         leaf = {"f1": whole(self.kind)}
         leaf |= {} if self.length is None else {"f2": whole(self.length)}
-        leaf |= {"f3": whole(0), "f4": text(b"x")}
+        leaf |= {"f3": whole(0), "f4": text(name.encode())}
         leaf |= {} if self.converted is None else {"f6": whole(self.converted)}
         leaf |= {} if self.digits is None else {"f7": whole(self.digits[1]), "f8": whole(self.digits[0])}
         leaf |= {} if self.logical is None else {"f10": self.logical}
@@ -222,25 +227,24 @@ ATTRIBUTES: list[Attribute] = [
     NumericAttribute("x", (0, 5, 10), missing=True, other=True),
     CategoricalAttribute("x", ("f", 3), missing=True, other=True),
 ]
+BESIDE = Domain(tuple(replace(one, name=f"x{place}") for place, one in enumerate(ATTRIBUTES)))
 
 
 @pytest.mark.usefixtures("same_engine")
-@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=lambda attribute: type(attribute).__name__)
 @pytest.mark.parametrize("name", READ)
-def test_a_type_that_is_read_is_read_whatever_it_holds(
-    tmp_path: Path, name: str, attribute: Attribute
-) -> None:
-    column, domain = READ[name], Domain((attribute,))
-    path = tmp_path / "t.parquet"
+def test_a_type_that_is_read_is_read_whatever_it_holds(tmp_path: Path, name: str) -> None:
+    column, path = READ[name], tmp_path / "t.parquet"
 
-    def counts(values: list[bytes]) -> list[int]:
-        cells = read_file(column.write(path, values), domain).counts(("x",)).counts
-        assert cells.sum() == len(values)
-        return [int(count) for count in cells]
+    def counts(values: list[bytes]) -> list[list[int]]:
+        source = read_file(column.write(path, values, BESIDE.names), BESIDE)
+        found = [source.counts((one,)).counts.tolist() for one in BESIDE.names]
+        assert [sum(cells) for cells in found] == [len(values)] * len(BESIDE)
+        return found
 
     one_by_one = [counts([value]) for value in column.values]
-    assert counts([]) == [0] * attribute.size
-    assert counts(column.values) == [sum(cells) for cells in zip(*one_by_one, strict=True)]
+    assert counts([]) == [[0] * attribute.size for attribute in BESIDE]
+    for together, *each in zip(counts(column.values), *one_by_one, strict=True):
+        assert together == [sum(cells) for cells in zip(*each, strict=True)]
 
 
 @pytest.mark.usefixtures("same_engine")

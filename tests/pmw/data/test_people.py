@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pmw.data import CsvDialect, MemorySource, as_source, people, read_file
-from pmw.data.digests import Words, cell_words
 from pmw.data.intake import holds_malformed
+from pmw.data.packed import cell_words
 from pmw.data.people import OWN, PeopleRecords, Roster, keep_bounded, kept_by_limit
+from pmw.data.scratch import Words
 from pmw.errors import DataError
 from pmw.privacy.budget import NeighboringRelation
 from pmw.public.contract import Options

@@ -15,8 +15,7 @@ import pytest
 
 import pmw
 from pmw.data import DatabaseTable, as_source
-from pmw.data.spark import SparkSource
-from pmw.data.spark_session import spark_table
+from pmw.data.spark import SparkSource, spark_table
 from pmw.errors import DataError
 from queries import (
     Attribute,

@@ -1,7 +1,8 @@
-"""The dense distribution against brute force over all cells."""
+"""The dense distribution: every number is that of the definition, whatever terms come in whatever order."""
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import re
 import threading
@@ -27,6 +28,7 @@ from pmw.model import (
     QueryTerm,
     Term,
     check_dense_size,
+    dense,
     refit,
     step,
 )
@@ -51,87 +53,10 @@ def spread(seed: int, total: float = 1000.0) -> DenseDistribution:
     return DenseDistribution.of_terms(DOMAIN, total, [MarginalTerm(NAMES, duals)])
 
 
-def full_weights(query: LinearQuery) -> NDArray[np.float64]:
-    """Return a query's weight for every cell of the domain."""
-    weights = query.weights() / UNITS
-    shape = [DOMAIN[name].size if name in query.scope else 1 for name in NAMES]
-    return np.broadcast_to(weights.reshape(shape), DOMAIN.shape)
-
-
-@st.composite
-def random_queries(draw: st.DrawFn) -> LinearQuery:
-    scope = DOMAIN.scope(draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=4)))
-    kind = draw(st.sampled_from(["product", "dense", "fraction"]))
-    if kind == "dense" and scope:
-        size = DOMAIN.scope_size(scope)
-        weights = draw(st.lists(st.integers(0, UNITS), min_size=size, max_size=size))
-        return LinearQuery(DOMAIN, (Factor(scope, np.array(weights).reshape(DOMAIN.scope_shape(scope))),))
-    factors = []
-    for number, name in enumerate(scope):
-        size = DOMAIN[name].size
-        values = st.integers(0, UNITS) if kind == "fraction" and number == 0 else st.sampled_from([0, UNITS])
-        factors.append(Factor((name,), np.array(draw(st.lists(values, min_size=size, max_size=size)))))
-    return LinearQuery(DOMAIN, tuple(factors))
-
-
-@given(random_queries(), st.integers(0, 10))
-def test_an_answer_is_the_weighted_sum_over_all_cells(query: LinearQuery, seed: int) -> None:
-    distribution = spread(seed)
-    assert distribution.answer(query) == pytest.approx(
-        float((full_weights(query) * distribution.values).sum())
-    )
-
-
-@given(random_queries(), st.floats(-3, 3), st.integers(0, 10))
-def test_tilting_a_query_multiplies_each_cell_by_its_weight(
-    query: LinearQuery, dual: float, seed: int
-) -> None:
-    distribution = spread(seed)
-    workspace = distribution.workspace()
-    workspace.tilt_query(query, dual)
-    expected = distribution.values * np.exp(dual * full_weights(query))
-    expected *= distribution.total / expected.sum()
-    # The lazily kept normaliser agrees with the true one before freezing brings it up to date.
-    assert workspace.marginal(NAMES) == pytest.approx(expected)
-    frozen = workspace.freeze(())
-    assert frozen.values == pytest.approx(expected)
-    assert frozen.values.sum() == pytest.approx(distribution.total)
-
-
-@given(st.lists(st.sampled_from(NAMES), unique=True), st.integers(0, 10))
-def test_tilting_a_marginal_multiplies_every_cell_by_its_cell(names: list[str], seed: int) -> None:
-    scope = DOMAIN.scope(names)
-    duals = np.random.default_rng(seed).normal(size=DOMAIN.scope_shape(scope))
-    distribution = spread(seed)
-    workspace = distribution.workspace()
-    workspace.tilt_marginal(scope, duals)
-    shape = [DOMAIN[name].size if name in scope else 1 for name in NAMES]
-    expected = distribution.values * np.exp(duals.reshape(shape))
-    assert workspace.freeze(()).values == pytest.approx(expected * (distribution.total / expected.sum()))
-
-
 def test_the_uniform_distribution_is_even() -> None:
     distribution = DenseDistribution.uniform(DOMAIN, 240.0)
     assert set(distribution.values.reshape(-1)) == {2.0}
     assert distribution.marginal(("b",)).tolist() == [80.0, 80.0, 80.0]
-
-
-def test_terms_define_the_distribution() -> None:
-    query = LinearQuery.cells(DOMAIN, {"a": (1, 2), "c": (0, 1)})
-    terms = (
-        MarginalTerm(("b",), np.array([0.5, -1.0, 0.0])),
-        QueryTerm(query, 0.7),
-        MarginalTerm(("a", "d"), np.linspace(-1, 1, 10).reshape(5, 2)),
-    )
-    workspace = DenseDistribution.uniform(DOMAIN, 500.0).workspace()
-    for term in terms:
-        if isinstance(term, MarginalTerm):
-            workspace.tilt_marginal(term.scope, term.duals)
-        else:
-            workspace.tilt_query(term.query, term.dual)
-    stepwise = workspace.freeze(terms)
-    assert DenseDistribution.of_terms(DOMAIN, 500.0, terms).values == pytest.approx(stepwise.values)
-    assert stepwise.terms == terms
 
 
 def test_a_distribution_is_read_only_and_its_updates_are_copies() -> None:
@@ -326,14 +251,124 @@ def test_answers_over_scopes_too_long_for_a_marginal_are_the_same(monkeypatch: p
     assert [spread(2).answer(query) for query in queries] == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_pickled_distribution_has_the_same_bits() -> None:
-    model = step(spread(1), LinearQuery.cells(DOMAIN, {"d": (1, 1)}), learning_rate=0.3, increase=True)
-    again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
-    assert np.array_equal(again.values, model.values)
-
-
 def test_a_model_needs_something_to_spread() -> None:
     with pytest.raises(BudgetError, match="expected a positive total"):
         DenseDistribution.uniform(DOMAIN, 0.0)
     with pytest.raises(BudgetError, match="number of rows of at least 0"):
         spread(1).sample(-1, np.random.default_rng(1), independent=True)
+
+
+def box(**ranges: tuple[int, int]) -> LinearQuery:
+    return LinearQuery.cells(DOMAIN, ranges)
+
+
+@st.composite
+def random_terms(draw: st.DrawFn) -> tuple[Term, ...]:
+    """Boxes, products, weighted questions and marginals, in any order and number."""
+    terms: list[Term] = []
+    generator = np.random.default_rng(draw(st.integers(0, 1000)))
+    for kind in draw(st.lists(st.sampled_from(["box", "product", "weighted", "marginal"]), max_size=6)):
+        scope = DOMAIN.scope(draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=4)))
+        shape = DOMAIN.scope_shape(scope)
+        if kind == "marginal":
+            terms.append(MarginalTerm(scope, np.asarray(generator.normal(size=shape))))
+        elif kind == "product":
+            parts = [Factor((name,), UNITS * generator.integers(0, 2, DOMAIN[name].size)) for name in scope]
+            if parts:
+                parts[0] = Factor(scope[:1], generator.integers(0, UNITS + 1, DOMAIN[scope[0]].size))
+            terms.append(QueryTerm(LinearQuery(DOMAIN, tuple(parts)), draw(st.floats(-3, 3))))
+        elif kind == "weighted" and scope:
+            weights = generator.integers(0, UNITS, shape) * generator.integers(0, 2, shape)
+            terms.append(QueryTerm(LinearQuery(DOMAIN, (Factor(scope, weights),)), generator.normal()))
+        else:
+            ends = {name: sorted(generator.integers(0, DOMAIN[name].size, 2).tolist()) for name in scope}
+            query = LinearQuery.cells(DOMAIN, {name: (low, high) for name, (low, high) in ends.items()})
+            terms.append(QueryTerm(query, generator.normal()))
+    return tuple(terms)
+
+
+def by_definition(terms: tuple[Term, ...], total: float) -> NDArray[np.float64]:
+    """Return the model in declared order: exp(sum of dual * weights), normalised."""
+    exponents = np.zeros(DOMAIN.shape)
+    for term in terms:
+        scope = term.scope if isinstance(term, MarginalTerm) else term.query.scope
+        table = term.duals if isinstance(term, MarginalTerm) else term.dual * term.query.weights() / UNITS
+        exponents += np.reshape(table, [DOMAIN[name].size if name in scope else 1 for name in NAMES])
+    values = np.exp(exponents)
+    return np.asarray(values * (total / values.sum()))
+
+
+@given(random_terms())
+def test_every_number_is_that_of_the_definition(terms: tuple[Term, ...]) -> None:
+    model = DenseDistribution.of_terms(DOMAIN, 500.0, terms)
+    expected = by_definition(terms, 500.0)
+    assert model.values == pytest.approx(expected, rel=1e-9)
+    for size in range(5):
+        for scope in itertools.combinations(NAMES, size):
+            others = tuple(axis for axis, name in enumerate(NAMES) if name not in scope)
+            assert model.marginal(scope) == pytest.approx(expected.sum(axis=others), rel=1e-9)
+    for term in terms:
+        if isinstance(term, QueryTerm):
+            scope = term.query.scope
+            others = tuple(axis for axis, name in enumerate(NAMES) if name not in scope)
+            assert model.answer(term.query) == pytest.approx(
+                term.query.evaluate(expected.sum(axis=others)), rel=1e-9
+            )
+
+
+@pytest.mark.parametrize("independent", [True, False])
+def test_rows_are_those_of_the_same_model_in_other_terms(independent: bool) -> None:
+    terms = (
+        MarginalTerm(("a", "c"), np.random.default_rng(3).normal(size=(5, 4))),
+        QueryTerm(box(d=(0, 0), b=(1, 1)), 0.7),
+    )
+    model = DenseDistribution.of_terms(DOMAIN, 500.0, terms)
+    duals = np.log(by_definition(terms, 500.0))
+    declared = DenseDistribution.of_terms(DOMAIN, 500.0, [MarginalTerm(NAMES, duals)])
+    rows, expected = (
+        each.sample(5000, np.random.default_rng(8), independent=independent) for each in (model, declared)
+    )
+    for column, other in zip(rows.columns, expected.columns, strict=True):
+        assert np.array_equal(column, other)
+
+
+@given(random_terms(), random_terms())
+def test_an_update_multiplies_each_cell(first: tuple[Term, ...], then: tuple[Term, ...]) -> None:
+    workspace = DenseDistribution.of_terms(DOMAIN, 500.0, first).workspace()
+    for term in then:
+        if isinstance(term, MarginalTerm):
+            workspace.tilt_marginal(term.scope, term.duals)
+        else:
+            workspace.tilt_query(term.query, term.dual)
+    expected = by_definition((*first, *then), 500.0)
+    # The lazily kept normaliser agrees with the true one before freezing brings it up to date.
+    assert workspace.marginal(NAMES) == pytest.approx(expected)
+    frozen = workspace.freeze((*first, *then))
+    assert frozen.terms == (*first, *then)
+    assert frozen.values == pytest.approx(expected)
+    assert frozen.values.sum() == pytest.approx(500.0)
+
+
+def test_a_table_is_spread_over_the_array() -> None:
+    for size in range(5):
+        for scope in itertools.combinations(NAMES, size):
+            table = np.random.default_rng(2).random(DOMAIN.scope_shape(scope))
+            shape = [DOMAIN[name].size if name in scope else 1 for name in NAMES]
+            whole = np.broadcast_to(dense.spread(DOMAIN, scope, table, DOMAIN.shape), DOMAIN.shape)
+            assert np.array_equal(whole, np.broadcast_to(table.reshape(shape), DOMAIN.shape))
+
+
+LONG = Domain((IntegerAttribute("a", 0, 2), IntegerAttribute("b", 0, 4999), IntegerAttribute("c", 0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("scope", "written_out"), [(("c",), (1, 5000, 2)), (("a", "c"), (3, 5000, 2)), (("a",), (3, 1, 1))]
+)
+def test_a_table_over_short_last_axes_is_written_out(scope: tuple[str, ...], written_out: object) -> None:
+    table = np.random.default_rng(2).random(LONG.scope_shape(scope))
+    found = dense.spread(LONG, scope, table, LONG.shape)
+    assert found.shape == written_out
+    shape = [LONG[name].size if name in scope else 1 for name in LONG.names]
+    assert np.array_equal(
+        np.broadcast_to(found, LONG.shape), np.broadcast_to(table.reshape(shape), LONG.shape)
+    )

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from pmw.model import gradient
 from pmw.model.factors import Positions, project, spread
-from pmw.model.gradient import Gradient, plan_gradient
+from pmw.model.gradient import Gradient, Program, bind_sums, plan_contraction, plan_gradient
 from pmw.model.junction_tree import junction_tree
 
 SHAPE = (3, 2, 4, 3, 2, 2)
 AXES = tuple(range(6))
 PLACES = st.sets(st.sampled_from(AXES), max_size=3).map(lambda found: tuple(sorted(found)))
 SCOPES = st.lists(PLACES, min_size=1, max_size=8, unique=True).map(tuple)
+LENGTHS = (3, 1, 4, 2, 5)
+ANY_PLACES = st.sets(st.integers(0, 4)).map(lambda found: tuple(sorted(found)))
 
 
 def potentials_of(scopes: tuple[Positions, ...], size: float, seed: int) -> list[NDArray[np.float64]]:
@@ -96,3 +98,39 @@ def test_no_table_on_the_way_is_larger_than_the_largest_clique() -> None:
 def test_a_scope_outside_every_clique_is_refused() -> None:
     with pytest.raises(ValueError, match="inside a clique"):
         plan_gradient(junction_tree(SHAPE, [(0, 1)]), ((0, 2),))
+
+
+@pytest.mark.parametrize("written", [0.0, 1.5, 10**9])
+@given(left=ANY_PLACES, right=ANY_PLACES, kept=ANY_PLACES, seed=st.integers(0, 9))
+def test_a_bound_contraction_is_the_product_summed_whichever_way_it_is_computed(
+    written: float, left: Positions, right: Positions, kept: Positions, seed: int
+) -> None:
+    result = tuple(sorted({*kept}.intersection({*left, *right})))
+    generator = np.random.default_rng(seed)
+    tables = [np.zeros([LENGTHS[place] for place in scope]) for scope in (left, right)]
+    program: Program = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gradient, "_WRITTEN", written)
+        plan_contraction.cache_clear()
+        held = plan_contraction(LENGTHS, left, right, result).bind(tables[0], tables[1], program)
+    plan_contraction.cache_clear()
+    assert held.flags.c_contiguous
+    for _ in range(2):  # what was bound once is run again on other numbers
+        for table in tables:
+            table[...] = generator.normal(size=table.shape)
+        for call in program:
+            call()
+        union = tuple(sorted({*left, *right}))
+        product = spread(tables[0], left, union) * spread(tables[1], right, union)
+        assert held == pytest.approx(project(np.asarray(product, order="C"), union, result), abs=1e-12)
+
+
+@given(ANY_PLACES)
+def test_bound_sums_are_bit_for_bit_the_sums(kept: Positions) -> None:
+    table = np.zeros(LENGTHS)
+    program: Program = []
+    held = bind_sums(table, AXES[:5], kept, program)
+    table[...] = np.random.default_rng(1).normal(size=LENGTHS)
+    for call in program:
+        call()
+    assert np.array_equal(held, project(table, AXES[:5], kept))

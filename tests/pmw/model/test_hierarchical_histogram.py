@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,18 +11,39 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from pmw.model import HierarchicalHistogram, leaf_variances, mean_range_variance, query_variance
+from pmw.model import (
+    HierarchicalHistogram,
+    choose_coarsening,
+    leaf_variances,
+    mean_range_variance,
+    query_variance,
+)
 from pmw.model.hierarchical_histogram import least_squares, non_negative_least_squares
+from queries import CategoricalAttribute, Domain
 from queries.errors import ScopeError
+
+TREE = HierarchicalHistogram(5, 1, 2, 3, ((0, 0, 1, 1, 0), (0, 0, 2, 2, 1)))  # the cells of a node lie apart
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> HierarchicalHistogram:
+def even_trees(draw: st.DrawFn) -> HierarchicalHistogram:
     cells, branching = draw(st.integers(1, 60)), draw(st.integers(2, 9))
     tallest = 1
     while branching**tallest < cells:
         tallest += 1
     return HierarchicalHistogram(cells, draw(st.integers(0, 2)), branching, draw(st.integers(1, tallest)))
+
+
+@st.composite
+def declared_trees(draw: st.DrawFn) -> HierarchicalHistogram:
+    cells = draw(st.integers(4, 9))
+    fine = [0, 1, 2] + [draw(st.integers(0, 2)) for _ in range(cells - 3)]
+    coarse = [0 if node < 2 else 1 for node in fine]
+    levels = (tuple(coarse), tuple(fine)) if draw(st.booleans()) else (tuple(fine),)
+    return HierarchicalHistogram(cells, draw(st.integers(0, 2)), 2, len(levels) + 1, levels)
+
+
+TREES = even_trees() | declared_trees()
 
 
 def incidence(tree: HierarchicalHistogram) -> NDArray[np.float64]:
@@ -45,7 +68,7 @@ def test_nodes_are_sums_of_neighbours_and_special_cells_are_at_every_level() -> 
     assert cells.tolist() == counts.tolist()
 
 
-@given(tree=trees(), cell=st.integers(0, 61))
+@given(tree=TREES, cell=st.integers(0, 61))
 def test_a_record_is_in_one_node_of_each_level(tree: HierarchicalHistogram, cell: int) -> None:
     record = np.zeros(tree.size, dtype=np.int64)
     record[cell % tree.size] = 1
@@ -54,14 +77,14 @@ def test_a_record_is_in_one_node_of_each_level(tree: HierarchicalHistogram, cell
     assert all(level.sum() == 1 for level in tree.levels(nodes.astype(np.float64)))
 
 
-@given(tree=trees(), seed=st.integers(0, 10**6))
+@given(tree=TREES, seed=st.integers(0, 10**6))
 def test_two_passes_give_the_least_squares_cells(tree: HierarchicalHistogram, seed: int) -> None:
     nodes, matrix = noisy(tree, seed), incidence(tree)
     expected = np.linalg.lstsq(matrix, nodes, rcond=None)[0]
     np.testing.assert_allclose(least_squares(tree, nodes), expected, atol=1e-8)
 
 
-@given(tree=trees(), seed=st.integers(0, 10**6))
+@given(tree=TREES, seed=st.integers(0, 10**6))
 def test_variances_are_those_of_the_normal_equations(tree: HierarchicalHistogram, seed: int) -> None:
     matrix = incidence(tree)
     covariance = np.linalg.inv(matrix.T @ matrix)
@@ -70,14 +93,14 @@ def test_variances_are_those_of_the_normal_equations(tree: HierarchicalHistogram
     assert query_variance(tree, weights) == pytest.approx(weights @ covariance @ weights)
 
 
-@given(tree=trees(), seed=st.integers(0, 10**6))
+@given(tree=TREES, seed=st.integers(0, 10**6))
 def test_non_negative_cells_are_the_nearest_ones(tree: HierarchicalHistogram, seed: int) -> None:
     nodes, matrix = noisy(tree, seed), incidence(tree)
     expected = nnls(matrix, nodes)[0]
     np.testing.assert_allclose(non_negative_least_squares(tree, nodes), expected, atol=1e-6)
 
 
-@given(tree=trees(), seed=st.integers(0, 10**6), total=st.floats(1, 5000))
+@given(tree=TREES, seed=st.integers(0, 10**6), total=st.floats(1, 5000))
 def test_a_known_sum_is_kept_and_nothing_is_nearer(
     tree: HierarchicalHistogram, seed: int, total: float
 ) -> None:
@@ -133,3 +156,50 @@ def test_least_squares_gives_no_node_a_weight_beyond_that_of_the_cells(tree: Hie
     cells = np.stack([least_squares(tree, node) for node in np.eye(tree.nodes)], axis=1)
     assert np.maximum(cells, 0).sum(axis=0).max() <= 1
     assert np.maximum(-cells, 0).sum(axis=0).max() <= 1
+
+
+def test_nodes_are_level_by_level_and_the_special_cells_hang_beside_them() -> None:
+    assert TREE.sizes == (3, 4, 6)
+    assert TREE.node_counts(np.array([1, 2, 3, 4, 5, 9])).tolist() == [8, 7, 9, 3, 5, 7, 9, 1, 2, 3, 4, 5, 9]
+    assert TREE.parents(1).tolist() == [0, 0, 1, 2]
+    assert TREE.parents(2).tolist() == [0, 0, 2, 2, 1, 3]
+
+
+@given(declared_trees(), st.data())
+def test_a_record_that_is_replaced_moves_two_nodes_of_each_level_at_most(
+    tree: HierarchicalHistogram, data: st.DataObject
+) -> None:
+    counts = np.array([data.draw(st.integers(0, 3)) for _ in range(tree.size)])
+    before = tree.node_counts(counts)
+    for cell, other in itertools.product(range(tree.size), repeat=2):
+        added = counts.copy()
+        added[cell] += 1
+        change = tree.node_counts(added) - before
+        levels = [change[start - size : start] for start, size in zip(
+            itertools.accumulate(tree.sizes), tree.sizes, strict=True
+        )]  # fmt: skip
+        assert all(sorted(level)[-1] == 1 == np.abs(level).sum() for level in levels)
+        replaced = added.copy()
+        replaced[other] -= 1
+        assert np.abs(tree.node_counts(replaced) - before).sum() <= 2 * tree.height
+
+
+@pytest.mark.parametrize(
+    "hierarchy",
+    [((0, 0, 0, 0),), ((0, 2, 0, 2),), ((0, 1, 1),), ((0, 1, 0, 1), (0, 0, 1, 2)), ((0, 0, 1, 1),) * 3],
+)  # fmt: skip
+def test_nodes_that_cannot_be_are_refused(hierarchy: tuple[tuple[int, ...], ...]) -> None:
+    with pytest.raises(ScopeError):
+        HierarchicalHistogram(4, 0, 2, 3 if len(hierarchy) > 1 else 2, hierarchy)
+
+
+def test_rare_values_are_pooled_inside_the_nodes_of_their_level() -> None:
+    values = tuple(f"{number:02}" for number in range(40))  # four nodes of ten values
+    attribute = CategoricalAttribute("c", values, levels=(1,), missing=True)  # type: ignore[arg-type]  # a length
+    counts = np.full(41, 10.0)
+    counts[3], counts[30:40] = 100.0, 1.0
+    chosen = choose_coarsening(Domain((attribute,)), {"c": counts}, {"c": 20.0})
+    bins = chosen.bins[0]
+    assert bins is not None
+    expected = [0, 0, 0, 1, *[0] * 6, *[2] * 10, *[3] * 10, *[4] * 10, 5]
+    assert bins.tolist() == expected  # the last node's values are rare even together, and alone are left

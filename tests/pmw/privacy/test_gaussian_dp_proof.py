@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pmw.errors import BudgetError, BudgetExhaustedError
 from pmw.planning.calibration import calibrated_noise, selection_epsilon
 from pmw.privacy.budget import (
+    LEAST_SIGMA,
     NOTHING,
     Budget,
     Charge,
@@ -26,16 +27,13 @@ from pmw.privacy.budget import (
     NeighboringRelation,
     bounded_range_charge,
     gaussian_charge,
-    pure_charge,
-)
-from pmw.privacy.filter import PrivacyFilter, open_filter
-from pmw.privacy.gaussian_dp import (
-    LEAST_SIGMA,
     gaussian_mu_squared,
     mu_squared_cap,
+    pure_charge,
     pure_epsilon,
     pure_mu_squared,
 )
+from pmw.privacy.filter import PrivacyFilter, open_filter
 from pmw.privacy.noise import DiscreteGaussian
 from pmw.public.contract import Options
 from pmw.public.sensitivity import l1_sensitivity, l2_squared_sensitivity, query_sensitivity

@@ -6,8 +6,10 @@ rejected, so that a wrong scale could not pass unnoticed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
@@ -16,12 +18,22 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pmw.errors import NoiseError
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Distribution, Geometric, uniform_below
+from pmw.privacy.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Distribution,
+    Geometric,
+    SechSquared,
+    bernoulli_exp_array,
+    uniform_below,
+)
 from pmw.privacy.random_bits import BitSource
 
 dp.enable_features("contrib")
 
-DISTRIBUTIONS: list[Callable[[Fraction], Distribution]] = [Geometric, DiscreteLaplace, DiscreteGaussian]
+DISTRIBUTIONS: list[Callable[[Fraction], Distribution]] = [
+    Geometric, DiscreteLaplace, DiscreteGaussian, SechSquared,
+]  # fmt: skip
 SCALES = [Fraction(7, 3), Fraction(5), Fraction(1, 2), Fraction(41, 2)]
 WRONG = [Fraction(10, 13), Fraction(13, 10)]
 
@@ -76,12 +88,16 @@ def test_scales_of_the_size_that_sessions_use(make: Callable[[Fraction], Distrib
         if single
         else distribution.sample_array(bits, count)
     )
-    continuous = {Geometric: stats.expon, DiscreteLaplace: stats.laplace, DiscreteGaussian: stats.norm}[
-        type(distribution)
-    ]
-    assert stats.kstest(draws / float(scale), continuous.cdf).pvalue > 1e-4
+    distributions: dict[type, Any] = {
+        Geometric: stats.expon.cdf,
+        DiscreteLaplace: stats.laplace.cdf,
+        DiscreteGaussian: stats.norm.cdf,
+        SechSquared: lambda values: 1 - np.cosh(values / 2) ** -2,
+    }
+    continuous = distributions[type(distribution)]
+    assert stats.kstest(draws / float(scale), continuous).pvalue > 1e-4
     for wrong in WRONG:
-        assert stats.kstest(draws / float(scale * wrong), continuous.cdf).pvalue < 1e-9
+        assert stats.kstest(draws / float(scale * wrong), continuous).pvalue < 1e-9
 
 
 @pytest.mark.statistical
@@ -169,8 +185,9 @@ def test_the_same_bytes_give_the_same_noise() -> None:
         assert [distribution.sample(one) for _ in range(20)] == [distribution.sample(two) for _ in range(20)]
 
 
-def test_exponential_noise_is_never_negative() -> None:
-    draws = Geometric(Fraction(3)).sample_array(BitSource.from_integer(8), 10_000)
+@pytest.mark.parametrize("make", [Geometric, SechSquared])
+def test_one_sided_noise_is_never_negative(make: Callable[[Fraction], Distribution]) -> None:
+    draws = make(Fraction(3)).sample_array(BitSource.from_integer(8), 10_000)
     assert draws.min() == 0
     assert draws.dtype == np.int64
 
@@ -198,3 +215,30 @@ def test_a_scale_that_cannot_be_is_refused(make: Callable[[Fraction], Distributi
 def test_a_table_that_would_be_too_long_is_refused() -> None:
     with pytest.raises(NoiseError, match=r"expected sigma up to 2\^16"):
         DiscreteGaussian(Fraction(2**17)).survival(np.array([0]))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_table_is_the_squared_hyperbolic_secant(scale: Fraction) -> None:
+    distribution, values = SechSquared(scale), np.arange(-5, 400)
+    wanted = [1.0 if y <= 0 else 1 / math.cosh(min(y / (2 * float(scale)), 300)) ** 2 for y in values]
+    assert distribution.survival(values) == pytest.approx(wanted, rel=1e-12)
+    assert distribution.pmf(values)[:-1] == pytest.approx(-np.diff(distribution.survival(values)), abs=1e-14)
+    assert distribution.pmf(values).sum() + distribution.survival(np.array([400]))[0] == pytest.approx(1.0)
+
+
+def test_the_smaller_steps_are_geometric_noise_kept_by_two_coins() -> None:
+    scale, y = 7 / 3, np.arange(60)
+    decay, after = np.exp(-y / scale), np.exp(-(y + 1) / scale)
+    steps = np.tanh((y + 1) / (2 * scale)) - np.tanh(y / (2 * scale))
+    kept = 1 / (1 + decay) / (1 + after)
+    assert steps == pytest.approx(2 * (1 - math.exp(-1 / scale)) * decay * kept, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.statistical
+def test_coins_of_any_exponent_are_exact() -> None:
+    for numerator in (0, 3, 7, 16):
+        heads = bernoulli_exp_array(np.full(6000, numerator), 7, BitSource.from_integer(24)).sum()
+        if numerator == 0:
+            assert heads == 6000
+        else:
+            assert stats.binomtest(int(heads), 6000, math.exp(-numerator / 7)).pvalue > 1e-3

@@ -26,11 +26,11 @@ from pmw.errors import BudgetError
 from pmw.loop import Proposal, draw_tests
 from pmw.model import HierarchicalMeasurement, Measurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation, zcdp_epsilon
-from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric
+from pmw.privacy.noise import DiscreteGaussian, DiscreteLaplace, Geometric, SechSquared
 from pmw.public.contract import ModelKind, Opening
 from pmw.public.plans import MarginalTestPlan
 from pmw.public.state import PublicState
-from pmw.sparse_vector import SechSquared, SparseVectorKind
+from pmw.sparse_vector import SparseVectorKind
 from queries import UNITS, CategoricalAttribute, Domain, IntegerAttribute, LinearQuery
 from queries.domain import Attribute
 

@@ -19,10 +19,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pmw.privacy.noise import SechSquared
 from pmw.research.audit import adaptive_distribution, tables_of
 from pmw.research.sparse_vectors import renyi_charge
 from pmw.research.sparse_vectors.sech2_charges import threshold_renyi
-from pmw.sparse_vector import Sech2Test, SechSquared, Sides, ThresholdNoise
+from pmw.sparse_vector import Sech2Test, Sides, ThresholdNoise
 
 Number: TypeAlias = mpmath.mpf
 
