@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.public.answer import SEEDED_WARNING, Answer, RecordsKept
-from queries.grouping import GroupedQuery, GroupValue
 from queries.linear import LinearQuery
 from queries.workloads import Workload
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ROWS_SHOWN = 20
-_GROUP_KEYS = ("count", "fraction", "interval", "typical", "source", "aligned", "version")  # of each group
-_SHARED_KEYS = ("confidence", "spent", "records_kept", "seeded")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -27,61 +24,30 @@ class Answers(Sequence[Answer]):
 
     Args:
         answers: one per question.
-        asked: the questions, their workload, or the grouped question that they are the groups of.
-
-    Attributes:
-        columns: names of the columns that say what was asked: the groups' attributes, or ``question``.
+        asked: the questions, or their workload.
     """
 
     answers: Sequence[Answer]
-    asked: tuple[LinearQuery, ...] | GroupedQuery | Workload = field(repr=False)
+    asked: tuple[LinearQuery, ...] | Workload = field(repr=False)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns that say what was asked."""
-        return self.asked.columns if isinstance(self.asked, GroupedQuery) else ("question",)
-
-    def labels(self) -> tuple[tuple[GroupValue, ...], ...]:
-        """Return what each answer is about: the values of its group, or its question in words."""
-        if isinstance(self.asked, GroupedQuery):
-            return self.asked.labels()
-        return tuple((query.describe(),) for query in self.asked)
-
-    def alone(self) -> Answer | None:
-        """Return the one answer of a question that has no groups; None where groups have answers."""
-        grouped = isinstance(self.asked, GroupedQuery) and self.asked.columns
-        return None if grouped else self.answers[0]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer format of a grouped question, ready for JSON; what was spent is the newest."""
-        groups = []
-        last = self.answers[-1].to_dict()
-        for label, answer in zip(self.labels(), self.answers, strict=True):
-            form = answer.to_dict()
-            groups.append(
-                {
-                    **dict(zip(self.columns, label, strict=True)),
-                    **{key: form[key] for key in _GROUP_KEYS},
-                }
-            )
-        shared = {key: value for key, value in last.items() if key in _SHARED_KEYS}
-        return {"groups": groups, **shared}
+    def labels(self) -> tuple[str, ...]:
+        """Return what each answer is about: its question in words."""
+        return tuple(query.describe() for query in self.asked)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row per answer: what was asked, count, low, high, fraction, source, aligned, version.
+        """Return one row per answer: question, count, low, high, fraction, source, aligned, version.
 
         ``low`` and ``high`` are the ends of the interval in records, NaN where nothing is promised. The
         confidence, which records are kept, and whether the noise was seeded, stand in the table's ``attrs``.
         """
         import pandas as pd
 
-        count = self.asked.count_column if isinstance(self.asked, GroupedQuery) else "count"
-        labels, answers = self.labels(), tuple(self.answers)
+        answers = tuple(self.answers)
         ends = [answer.interval or (None, None) for answer in answers]
         frame = pd.DataFrame(
             {
-                **{name: [label[place] for label in labels] for place, name in enumerate(self.columns)},
-                count: pd.array([answer.count for answer in answers], dtype="float64"),
+                "question": list(self.labels()),
+                "count": pd.array([answer.count for answer in answers], dtype="float64"),
                 "low": pd.array([low for low, _ in ends], dtype="float64"),
                 "high": pd.array([high for _, high in ends], dtype="float64"),
                 "fraction": pd.array([answer.fraction for answer in answers], dtype="float64"),
@@ -105,7 +71,7 @@ class Answers(Sequence[Answer]):
             width: characters of a line, where there is a limit: texts are cut, or each row is a record.
         """
         header, rows = self._cells(most_rows)
-        lines = [text_table(header, rows, left=len(self.columns), width=width)]
+        lines = [text_table(header, rows, left=1, width=width)]
         if len(rows) < len(self.answers):
             lines.append(f"… {len(self.answers) - len(rows):,} more")
         if self._kept is not None:
@@ -123,15 +89,13 @@ class Answers(Sequence[Answer]):
         return any(answer.seeded for answer in self.answers)
 
     def _cells(self, most_rows: int | None) -> tuple[list[str], list[list[str]]]:
-        count = self.asked.count_column if isinstance(self.asked, GroupedQuery) else "count"
-        header = [*self.columns, count, "low", "high", "source"]
+        header = ["question", "count", "low", "high", "source"]
         rows = []
         for label, answer in zip(self.labels()[:most_rows], self.answers, strict=False):
             low, high = answer.interval or (None, None)
             ends = ["-" if end is None else f"{end:,.0f}" for end in (low, high)]
-            words = ["(missing)" if value is None else str(value) for value in label]
             number = "-" if answer.is_refused else f"{answer.count:,.0f}"
-            rows.append([*words, number, *ends, answer.source.value])
+            rows.append([label, number, *ends, answer.source.value])
         return header, rows
 
     @overload

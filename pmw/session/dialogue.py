@@ -12,12 +12,12 @@ from functools import partial
 from numpy.typing import ArrayLike
 
 from pmw.loop import Forecast
-from pmw.public import tables
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.quotes import Quote, quote_marginal, quote_question
 from pmw.public.range_answers import ArrayAnswers, RangeAnswers
 from pmw.public.state import PublicState
+from pmw.public.tables import Tabulation
 from pmw.session.accounts import SESSION, Account, Booked
 from pmw.session.asking import Asked, Asking, Questions
 from pmw.session.asks import Answering, Ask, Deliver
@@ -25,7 +25,6 @@ from pmw.session.range_engine import RangeEngine
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
 from queries.errors import QueryError
-from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.reader import QuestionReader
 from queries.statements import Statement
@@ -203,7 +202,7 @@ class Dialogue(Asking):
             with self._engaged() as engine:
                 engine.measure(quote.scope, quote.noise, self._account)
 
-    def forecast(self, question: LinearQuery | GroupedQuery | Statement) -> Forecast:
+    def forecast(self, question: LinearQuery | Statement) -> Forecast:
         """Return what answering a question could charge at most, as things stand; free.
 
         Args:
@@ -213,9 +212,9 @@ class Dialogue(Asking):
         """
         with self._engaged() as engine:
             if isinstance(question, Statement):
-                queries = [one[2] for one in tables.questions_of(self.state, question)]
+                queries = [query for query, _ in Tabulation(self.state, question).questions()]
             else:
-                queries = list(question) if isinstance(question, GroupedQuery) else [question]
+                queries = [question]
             asks = [self._ask(query, fresh=False, request_id=None) for query in queries]
             return engine.forecast(asks, self._account)
 
