@@ -39,7 +39,7 @@ import pmw
 from benchmarks.runner import alone, parser, tell
 from benchmarks.tables import TABLES, Case, StreamChoice, TableAbsentError
 from pmw.public.sums import Estimate
-from pmw.public.tables import AnswerTable, answered
+from pmw.public.tables import AnswerTable, Tabulation
 from queries import (
     Attribute,
     CategoricalAttribute,
@@ -51,9 +51,8 @@ from queries import (
 )
 from queries.cells import quoted_name
 from queries.domain import OrderedAttribute
-from queries.parsing import parse_statement
+from queries.parsing import parse_sql
 from queries.records import decode_records
-from queries.statements import Statement
 
 if TYPE_CHECKING:
     import duckdb
@@ -183,10 +182,12 @@ def _select(listed: str, domain: Domain, group: str) -> str:
 
 
 def _answer(session: pmw.Session, text: str, *, asked: bool) -> AnswerTable:
-    statement = parse_statement(text, session.domain)
-    if not isinstance(statement, Statement):
-        raise TypeError(text)
-    return session.tabulate(statement) if asked else answered(session.state, statement, [], [])
+    statement = parse_sql(text, session.domain)
+    if asked:
+        return session.tabulate(statement)
+    work = Tabulation(session.state, statement)
+    work._asked.clear()  # from what is known alone
+    return work.table(session.state, ())
 
 
 class _Truths:
@@ -209,12 +210,9 @@ class _Truths:
         """Compare the answers to a statement with the truth, group by group."""
         width, least = about
         true = self._rows(statement)
-        for row in found.rows:
-            truth = true.get(str(row[0]))
-            for place, kind in enumerate(_KINDS, 1):
-                cell = row[place]
-                if not isinstance(cell, Estimate):
-                    continue
+        for keys, cells in found.rows:
+            truth = true.get(str(keys[0]))
+            for place, (kind, cell) in enumerate(zip(_KINDS, cells, strict=False), 1):
                 exact = None if truth is None else truth[place]
                 large = truth is not None and truth[-1] >= least
                 score = scores[kind]
@@ -320,9 +318,7 @@ def outcome(session: pmw.Session, frame: pd.DataFrame, statement: str) -> dict[s
     except QueryError as error:
         return {"statement": statement, "answered": False, "refusal": str(error)}
     spent = round(session.state.ledger.share - before, 6)
-    form: dict[str, Any] = {"statement": statement, "answered": True, "spent": spent}
-    if isinstance(answer, AnswerTable):
-        form["notes"] = list(answer.notes)
+    form = {"statement": statement, "answered": True, "spent": spent, "notes": list(answer.notes)}
     return {**form, **_compared(answer.to_pandas(), _truth(frame, statement))}
 
 
@@ -337,18 +333,9 @@ def _truth(frame: pd.DataFrame, statement: str) -> pd.DataFrame:
 
 def _compared(found: pd.DataFrame, true: pd.DataFrame) -> dict[str, Any]:
     """Return how answers and their bars compare with the true table, row by row of the same keys."""
-    extra = ("low", "high", "fraction", "source", "aligned", "version")
-    grouped = "source" in found.columns
-    ends = ("low", "high") if grouped else None
-    values = [
-        name
-        for name in found.columns
-        if (name not in extra[:2] if grouped else f"{name}_low" in found.columns)
-    ]
-    if grouped:
-        place = list(found.columns).index("low")
-        values = [found.columns[place - 1]]
-    shown = [name for name in found.columns if not name.endswith(("_low", "_high")) and name not in extra]
+    values = [name for name in found.columns if f"{name}_low" in found.columns]
+    more = {f"{name}_{end}" for name in values for end in ("low", "high", "source")}
+    shown = [name for name in found.columns if name not in more]
     keys = [name for name in shown if name not in values]
     columns = {name: true.columns[place] for place, name in enumerate(shown)}
     known = {
@@ -359,7 +346,7 @@ def _compared(found: pd.DataFrame, true: pd.DataFrame) -> dict[str, Any]:
     for number, row in enumerate(found[keys].values):
         match = known.get(tuple(map(str, row)))
         for name in values:
-            low, high = ends or (f"{name}_low", f"{name}_high")
+            low, high = f"{name}_low", f"{name}_high"
             answer, bar = float(found[name][number]), (float(found[low][number]), float(found[high][number]))
             truth = 0.0 if match is None else float(true[columns[name]].iloc[match])
             scores["cells"] += 1

@@ -13,7 +13,6 @@ from queries.errors import (
     ScopeError,
 )
 from queries.factors import UNITS, Factor
-from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.marginal import Histogram, Marginal
 from queries.numbers import IntegerAttribute, NumericAttribute
@@ -21,6 +20,7 @@ from queries.parsing import Question, parse_line, parse_question, parse_sql, par
 from queries.person import Person
 from queries.records import CodedRecords, decode_records, encode_records
 from queries.schema import format_schema, load_schema, parse_schema, save_schema
+from queries.statements import Statement
 from queries.workloads import (
     Workload,
     all_marginals,
@@ -47,7 +47,6 @@ __all__ = [
     "encode_records",
     "Factor",
     "format_schema",
-    "GroupedQuery",
     "Histogram",
     "IntegerAttribute",
     "LinearQuery",
@@ -73,6 +72,7 @@ __all__ = [
     "save_schema",
     "SchemaError",
     "ScopeError",
+    "Statement",
     "UNITS",
     "Workload",
 ]

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlglot import exp
 
 from queries.cell_sums import average, counted, total
 from queries.cell_values import CellCondition, CellValues, constant_value
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.refusals import REPORTS
 from queries.row_expressions import row_condition, row_value, wrong_kind
 from queries.sql_tree import position_of, refuse
-from queries.statements import (
-    AggregateNode,
-    Arithmetic,
-    Constant,
-    Correlation,
-    Linear,
-    Node,
-    Quantile,
-    Ratio,
-    Spread,
-)
+from queries.statement_grammar import GRAMMAR
+from queries.statements import AggregateNode, Correlation, Quantile, Spread, require_finite
 
 _SPREADS: dict[type[exp.Expr], tuple[bool, bool]] = {  # sample, root
     exp.Stddev: (True, True),
@@ -42,7 +31,6 @@ _QUANTILES: tuple[type[exp.Expr], ...] = (
     exp.ApproxQuantile,
     exp.PercentileCont,
 )
-_LARGEST = 1e100  # numbers whose squares are still numbers
 AGGREGATES: tuple[type[exp.Expr], ...] = (
     *(exp.Filter, exp.Window, exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Corr),
     *_QUANTILES,
@@ -89,27 +77,29 @@ def _of_values(node: exp.Expr, condition: CellCondition | None, domain: Domain) 
     return Quantile(values, _EXTREMES[type(node)], extreme=True, condition=condition)
 
 
-def _window(node: exp.Window, domain: Domain) -> Linear:
-    inner = aggregate_node(node.this.this, domain) if isinstance(node.this, exp.Sum) else None
+def _window(node: exp.Window, domain: Domain) -> AggregateNode:
+    inner = node.this.this if isinstance(node.this, exp.Sum) else None
     plain = all(
         value is None or value == [] for key, value in node.args.items() if key not in ("this", "over")
     )
-    if not plain or not isinstance(inner, Linear):
-        refuse(node, "a window other than SUM(COUNT(*)) OVER ()", grammar=REPORTS)
-    return replace(inner, grouped=False)
+    if not plain or not isinstance(inner, exp.Count | exp.CountIf | exp.Sum | exp.Filter):
+        refuse(node, "a window other than SUM(COUNT(*)) OVER ()", grammar=GRAMMAR)
+    sums: Any = aggregate_node(inner, domain)  # each of these is one sum
+    everywhere: AggregateNode = replace(sums, grouped=False)
+    return everywhere
 
 
 def _numbers(aggregate: exp.Expr, node: exp.Expr, domain: Domain) -> CellValues:
     if isinstance(node, exp.Distinct):
         refuse(aggregate, f"{aggregate.sql_name()}(DISTINCT …)" if isinstance(aggregate, exp.Func) else None,
-               grammar=REPORTS)  # fmt: skip
+               grammar=GRAMMAR)  # fmt: skip
     if node.find(*AGGREGATES):
-        refuse(node, "an aggregate inside another one", grammar=REPORTS)
+        refuse(node, "an aggregate inside another one", grammar=GRAMMAR)
     if isinstance(node, exp.Star):
-        refuse(aggregate, f"{aggregate.sql()} of records", grammar=REPORTS)
+        refuse(aggregate, f"{aggregate.sql()} of records", grammar=GRAMMAR)
     values = row_value(node, domain)
     for ends in (values.low, values.high):
-        _require_finite(ends)
+        require_finite(ends)
     if values.labels is not None:
         name = aggregate.sql_name() if isinstance(aggregate, exp.Func) else "this aggregate"
         raise wrong_kind("MEDIAN" if isinstance(aggregate, exp.WithinGroup) else name, node)
@@ -149,82 +139,3 @@ def _part(node: exp.Expr | None) -> float:
             position=None if node is None else position_of(node),
         )
     return part
-
-
-# --- arithmetic on aggregates -------------------------------------------------------------------------------
-
-
-def joined_nodes(sign: str, left: Node, right: Node, domain: Domain) -> Node:
-    """Return two expressions joined by an operator: one sum or one ratio of sums where they make one.
-
-    Raises:
-        QueryError: a division by 0, or numbers that are too large.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        node = _joined(sign, left, right, domain)
-    for part in (node.numerator, node.denominator) if isinstance(node, Ratio) else (node,):
-        if isinstance(part, Linear):
-            _require_finite(part.low)
-            _require_finite(part.high)
-        elif isinstance(part, Constant) and isinstance(part.value, float):
-            _require_finite(np.array(part.value))
-    return node
-
-
-def _require_finite(numbers: NDArray[np.float64]) -> None:
-    if not np.all(np.abs(numbers) <= _LARGEST):
-        raise QueryError(f"expected numbers of at most {_LARGEST:g} here", code="bad_request")
-
-
-def _joined(sign: str, left: Node, right: Node, domain: Domain) -> Node:
-    if isinstance(right, Constant) and sign == "/" and right.value == 0:
-        raise QueryError("a division by 0", code="bad_request")
-    if isinstance(left, Constant) and isinstance(right, Constant):
-        return Constant(_of_numbers(sign, _number(left), _number(right)))
-    if isinstance(right, Constant) and isinstance(left, Linear | Ratio):
-        return _with_constant(sign, left, _number(right), domain)
-    if isinstance(left, Constant) and isinstance(right, Linear | Ratio) and sign != "/":
-        return _from_constant(sign, _number(left), right, domain)
-    if isinstance(left, Linear) and isinstance(right, Linear):
-        return _of_sums(sign, left, right, domain)
-    return Arithmetic(sign, left, right)  # type: ignore[arg-type]
-
-
-def _number(node: Constant) -> float:
-    if isinstance(node.value, str) or node.value is None:
-        raise QueryError("arithmetic needs numbers", code="wrong_kind")
-    return node.value
-
-
-def _of_numbers(sign: str, one: float, two: float) -> float:
-    return {"+": one + two, "-": one - two, "*": one * two, "/": one / two if two else 0.0}[sign]
-
-
-def _scaled(node: Linear | Ratio, factor: float) -> Linear | Ratio:
-    if isinstance(node, Linear):
-        return node.times(factor)
-    return Ratio(node.numerator.times(factor), node.denominator)
-
-
-def _with_constant(sign: str, node: Linear | Ratio, number: float, domain: Domain) -> Node:
-    if sign in ("*", "/"):
-        return _scaled(node, number if sign == "*" else 1 / number)
-    shift = number if sign == "+" else -number
-    exact = isinstance(node, Ratio) and np.array_equal(node.denominator.low, node.denominator.high)
-    if isinstance(node, Ratio) and exact and node.numerator.grouped == node.denominator.grouped:
-        return Ratio(node.numerator.plus(node.denominator.times(shift), domain), node.denominator)
-    return Arithmetic("+", node, Constant(shift))
-
-
-def _from_constant(sign: str, number: float, node: Linear | Ratio, domain: Domain) -> Node:
-    if sign == "*":
-        return _scaled(node, number)
-    return _with_constant("+", node if sign == "+" else _scaled(node, -1.0), number, domain)
-
-
-def _of_sums(sign: str, left: Linear, right: Linear, domain: Domain) -> Node:
-    if sign == "/":
-        return Ratio(left, right)
-    if sign == "*" or left.grouped != right.grouped:
-        return Arithmetic(sign, left, right)  # type: ignore[arg-type]
-    return left.plus(right if sign == "+" else right.times(-1.0), domain)

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from queries.cell_values import CellCondition, CellValues, attribute_values, on_scope, union_scope
-from queries.domain import Domain, OrderedAttribute
+from queries.domain import Domain
 from queries.errors import QueryError
+from queries.linear import LinearQuery
 from queries.statements import (
     AggregateNode,
-    Grouping,
-    KeyColumn,
     Linear,
     OutputColumn,
     Quantile,
     Ratio,
     Statement,
+    attribute_grouping,
 )
 
 CLIPPED = "numbers beyond the declared ends count as the ends"
@@ -58,36 +58,24 @@ def average(values: CellValues, condition: CellCondition | None, domain: Domain)
     return Ratio(total(values, condition, domain), counted(values, condition, domain))
 
 
-def attribute_grouping(name: str, domain: Domain) -> Grouping:
-    """Return the groups of an attribute: a number where its cell holds one, else the cell's label."""
-    attribute = domain[name]
-    values, ordered = attribute_values(attribute), isinstance(attribute, OrderedAttribute)
-    if values.labels is None and np.any(values.low != values.high):
-        labels = [attribute.label(code) for code in range(attribute.size)]
-        values = replace(values, labels=np.array(labels, dtype=object))
-    return Grouping(values.scope, tuple(values.groups()), values.labels is None or ordered)
-
-
 def statement_of(
-    kind: str, name: str, domain: Domain, where: CellCondition, by: Sequence[str], *, part: float = 0.5
+    kind: str, name: str, where: LinearQuery, by: Sequence[str] = (), *, part: float = 0.5
 ) -> Statement:
     """Return the statement that asks one aggregate of an attribute.
 
     Args:
         kind: ``mean``, ``sum`` or ``quantile``.
         name: the attribute.
-        domain: the declared attributes.
-        where: which records are asked about.
+        where: the question that counts the records that are asked about.
         by: attributes that group them.
         part: of a quantile, in [0, 1].
 
     Raises:
         QueryError: the attribute is not declared or holds no numbers, or the part is not in [0, 1].
     """
-    for one in (name, *by):
-        if one not in domain:
-            raise QueryError(f"unknown attribute {one!r}; declared are {', '.join(domain.names[:20])}",
-                             code="unknown_attribute")  # fmt: skip
+    domain, counts = where.domain, Statement.count_by(where, by)
+    if name not in domain:
+        attribute_grouping(name, None, domain)  # which refuses it
     values = attribute_values(domain[name])
     if values.labels is not None:
         raise QueryError(
@@ -100,8 +88,7 @@ def statement_of(
         "sum": total(values, None, domain),
         "quantile": Quantile(values, part),
     }
-    keys = [OutputColumn(one, KeyColumn(place)) for place, one in enumerate(by)]
+    keys = [column for column in counts.columns if column.is_key]
     title = kind if kind not in by else f"{kind} of {name}"
-    groupings = tuple(attribute_grouping(one, domain) for one in by)
     columns = (*keys, OutputColumn(title, nodes[kind]))
-    return Statement(domain, where, groupings, columns, notes=(CLIPPED,))
+    return Statement(where, counts.groupings, columns, notes=(CLIPPED,))

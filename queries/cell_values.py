@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cells import cell_count
-from queries.domain import Attribute, CategoricalAttribute, Domain
+from queries.cells import GroupValue, cell_count
+from queries.domain import Attribute, Domain
 from queries.errors import QueryError
 from queries.factors import UNITS, Factor
-from queries.grouping import GroupValue, cell_value
 from queries.linear import LinearQuery, Readings
-from queries.numbers import IntegerAttribute, NumericAttribute
 
 MOST_SCOPE_CELLS = 2**22  # cells of the attributes that one aggregate, or one condition, is about
 
@@ -156,8 +154,8 @@ class CellValues:
         return replace(self, low=function(self.low), middle=function(self.middle), high=function(self.high),
                        whole=whole)  # fmt: skip
 
-    def groups(self) -> list[tuple[GroupValue, NDArray[np.bool_]]]:
-        """Return every value with the cells that hold it, numbers growing, NULL last.
+    def groups(self) -> list[tuple[GroupValue, NDArray[np.int64]]]:
+        """Return every value with the places of the cells that hold it, numbers growing, NULL last.
 
         Raises:
             QueryError: a cell may hold several.
@@ -169,11 +167,11 @@ class CellValues:
                 code="unaligned",
             )
         cells: NDArray[Any] = self.middle if self.labels is None else self.labels
-        found: list[tuple[GroupValue, NDArray[np.bool_]]] = []
+        found: list[tuple[GroupValue, NDArray[np.int64]]] = []
         for value in _distinct(cells[self.present], numbers=self.labels is None):
-            found.append((value, self.present & (cells == value)))
+            found.append((value, np.flatnonzero(self.present & (cells == value))))
         if not np.all(self.present):
-            found.append((None, ~self.present))
+            found.append((None, np.flatnonzero(~self.present)))
         return found
 
 
@@ -201,10 +199,10 @@ def attribute_values(attribute: Attribute) -> CellValues:
     for code in (attribute.missing_code, attribute.other_code):
         if code is not None:
             present[code] = False
-    ends = _number_ends(attribute)
+    ends = attribute.number_ends()
     if ends is None:
         present[:] = True
-        labels = np.array([cell_value(attribute, code) for code in range(size)], dtype=object)
+        labels = np.array([attribute.value(code) for code in range(size)], dtype=object)
         if attribute.missing_code is not None:
             present[attribute.missing_code] = False
         zeros = np.zeros(size)
@@ -212,25 +210,7 @@ def attribute_values(attribute: Attribute) -> CellValues:
     low, high = np.zeros(size), np.zeros(size)
     low[: len(ends[0])], high[: len(ends[1])] = ends
     middle = (low + high) / 2
-    whole = isinstance(attribute, IntegerAttribute) or bool(getattr(attribute, "integer", False))
-    return CellValues(
-        scope, low, middle, high, present, None, whole or isinstance(attribute, CategoricalAttribute)
-    )
-
-
-def _number_ends(attribute: Attribute) -> tuple[Sequence[float], Sequence[float]] | None:
-    """Return the least and the greatest number of each cell that holds some; None where cells hold none."""
-    if isinstance(attribute, CategoricalAttribute):
-        if all(isinstance(value, int) and not isinstance(value, bool) for value in attribute.values):
-            numbers = [float(value) for value in attribute.values]
-            return numbers, numbers
-        return None
-    if not isinstance(attribute, IntegerAttribute | NumericAttribute):
-        return None
-    edges = attribute.boundaries
-    closed = 1 if attribute.is_whole else 0
-    atoms = list(attribute.atoms)
-    return [*edges[:-1], *atoms], [*(edge - closed for edge in edges[1:]), *atoms]
+    return CellValues(scope, low, middle, high, present, None, attribute.is_whole)
 
 
 def combined(

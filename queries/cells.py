@@ -16,6 +16,7 @@ from typing import TypeAlias
 from queries.errors import DomainError, ScopeError
 
 CategoricalValue: TypeAlias = str | int | bool
+GroupValue: TypeAlias = CategoricalValue | None  # None stands for an empty value, as NULL does
 
 LARGEST_INTEGER = 2**53 - 1  # so that every boundary, one past the last included, is exact in float64
 MOST_CELLS = 1_000_000
@@ -129,6 +130,28 @@ class Cells:
             return MISSING_LABEL
         return OTHER_LABEL if code == self.other_code else None
 
+    def label(self, code: int) -> str:
+        """Return the text of a cell."""
+        raise TypeError("a kind of attribute defines its labels")
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the cells stand in the order of their values."""
+        return False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its numbers, if it has some, are whole."""
+        return True
+
+    def value(self, code: int) -> GroupValue:
+        """Return what a cell stands for: a value, a whole number, None for empty values, or a label."""
+        return None if code == self.missing_code else self.label(code)
+
+    def number_ends(self) -> tuple[Sequence[float], Sequence[float]] | None:
+        """Return the least and the greatest number of each cell that holds some; None where none does."""
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class OrderedCells(Cells):
@@ -138,8 +161,8 @@ class OrderedCells(Cells):
     """
 
     @property
-    def is_whole(self) -> bool:
-        """Whether values are whole numbers of the scale."""
+    def is_ordered(self) -> bool:
+        """Whether the cells stand in the order of their values."""
         return True
 
     @property
@@ -161,3 +184,13 @@ class OrderedCells(Cells):
     def literal(self, number: float) -> str:
         """Return how a question writes a number of the scale."""
         return number_text(number)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberCells(OrderedCells):
+    """What attributes of numbers share."""
+
+    def number_ends(self) -> tuple[Sequence[float], Sequence[float]]:
+        """Return the least and the greatest number of each cell but those of empty and undeclared values."""
+        edges, closed = self.boundaries, 1 if self.is_whole else 0
+        return [*edges[:-1], *self.atoms], [*(edge - closed for edge in edges[1:]), *self.atoms]

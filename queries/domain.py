@@ -19,6 +19,7 @@ from queries.cells import (
     OTHER_LABEL,
     CategoricalValue,
     Cells,
+    GroupValue,
     canonical_text,
     nearest,
 )
@@ -125,6 +126,17 @@ class CategoricalAttribute(Cells):
         """Return the text of a cell: the value as it is matched in text."""
         special = self.special_label(code)
         return canonical_text(self.values[code]) if special is None else special
+
+    def value(self, code: int) -> GroupValue:
+        """Return what a cell stands for: a declared value, None for empty ones, or a label."""
+        return self.values[code] if code < self.base_size else Cells.value(self, code)
+
+    def number_ends(self) -> tuple[list[float], list[float]] | None:
+        """Return the number of each declared value twice; None where one is no whole number."""
+        if not all(isinstance(value, int) and not isinstance(value, bool) for value in self.values):
+            return None
+        numbers = [float(value) for value in self.values]
+        return numbers, numbers
 
 
 def _is_encodable(text: str) -> bool:

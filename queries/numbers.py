@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from queries.cells import LARGEST_INTEGER, MOST_CELLS, OrderedCells, number_text
+from queries.cells import LARGEST_INTEGER, MOST_CELLS, GroupValue, NumberCells, number_text
 
 _MOST_ATOMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class IntegerAttribute(OrderedCells):
+class IntegerAttribute(NumberCells):
     """Whole numbers from ``minimum`` to ``maximum`` in cells of ``width``; others are clipped to the ends.
 
     The last cell is narrower where ``width`` does not divide the range.
@@ -63,9 +63,14 @@ class IntegerAttribute(OrderedCells):
         high = min(low + self.width - 1, self.maximum)
         return str(low) if low == high else f"{low}..{high}"
 
+    def value(self, code: int) -> GroupValue:
+        """Return what a cell stands for: a whole number where it holds one."""
+        single = self.width == 1 and code < self.base_size
+        return self.minimum + code if single else NumberCells.value(self, code)
+
 
 @dataclass(frozen=True, slots=True)
-class NumericAttribute(OrderedCells):
+class NumericAttribute(NumberCells):
     """Numbers in half-open cells between ``edges``; the last cell is closed, others are clipped.
 
     Args:

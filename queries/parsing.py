@@ -5,19 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from queries.cells import nearest
 from queries.descriptions import comparison_of
-from queries.domain import CategoricalAttribute, Domain, OrderedAttribute
+from queries.domain import Domain
 from queries.errors import QueryError
 from queries.factors import Factor
-from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.plain_text import plain_predicate
 from queries.segments import count_where
@@ -40,28 +39,37 @@ class Question:
     """One question of a stream.
 
     Args:
-        query: what is asked; a grouped query has an answer for each of its groups, a statement of aggregates
-            a table.
+        query: what is asked: a count of records, or a statement, which is answered with a table.
         id: the analyst's own label, given back with the answer.
         request_id: idempotency key, for safe retries; the same key gets the same answer.
     """
 
-    query: LinearQuery | GroupedQuery | Statement
+    query: LinearQuery | Statement
     id: QuestionId = None
     request_id: str | None = None
 
-    def parts(self) -> tuple[Question, ...]:
-        """Return one question for each answer: itself, or one for each group."""
-        if not isinstance(self.query, GroupedQuery):
-            return (self,)
-        keys = (
-            # A key that an analyst gives holds no control character, so these are no analyst's own.
-            self.request_id if self.request_id is None or group == 0 else f"{self.request_id}\n{group}"
-            for group in range(len(self.query))
-        )
-        return tuple(
-            replace(self, query=query, request_id=key) for query, key in zip(self.query, keys, strict=True)
-        )
+    @property
+    def is_counting(self) -> bool:
+        """Whether it is answered by counting questions alone."""
+        if isinstance(self.query, LinearQuery):
+            return True
+        return self.query.counts_alone and bool(self.query.leaves) and not self.query.distinct
+
+    def parts(self) -> Iterator[Question]:
+        """Yield its counting questions: itself, or one for each COUNT(*) of a statement in each group."""
+        if isinstance(self.query, LinearQuery):
+            yield self
+            return
+        for place, (_, _, query) in enumerate(self.query.questions()):
+            yield Question(query, self.id, part_key(self.request_id, place))
+
+
+def part_key(request_id: str | None, place: int) -> str | None:
+    """Return the idempotency key of one of the answers to a question.
+
+    A key that an analyst gives holds no control character, so this is no analyst's own.
+    """
+    return request_id if request_id is None or place == 0 else f"{request_id}\n{place}"
 
 
 def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
@@ -91,60 +99,28 @@ def parse_where(where: str | Mapping[str, Any], domain: Domain) -> LinearQuery:
     raise QueryError("where must be a text or an object", code="bad_request", position="where")
 
 
-def parse_sql(text: str, domain: Domain) -> GroupedQuery:
-    """Return what a statement such as ``SELECT sex, COUNT(*) FROM people GROUP BY sex`` counts.
-
-    Without GROUP BY it is one group that holds everybody.
+def parse_sql(text: str, domain: Domain) -> Statement:
+    """Return what a statement such as ``SELECT sex, COUNT(*) FROM people GROUP BY sex`` asks.
 
     Raises:
-        QueryError: the text is no statement of this kind, or names what is not declared.
+        QueryError: the text is no statement that can be answered; where there is another way to ask, the
+            message has it.
     """
     from queries.sql import parse_sql as parse  # late: the SQL parser is only needed for texts
 
     return parse(text, domain)
 
 
-def parse_statement(text: str, domain: Domain) -> GroupedQuery | Statement:
-    """Return what a statement asks: counts of groups, or columns that are expressions of aggregates.
-
-    Raises:
-        QueryError: the text is no statement that can be answered; where there is another way to ask, the
-            message has it.
-    """
-    try:
-        return parse_sql(text, domain)
-    except QueryError as refusal:
-        if refusal.code not in ("unsupported", "syntax"):
-            raise
-        from queries.reports import is_report, parse_report  # late: the SQL parser is only needed for texts
-        from queries.sql_people import REFUSED
-
-        if not is_report(text) or refusal.message.startswith(REFUSED):
-            raise
-    return parse_report(text, domain)
-
-
-def parse_asked(text: str, domain: Domain) -> LinearQuery | GroupedQuery | Statement:
-    """Return what a statement asks; one group alone is a single question.
-
-    Raises:
-        QueryError: see ``parse_statement``.
-    """
-    asked = parse_statement(text, domain)
-    return asked if isinstance(asked, Statement) or asked.names else asked.query
-
-
-def require_aligned(query: LinearQuery | GroupedQuery | Statement) -> None:
+def require_aligned(query: LinearQuery) -> None:
     """Refuse a question that cuts cells, whose answer takes them as evenly filled.
+
+    Args:
+        query: the question; of a statement the one that counts the records that it is about.
 
     Raises:
         QueryError: names the nearest conditions on whole cells, and where cells of the attributes begin that
             are cut; where no cell is decided, those of the first ordered attributes.
     """
-    if isinstance(query, Statement):
-        query = query.where.query(query.domain)
-    if isinstance(query, GroupedQuery):
-        query = query.query
     if query.aligned:
         return
     names = [name for factor in _cut_factors(query) for name in factor.scope] or list(query.scope)
@@ -168,7 +144,7 @@ def _edges(domain: Domain, names: Sequence[str]) -> list[tuple[str, str]]:
     return [
         (attribute.name, _listed(attribute))
         for attribute in map(domain.__getitem__, names)
-        if not isinstance(attribute, CategoricalAttribute)
+        if attribute.is_ordered
     ]
 
 
@@ -185,7 +161,7 @@ def _cut_factors(query: LinearQuery) -> list[Factor]:
     return [factor for reading in (least, most) for scope, factor in reading.items() if scope not in decided]
 
 
-def _listed(attribute: OrderedAttribute) -> str:
+def _listed(attribute: Any) -> str:
     edges = attribute.boundaries
     return ", ".join(map(attribute.literal, edges[:6])) + (", …" if len(edges) > 6 else "")
 
@@ -250,13 +226,13 @@ def parse_question(form: Mapping[str, Any], domain: Domain) -> Question:
     Raises:
         QueryError: a key is unknown, a value has the wrong type, or the condition is refused.
     """
-    return question_of(form, lambda where: parse_where(where, domain), lambda sql: parse_asked(sql, domain))
+    return question_of(form, lambda where: parse_where(where, domain), lambda sql: parse_sql(sql, domain))
 
 
 def question_of(
     form: Mapping[str, Any],
     read_where: Callable[[Any], LinearQuery],
-    read_sql: Callable[[str], LinearQuery | GroupedQuery | Statement],
+    read_sql: Callable[[str], LinearQuery | Statement],
 ) -> Question:
     """Return the question that a JSON object states.
 
@@ -290,8 +266,8 @@ def question_of(
 def _query_of(
     form: Mapping[str, Any],
     read_where: Callable[[Any], LinearQuery],
-    read_sql: Callable[[str], LinearQuery | GroupedQuery | Statement],
-) -> LinearQuery | GroupedQuery | Statement:
+    read_sql: Callable[[str], LinearQuery | Statement],
+) -> LinearQuery | Statement:
     if ("where" in form) == ("sql" in form):
         came = "both" if "where" in form else "neither"
         raise QueryError(

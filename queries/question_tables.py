@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from queries.errors import QueryError
 from queries.parsing import Question, read_line
 from queries.reader import QuestionReader
-from queries.statements import Statement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +33,7 @@ def questions_in_lines(path: str | PathLike[str], reader: QuestionReader) -> Ite
             question = reader.question(read_line(line))
         except QueryError as error:
             raise QueryError(f"line {number:,}: {error.message}", code=error.code) from None
-        if isinstance(question.query, Statement):
+        if not question.is_counting:
             raise QueryError(
                 f"line {number:,}: a workload holds counting questions; write COUNT(*) alone",
                 code="unsupported",

@@ -15,10 +15,9 @@ from typing import Any
 from queries.domain import Domain
 from queries.errors import QueryError
 from queries.factors import Factor
-from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.memory import Memory
-from queries.parsing import Question, parse_asked, parse_where, question_of
+from queries.parsing import Question, parse_sql, parse_where, question_of
 from queries.plain_text import AND, NAME, SPACE, TERM
 from queries.statements import Statement
 
@@ -45,6 +44,7 @@ class QuestionReader:
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
         self._conditions: Memory[LinearQuery] = Memory(_MOST_CONDITIONS)
+        self._statements: Memory[Statement] = Memory(_MOST_CONDITIONS)
         self._terms: Memory[Factor] = Memory(_MOST_TERMS)
         self._texts: Memory[tuple[LinearQuery, str]] = Memory(_MOST_CONDITIONS)
 
@@ -76,22 +76,22 @@ class QuestionReader:
         """
         return question_of(form, self.where, self.statement)
 
-    def statement(self, text: str) -> LinearQuery | GroupedQuery | Statement:
-        """Return what a statement asks; see ``parse_statement``. One group alone is a single question.
+    def statement(self, text: str) -> Statement:
+        """Return what a statement asks; see ``parse_sql``.
 
         Raises:
             QueryError: the text is no statement that can be answered.
         """
-        key = ("SQL", text)  # no condition's
-        known = self._conditions.get(key)
+        known = self._statements.get(text)
         if known is not None:
             return known
         if len(text) <= _LONGEST_TEXT and (match := _COUNT.match(text)):
             found = self._text(text[match.end() :], match[1])
             if found is not None:
-                self._conditions.keep(key, found)
-                return found
-        return parse_asked(text, self.domain)
+                statement = Statement.count_by(found)
+                self._statements.keep(text, statement)
+                return statement
+        return parse_sql(text, self.domain)
 
     def _remembered(
         self, key: str, where: str | Mapping[str, Any], read: Callable[[], LinearQuery | None]
@@ -174,6 +174,5 @@ def _is_plain(where: Mapping[str, Any]) -> bool:
     return True
 
 
-def _counted(text: str, domain: Domain) -> LinearQuery | None:
-    asked = parse_asked(text, domain)
-    return asked if isinstance(asked, LinearQuery) else None
+def _counted(text: str, domain: Domain) -> LinearQuery:
+    return parse_sql(text, domain).where

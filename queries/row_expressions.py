@@ -277,7 +277,7 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
         return row_condition(node.this, domain, negated=negated)
     if isinstance(node, exp.Not):
         return row_condition(node.this, domain, negated=not negated)
-    if not _is_computed(node):
+    if not is_computed(node):
         predicate = convert_condition(node, domain)
         return CellCondition.of(count_where(Not(predicate) if negated else predicate, domain))
     if isinstance(node, exp.And | exp.Or):
@@ -286,7 +286,7 @@ def row_condition(node: exp.Expr, domain: Domain, *, negated: bool = False) -> C
     return _computed_condition(node, domain, negated)
 
 
-def _is_computed(node: exp.Expr) -> bool:
+def is_computed(node: exp.Expr) -> bool:
     """Tell whether a condition holds what ``convert_condition`` does not read."""
     return any(
         isinstance(part, (*_ARITHMETIC, *_FUNCTIONS))

@@ -1,86 +1,105 @@
-"""SQL: statements such as ``SELECT sex, COUNT(*) AS n FROM people WHERE age >= 65 GROUP BY sex``.
+"""SQL: statements such as ``SELECT sex, COUNT(*), AVG(age) FROM people WHERE member GROUP BY sex``.
 
-One COUNT(*), one table, a condition and groups; all else is refused by name.
+A statement is read once, with every node on a whitelist, into a ``Statement``: keys of groups, counts, sums
+and quantiles of cells. Nothing of it depends on a record.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 from sqlglot import exp
 
-from queries.cells import nearest, quoted_name
+from queries.aggregates import AGGREGATES, aggregate_node
+from queries.cell_sums import CLIPPED
+from queries.cell_values import CellCondition
+from queries.cells import quoted_name
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.grouping import GroupedQuery
 from queries.intervals import resolve_operand
 from queries.linear import LinearQuery
 from queries.parts import CALENDAR, check_part
+from queries.predicates import And
+from queries.row_expressions import is_computed, row_condition, row_value
 from queries.segments import count_where
 from queries.sql_names import with_quoting_hint
-from queries.sql_people import counts_people, require_countable
-from queries.sql_tree import PARTS, STATEMENTS, check_node, parse_tree, position_of, refuse
+from queries.sql_tree import COMPARISONS, PARTS, STATEMENTS, parse_tree, position_of, refuse
+from queries.statement_grammar import (
+    GRAMMAR,
+    REFUSED,
+    SYNTHETIC,
+    check_statement,
+    counted_by,
+    folded_source,
+    people_counts,
+    require_countable,
+)
+from queries.statements import (
+    AggregateNode,
+    Coalesced,
+    Compared,
+    Constant,
+    Grouping,
+    Joined,
+    KeyColumn,
+    Node,
+    OutputColumn,
+    Rounding,
+    Sign,
+    Statement,
+    Test,
+    attribute_grouping,
+    joined_nodes,
+)
 from queries.where_text import convert_condition
 
 _PART_NODES = (*PARTS, exp.DateTrunc)
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*\(*\s*([A-Za-z]+)?", re.DOTALL)
+_OPERATORS: dict[type[exp.Expr], Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+_ROUNDINGS: dict[type[exp.Expr], str] = {
+    exp.Round: "round", exp.Floor: "floor", exp.Ceil: "ceil", exp.Abs: "abs",
+}  # fmt: skip
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    sign: getattr(operator, sign) for sign in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+_ON_ANSWERS = "{} {} on the answers, not on the true numbers"
 
 
-_Grouping: TypeAlias = tuple[str, str | None]  # an attribute, and the part of it that groups
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column of the SELECT list: an attribute and its part, or None for a count of records or people."""
-
-    grouping: _Grouping | None
-    name: str
-    node: exp.Expr
-    people: bool = False
-
-
-def parse_sql(text: str, domain: Domain) -> GroupedQuery:
-    """Return what a statement counts; without GROUP BY it is one group that holds everybody.
+def parse_sql(text: str, domain: Domain) -> Statement:
+    """Return what a statement asks.
 
     Raises:
-        QueryError: the text is no statement of this kind, or names what is not declared.
+        QueryError: the text is no statement of this kind, or names what is not declared; where there is
+            another way to ask, the message has it.
     """
     try:
         return _statement(text, domain)
     except RecursionError:
         error = QueryError("the statement is nested too deeply; write fewer parentheses", code="too_long")
     except QueryError as refusal:
-        error = with_quoting_hint(refusal, text, domain)
+        error = with_quoting_hint(_with_way_on(refusal), text, domain)
     error.text = text
     raise error from None
 
 
-def _statement(text: str, domain: Domain) -> GroupedQuery:
-    _require_select(text)
-    tree = parse_tree(text, None, "a statement such as SELECT COUNT(*) FROM people WHERE age >= 30", domain)
-    if not isinstance(tree, exp.Select):
-        refuse(tree, grammar=STATEMENTS)
-    check_node(tree, STATEMENTS)
-    _qualify(tree, domain)
-    where = tree.args.get("where")
-    query = LinearQuery.everything(domain)
-    if where is not None:
-        check_node(where, STATEMENTS)
-        query = count_where(convert_condition(where.this, domain), domain)
-    columns = [_column(node, domain) for node in tree.expressions]
-    grouped = _grouped(tree.args.get("group"), columns, domain)
-    for column in columns:
-        if column.people:
-            require_countable(column.node, {*query.scope, *(name for name, _ in grouped)}, domain)
-    return _result(query, columns, grouped, tree)
+def _with_way_on(refusal: QueryError) -> QueryError:
+    """Return a refusal that names another way to ask: what conditions are refused for does not."""
+    message = refusal.message
+    told = SYNTHETIC in message or "; write SELECT" in message or message.startswith(REFUSED)
+    if refusal.code != "unsupported" or told:
+        return refusal
+    message = f"{message}, or run the statement on {SYNTHETIC}"
+    return QueryError(message, code=refusal.code, position=refusal.position)
 
 
 def _require_select(text: str) -> None:
     """Refuse any other statement by its first word, before the parser says something about it."""
-    found, word = _FIRST_WORD.match(text), first_word(text)
-    if word is None or word.upper() != "SELECT":
+    found = _FIRST_WORD.match(text)
+    word = found[1] if found else None
+    if word is None or word.upper() not in ("SELECT", "WITH"):
         came = "nothing" if word is None else word.upper()[:40]
         raise QueryError(
             f"expected a statement that begins with SELECT, got {came}; {STATEMENTS.advice}",
@@ -89,164 +108,283 @@ def _require_select(text: str) -> None:
         )
 
 
-def first_word(text: str) -> str | None:
-    """Return the word that a statement begins with, or None where it begins with none."""
-    found = _FIRST_WORD.match(text)
-    return found[1] if found else None
+def _statement(text: str, domain: Domain) -> Statement:
+    _require_select(text)
+    tree = parse_tree(text, None, "a statement such as SELECT AVG(age) FROM people GROUP BY sex", domain)
+    if not isinstance(tree, exp.Select):
+        refuse(tree, grammar=GRAMMAR)
+    for call in list(tree.find_all(exp.Anonymous)):  # as DuckDB writes it
+        if str(call.this).upper() == "QUANTILE_CONT" and len(call.expressions) == 2:
+            call.replace(exp.Quantile(this=call.expressions[0], quantile=call.expressions[1]))
+    people = people_counts(tree, domain)
+    check_statement(tree, domain)
+    where, condition = _condition(folded_source(tree, domain), domain)
+    reader = _Reader(tree, domain)
+    statement = reader.statement(where, condition)
+    for node in people:
+        filters = [] if node.parent_select is None else list(tree.find_all(exp.Filter))
+        names = {column.name for one in filters for column in one.expression.find_all(exp.Column)}
+        keys = {name for grouping in statement.groupings for name in grouping.scope}
+        require_countable(node, {*where.scope, *keys, *names}, domain)
+    return statement
 
 
-def _qualify(tree: exp.Expr, domain: Domain) -> None:
-    """Check the table, and take its name or alias off the columns that carry it."""
-    source = tree.args.get("from_")
-    if source is None:
-        raise QueryError(f"expected FROM {quoted_name(domain.name)}; {STATEMENTS.advice}", code="syntax")
-    check_node(source, STATEMENTS)
-    table = source.this
-    check_node(table, STATEMENTS)
-    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        refuse(table, "a table that is no name", grammar=STATEMENTS)
-    _check_table(table.this, domain)
-    alias = table.args.get("alias")
-    if alias is not None:
-        check_node(alias, STATEMENTS)
-    known = {table.name.casefold() if alias is None else alias.name.casefold()}
-    for column in tree.find_all(exp.Column):
-        qualifier = column.args.get("table")
-        if qualifier is not None and column.args.get("db") is None and qualifier.name.casefold() in known:
-            column.set("table", None)
+def _condition(nodes: list[exp.Expr], domain: Domain) -> tuple[LinearQuery, CellCondition | None]:
+    """Return the question that counts where conditions hold, and these cell by cell where some compute."""
+    if not any(map(is_computed, nodes)):
+        predicates = [convert_condition(node, domain) for node in nodes]
+        return count_where(predicates[0] if len(predicates) == 1 else And(tuple(predicates)), domain), None
+    condition = CellCondition.everywhere()
+    for node in nodes:
+        condition = condition.both(row_condition(node, domain), domain)
+    return condition.query(domain), condition
 
 
-def _check_table(name: exp.Identifier, domain: Domain) -> None:
-    same = name.name == domain.name or (
-        not name.args.get("quoted") and name.name.casefold() == domain.name.casefold()
-    )
-    if not same:
-        raise QueryError(
-            f"unknown table {name.name[:60]!r}; the session's table is {quoted_name(domain.name)}"
-            f"{nearest(name.name, (domain.name,))}",
-            code="unknown_table",
-            position=position_of(name),
+class _Reader:
+    """Reads the columns, groups and order of one statement."""
+
+    def __init__(self, tree: exp.Select, domain: Domain) -> None:
+        self._tree = tree
+        self._domain = domain
+        self._aggregates: dict[exp.Expr, AggregateNode] = {}
+        self._columns = [self._column(node, number) for number, node in enumerate(tree.expressions, 1)]
+        self._aliases = {title.casefold(): node for title, node in self._columns}
+        self._keys = self._key_nodes()
+        self._groupings = tuple(self._grouping(node) for node in self._keys)
+
+    def statement(self, where: LinearQuery, condition: CellCondition | None) -> Statement:
+        columns = tuple(OutputColumn(title, self._node(node)) for title, node in self._columns)
+        having, order = self._tree.args.get("having"), self._tree.args.get("order")
+        test = None if having is None else self._test(having.this)
+        if test is not None and any(self._tree.find_all(exp.Window)):
+            refuse(self._tree, "a window beside HAVING", grammar=GRAMMAR)
+        sorting = () if order is None else tuple(self._sorting(node) for node in order.expressions)
+        return Statement(
+            where,
+            self._groupings,
+            columns,
+            test,
+            sorting,
+            self._number("limit"),
+            self._number("offset") or 0,
+            distinct=self._lists_values,
+            notes=self._notes(sorting),
+            condition=condition,
         )
 
+    @property
+    def _lists_values(self) -> bool:
+        return not any(node.find(*AGGREGATES) for _, node in self._columns)
 
-def _column(node: exp.Expr, domain: Domain) -> _Column:
-    alias = None
-    inner = node
-    if isinstance(node, exp.Alias):
-        check_node(node, STATEMENTS)
-        alias, inner = node.alias, node.this
-    if isinstance(inner, exp.Count):
-        check_node(inner, STATEMENTS)
-        if counts_people(inner.this, domain):
-            return _Column(None, alias or "count", node, people=True)
-        if not isinstance(inner.this, exp.Star) or any(inner.this.args.values()):
-            what = "COUNT(DISTINCT …)" if isinstance(inner.this, exp.Distinct) else "COUNT of anything but *"
-            refuse(inner, what, grammar=STATEMENTS, position=position_of(inner.this))
-        return _Column(None, alias or "count", node)
-    if isinstance(inner, exp.AggFunc):
-        refuse(inner, inner.sql_name(), grammar=STATEMENTS)
-    if isinstance(inner, _PART_NODES):
-        grouping = _part(inner, domain)
-        return _Column(grouping, alias or (grouping[1] or "").removeprefix(CALENDAR), node)
-    if not isinstance(inner, exp.Column):
-        refuse(
-            inner,
-            None if isinstance(inner, exp.Star | exp.Window) else _expression(inner),
-            grammar=STATEMENTS,
+    def _notes(self, sorting: tuple[tuple[Node, bool], ...]) -> tuple[str, ...]:
+        words = {"having": "HAVING", "order": "ORDER BY", "limit": "LIMIT"}
+        answers = any(node.leaves() for node, _ in sorting) or self._tree.args.get("having") is not None
+        given = [word for key, word in words.items() if self._tree.args.get(key) is not None and answers]
+        verb = "acts" if len(given) == 1 else "act"
+        notes = [_ON_ANSWERS.format(" and ".join(given), verb)] if given else []
+        if any(self._is_of_numbers(node) for node in self._tree.find_all(*AGGREGATES)):
+            notes.append(CLIPPED)
+        return tuple(notes)
+
+    def _is_of_numbers(self, aggregate: exp.Expr) -> bool:
+        """Tell whether an aggregate is of the numbers of an ordered attribute, not of a condition on it."""
+        inner = [] if isinstance(aggregate, exp.Count | exp.CountIf) else list(aggregate.find_all(exp.Column))
+        return any(
+            node.name in self._domain
+            and self._domain[node.name].is_ordered
+            and node.find_ancestor(exp.If, exp.Where, exp.Count) is None
+            for node in inner
         )
-    name, level = _named(inner, domain)
-    return _Column((name, level), alias or level or name, node)
 
+    def _column(self, node: exp.Expr, number: int) -> tuple[str, exp.Expr]:
+        if isinstance(node, exp.Alias):
+            return node.alias, node.this
+        if isinstance(node, exp.Column):
+            return node.name, node
+        if isinstance(node, _PART_NODES) and isinstance(node.this, exp.Column):
+            return self._part(node)[1].removeprefix(CALENDAR), node
+        if isinstance(node, exp.Count) and isinstance(node.this, exp.Star):
+            return "count", node
+        title = node.sql().replace('"', "").lower()
+        return title if len(title) <= 60 else f"column {number}", node
 
-def _part(node: exp.Expr, domain: Domain) -> _Grouping:
-    """Return the attribute and the part of it that a function names, such as YEAR(hired)."""
-    check_node(node, STATEMENTS)
-    if not isinstance(node.this, exp.Column):
-        refuse(node, "a function of anything but an attribute", grammar=STATEMENTS)
-    name, _ = _named(node.this, domain)
-    if isinstance(node, exp.DateTrunc):
-        part = CALENDAR + node.args["unit"].name.casefold()
-    else:
-        part = PARTS[type(node)]
-    check_part(domain[name], part, position_of(node))
-    return name, part
+    def _key_nodes(self) -> list[exp.Expr]:
+        group = self._tree.args.get("group")
+        if group is None:
+            if not self._lists_values:
+                return []
+            if self._tree.args.get("distinct") is None:
+                raise self._list_refusal()
+            return [node for _, node in self._columns]
+        keys: list[exp.Expr] = []
+        for node in group.expressions:
+            found = self._resolved(node)
+            if found.find(*AGGREGATES):
+                refuse(node, "GROUP BY an aggregate", grammar=GRAMMAR)
+            if found in keys:
+                raise QueryError(
+                    f"GROUP BY names {found.sql()} twice; name it once",
+                    code="syntax",
+                    position=position_of(node),
+                )
+            keys.append(found)
+        return keys
 
+    def _list_refusal(self) -> QueryError:
+        names = [node.name for _, node in self._columns if isinstance(node, exp.Column)]
+        known = len(names) == len(self._columns) and len(set(names) & set(self._domain.names)) == len(names)
+        way = f"write {counted_by(names, quoted_name(self._domain.name))}, or run" if known else "run"
+        return QueryError(
+            f"a list of records is not supported; {way} the statement on {SYNTHETIC}",
+            code="unsupported",
+            position=position_of(self._tree.expressions[0]),
+        )
 
-def _expression(node: exp.Expr) -> str | None:
-    """Return what to call an expression that has no name of its own, or None where it has one."""
-    computed = isinstance(node, exp.Binary | exp.Func | exp.Literal | exp.Paren | exp.Neg)
-    return "a computed column" if computed and not isinstance(node, exp.Case) else None
+    def _resolved(self, node: exp.Expr) -> exp.Expr:
+        """Return the column that a place in the SELECT list, or an alias, stands for."""
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = int(node.this) if str(node.this).isdigit() else 0
+            if not 1 <= place <= len(self._columns):
+                raise QueryError(
+                    f"expected the place of a column, 1 to {len(self._columns)}, got {node.this}",
+                    code="syntax",
+                    position=position_of(node),
+                )
+            return self._columns[place - 1][1]
+        if isinstance(node, exp.Column) and node.name not in self._domain:
+            return self._aliases.get(node.name.casefold(), node)
+        return node
 
+    def _grouping(self, node: exp.Expr) -> Grouping:
+        """Return the groups of a key: of an attribute, a part or a level of it, or of a computed value."""
+        if isinstance(node, exp.Column):
+            return attribute_grouping(*self._named(node), self._domain)
+        if isinstance(node, _PART_NODES) and isinstance(node.this, exp.Column):
+            return attribute_grouping(*self._part(node), self._domain)
+        values = row_value(node, self._domain)
+        return Grouping(values.scope, tuple(values.groups()), in_order=values.labels is None)
 
-def _named(node: exp.Expr, domain: Domain) -> tuple[str, str | None]:
-    check_node(node, STATEMENTS)
-    check_node(node.this, STATEMENTS)
-    quoted = bool(node.this.args.get("quoted"))
-    return resolve_operand(node.name, domain, position_of(node), any_case=not quoted)
+    def _named(self, node: exp.Column) -> tuple[str, str | None]:
+        """Return the attribute that a column names, and the level of it, if it names one."""
+        any_case = not node.this.args.get("quoted")
+        return resolve_operand(node.name, self._domain, position_of(node), any_case=any_case)
 
+    def _part(self, node: exp.Expr) -> tuple[str, str]:
+        """Return the attribute and the part of it that a function names, such as YEAR(hired)."""
+        name, _ = self._named(node.this)
+        truncates = isinstance(node, exp.DateTrunc)
+        part = CALENDAR + node.args["unit"].name.casefold() if truncates else PARTS[type(node)]
+        check_part(self._domain[name], part, position_of(node))
+        return name, part
 
-def _grouped(group: exp.Expr | None, columns: list[_Column], domain: Domain) -> list[_Grouping]:
-    """Return the attributes of GROUP BY and their parts, each named by itself or by its column's alias."""
-    if group is None:
-        return []
-    check_node(group, STATEMENTS)
-    aliases = {column.name: column.grouping for column in columns if column.grouping is not None}
-    groupings: list[_Grouping] = []
-    for node in group.expressions:
-        if isinstance(node, exp.Literal):
-            refuse(node, "GROUP BY with a number", grammar=STATEMENTS)
-        if isinstance(node, exp.Expr) and isinstance(node, _PART_NODES):
-            grouping = _part(node, domain)
-        elif not isinstance(node, exp.Column):
-            refuse(node, grammar=STATEMENTS)
-        else:
-            alias = aliases.get(node.name) if node.name not in domain else None
-            grouping = alias or _named(node, domain)
-        if grouping in groupings:
+    def _node(self, node: exp.Expr) -> Node:
+        """Return an expression of answers."""
+        node = self._resolved(node) if isinstance(node, exp.Column) else node
+        if node in self._keys:
+            return KeyColumn(self._keys.index(node))
+        if isinstance(node, exp.Paren):
+            return self._node(node.this)
+        if isinstance(node, AGGREGATES):
+            if node not in self._aggregates:  # ORDER BY COUNT(*) is about the count that is shown
+                self._aggregates[node] = aggregate_node(node, self._domain)
+            return self._aggregates[node]
+        if type(node) in _OPERATORS:
+            right = _divisor(node.expression) if isinstance(node, exp.Div) else node.expression
+            sides = self._node(node.this), self._node(right)
+            return joined_nodes(_OPERATORS[type(node)], *sides, self._domain)
+        return self._other_node(node)
+
+    def _other_node(self, node: exp.Expr) -> Node:
+        if isinstance(node, exp.Neg):
+            return joined_nodes("*", Constant(-1), self._node(node.this), self._domain)
+        if isinstance(node, exp.Cast):
+            whole = node.args["to"].this in (exp.DType.INT, exp.DType.BIGINT)
+            return Rounding("round", self._node(node.this)) if whole else self._node(node.this)
+        if isinstance(node, exp.Nullif | exp.Coalesce):
+            return self._with_null(node)
+        if type(node) in _ROUNDINGS:
+            return Rounding(_ROUNDINGS[type(node)], self._node(node.this), _digits(node))
+        if isinstance(node, exp.Column):
+            row_value(node, self._domain)  # an unknown name is refused as one
+            name = node.name
             raise QueryError(
-                f"GROUP BY names {_called(grouping)} twice; name it once",
+                f"{name!r} stands outside of an aggregate, and GROUP BY does not name it; add it there",
                 code="syntax",
                 position=position_of(node),
             )
-        groupings.append(grouping)
-    return groupings
+        value = row_value(node, self._domain)
+        if value.scope or (value.labels is None and value.constant is None):
+            refuse(node, "a value of single records beside aggregates", grammar=GRAMMAR)
+        return Constant(value.constant if value.labels is None else str(value.labels[()]))
 
+    def _with_null(self, node: exp.Expr) -> Node:
+        """Return NULLIF(answer, 0), or COALESCE of answers."""
+        if isinstance(node, exp.Nullif):
+            if not _is_zero(node.expression):
+                refuse(node, "NULLIF of an answer and anything but 0", grammar=GRAMMAR)
+            return Rounding("nullif", self._node(node.this))
+        *others, last = [self._node(one) for one in (node.this, *node.args["expressions"])]
+        for one in reversed(others):
+            last = Coalesced(one, last)
+        return last
 
-def _called(grouping: _Grouping) -> str:
-    name, part = grouping
-    if part is None:
-        return repr(name)
-    if part not in (*PARTS.values(), *(f"{CALENDAR}{period}" for period in (*PARTS.values(), "week"))):
-        return repr(part)  # a level
-    period = part.removeprefix(CALENDAR)
-    name = quoted_name(name)
-    return f"{period.upper()}({name})" if part == period else f"DATE_TRUNC('{period}', {name})"
-
-
-def _result(
-    query: LinearQuery, columns: list[_Column], grouped: list[_Grouping], tree: exp.Expr
-) -> GroupedQuery:
-    counts = [column for column in columns if column.grouping is None]
-    if len(counts) != 1:
-        raise QueryError(
-            f"expected one COUNT(*) in the SELECT list, got {len(counts)}; {STATEMENTS.advice}",
-            code="syntax",
-            position=position_of(counts[1].node if counts else tree.expressions[0]),
-        )
-    shown = [(column, column.grouping) for column in columns if column.grouping is not None]
-    for column, grouping in shown:
-        if grouping not in grouped:
-            raise QueryError(
-                f"SELECT lists {_called(grouping)}, which GROUP BY does not name; add it there",
-                code="syntax",
-                position=position_of(column.node),
+    def _test(self, node: exp.Expr) -> Test:
+        if isinstance(node, exp.Paren):
+            return self._test(node.this)
+        if isinstance(node, exp.And | exp.Or):
+            kind = "and" if isinstance(node, exp.And) else "or"
+            return Joined(kind, (self._test(node.this), self._test(node.expression)))  # type: ignore[arg-type]
+        if isinstance(node, exp.Not):
+            return Joined("not", (self._test(node.this),))
+        if isinstance(node, exp.Between):
+            low, high = node.args["low"], node.args["high"]
+            ends = ((operator.ge, low), (operator.le, high))
+            return Joined(
+                "and", tuple(Compared(one, self._node(node.this), self._node(end)) for one, end in ends)
             )
-    unlisted = set(grouped) - {grouping for _, grouping in shown}
-    if unlisted:
-        raise QueryError(
-            f"GROUP BY names {min(map(_called, unlisted))}, which SELECT does not list; add it there",
-            code="syntax",
-        )
-    names, parts = [name for _, (name, _) in shown], [part for _, (_, part) in shown]
-    titles = tuple(column.name for column, _ in shown)
-    return GroupedQuery(query, tuple(names), titles, counts[0].name, tuple(parts))
+        if isinstance(node, exp.In) and node.expressions:
+            left = self._node(node.this)
+            return Joined(
+                "or", tuple(Compared(operator.eq, left, self._node(one)) for one in node.expressions)
+            )
+        return self._compared(node)
+
+    def _compared(self, node: exp.Expr) -> Test:
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            return Compared(operator.is_, self._node(node.this), None)
+        if type(node) not in COMPARISONS:
+            refuse(node, "this condition in HAVING", grammar=GRAMMAR)
+        compare = _COMPARED[COMPARISONS[type(node)]]
+        return Compared(compare, self._node(node.this), self._node(node.expression))
+
+    def _sorting(self, node: exp.Expr) -> tuple[Node, bool]:
+        inner = self._resolved(node.this) if isinstance(node, exp.Ordered) else node
+        return self._node(inner), bool(node.args.get("desc"))
+
+    def _number(self, key: str) -> int | None:
+        given = self._tree.args.get(key)
+        if given is None:
+            return None
+        text = given.expression.name
+        if not isinstance(given.expression, exp.Literal) or not text.isdigit():
+            refuse(given, f"{key.upper()} of anything but a whole number", grammar=GRAMMAR)
+        return int(text)
+
+
+def _digits(node: exp.Expr) -> int:
+    """Return how many digits ROUND keeps behind the point."""
+    digits = node.args.get("decimals")
+    text = "0" if digits is None else digits.sql()
+    if not re.fullmatch("-?[0-9]{1,2}", text):
+        refuse(node, "ROUND to anything but a whole number of digits", grammar=GRAMMAR)
+    return int(text)
+
+
+def _divisor(node: exp.Expr) -> exp.Expr:
+    """Return a divisor without NULLIF(…, 0): a division by what may be 0 is undefined anyway."""
+    inner = node.unnest()
+    return inner.this if isinstance(inner, exp.Nullif) and _is_zero(inner.expression) else node
+
+
+def _is_zero(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) == 0

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 from pmw.cli.texts import json_line
 from pmw.public.answer import REFUSAL, Answer
-from pmw.public.answers import Answers
 from queries.errors import QueryError
 from queries.memory import Memory
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pmw.public.sums import Estimate
     from pmw.public.tables import AnswerTable
 
 FORMATS = ("jsonl", "csv", "parquet")
 
 _REMEMBERED = 2**14  # answers whose JSON is kept
 _COLUMNS = {  # of rows, with their types in a Parquet file
-    "id": "VARCHAR", "line": "BIGINT", "question": "VARCHAR", "group": "VARCHAR", "count": "DOUBLE",
-    "fraction": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE", "typical_low": "DOUBLE",
-    "typical_high": "DOUBLE", "confidence": "DOUBLE", "source": "VARCHAR", "aligned": "BOOLEAN",
-    "version": "BIGINT", "share": "DOUBLE", "code": "VARCHAR", "message": "VARCHAR",
+    "id": "VARCHAR", "line": "BIGINT", "question": "VARCHAR", "group": "VARCHAR", "aggregate": "VARCHAR",
+    "value": "DOUBLE", "count": "DOUBLE", "fraction": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
+    "typical_low": "DOUBLE", "typical_high": "DOUBLE", "confidence": "DOUBLE", "source": "VARCHAR",
+    "aligned": "BOOLEAN", "version": "BIGINT", "share": "DOUBLE", "code": "VARCHAR", "message": "VARCHAR",
 }  # fmt: skip
 _ROWS = 2**14  # that are put together until the file is written
 
@@ -40,27 +40,17 @@ class AnswerWriter(ABC):
     The head of each is what it is known by: its id, and where it is told, its line or the question.
     """
 
-    has_tables = False  # whether a table of aggregates can be written
-
     @abstractmethod
     def answer(self, head: dict[str, Any], answer: Answer) -> None:
         """Take the answer to one question."""
 
     @abstractmethod
-    def groups(self, head: dict[str, Any], answers: Answers) -> None:
-        """Take the answers to a grouped question."""
+    def table(self, head: dict[str, Any], table: AnswerTable) -> None:
+        """Take the table of a statement."""
 
     @abstractmethod
     def refusal(self, head: dict[str, Any], error: QueryError) -> None:
         """Take why a question is refused."""
-
-    def table(self, head: dict[str, Any], table: AnswerTable) -> None:
-        """Take a table of aggregates.
-
-        Raises:
-            NotImplementedError: there is no room for tables.
-        """
-        raise NotImplementedError
 
     @abstractmethod
     def flush(self) -> None:
@@ -74,8 +64,6 @@ class AnswerWriter(ABC):
 class _JsonLines(AnswerWriter):
     """One object a line. An answer that is given often is written once."""
 
-    has_tables = True
-
     def __init__(self) -> None:
         self._written: Memory[tuple[Answer, str]] = Memory(_REMEMBERED)  # by identity; kept with the answer
         self._lines: list[str] = []
@@ -86,9 +74,6 @@ class _JsonLines(AnswerWriter):
             known = answer, _answer_line(answer)
             self._written.keep(id(answer), known)
         self._lines.append(f"{_head_line(head)[:-1]}, {known[1][1:]}\n")
-
-    def groups(self, head: dict[str, Any], answers: Answers) -> None:
-        self._line(head, answers.to_dict())
 
     def table(self, head: dict[str, Any], table: AnswerTable) -> None:
         self._line(head, table.to_dict())
@@ -115,10 +100,13 @@ class _Rows(AnswerWriter):
     def answer(self, head: dict[str, Any], answer: Answer) -> None:
         self._row(head, _numbers(answer))
 
-    def groups(self, head: dict[str, Any], answers: Answers) -> None:
-        for label, answer in zip(answers.labels(), answers, strict=True):
-            group = json_line(dict(zip(answers.columns, label, strict=True)))
-            self._row({**head, "group": group}, _numbers(answer))
+    def table(self, head: dict[str, Any], table: AnswerTable) -> None:
+        shared = {"confidence": table.confidence, "version": table.version, "share": table.spent.share}
+        for keys, found in table.rows:
+            group = json_line(dict(zip(table.keys, keys, strict=True))) if table.keys else None
+            for title, one in zip(table.titles, found, strict=True):
+                told = {"group": group, "aggregate": title, **shared}
+                self._row({**head, **told}, _aggregate_numbers(one, table.digits(title)))
 
     def refusal(self, head: dict[str, Any], error: QueryError) -> None:
         self._row(head, {"code": error.code, "message": error.message})
@@ -252,3 +240,11 @@ def _numbers(answer: Answer) -> dict[str, Any]:
         "share": form["spent"]["share"],
         **refused,
     }
+
+
+def _aggregate_numbers(estimate: Estimate, digits: int) -> dict[str, Any]:
+    """Return the columns of what an aggregate comes to."""
+    form = estimate.to_dict(digits)
+    typical_low, typical_high = form.pop("typical") or (None, None)
+    refused = {"code": "inaccurate", "message": REFUSAL} if estimate.is_refused else {}
+    return {**form, "typical_low": typical_low, "typical_high": typical_high, **refused}

@@ -203,12 +203,12 @@ def _ask_one(
     session: Asking, where: str | None, sql: str | None, options: StreamOptions, *, as_json: bool
 ) -> int:
     """Print the answer to one question; return the exit code."""
-    from pmw.cli.answering import answered, exit_code_of, read_condition, read_statement, text_of
+    from pmw.cli.answering import answered, exit_code_of, form_of, read_condition, text_of
     from pmw.cli.texts import json_line, say
-    from pmw.public.forms import form_of
+    from queries.parsing import parse_sql
 
     domain = session.domain
-    asked = read_condition(where or "", domain) if sql is None else read_statement(sql, domain)
+    asked = read_condition(where or "", domain) if sql is None else parse_sql(sql, domain)
     result = answered(session, asked, options)
     say(json_line(form_of(result)) if as_json else text_of(result))
     return exit_code_of(result, strict=options.strict)

@@ -115,5 +115,6 @@ def _code(form: dict[str, Any]) -> int:
     """Return the exit code of an answer object under --strict."""
     if "error" in form:
         return 4
-    groups = form.get("groups", [form])
-    return max((_CODES.get(one.get("source", ""), 0) for one in groups), default=0)
+    answers = [form] if "rows" not in form else [one for row in form["rows"] for one in row.values()]
+    sources = [one.get("source", "") for one in answers if isinstance(one, dict)]
+    return max((_CODES.get(source, 0) for source in sources), default=0)

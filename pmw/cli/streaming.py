@@ -14,14 +14,11 @@ from pmw.cli.answer_formats import AnswerWriter, writer_of
 from pmw.cli.progress import Progress
 from pmw.display.texts import counted
 from pmw.public.answer import Answer, Source
-from pmw.public.answers import Answers
-from pmw.public.state import PublicState
-from pmw.public.tables import AnswerTable
+from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.asking import Asking
 from pmw.session.dialogue import Dialogue
 from queries.boxes import Boxes
 from queries.errors import QueryError
-from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.memory import Memory
 from queries.parsing import Question, identifier_of, read_line, require_aligned
@@ -149,11 +146,9 @@ def _answer_batch(
     Returns:
         The strictest exit code, and how many were refused.
     """
-    if not writer.has_tables:
-        parsed = [(head, _without_table(question)) for head, question in parsed]
-    printer = _Printer(parsed, writer, session.state)
+    printer = _Printer(session, parsed, writer)
     for questions in _chunks(printer.questions):
-        if isinstance(questions[0].query, Statement):
+        if not questions[0].is_counting:
             _answer_statement(session, questions[0], printer, options)
             continue
         parts = [part for question in questions for part in question.parts()]
@@ -183,16 +178,19 @@ def _answer_statement(session: Asking, question: Question, printer: _Printer, op
 
 
 def _chunks(questions: list[Question]) -> Iterator[list[Question]]:
-    """Yield questions together until their groups are a batch of answers or more; statements stand alone."""
+    """Yield questions together until their counts are a batch of answers or more.
+
+    A statement with other aggregates stands alone: what it comes to depends on what is known just then.
+    """
     chunk: list[Question] = []
     size = 0
     for question in questions:
-        alone = isinstance(question.query, Statement)
+        alone = not question.is_counting
         if alone and chunk:
             yield chunk
             chunk, size = [], 0
         chunk.append(question)
-        size += len(question.query) if isinstance(question.query, GroupedQuery) else 1
+        size += question.query.size if isinstance(question.query, Statement) else 1
         if alone or size >= _BATCH:
             yield chunk
             chunk, size = [], 0
@@ -204,19 +202,20 @@ class _Printer:
     """Prints a line for each question, in order, as its answer becomes durable.
 
     Args:
+        session: that answers.
         parsed: what each line begins with, and its question or why it is refused.
         writer: writes it.
-        state: of the session.
     """
 
-    def __init__(self, parsed: list[_Parsed], writer: AnswerWriter, state: PublicState) -> None:
-        self._state = state  # of a session: what all its answers have in common is of it
+    def __init__(self, session: Asking, parsed: list[_Parsed], writer: AnswerWriter) -> None:
+        self._session = session
         self._writer = writer
         self.questions = [question for _, question in parsed if not isinstance(question, QueryError)]
         self.code = 0
         self.refused = 0
         self._waiting = deque(parsed)
-        self._answers: list[Answer] = []  # of the question at the front, where it has several
+        self._table: Tabulation | None = None  # of the statement at the front
+        self._answers: list[Answer] = []  # of it, so far
 
     def deliver(self, answers: Sequence[Answer]) -> None:
         """Print answers that became durable together, each whole one with the refused lines before it."""
@@ -227,26 +226,30 @@ class _Printer:
     def deliver_table(self, table: AnswerTable) -> None:
         """Print the table of the next question, and the refused lines before it."""
         self._refuse_next()
-        self.code = max(self.code, table_code(table))
+        self._write(table)
+        self._writer.flush()
+
+    def _write(self, table: AnswerTable) -> None:
+        self.code = max(self.code, table_code(table, strict=True))
         self._writer.table(self._waiting[0][0], table)
         self._next()
-        self._writer.flush()
 
     def _take(self, answer: Answer) -> None:
         self._refuse_next()
         head, question = self._waiting[0]
-        self.code = max(self.code, answer_code(answer, strict=True))
-        self._answers.append(answer)
         if isinstance(question, QueryError):
             return
-        if isinstance(question.query, LinearQuery):
-            if answer.is_refused:
-                self.refused += 1
+        if not isinstance(question.query, Statement):
+            self.code = max(self.code, answer_code(answer, strict=True))
+            self.refused += answer.is_refused
             self._writer.answer(head, answer)
             self._next()
-        elif isinstance(question.query, GroupedQuery) and len(self._answers) == len(question.query):
-            self._writer.groups(head, Answers.of(self._state, self._answers, question.query))
-            self._next()
+            return
+        if self._table is None:
+            self._table = Tabulation(self._session.state, question.query)
+        self._answers.append(answer)
+        if len(self._answers) == len(self._table):
+            self._write(self._table.table(self._session.state, self._answers))
 
     def refuse(self, error: QueryError) -> None:
         """Print the lines that were refused before the next question, then that it is refused too."""
@@ -274,14 +277,7 @@ class _Printer:
 
     def _next(self) -> None:
         self._waiting.popleft()
-        self._answers.clear()
-
-
-def _without_table(question: Question | QueryError) -> Question | QueryError:
-    """Return a question, or why it is refused where its answer is a table that rows have no room for."""
-    if isinstance(question, Question) and isinstance(question.query, Statement):
-        return QueryError("aggregates are written as jsonl alone; ask for that format", code="unsupported")
-    return question
+        self._table, self._answers = None, []
 
 
 def _parsed(
@@ -323,7 +319,7 @@ def _numbered(number: int, query: LinearQuery, options: StreamOptions) -> _Parse
 
 def _accepted(question: Question, options: StreamOptions) -> Question:
     if options.strict_cells:
-        require_aligned(question.query)
+        require_aligned(question.query.where if isinstance(question.query, Statement) else question.query)
     return question
 
 
@@ -334,11 +330,12 @@ def answer_code(answer: Answer, *, strict: bool) -> int:
     return _UNPROMISED.get(answer.source, 0) if strict else 0
 
 
-def table_code(table: AnswerTable) -> int:
-    """Return the exit code that a table with an answer without a promise has under --strict, else 0."""
-    if table.is_promised:
-        return 0
-    return 3 if table.exhausted else 4
+def table_code(table: AnswerTable, *, strict: bool) -> int:
+    """Return the exit code of a table: that of a refused answer, or of one without a promise; see above."""
+    sources = {one.source for one in table.estimates()}
+    if Source.REFUSED in sources:
+        return 4
+    return max((_UNPROMISED.get(source, 0) for source in sources), default=0) if strict else 0
 
 
 def _batches(source: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:

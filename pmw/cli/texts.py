@@ -17,7 +17,6 @@ from pmw.cli.screen import terminal_width
 from pmw.display.texts import counted
 from pmw.model import NoiseDistribution, noise_variance
 from pmw.public.answer import REFUSAL, SEEDED_WARNING, Answer, Source
-from pmw.public.answers import Answers
 from pmw.public.contract import Opening, contract_words, guarantee
 from pmw.public.plans import TestPlan, marginal_tier, question_tier
 from pmw.public.quotes import Quote
@@ -138,31 +137,6 @@ def answer_text(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def answers_text(answers: Answers) -> str:
-    """Return the answers of a grouped question as a table, and what they rest on."""
-    last = answers[-1]
-    delta = f", delta {last.spent.delta:g}" if last.spent.delta else ""
-    first, newest = min(answer.version for answer in answers), max(answer.version for answer in answers)
-    versions = f"model version {newest}" if first == newest else f"model versions {first} to {newest}"
-    bounds = f"low and high: {last.confidence:.0%} confidence each"
-    refused = [answer.is_refused for answer in answers]
-    if any(refused):
-        bounds += f"; {sum(refused):,} of {len(refused):,} {REFUSAL}"
-    elif all(answer.interval is None for answer in answers):
-        bounds = "without error bars: nothing is tested any more, or these were never tested"
-    lines = [
-        answers.to_text(width=terminal_width()),
-        f"({bounds}; {versions}; {last.spent.share:.1%} of the "
-        f"budget spent, cap epsilon {last.spent.epsilon_cap:g}{delta})",
-    ]
-    if not all(answer.aligned for answer in answers):
-        lines.append(
-            "The condition cuts cells: counts take them as evenly filled, low and high allow for any "
-            "filling. At an edge, ask with >= or <, which cut none."
-        )
-    return "\n".join(lines)
-
-
 def quote_text(quote: Quote, confidence: float, *, measured: bool) -> str:
     """Return the price of a marginal on request and its error bar, in words."""
     what = f"{', '.join(quote.scope)} ({counted(cell_count(quote.cells), 'cell')})"
@@ -238,13 +212,22 @@ def table_text(table: AnswerTable) -> str:
     spent = table.spent
     delta = f", delta {spent.delta:g}" if spent.delta else ""
     bounds = f"low and high: {table.confidence:.0%} confidence each"
-    if not table.is_promised:
+    refused = [one.is_refused for one in table.estimates()]
+    if any(refused):
+        bounds += f"; {sum(refused):,} of {len(refused):,} {REFUSAL}"
+    elif not table.is_promised:
         bounds += "; where they are missing, nothing is promised"
-    return (
-        f"{table.to_text(width=terminal_width())}\n"
+    lines = [
+        table.to_text(width=terminal_width()),
         f"({bounds}; model version {table.version}; {spent.share:.1%} of the budget spent, "
-        f"cap epsilon {spent.epsilon_cap:g}{delta})"
-    )
+        f"cap epsilon {spent.epsilon_cap:g}{delta})",
+    ]
+    if not all(one.aligned for one in table.estimates()):
+        lines.append(
+            "The condition cuts cells: counts take them as evenly filled, low and high allow for any "
+            "filling. At an edge, ask with >= or <, which cut none."
+        )
+    return "\n".join(lines)
 
 
 def status_text(state: PublicState, status: Status) -> str:

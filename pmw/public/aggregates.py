@@ -8,7 +8,10 @@ come from the model; intervals from what is known of the aggregate's scope (``pm
   one event for both. It is undefined where the denominator may be 0.
 * A quantile inverts a test at each threshold of the cumulative counts: the true value's own threshold is one
   fixed linear form, so each end fails with half of what may fail, without a union over thresholds.
-* Variances and correlations are in ``pmw.public.spreads``.
+* A mean is not known, but some point of a grid that nothing released has moved is within half a step of it.
+  The mean of squares about that point is one linear form of the true table, so one event bounds it; so do the
+  few other points that the mean's own interval leaves. A variance and a standard deviation follow.
+* A correlation has no interval.
 
 Proofs are in ``docs/aggregates.md``.
 """
@@ -16,22 +19,31 @@ Proofs are in ``docs/aggregates.md``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.public.bars import SumBounds
-from pmw.public.group_weights import GroupWeights, counted_values, following_question, summed_values
-from pmw.public.spreads import correlation, spread
+from pmw.public.group_weights import (
+    GroupWeights,
+    counted_values,
+    following_question,
+    multiplied_values,
+    squared_values,
+    summed_values,
+)
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate, Sums, within
-from queries.cell_values import CellCondition, CellValues, on_scope
+from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.linear import LinearQuery
 from queries.statements import AggregateNode, Correlation, Group, Linear, Quantile, Ratio, Spread, Statement
 
 _Array = NDArray[np.float64]
 _MOST_THRESHOLDS = 20_000
+_MEANS = 100  # candidates for a mean, across the range of the values
+_SPREAD_EVENTS = 3  # the mean, the mean of squares and the number of records
 
 
 class Aggregates:
@@ -67,11 +79,7 @@ class Aggregates:
             return self._quantile(node, group, events)
         if isinstance(node, Spread):
             return spread(self._sums, node, group, events)
-        return correlation(self._sums, node, group, events)
-
-    def is_in_order(self, place: int) -> bool:
-        """Tell whether the groups of one of the statement's groupings stand in the order of their values."""
-        return self._statement.groupings[place].in_order
+        return Estimate(correlation(self._sums, node, group))
 
     def question(self, node: AggregateNode, group: Group) -> LinearQuery:
         """Return the counting question of an aggregate in a group: its own, or one with its scope.
@@ -81,24 +89,34 @@ class Aggregates:
         """
         if not isinstance(node, Linear | Ratio) and node.condition is not None:
             return self._where(node.condition).question(replace(node, condition=None), group)
-        if isinstance(node, Linear):
-            weights = self._weights(node, group)
-            if node.counting:
-                condition = CellCondition(weights.scope, weights.low > 0, weights.middle, weights.high > 0)
-                return condition.query(self._domain)
-            parts = [weights]
-        elif isinstance(node, Ratio):
-            parts = list(self._sums.pair(node, group))
-        else:
-            values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
-            parts = [self._weights(summed_values(one), group) for one in values]
+        if isinstance(node, Linear) and node.is_count:
+            return self._statement.counted(group) if node.grouped else self._statement.where
+        parts = self._parts(node, group)
+        if isinstance(node, Linear) and node.counting:
+            (weights,) = parts
+            condition = CellCondition(weights.scope, weights.low > 0, weights.middle, weights.high > 0)
+            return condition.query(self._domain)
         return following_question(self._domain, parts)
+
+    def is_aligned(self, node: AggregateNode, group: Group) -> bool:
+        """Tell whether the cells decide which of a group's records an aggregate is about."""
+        if not isinstance(node, Linear | Ratio) and node.condition is not None:
+            return self._where(node.condition).is_aligned(replace(node, condition=None), group)
+        return all(np.array_equal(one.least, one.most) for one in self._parts(node, group))
+
+    def _parts(self, node: AggregateNode, group: Group) -> list[GroupWeights]:
+        """Return the weights of the sums that an aggregate is made of."""
+        if isinstance(node, Linear):
+            return [self._weights(node, group)]
+        if isinstance(node, Ratio):
+            return list(self._sums.pair(node, group))
+        values = [node.one, node.two] if isinstance(node, Correlation) else [node.values]
+        return [self._weights(summed_values(one), group) for one in values]
 
     def _where(self, condition: CellCondition) -> Aggregates:
         """Return the aggregates of the records where a further condition holds."""
         if condition not in self._filtered:
-            where = self._statement.where.both(condition, self._domain)
-            self._filtered[condition] = Aggregates(self._state, replace(self._statement, where=where))
+            self._filtered[condition] = Aggregates(self._state, self._statement.narrowed(condition))
         return self._filtered[condition]
 
     # --- sums and ratios ------------------------------------------------------------------------------------
@@ -211,3 +229,101 @@ def _shifted(inside: NDArray[np.bool_], part: float, counted: GroupWeights) -> t
     low = np.where(counted.low > 0, weight, np.where(counted.high > 0, np.minimum(weight, 0.0), 0.0))
     high = np.where(counted.low > 0, weight, np.where(counted.high > 0, np.maximum(weight, 0.0), 0.0))
     return low, high
+
+
+# --- variances and correlations -----------------------------------------------------------------------------
+
+_Counted = tuple[GroupWeights, SumBounds]  # the records that are meant, and what bounds their sums
+
+
+def spread(sums: Sums, node: Spread, group: Group, events: int) -> Estimate:
+    """Return a variance or a standard deviation."""
+    counted = sums.weights(counted_values(node.values), group)
+    count = sums.model(counted)
+    if count <= 1:
+        return Estimate(None)
+    finish = _finisher(node)
+    mean = sums.model(sums.weights(summed_values(node.values), group)) / count
+    square = sums.model(sums.weights(squared_values(node.values, mean), group)) / count
+    value = finish(max(0.0, square), count)
+    bounds = sums.bounds(counted, _SPREAD_EVENTS * events)
+    if bounds is None:
+        return Estimate(value)
+    records = sums.ends(counted, _SPREAD_EVENTS * events)
+    means = _means(sums, node.values, group, (counted, bounds))
+    if records[0] <= 1 or means is None:
+        return Estimate(None)
+    low, high = _variance_ends(sums, node.values, group, (counted, bounds), means)
+    return within(value, finish(low, records[1]), finish(high, records[0]))
+
+
+def correlation(sums: Sums, node: Correlation, group: Group) -> float | None:
+    """Return the model's correlation of the rows that hold both numbers, or None where it has none."""
+    scope = union_scope(sums.domain, (node.one.scope, node.two.scope))
+    both = node.one.placed(sums.domain, scope), node.two.placed(sums.domain, scope)
+    one, two = _together(both[0], both[1]), _together(both[1], both[0])
+    count = sums.model(sums.weights(counted_values(one), group))
+    if count <= 0:
+        return None
+    means = [sums.model(sums.weights(summed_values(values), group)) / count for values in (one, two)]
+    product = sums.model(sums.weights(multiplied_values(one, two, (means[0], means[1])), group)) / count
+    squares = [
+        sums.model(sums.weights(squared_values(values, mean), group)) / count
+        for values, mean in zip((one, two), means, strict=True)
+    ]
+    scale = math.sqrt(max(0.0, squares[0] * squares[1]))
+    return max(-1.0, min(1.0, product / scale)) if scale > 0 else None
+
+
+def _together(values: CellValues, others: CellValues) -> CellValues:
+    return CellValues(
+        *(values.scope, values.low, values.middle, values.high, values.present & others.present)
+    )
+
+
+def _step(values: CellValues) -> float:
+    least, greatest = _range(values)
+    return (greatest - least) / _MEANS
+
+
+def _range(values: CellValues) -> tuple[float, float]:
+    return float(values.low[values.present].min()), float(values.high[values.present].max())
+
+
+def _means(sums: Sums, values: CellValues, group: Group, counted: _Counted) -> list[float] | None:
+    """Return the points of the grid within half a step of what the mean may be; None where it has no ends."""
+    mean = sums.ratio_ends(sums.weights(summed_values(values), group), *counted)
+    if mean is None:
+        return None
+    least, step = _range(values)[0], _step(values)
+    tried = [least + number * step for number in range(_MEANS + 1)]
+    half = step / 2 * (1 + 1e-9)
+    return [one for one in tried if mean[0] - half <= one <= mean[1] + half]
+
+
+def _variance_ends(
+    sums: Sums, values: CellValues, group: Group, counted: _Counted, means: list[float]
+) -> tuple[float, float]:
+    """Return what the variance lies between, over n records.
+
+    At the point nearest to the true mean, within half a step h of it, the mean of (x - m)^2 is the variance
+    and at most h^2/4 more.
+    """
+    least, greatest = _range(values)
+    most = (greatest - least) ** 2 / 4
+    found = []
+    for tried in means:
+        squares = sums.weights(squared_values(values, tried), group)
+        found.append(sums.ratio_ends(squares, *counted) or (0.0, math.inf))
+    lows, highs = zip(*found, strict=True) if found else ((0.0,), (most,))
+    return max(0.0, min(lows) - _step(values) ** 2 / 4), min(max(highs), most)
+
+
+def _finisher(node: Spread) -> Callable[[float, float], float]:
+    """Return what makes a variance over n records, and n, the number that is asked for."""
+
+    def finish(variance: float, records: float) -> float:
+        found = variance * records / (records - 1) if node.sample else variance
+        return math.sqrt(found) if node.root else found
+
+    return finish

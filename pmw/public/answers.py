@@ -17,7 +17,6 @@ from pmw.privacy.budget import Budget
 from pmw.public.answer import SEEDED_WARNING, Answer, Basis, QuestionKind, RecordsKept, Source, Spent
 from pmw.public.error_quantiles import QUESTION_ATTRIBUTES
 from pmw.public.state import PublicState
-from queries.grouping import GroupedQuery, GroupValue
 from queries.questions import Questions
 from queries.workloads import Workload
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ROWS_SHOWN = 20
-_GROUP_KEYS = ("count", "fraction", "interval", "typical", "source", "aligned", "version")  # of each group
-_SHARED_KEYS = ("confidence", "spent", "records_kept", "seeded")
 
 SOURCES = tuple(Source)
 KINDS: tuple[QuestionKind | None, ...] = (
@@ -39,7 +36,7 @@ _SOURCE_NAMES = np.array([source.value for source in SOURCES], dtype=object)
 _PAIRS, _NUMBERS = ("interval", "typical"), ("count", "share")
 _COLUMNS = ("count", "interval", "typical", "source", "version", "share", "kind", "aligned")
 
-Asked: TypeAlias = Questions | Workload | GroupedQuery
+Asked: TypeAlias = Questions | Workload
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -63,8 +60,7 @@ class Answers(Sequence[Answer]):
         budget: the guarantee.
         seeded: the session's noise can be repeated by anybody: no privacy.
         kept: which records are counted; None where no column of ids bounds a person's.
-        asked: the questions, their workload, or the grouped question that they are the groups of; None
-            where that is not known.
+        asked: the questions, or their workload; None where that is not known.
     """
 
     count: NDArray[np.float64] = field()  # type: ignore[assignment]  # not how often a row occurs
@@ -200,52 +196,24 @@ class Answers(Sequence[Answer]):
                 self.kept,
             )
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns that say what was asked."""
-        return self.asked.columns if isinstance(self.asked, GroupedQuery) else ("question",)
-
-    def labels(self) -> tuple[tuple[GroupValue, ...], ...]:
-        """Return what each answer is about: the values of its group, or its question in words."""
-        if isinstance(self.asked, GroupedQuery):
-            return self.asked.labels()
+    def labels(self) -> Sequence[str]:
+        """Return what each answer is about: its question in words."""
         if isinstance(self.asked, Questions):
-            return tuple((words,) for words in self.asked.describe())
-        return tuple((query.describe(),) for query in self.asked or ())
-
-    def alone(self) -> Answer | None:
-        """Return the one answer of a question that has no groups; None where groups have answers."""
-        grouped = isinstance(self.asked, GroupedQuery) and self.asked.columns
-        return None if grouped else self[0]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer format of a grouped question, ready for JSON; what was spent is the newest."""
-        groups, form = [], dict[str, Any]()
-        for label, answer in zip(self.labels(), self, strict=True):
-            form = answer.to_dict()
-            groups.append(
-                {
-                    **dict(zip(self.columns, label, strict=True)),
-                    **{key: form[key] for key in _GROUP_KEYS},
-                }
-            )
-        shared = {key: value for key, value in form.items() if key in _SHARED_KEYS}
-        return {"groups": groups, **shared}
+            return self.asked.describe()
+        return [query.describe() for query in self.asked or ()]
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row per answer: what was asked, count, low, high, fraction, source, aligned, version.
+        """Return one row per answer: question, count, low, high, fraction, source, aligned, version.
 
         ``low`` and ``high`` are the ends of the interval in records, NaN where nothing is promised. The
         confidence, which records are kept, and whether the noise was seeded, stand in the table's ``attrs``.
         """
         import pandas as pd
 
-        count = self.asked.count_column if isinstance(self.asked, GroupedQuery) else "count"
-        labels = self.labels()
         frame = pd.DataFrame(
             {
-                **{name: [label[place] for label in labels] for place, name in enumerate(self.columns)},
-                count: self.count,
+                "question": list(self.labels()),
+                "count": self.count,
                 "low": self.interval[:, 0],
                 "high": self.interval[:, 1],
                 "fraction": self.fraction,
@@ -269,7 +237,7 @@ class Answers(Sequence[Answer]):
             width: characters of a line, where there is a limit: texts are cut, or each row is a record.
         """
         header, rows = self._cells(most_rows)
-        lines = [text_table(header, rows, left=len(self.columns), width=width)]
+        lines = [text_table(header, rows, left=1, width=width)]
         if len(rows) < len(self):
             lines.append(f"… {len(self) - len(rows):,} more")
         if len(self) and self.kept is not None:
@@ -279,17 +247,15 @@ class Answers(Sequence[Answer]):
         return "\n".join(lines)
 
     def _cells(self, most_rows: int | None) -> tuple[list[str], list[list[str]]]:
-        count = self.asked.count_column if isinstance(self.asked, GroupedQuery) else "count"
-        header = [*self.columns, count, "low", "high", "source"]
+        header = ["question", "count", "low", "high", "source"]
         shown = self if most_rows is None else self.take(np.arange(min(most_rows, len(self))))
         labels = shown.labels() if isinstance(self.asked, Questions) else self.labels()[:most_rows]
         rows = []
         for label, answer in zip(labels, shown, strict=True):
             low, high = answer.interval or (None, None)
             ends = ["-" if end is None else f"{end:,.0f}" for end in (low, high)]
-            words = ["(missing)" if value is None else str(value) for value in label]
             number = "-" if answer.is_refused else f"{answer.count:,.0f}"
-            rows.append([*words, number, *ends, answer.source.value])
+            rows.append([label, number, *ends, answer.source.value])
         return header, rows
 
     @overload

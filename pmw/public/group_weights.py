@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from queries.cell_values import CellValues, on_scope, union_scope
+from queries.cell_values import CellCondition, CellValues, on_scope, union_scope
 from queries.domain import Domain
 from queries.factors import UNITS, Factor
 from queries.linear import LinearQuery
@@ -75,13 +75,14 @@ def group_weights(
         group: the group; every one of them where the sum is over all groups together.
         extra: further attributes that the weights are wanted over.
     """
-    where, domain = statement.where, statement.domain
+    domain = statement.domain
+    where = CellCondition.of(statement.where) if statement.condition is None else statement.condition
     scopes = [where.scope, form.scope, extra, group.scope if form.grouped else ()]
     scope = union_scope(domain, scopes)
     shape = domain.scope_shape(scope)
     inside: NDArray[np.bool_] = np.ones((), dtype=bool)
     if form.grouped:
-        inside = on_scope(domain, group.scope, group.cells, scope)
+        inside = group.inside(domain, scope)
     least, share, most = (
         on_scope(domain, where.scope, one, scope) for one in (where.least, where.share, where.most)
     )

@@ -10,10 +10,12 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pmw.public.answer import Source
 from pmw.public.bars import Bounds, SumBounds
 from pmw.public.group_weights import GroupWeights, group_weights
 from pmw.public.state import PublicState
@@ -25,17 +27,58 @@ _Array = NDArray[np.float64]
 _STEPS = 32  # of a bisection
 
 
+def _short(number: float | None, digits: int) -> float | None:
+    return round(number, digits) if number is not None and math.isfinite(number) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """What an aggregate comes to.
 
     Args:
-        value: None where it is undefined: it may be a division by nobody.
+        value: None where it is undefined, for it may be a division by nobody, or where it is refused.
         interval: holds the true value with the stated confidence; None where nothing is promised.
+        source: where it comes from.
+        typical: of a count, as ``Answer`` has it.
+        aligned: False where the cells cannot decide which records are meant.
     """
 
     value: float | None
     interval: tuple[float, float] | None = None
+    source: Source = Source.SYNTHETIC
+    typical: tuple[float, float] | None = None
+    aligned: bool = True
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the session's accuracy contract leaves it without an answer."""
+        return self.source is Source.REFUSED
+
+    @property
+    def is_undefined(self) -> bool:
+        """Whether it may be a division by nobody."""
+        return self.value is None and not self.is_refused
+
+    @property
+    def is_promised(self) -> bool:
+        """Whether an interval holds the true value, or there is none."""
+        return self.interval is not None or self.is_undefined
+
+    def to_dict(self, digits: int = 6) -> dict[str, Any]:
+        """Return the form of an aggregate in an answer, ready for JSON.
+
+        Args:
+            digits: behind the point of its numbers.
+        """
+        low, high = (_short(end, digits) for end in self.interval or (None, None))
+        return {
+            "value": _short(self.value, digits),
+            "low": low,
+            "high": high,
+            "source": self.source.value,
+            "typical": None if self.typical is None else [_short(end, digits) for end in self.typical],
+            "aligned": self.aligned,
+        }
 
 
 class Sums:

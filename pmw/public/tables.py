@@ -1,24 +1,26 @@
-"""Tables: what a statement of aggregates is answered with. Everything in one is public."""
+"""Tables: what a statement is answered with. Everything in one is public."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pmw.display.elements import table
 from pmw.display.texts import counted, text_table
 from pmw.public.aggregates import Aggregates
-from pmw.public.answer import SEEDED_WARNING, Answer, RecordsKept, Spent
+from pmw.public.answer import SEEDED_WARNING, Answer, RecordsKept, Source, Spent
 from pmw.public.evidence import is_held
 from pmw.public.plans import marginal_tier
 from pmw.public.state import PublicState
 from pmw.public.sums import Estimate
-from queries.grouping import GroupValue
+from queries.cells import GroupValue
 from queries.linear import LinearQuery
+from queries.parsing import part_key
 from queries.statements import (
+    BAR_COLUMNS,
     AggregateNode,
     Arithmetic,
     Coalesced,
@@ -32,7 +34,6 @@ from queries.statements import (
     Rounding,
     Statement,
     Test,
-    leaves_of,
 )
 
 if TYPE_CHECKING:
@@ -42,50 +43,77 @@ _ROWS_SHOWN = 20
 _UNDEFINED = "undefined"
 _WORK = 16  # what an aggregate of one group takes, in questions
 Pause: TypeAlias = Callable[[int], None]
-_Value: TypeAlias = Estimate | GroupValue | float
-_Asked: TypeAlias = list[tuple[AggregateNode, Group, LinearQuery]]
+Key: TypeAlias = GroupValue | float  # a group's value, or a constant
+_Row: TypeAlias = tuple[tuple[Key, ...], tuple[Estimate, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AnswerTable:
-    """The answer to a statement whose columns are expressions of aggregates; made by a session.
+    """The answer to a statement; made by a session.
 
     Args:
-        titles: of the columns.
-        rows: of each group, a value of it or an ``Estimate`` per column.
+        keys: names of the columns that hold the groups' values, and constants.
+        titles: names of the columns of aggregates.
+        rows: of each group its values, and what its aggregates come to.
         confidence: of each interval, in (0, 1).
         notes: what has to be known about every answer.
-        version: of the model that answered.
+        version: of the newest model that answered.
         spent: what the session had spent.
-        exhausted: nothing is tested any more.
         seeded: the session's noise can be repeated by anybody: no privacy.
         kept: which records the numbers are about; None where no column of ids bounds a person's.
+        counts: those of ``titles`` whose answers are numbers of records.
     """
 
+    keys: tuple[str, ...]
     titles: tuple[str, ...]
-    rows: tuple[tuple[_Value, ...], ...]
+    rows: tuple[_Row, ...]
     confidence: float
     notes: tuple[str, ...] = ()
     version: int = 0
     spent: Spent = field(default=Spent(0.0, 0.0, 0.0))
-    exhausted: bool = False
     seeded: bool = False
     kept: RecordsKept | None = None
+    counts: frozenset[str] = frozenset()
+
+    def column(self, name: str) -> tuple[Any, ...]:
+        """Return the values of a key, or what an aggregate comes to, an ``Estimate`` each.
+
+        Raises:
+            KeyError: there is no such column.
+        """
+        if name in self.keys:
+            place = self.keys.index(name)
+            return tuple(keys[place] for keys, _ in self.rows)
+        if name not in self.titles:
+            raise KeyError(name)
+        place = self.titles.index(name)
+        return tuple(found[place] for _, found in self.rows)
+
+    def digits(self, title: str) -> int:
+        """Return how many digits behind the point an aggregate's numbers are written with."""
+        return 3 if title in self.counts else 6  # a number of records as ``Answer`` writes it
+
+    def estimates(self) -> Iterator[Estimate]:
+        """Yield what each aggregate comes to, row by row."""
+        for _, found in self.rows:
+            yield from found
 
     @property
     def is_promised(self) -> bool:
         """Every answer that is defined has an interval."""
-        return all(
-            cell.interval is not None or cell.value is None
-            for row in self.rows
-            for cell in row
-            if isinstance(cell, Estimate)
-        )
+        return all(one.is_promised for one in self.estimates())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer format of a statement, ready for JSON."""
         rows = [
-            {title: _form(cell) for title, cell in zip(self.titles, row, strict=True)} for row in self.rows
+            {
+                **dict(zip(self.keys, keys, strict=True)),
+                **{
+                    title: one.to_dict(self.digits(title))
+                    for title, one in zip(self.titles, found, strict=True)
+                },
+            }
+            for keys, found in self.rows
         ]
         form: dict[str, Any] = {
             "rows": rows,
@@ -105,22 +133,23 @@ class AnswerTable:
         return form
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row per group: each column, and for an aggregate the ends of its interval behind it.
+        """Return one row per group: the keys, then of each aggregate its value, ends and source.
 
-        Column ``n`` has its ends in ``n_low`` and ``n_high``: NaN where nothing is promised. What is
-        undefined is NaN. The confidence and the notes stand in the table's ``attrs``.
+        Aggregate ``n`` has the ends of its interval in ``n_low`` and ``n_high``, NaN where nothing is
+        promised, and where it comes from in ``n_source``. What is undefined or refused is NaN. The
+        confidence and the notes stand in the table's ``attrs``.
         """
         import pandas as pd
 
-        columns: dict[str, Any] = {}
-        for place, title in enumerate(self.titles):
-            cells = [row[place] for row in self.rows]
-            if any(isinstance(cell, Estimate) for cell in cells):
-                parts = [_three(cell) for cell in cells]
-                for number, name in enumerate((title, f"{title}_low", f"{title}_high")):
-                    columns[name] = pd.array([part[number] for part in parts], dtype="float64")
-            else:
-                columns[title] = cells
+        columns: dict[str, Any] = {name: list(self.column(name)) for name in self.keys}
+        for title in self.titles:
+            found = self.column(title)
+            ends = [one.interval or (None, None) for one in found]
+            numbers = ([one.value for one in found], [low for low, _ in ends], [high for _, high in ends])
+            names = [title, *(f"{title}_{name}" for name in BAR_COLUMNS)]
+            for name, column in zip(names, numbers, strict=False):
+                columns[name] = pd.array(column, dtype="float64")
+            columns[names[-1]] = [one.source.value for one in found]
         frame = pd.DataFrame(columns)
         frame.attrs.update(confidence=self.confidence, notes=list(self.notes), seeded=self.seeded)
         if self.kept is not None:
@@ -134,8 +163,8 @@ class AnswerTable:
             most_rows: how many are shown; None for all.
             width: characters of a line, where there is a limit: texts are cut, or each row is a record.
         """
-        header, rows, left = self._cells(most_rows)
-        lines = [text_table(header, rows, left=left, width=width)] if rows else ["no rows"]
+        rows = self.cells(most_rows)
+        lines = [text_table(self.header, rows, left=len(self.keys), width=width)] if rows else ["no rows"]
         if len(rows) < len(self.rows):
             lines.append(f"… {len(self.rows) - len(rows):,} more")
         lines += [f"{note[0].upper()}{note[1:]}." for note in self.notes]
@@ -145,22 +174,29 @@ class AnswerTable:
             lines.append(SEEDED_WARNING)
         return "\n".join(lines)
 
-    def _cells(self, most_rows: int | None) -> tuple[list[str], list[list[str]], int]:
-        shown = self.rows[:most_rows]
-        barred = [
-            any(isinstance(row[place], Estimate) for row in self.rows) for place in range(len(self.titles))
+    @property
+    def header(self) -> list[str]:
+        """What people read above the columns of ``cells``."""
+        return [*self.keys, *(name for title in self.titles for name in (title, *BAR_COLUMNS))]
+
+    def cells(self, most_rows: int | None = None, none: str = "-") -> list[list[str]]:
+        """Return what people read in each row, with digits that the intervals do not hide.
+
+        Args:
+            most_rows: how many are wanted; None for all.
+            none: what stands where there is no number.
+        """
+        return [
+            [
+                *(key_text(key) for key in keys),
+                *(
+                    text
+                    for title, one in zip(self.titles, found, strict=True)
+                    for text in (*number_texts(one, none, whole=title in self.counts), one.source.value)
+                ),
+            ]
+            for keys, found in self.rows[:most_rows]
         ]
-        header: list[str] = []
-        for title, bar in zip(self.titles, barred, strict=True):
-            header += [title, "low", "high"] if bar else [title]
-        rows = []
-        for row in shown:
-            words: list[str] = []
-            for cell, bar in zip(row, barred, strict=True):
-                words += _words(cell) if bar else ["(missing)" if cell is None else str(cell)]
-            rows.append(words)
-        left = next((place for place, bar in enumerate(barred) if bar), len(barred))
-        return header, rows, left
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -169,67 +205,133 @@ class AnswerTable:
         return self.to_text(_ROWS_SHOWN)
 
     def _repr_html_(self) -> str:
-        header, rows, _ = self._cells(_ROWS_SHOWN)
         warning = f". {SEEDED_WARNING}" if self.seeded else ""
         notes = "".join(f". {note[0].upper()}{note[1:]}" for note in self.notes)
         kept = "" if self.kept is None else f" ({self.kept.describe()})"
         caption = f"{counted(len(self.rows), 'row')}, {self.confidence:.0%} intervals{kept}{notes}{warning}"
-        return str(table(caption, header, rows))
+        return str(table(caption, self.header, self.cells(_ROWS_SHOWN)))
 
 
-def _form(cell: _Value) -> Any:
-    if not isinstance(cell, Estimate):
-        return cell
-    ends = None if cell.interval is None else [_short(end) for end in cell.interval]
-    return {"value": None if cell.value is None else _short(cell.value), "interval": ends}
+def key_text(key: Key) -> str:
+    """Return a value of a group as people read it."""
+    return "(missing)" if key is None else str(key)
 
 
-def _short(number: float) -> float | None:
-    return round(number, 6) if math.isfinite(number) else None
+def number_texts(estimate: Estimate, none: str, *, whole: bool) -> tuple[str, str, str]:
+    """Return a number and the ends of its interval, with digits that the interval does not hide.
 
-
-def _three(cell: _Value) -> tuple[float, float, float]:
-    if not isinstance(cell, Estimate):
-        return (float(cell) if isinstance(cell, int | float) else math.nan), math.nan, math.nan
-    low, high = cell.interval or (math.nan, math.nan)
-    return (math.nan if cell.value is None else cell.value), low, high
-
-
-def _words(cell: _Value) -> list[str]:
-    if isinstance(cell, Estimate) and cell.value is None:
-        return [_UNDEFINED, "-", "-"]
-    value, low, high = _three(cell)
+    Args:
+        estimate: the number.
+        none: what stands where there is none.
+        whole: it is a number of records.
+    """
+    value, (low, high) = estimate.value, estimate.interval or (math.nan, math.nan)
+    if value is None:
+        return (none if estimate.is_refused else _UNDEFINED), none, none
     spread = high - low if math.isfinite(high - low) else abs(value)
-    digits = 0 if spread >= 100 or abs(value) >= 10_000 else 2 if spread >= 0.1 else 4
-    return ["-" if math.isnan(one) else f"{one:,.{digits}f}" for one in (value, low, high)]
+    digits = 0 if whole or spread >= 100 or abs(value) >= 10_000 else 2 if spread >= 0.1 else 4
+    texts = [none if math.isnan(one) else f"{one:,.{digits}f}" for one in (value, low, high)]
+    return texts[0], texts[1], texts[2]
 
 
 # --- answering ----------------------------------------------------------------------------------------------
 
 
-def questions_of(state: PublicState, statement: Statement, pause: Pause = lambda _: None) -> _Asked:
-    """Return the counting questions that a statement's aggregates need, group by group.
+class Tabulation:
+    """A statement under way: the counting questions that its aggregates need, and the table of their answers.
 
-    Every aggregate of a group has one. They are asked like any others, so that tests may run and be charged
-    for; what they are answered with bounds the aggregates as well.
+    Every aggregate of a group has one question. They are asked like any others, so that tests may run and be
+    charged for; what they are answered with bounds the aggregates as well.
 
     Args:
         state: what is known.
         statement: what is asked.
         pause: called with the work of each aggregate of a group, in questions that take as long.
     """
-    aggregates = Aggregates(state, statement)
-    leaves = {id(leaf): leaf for node in statement.nodes() for leaf in leaves_of(node)}.values()
-    asked: _Asked = []
-    for group in statement.groups():
-        for leaf in leaves:
-            asked.append((leaf, group, aggregates.question(leaf, group)))
-            pause(_WORK)
-    return [
-        one
-        for one in asked
-        if (isinstance(one[0], Linear) and one[0].counting) or _may_be_held(state, one[2])
-    ]
+
+    def __init__(self, state: PublicState, statement: Statement, pause: Pause = lambda _: None) -> None:
+        self._statement = statement
+        if statement.counts_alone:
+            self._asked = list(statement.questions())
+            return
+        aggregates = Aggregates(state, statement)
+        asked = []
+        for group in statement.groups():
+            for leaf in statement.leaves:
+                asked.append((leaf, group, aggregates.question(leaf, group)))
+                pause(_WORK)
+        self._asked = [
+            one
+            for one in asked
+            if (isinstance(one[0], Linear) and one[0].counting) or _may_be_held(state, one[2])
+        ]
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    def questions(self, request_id: str | None = None) -> Iterator[tuple[LinearQuery, str | None]]:
+        """Yield the counting questions, each with its idempotency key.
+
+        Args:
+            request_id: that of the statement.
+        """
+        for place, (_, _, query) in enumerate(self._asked):
+            yield query, part_key(request_id, place)
+
+    def table(
+        self, state: PublicState, answers: Sequence[Answer], pause: Pause = lambda _: None
+    ) -> AnswerTable:
+        """Return the table, from the state after its counting questions; nothing is spent.
+
+        Args:
+            state: what is known.
+            answers: to the questions.
+            pause: called with the work of each group, in questions that take as long.
+        """
+        statement = self._statement
+        found = {
+            (id(leaf), group.places): answer
+            for (leaf, group, _), answer in zip(self._asked, answers, strict=True)
+        }
+        reader = _Rows(state, statement, found)
+        keys = [column for column in statement.columns if column.is_key]
+        shown = statement.columns[len(keys) :]
+        rows: list[tuple[Group, _Row]] = []
+        for group in statement.groups():
+            pause(_WORK * len(statement.columns))
+            if statement.having is not None and not reader.holds(statement.having, group):
+                continue
+            values = tuple(reader.plain(column.node, group) for column in keys)
+            rows.append((group, (values, tuple(reader.estimate(column.node, group) for column in shown))))
+        for node, greatest_first in reversed(statement.order):
+            rows.sort(key=lambda row: reader.place(node, row[0]), reverse=greatest_first)
+            rows.sort(key=lambda row: reader.plain(node, row[0]) is None)
+        end = None if statement.limit is None else statement.offset + statement.limit
+        version, spent = _stand(state, answers if statement.counts_alone else ())
+        return AnswerTable(
+            tuple(column.title for column in keys),
+            tuple(column.title for column in shown),
+            tuple(row for _, row in rows[statement.offset : end]),
+            state.contract.options.confidence,
+            statement.notes,
+            version,
+            spent,
+            state.contract.seeded,
+            state.contract.records_kept,
+            frozenset(column.title for column in shown if _is_counting(column.node)),
+        )
+
+
+def _stand(state: PublicState, answers: Sequence[Answer]) -> tuple[int, Spent]:
+    """Return the newest model's version and what was spent: as the answers say, where they say it all."""
+    if answers:
+        return max(answer.version for answer in answers), answers[-1].spent
+    budget = state.contract.budget
+    return state.version, Spent(state.ledger.share, float(budget.epsilon), float(budget.delta))
+
+
+def _is_counting(node: Node) -> bool:
+    return isinstance(node, Linear) and node.counting
 
 
 def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
@@ -244,74 +346,49 @@ def _may_be_held(state: PublicState, query: LinearQuery) -> bool:
     return may_test and state.grid(query.scope).scope_size(query.scope) <= plan.most_cells
 
 
-def answered(
-    state: PublicState,
-    statement: Statement,
-    asked: _Asked,
-    answers: Sequence[Answer],
-    pause: Pause = lambda _: None,
-) -> AnswerTable:
-    """Return the table of a statement, from the state after its counting questions; nothing is spent.
-
-    Args:
-        state: what is known.
-        statement: what is asked.
-        asked: its counting questions.
-        answers: to these.
-        pause: called with the work of each group, in questions that take as long.
-    """
-    found = {
-        (id(leaf), group.places): answer for (leaf, group, _), answer in zip(asked, answers, strict=True)
-    }
-    reader = _Rows(Aggregates(state, statement), found)
-    rows = []
-    for group in statement.groups():
-        pause(_WORK * len(statement.columns))
-        if statement.having is not None and not reader.holds(statement.having, group):
-            continue
-        rows.append((group, tuple(reader.value(column.node, group) for column in statement.columns)))
-    for node, greatest_first in reversed(statement.order):
-        rows.sort(key=lambda row: reader.place(node, row[0]), reverse=greatest_first)
-        rows.sort(key=lambda row: reader.plain(node, row[0]) is None)
-    budget = state.contract.budget
-    end = None if statement.limit is None else statement.offset + statement.limit
-    return AnswerTable(
-        tuple(column.title for column in statement.columns),
-        tuple(row for _, row in rows[statement.offset : end]),
-        state.contract.options.confidence,
-        statement.notes,
-        state.version,
-        Spent(state.ledger.share, float(budget.epsilon), float(budget.delta)),
-        state.closed or state.positives_used >= state.positives_limit,
-        state.contract.seeded,
-        state.contract.records_kept,
-    )
-
-
 class _Rows:
     """Answers expressions, group by group."""
 
-    def __init__(self, aggregates: Aggregates, answers: Mapping[tuple[int, tuple[int, ...]], Answer]) -> None:
-        self._aggregates = aggregates
+    def __init__(
+        self, state: PublicState, statement: Statement, answers: Mapping[tuple[int, tuple[int, ...]], Answer]
+    ) -> None:
+        self._statement = statement
+        self._aggregates = Aggregates(state, statement)
         self._answers = answers
         self._known: dict[tuple[int, tuple[int, ...], int], Estimate] = {}
+        spent = state.closed or state.positives_used >= state.positives_limit
+        self._unpromised = Source.EXHAUSTED if spent else Source.UNVERIFIED
 
-    def value(self, node: Node, group: Group) -> _Value:
-        """Return the value of a group, or what an expression comes to in it."""
+    def estimate(self, node: Node, group: Group) -> Estimate:
+        """Return what an expression comes to in a group, where it comes from, and what is cut."""
+        leaves = node.leaves()
+        found = self._estimate(node, group, len(leaves))
+        if len(leaves) == 1 and leaves[0] is node:
+            return found
+        aligned = all(self._leaf(leaf, group, len(leaves)).aligned for leaf in leaves)
+        if found.value is None and any(self._leaf(leaf, group, 1).is_refused for leaf in leaves):
+            return replace(found, source=Source.REFUSED, aligned=aligned)
+        return replace(found, source=self._source(found, leaves, group), typical=None, aligned=aligned)
+
+    def _source(self, found: Estimate, leaves: Sequence[AggregateNode], group: Group) -> Source:
+        """Return where a number comes from: measured where all that it is made of was."""
+        if not found.is_promised:
+            return self._unpromised
+        answers = [self._answers.get((id(leaf), group.places)) for leaf in leaves]
+        measured = all(answer is not None and answer.source is Source.MEASURED for answer in answers)
+        return Source.MEASURED if measured and found.value is not None else Source.SYNTHETIC
+
+    def plain(self, node: Node, group: Group) -> Any:
+        """Return the value of a group, a constant, or the number of an answer."""
         if isinstance(node, KeyColumn):
             return group.labels[node.place]
         if isinstance(node, Constant):
             return node.value
-        return self._estimate(node, group, len(leaves_of(node)))
-
-    def plain(self, node: Node, group: Group) -> Any:
-        """Return a value, or the number of an answer."""
-        value = self.value(node, group)
-        return value.value if isinstance(value, Estimate) else value
+        return self._estimate(node, group, len(node.leaves())).value
 
     def place(self, node: Node, group: Group) -> tuple[int, float | str]:
         """Return what sorts a group: numbers before texts; a value of cells in order by its cell."""
-        if isinstance(node, KeyColumn) and self._aggregates.is_in_order(node.place):
+        if isinstance(node, KeyColumn) and self._statement.groupings[node.place].in_order:
             return 0, float(group.places[node.place])
         value = self.plain(node, group)
         if isinstance(value, str):
@@ -363,11 +440,15 @@ class _Rows:
         key = id(node), group.places, events
         if key not in self._known:
             answer = self._answers.get(key[:2])
-            if events == 1 and isinstance(node, Linear) and node.counting and answer is not None:
+            if events == 1 and _is_counting(node) and answer is not None:
                 count = None if answer.is_refused else answer.count
-                self._known[key] = Estimate(count, answer.interval)
+                self._known[key] = Estimate(
+                    count, answer.interval, answer.source, answer.typical, answer.aligned
+                )
             else:
-                self._known[key] = self._aggregates.estimate(node, group, events=events)
+                found = self._aggregates.estimate(node, group, events=events)
+                aligned = self._aggregates.is_aligned(node, group)
+                self._known[key] = replace(found, source=self._source(found, (node,), group), aligned=aligned)
         return self._known[key]
 
 

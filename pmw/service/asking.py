@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from pmw.public.answer import Answer
-from pmw.public.answers import Answers
-from pmw.public.forms import form_of
+from pmw.public.tables import Tabulation
 from pmw.service.hosting import ForbiddenError
 from pmw.service.limits import cells_of, require_few_cells
 from pmw.session.dialogue import Dialogue
 from pmw.session.requests import Request
 from queries.errors import QueryError
-from queries.grouping import GroupedQuery
-from queries.linear import LinearQuery
-from queries.parsing import Question, identifier_of, require_aligned
+from queries.parsing import Question, identifier_of, part_key, require_aligned
 from queries.statements import Statement
 
 _READING = (4, 32)  # what a condition and a statement take to be read, in questions
@@ -145,8 +143,9 @@ def answered_within(
         ForbiddenError: it is not free, and nothing may be paid.
         QueryError: it is refused; nothing is spent.
     """
-    query = _read(analyst, form, aligned=aligned).query
-    if not isinstance(query, LinearQuery):
+    asked = _read(analyst, form, aligned=aligned).query
+    query = asked.single_count if isinstance(asked, Statement) else asked
+    if query is None:
         raise QueryError(
             "a bar is for one count; leave within out, or ask for COUNT(*) alone",
             code="unsupported",
@@ -159,7 +158,10 @@ def answered_within(
         raise ForbiddenError(
             "a reader gets free answers only; ask for a wider bar, or leave it to an analyst"
         )
-    return analyst.ask_within(query, within).to_dict()
+    answer = analyst.ask_within(query, within)
+    if isinstance(asked, Statement):
+        return Tabulation(analyst.state, asked).table(analyst.state, [answer]).to_dict()
+    return answer.to_dict()
 
 
 def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Question:
@@ -171,7 +173,7 @@ def _read(session: Dialogue, form: Mapping[str, Any], *, aligned: bool) -> Quest
             position="request_id",
         )
     if aligned:
-        require_aligned(question.query)
+        require_aligned(question.query.where if isinstance(question.query, Statement) else question.query)
     return question
 
 
@@ -182,18 +184,16 @@ def _text_of(form: Mapping[str, Any], place: int) -> object:
 
 
 def _counts(questions: Iterable[Question]) -> list[Question]:
-    return [question for question in questions if not isinstance(question.query, Statement)]
+    return [question for question in questions if question.is_counting]
 
 
 def _parts(question: Question, *, fresh: bool) -> Iterator[Question | Request]:
     """Yield one question for each answer; those of groups are made for this request alone."""
-    if not isinstance(question.query, GroupedQuery):
+    if not isinstance(question.query, Statement):
         yield question
         return
-    key = question.request_id
-    for group, query in enumerate(question.query):
-        own = key if key is None or group == 0 else f"{key}\n{group}"  # as Question.parts has it
-        yield Request(query, query.to_json(), own, fresh)
+    for place, (_, _, query) in enumerate(question.query.questions()):
+        yield Request(query, query.to_json(), part_key(question.request_id, place), fresh)
 
 
 def _answers(session: Dialogue, questions: Sequence[Question], *, fresh: bool) -> list[dict[str, Any]]:
@@ -206,8 +206,9 @@ def _answers(session: Dialogue, questions: Sequence[Question], *, fresh: bool) -
 
 def _form(session: Dialogue, question: Question, answers: Iterator[Answer], *, fresh: bool) -> dict[str, Any]:
     query = question.query
-    if isinstance(query, Statement):
-        return form_of(session.tabulate(query, fresh=fresh, request_id=question.request_id))
-    if isinstance(query, GroupedQuery):
-        return form_of(Answers.of(session.state, [next(answers) for _ in range(len(query))], query))
-    return next(answers).to_dict()
+    if not isinstance(query, Statement):
+        return next(answers).to_dict()
+    if not question.is_counting:
+        return session.tabulate(query, fresh=fresh, request_id=question.request_id).to_dict()
+    work = Tabulation(session.state, query)
+    return work.table(session.state, list(islice(answers, len(work)))).to_dict()

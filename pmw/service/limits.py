@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections import deque
@@ -13,9 +12,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pmw.errors import ServiceError
 from pmw.session.turns import TURN_WORK, Turns
 from queries.errors import QueryError
-from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
-from queries.statements import Statement, leaves_of
+from queries.statements import Statement
 
 BODY_BYTES = 2**20
 MOST_CONNECTIONS = 512
@@ -248,14 +246,9 @@ class Working:
             raise EndingError("the service ends; ask again, and what was answered already is free", 5)
 
 
-def cells_of(query: LinearQuery | GroupedQuery | Statement) -> int:
+def cells_of(query: LinearQuery | Statement) -> int:
     """Return how many numbers a question asks for: its groups, times their aggregates; one without groups."""
-    if isinstance(query, GroupedQuery):
-        return max(1, len(query))
-    if isinstance(query, LinearQuery):
-        return 1
-    leaves = {id(leaf) for node in query.nodes() for leaf in leaves_of(node)}
-    return math.prod(len(one.groups) for one in query.groupings) * max(1, len(leaves))
+    return query.size if isinstance(query, Statement) else 1
 
 
 def require_few_cells(cells: int, told: str = "") -> None:

@@ -6,32 +6,28 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pmw.display.charts import Bar, Bars, Picture
 from pmw.display.texts import number, shortened
-from pmw.public.answer import Answer, RecordsKept
-from pmw.public.answers import Answers
+from pmw.public.answer import Answer
 from pmw.public.sums import Estimate
-from pmw.public.tables import AnswerTable
+from pmw.public.tables import AnswerTable, Key, key_text, number_texts
 from pmw.service.limits import LargeRequests, cells_of, require_few_cells
 from pmw.session.dialogue import Analyst
 from queries.domain import CategoricalAttribute, Domain
-from queries.grouping import GroupedQuery
-from queries.linear import LinearQuery
-from queries.questions import QuestionList
-from queries.statements import Statement
 
 _MOST_ROWS, _MOST_BARS = 1000, 40
 CHART_WIDTH = 480  # narrow enough for texts that can be read on a phone
 _PLACE = re.compile(r"[0-9]{1,6}")  # of a value in a list
 NONE = "\N{EN DASH}"  # where a table has no number
+_CUTS = "The question cuts cells: the interval holds whatever they hold."
 
 Chart: TypeAlias = tuple[Picture, Bars]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Shown:
     """What the page shows of an answer.
 
     Args:
@@ -51,7 +47,7 @@ class Result:
     notes: tuple[str, ...]
 
 
-def answer_of(analyst: Analyst, large: LargeRequests, text: str, within: float | None = None) -> Result:
+def answer_of(analyst: Analyst, large: LargeRequests, text: str, within: float | None = None) -> Shown:
     """Return the answer to a condition or a statement.
 
     Args:
@@ -64,20 +60,15 @@ def answer_of(analyst: Analyst, large: LargeRequests, text: str, within: float |
         BudgetExhaustedError: its price is not left.
         QueryError: it is refused.
     """
-    if within is not None:
-        query = analyst.reader.where(text)
-        return _of_answers(
-            Answers.of(analyst.state, [analyst.ask_within(query, within)], QuestionList([query]))
-        )
-    asked: LinearQuery | GroupedQuery | Statement
-    asked = analyst.reader.statement(text) if is_statement(text) else analyst.reader.where(text)
-    require_few_cells(cells := cells_of(asked))
-    with large.place(cells):
-        if isinstance(asked, Statement):
-            return _of_table(analyst.tabulate(asked), text)
-        if isinstance(asked, GroupedQuery):
-            return _of_answers(analyst.ask_groups(asked))
-        return _of_answers(analyst.ask_all([asked]))
+    if is_statement(text):
+        statement = analyst.reader.statement(text)
+        require_few_cells(cells := cells_of(statement))
+        with large.place(cells):
+            return _of_table(analyst.tabulate(statement), text)
+    query = analyst.reader.where(text)
+    with large.place(1):
+        answer = analyst.ask(query) if within is None else analyst.ask_within(query, within)
+    return _of_answer(answer, query.describe())
 
 
 def is_statement(text: str) -> bool:
@@ -127,36 +118,19 @@ def _typed(text: str) -> str:
         return _literal(text) if text else ""
 
 
-def _of_answers(answers: Answers) -> Result:
-    grouped = isinstance(answers.asked, GroupedQuery) and bool(answers.asked.columns)
-    labels = [" · ".join(map(str, label)) for label in answers.labels()]
-    named = labels if grouped else ["records"]
-    bars = [
-        Bar(label, one.count, number(one.count), interval=one.interval)
-        for label, one in zip(named, answers, strict=True)
-    ]
-    asked = answers.asked.query if isinstance(answers.asked, GroupedQuery) else None
-    described = answers.labels()[0][0] if asked is None else asked.describe()
-    typical = any(one.typical is not None for one in answers)
-    head, more = ", ".join(answers.columns), ("typically from", "to") if typical else ()
-    header = (head, "records", "from", "to", *more, "source")
-    rows = [
-        (label, _count(one), *_ends(one.interval), *(_ends(one.typical) if typical else ()), one.source.value)
-        for label, one in zip(labels, answers, strict=True)
-    ]
-    words = f"How many records: {described}" + (f", for each {', '.join(answers.columns)}" if grouped else "")
-    said = answers[0].sentence()
-    sentences = (*(() if grouped else (f"{said[0].upper()}{said[1:]}.",)), *_meaning(list(answers)))
-    notes = _kept(answers[0].kept) if grouped else ()
-    if not all(one.aligned for one in answers):
-        notes += ("The question cuts cells: the interval holds whatever they hold.",)
-    return Result(
-        words,
-        sentences,
-        header,
-        tuple(rows[:_MOST_ROWS]),
-        chart_of("Counts with their intervals", bars),
-        notes,
+def _of_answer(answer: Answer, asked: str) -> Shown:
+    bar = Bar("records", answer.count, number(answer.count), interval=answer.interval)
+    more = () if answer.typical is None else ("typically from", "to")
+    typical = () if answer.typical is None else _ends(answer.typical)
+    count = "refused" if answer.is_refused else number(answer.count)
+    said = answer.sentence()
+    return Shown(
+        f"How many records: {asked}",
+        (f"{said[0].upper()}{said[1:]}.", *_meaning(answer)),
+        ("question", "records", "from", "to", *more, "source"),
+        ((asked, count, *_ends(answer.interval), *typical, answer.source.value),),
+        chart_of("Counts with their intervals", [bar]),
+        () if answer.aligned else (_CUTS,),
     )
 
 
@@ -180,50 +154,36 @@ def chart_of(title: str, bars: Sequence[Bar]) -> tuple[Chart, ...]:
     return ((Picture("", f"{title}{more}", told, width=CHART_WIDTH), drawn),)
 
 
-def _kept(kept: RecordsKept | None) -> tuple[str, ...]:
-    return () if kept is None else (kept.note(),)
-
-
-def _meaning(answers: Sequence[Answer]) -> tuple[str, ...]:
+def _meaning(answer: Answer) -> tuple[str, ...]:
     """Return what the two intervals promise, a sentence each."""
-    sure = f"{answers[0].confidence:.0%}"
+    sure = f"{answer.confidence:.0%}"
     found = []
-    if any(one.interval is not None for one in answers):
+    if answer.interval is not None:
         found.append(f"The interval holds the true count with at least {sure} confidence, for any question.")
-    if any(one.typical is not None for one in answers):
+    if answer.typical is not None:
         found.append(
             f"Of questions like this one, {sure} had their true count in an interval as wide as the typical."
         )
-    if any(one.interval is None for one in answers):
+    if answer.interval is None:
         found.append("Nothing is promised of a number without an interval: it was never tested.")
     return tuple(found)
 
 
-def _of_table(table: AnswerTable, text: str) -> Result:
-    barred = [
-        any(isinstance(row[place], Estimate) for row in table.rows) for place in range(len(table.titles))
-    ]
-    header: list[str] = []
-    for title, bar in zip(table.titles, barred, strict=True):
-        header += [title, "from", "to"] if bar else [title]
-    rows: list[tuple[str, ...]] = []
+def _of_table(table: AnswerTable, text: str) -> Shown:
     charts: tuple[Chart, ...] = ()
-    for row in table.rows[:_MOST_ROWS]:
-        words: list[str] = []
-        for cell, bar in zip(row, barred, strict=True):
-            words += _three(cell) if bar else [_plain(cell)]
-        rows.append(tuple(words))
     for place, title in enumerate(table.titles):
-        if barred[place]:
-            bars = [_bar_of(table, row, place, barred) for row in table.rows]
-            charts += chart_of(f"{title} with its intervals", [bar for bar in bars if bar is not None])
-    return Result(
+        bars = [_bar_of(table, row, place) for row in table.rows]
+        charts += chart_of(f"{title} with its intervals", [bar for bar in bars if bar is not None])
+    notes = table.notes if table.kept is None else (table.kept.note(), *table.notes)
+    if not all(one.aligned for one in table.estimates()):
+        notes = (*notes, _CUTS)
+    return Shown(
         text,
         _promised(table),
-        tuple(header),
-        tuple(rows),
+        tuple(table.header),
+        tuple(tuple(row) for row in table.cells(_MOST_ROWS, NONE)),
         charts,
-        (*_kept(table.kept), *table.notes),
+        notes,
     )
 
 
@@ -233,34 +193,15 @@ def _promised(table: AnswerTable) -> tuple[str, ...]:
     return (sure,) if table.is_promised else (sure, none)
 
 
-def _bar_of(table: AnswerTable, row: Sequence[Any], place: int, barred: Sequence[bool]) -> Bar | None:
-    """Return what is drawn of a cell; None where it is undefined."""
-    cell = row[place]
-    if not isinstance(cell, Estimate) or cell.value is None:
+def _bar_of(table: AnswerTable, row: tuple[Sequence[Key], Sequence[Estimate]], place: int) -> Bar | None:
+    """Return what is drawn of an aggregate in a row; None where it has no value."""
+    keys, one = row[0], row[1][place]
+    if one.value is None:
         return None
-    group = [_plain(one) for one, bar in zip(row, barred, strict=True) if not bar]
-    return Bar(" · ".join(group) or table.titles[place], cell.value, _three(cell)[0], interval=cell.interval)
-
-
-def _plain(cell: Any) -> str:
-    return "(missing)" if cell is None else str(cell)
-
-
-def _three(cell: Any) -> tuple[str, str, str]:
-    """Return a number and the ends of its interval, with digits that the interval does not hide."""
-    if not isinstance(cell, Estimate):
-        return _plain(cell), NONE, NONE
-    if cell.value is None:
-        return "undefined", NONE, NONE
-    low, high = cell.interval or (math.nan, math.nan)
-    spread = high - low if math.isfinite(high - low) else abs(cell.value)
-    digits = 0 if spread >= 100 or abs(cell.value) >= 10_000 else 2 if spread >= 0.1 else 4
-    texts = [NONE if math.isnan(one) else f"{one:,.{digits}f}" for one in (cell.value, low, high)]
-    return texts[0], texts[1], texts[2]
-
-
-def _count(answer: Answer) -> str:
-    return "refused" if answer.is_refused else number(answer.count)
+    title = table.titles[place]
+    label = " · ".join(map(key_text, keys)) or title
+    text, _, _ = number_texts(one, NONE, whole=title in table.counts)
+    return Bar(label, one.value, text, interval=one.interval)
 
 
 def _ends(interval: tuple[float, float] | None) -> tuple[str, str]:

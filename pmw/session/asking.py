@@ -8,23 +8,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from pmw.public import tables
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers
 from pmw.public.state import PublicState
+from pmw.public.tables import AnswerTable, Tabulation
 from pmw.session.requests import Answering, Deliver, Request, Requests
 from pmw.session.turns import TURN_WORK
 from queries.cell_sums import statement_of
-from queries.cell_values import CellCondition
 from queries.domain import Domain
 from queries.errors import QueryError
-from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
-from queries.parsing import Question, parse_statement, parse_where
+from queries.parsing import Question, parse_sql, parse_where
 from queries.question_tables import conditions_in_rows, questions_in_lines
 from queries.reader import QuestionReader
 from queries.statements import Statement
@@ -111,31 +108,28 @@ class Asking(ABC):
                     self._pause(_READ)
             return answer(Requests.of(requests), deliver)
 
-    def sql(self, statement: str, *, fresh: bool = False) -> Answers | tables.AnswerTable:
+    def sql(self, statement: str, *, fresh: bool = False) -> AnswerTable:
         """Answer a statement such as ``SELECT sex, AVG(age) FROM people WHERE member GROUP BY sex``.
 
-        Every declared value has its group. Where a statement counts alone, each group is one question and has
-        its own interval; other aggregates come from the model, after counting questions were asked.
+        Every declared value has its group. Each COUNT(*) of a group is one question and has its own interval;
+        other aggregates come from the model, after counting questions were asked.
 
         Raises:
             QueryError: the statement is refused; nothing is spent.
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
-        parsed = parse_statement(statement, self.domain)
-        if isinstance(parsed, Statement):
-            return self.tabulate(parsed, fresh=fresh)
-        return self.ask_groups(parsed, fresh=fresh)
+        return self.tabulate(parse_sql(statement, self.domain), fresh=fresh)
 
     def tabulate(
         self, statement: Statement, *, fresh: bool = False, request_id: str | None = None
-    ) -> tables.AnswerTable:
-        """Answer a statement of aggregates that was read before.
+    ) -> AnswerTable:
+        """Answer a statement that was read before.
 
         Its counting questions are asked like any others. What its aggregates come to is then a function of
         the public state: nothing else touches the table, and nothing else is spent.
 
         Args:
-            statement: as ``parse_statement`` reads it.
+            statement: as ``parse_sql`` reads it.
             fresh: ask a newer model, or for tests that were not made, where there are stored answers.
             request_id: idempotency key of the counting questions.
 
@@ -144,15 +138,14 @@ class Asking(ABC):
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         with self._asking() as answer:
-            asked = tables.questions_of(self.state, statement, self._pause)
-            keys = [None if request_id is None else f"{request_id}\n{place}" for place in range(len(asked))]
-            parts = [self._part(one[2], fresh, key) for one, key in zip(asked, keys, strict=True)]
+            work = Tabulation(self.state, statement, self._pause)
+            parts = [self._part(query, fresh, key) for query, key in work.questions(request_id)]
             answers = answer(Requests.of(parts), None)
-            return tables.answered(self.state, statement, asked, answers, self._pause)
+            return work.table(self.state, answers, self._pause)  # the state after them
 
     def mean(
         self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
-    ) -> tables.AnswerTable:
+    ) -> AnswerTable:
         """Answer the mean of an attribute's numbers, for each combination of declared values of others.
 
         Args:
@@ -167,7 +160,7 @@ class Asking(ABC):
 
     def sum(
         self, name: str, where: str | Mapping[str, Any] = "", by: str | Sequence[str] = ()
-    ) -> tables.AnswerTable:
+    ) -> AnswerTable:
         """Answer the sum of an attribute's numbers; see ``mean``.
 
         Raises:
@@ -181,7 +174,7 @@ class Asking(ABC):
         part: float = 0.5,
         where: str | Mapping[str, Any] = "",
         by: str | Sequence[str] = (),
-    ) -> tables.AnswerTable:
+    ) -> AnswerTable:
         """Answer a quantile of an attribute's numbers, the median by default; see ``mean``.
 
         Raises:
@@ -196,14 +189,13 @@ class Asking(ABC):
         where: str | Mapping[str, Any],
         by: str | Sequence[str],
         part: float = 0.5,
-    ) -> tables.AnswerTable:
-        condition = CellCondition.of(parse_where(where, self.domain))
+    ) -> AnswerTable:
         listed = (by,) if isinstance(by, str) else tuple(by)
-        return self.tabulate(statement_of(kind, name, self.domain, condition, listed, part=part))
+        return self.tabulate(statement_of(kind, name, parse_where(where, self.domain), listed, part=part))
 
     def group_by(
         self, names: str | Sequence[str], where: str | Mapping[str, Any] = "", *, fresh: bool = False
-    ) -> Answers:
+    ) -> AnswerTable:
         """Answer how many records satisfy a condition, for each combination of declared values.
 
         Args:
@@ -216,18 +208,7 @@ class Asking(ABC):
             StoreError: an answer could not be made durable; those before it are, and stay valid.
         """
         listed = (names,) if isinstance(names, str) else tuple(names)
-        return self.ask_groups(GroupedQuery(parse_where(where, self.domain), listed), fresh=fresh)
-
-    def ask_groups(self, grouped: GroupedQuery, *, fresh: bool = False) -> Answers:
-        """Answer a grouped question that was read before.
-
-        Raises:
-            QueryError: the question was made for another domain.
-            StoreError: an answer could not be made durable; those before it are, and stay valid.
-        """
-        with self._asking() as answer:
-            parts = [self._part(query, fresh, None) for query in grouped]
-            return replace(answer(Requests.of(parts), None), asked=grouped)
+        return self.tabulate(Statement.count_by(parse_where(where, self.domain), listed), fresh=fresh)
 
     def _listed(self, questions: Questions) -> Iterable[Asked]:
         """Return the questions that are asked together, one by one."""

@@ -12,11 +12,11 @@ from functools import partial
 from numpy.typing import ArrayLike
 
 from pmw.loop import Forecast
-from pmw.public import tables
 from pmw.public.answer import Answer
 from pmw.public.answers import Answers, concatenated
 from pmw.public.quotes import Quote, quote_marginal, quote_question
 from pmw.public.state import PublicState
+from pmw.public.tables import Tabulation
 from pmw.session.accounts import SESSION, Account, Booked
 from pmw.session.asking import Asked, Asking, Questions
 from pmw.session.engine import Engine
@@ -24,7 +24,6 @@ from pmw.session.requests import Answering, Deliver, Requests
 from pmw.session.turns import TURN_WORK
 from queries.boxes import Boxes
 from queries.errors import QueryError
-from queries.grouping import GroupedQuery
 from queries.linear import LinearQuery
 from queries.reader import QuestionReader
 from queries.statements import Statement
@@ -204,7 +203,7 @@ class Dialogue(Asking):
             with self._engaged() as engine:
                 engine.measure(quote.scope, quote.noise, self._account)
 
-    def forecast(self, question: LinearQuery | GroupedQuery | Statement) -> Forecast:
+    def forecast(self, question: LinearQuery | Statement) -> Forecast:
         """Return what answering a question could charge at most, as things stand; free.
 
         Args:
@@ -214,9 +213,9 @@ class Dialogue(Asking):
         """
         with self._engaged() as engine:
             if isinstance(question, Statement):
-                queries = [one[2] for one in tables.questions_of(self.state, question)]
+                queries = [query for query, _ in Tabulation(self.state, question).questions()]
             else:
-                queries = list(question) if isinstance(question, GroupedQuery) else [question]
+                queries = [question]
             requests = Requests.of([self._request(query) for query in queries])
             return engine.forecast(requests, self._account)
 

@@ -59,8 +59,9 @@ def test_a_level_is_asked_as_an_attribute_is(where: str, expected: list[int]) ->
 def test_a_level_stands_in_objects_and_groups() -> None:
     assert parse_where({"code_1": {"eq": "B"}}, DOMAIN).key() == parse_where("code_1 = 'B'", DOMAIN).key()
     groups = parse_sql("SELECT code_1, COUNT(*) FROM t GROUP BY code_1", DOMAIN)
-    assert (groups.columns, groups.labels()) == (("code_1",), (("A",), ("B",), (None,), ("(other)",)))
-    assert np.sum([query.weights() for query in groups], axis=0).tolist() == [2**20] * 6
+    assert groups.columns[0].title == "code_1"
+    assert [group.labels for group in groups.groups()] == [("A",), ("B",), (None,), ("(other)",)]
+    assert np.sum([query.weights() for _, _, query in groups.questions()], axis=0).tolist() == [2**20] * 6
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from sqlglot.tokens import Tokenizer
 
 from queries import CategoricalAttribute, Domain, IntegerAttribute, QueryError, parse_line, parse_where
 from queries.cells import GRAMMAR_WORDS, quoted_name
-from queries.grouping import GroupedQuery
 from queries.parsing import parse_sql
+from queries.statements import Statement
 from queries.where_text import parse_predicate
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -76,18 +76,18 @@ def test_every_word_is_grouped_by_bare_and_in_double_quotes() -> None:
                 f"AND people.{written} < 7 GROUP BY {written}, sex"
             )
             grouped = parse_sql(statement, _domain(word))
-            assert grouped.names == ("sex", word), statement
+            assert [one.scope for one in grouped.groupings] == [(word,), ("sex",)], statement
             assert _counts(parse_sql(f"SELECT COUNT(*) FROM people WHERE {written} < 2", _domain(word))) == 4
 
 
-def _counts(grouped: GroupedQuery) -> int:
-    return int((grouped.query.weights() > 0).sum()) * 2  # of the two values of sex
+def _counts(grouped: Statement) -> int:
+    return int((grouped.where.weights() > 0).sum()) * 2  # of the two values of sex
 
 
 def test_structured_questions_take_every_word() -> None:
     for word in WORDS:
         question = parse_line(f'{{"where": {{"{word}": {{"ge": 3}}}}}}', _domain(word))
-        assert question.parts()[0].query.scope == (word,)  # type: ignore[union-attr]
+        assert [part.query.scope for part in question.parts()] == [(word,)]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("word", sorted(GRAMMAR_WORDS - {"in", "is"}))  # which can begin nothing else

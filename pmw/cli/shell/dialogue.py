@@ -11,8 +11,8 @@ from pmw.cli.answering import (
     Result,
     answered,
     csv_of,
+    form_of,
     read_condition,
-    read_statement,
     text_of,
 )
 from pmw.cli.refusals import refusal
@@ -22,9 +22,9 @@ from pmw.cli.shell.statements import Statements, is_statement
 from pmw.cli.shell.words import COMMANDS, MODES, schema_text
 from pmw.cli.streaming import StreamOptions
 from pmw.cli.texts import json_line, quote_text, status_text
-from pmw.public.forms import form_of
 from pmw.session.session import Session
 from queries.errors import QueryError
+from queries.parsing import parse_sql
 
 _HELP = """A line is a condition, such as  age >= 40 AND sex = 'Female'
 or an SQL statement, which may go over several lines and ends with a semicolon.
@@ -98,7 +98,7 @@ class Dialogue:
     def _read(self, text: str) -> Asked:
         plain = text.rstrip().removesuffix(";")
         domain = self._session.domain
-        return read_statement(plain, domain) if is_statement(plain) else read_condition(plain, domain)
+        return parse_sql(plain, domain) if is_statement(plain) else read_condition(plain, domain)
 
     def _written(self, result: Result) -> str:
         if self._mode == "json":

@@ -45,13 +45,16 @@ def test_groups_that_cut_cells_say_so(study: Path, run: Run) -> None:
 def test_groups_as_json_are_one_object(study: Path, run: Run) -> None:
     result = run("ask", "study.pmw", "--json", "--sql", "SELECT sex, COUNT(*) FROM people GROUP BY sex")
     form = json.loads(result.stdout)
-    assert [group["sex"] for group in form["groups"]] == ["Female", "Male"]
-    assert list(form) == ["groups", "confidence", "spent"]
+    assert [row["sex"] for row in form["rows"]] == ["Female", "Male"]
+    assert list(form) == ["rows", "notes", "confidence", "version", "spent"]
 
 
 def test_a_statement_without_groups_is_answered_like_its_condition(study: Path, run: Run) -> None:
-    by_statement = run("ask", "study.pmw", "--sql", "SELECT COUNT(*) FROM people WHERE age >= 40")
-    assert by_statement.stdout == run("ask", "study.pmw", "age >= 40").stdout
+    statement = "SELECT COUNT(*) FROM people WHERE age >= 40"
+    (row,) = json.loads(run("ask", "study.pmw", "--json", "--sql", statement).stdout)["rows"]
+    answer = json.loads(run("ask", "study.pmw", "--json", "age >= 40").stdout)
+    assert (row["count"]["value"], row["count"]["source"]) == (answer["count"], answer["source"])
+    assert [row["count"]["low"], row["count"]["high"]] == answer["interval"]
 
 
 def test_a_refused_statement_is_marked_at_its_place(study: Path, run: Run) -> None:
@@ -75,20 +78,20 @@ def test_a_stream_takes_statements_among_conditions(study: Path, run: Run) -> No
     result = run("ask", "study.pmw", "--stream", stdin="".join(json.dumps(line) + "\n" for line in lines))
     forms = [json.loads(line) for line in result.stdout.splitlines()]
     assert [form["id"] for form in forms] == [1, 2, 3, 4, 5, 6]
-    assert [group["sex"] for group in forms[0]["groups"]] == ["Female", "Male"]
-    assert forms[1]["fraction"] == 1.0
+    assert [row["sex"] for row in forms[0]["rows"]] == ["Female", "Male"]
+    assert list(forms[1]["rows"][0]) == ["count"]
     assert forms[2]["error"]["code"] == "unknown_table"
-    assert forms[3]["count"] == forms[0]["groups"][0]["count"]
+    assert forms[3]["count"] == forms[0]["rows"][0]["count"]["value"]
     assert forms[4]["error"]["message"].startswith("request_id 'a' was used for another question")
-    assert forms[5]["groups"] == forms[0]["groups"]
+    assert forms[5]["rows"] == forms[0]["rows"]
 
 
 def test_many_groups_and_many_lines_are_answered_in_order(study: Path, run: Run) -> None:
     line = json.dumps({"sql": "SELECT age, region, sex, COUNT(*) FROM people GROUP BY age, region, sex"})
     result = run("ask", "study.pmw", "--stream", stdin=(line + "\n") * 20 + '{"where": ""}\n')
     forms = [json.loads(text) for text in result.stdout.splitlines()]
-    assert [len(form.get("groups", ())) for form in forms] == [120] * 20 + [0]
-    assert all(form["groups"] == forms[0]["groups"] for form in forms[:20])
+    assert [len(form.get("rows", ())) for form in forms] == [120] * 20 + [0]
+    assert all(form["rows"] == forms[0]["rows"] for form in forms[:20])
 
 
 @pytest.mark.parametrize(
@@ -314,7 +317,7 @@ def test_what_may_be_divided_by_nobody_is_undefined(study: Path, run: Run) -> No
     statement = "SELECT COUNT(*) / COUNT(*) FILTER (WHERE sex = 'Female' AND sex = 'Male') AS r FROM people"
     result = run("ask", "study.pmw", "--sql", statement)
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[1].split() == ["undefined", "-", "-"]
+    assert result.stdout.splitlines()[1].split() == ["undefined", "-", "-", "synthetic"]
     result = run("ask", "study.pmw", "--sql", f"{statement} LIMIT 0")
     assert result.exit_code == 0
     assert result.stdout.startswith("no rows")
@@ -328,5 +331,5 @@ def test_an_aggregate_without_a_promise_is_told_under_strict(textbook_study: Pat
         assert run("ask", "study.pmw", "--sql", statement).exit_code == 0
         assert run("ask", "study.pmw", "--strict", "--sql", statement).exit_code == code
     result = run("ask", "study.pmw", "--sql", "SELECT AVG(age) AS v FROM people")
-    assert result.stdout.splitlines()[0].split() == ["v", "low", "high"]
+    assert result.stdout.splitlines()[0].split() == ["v", "low", "high", "source"]
     assert "confidence each" in result.stdout

@@ -53,9 +53,7 @@ def truth(frame: pd.DataFrame, statement: str) -> pd.DataFrame:
 
 
 def tabled(session: pmw.Session, statement: str) -> AnswerTable:
-    table = session.sql(statement)
-    assert isinstance(table, AnswerTable)
-    return table
+    return session.sql(statement)
 
 
 STATEMENTS = [
@@ -160,11 +158,11 @@ def test_what_may_be_empty_is_undefined() -> None:
     frame = frame[frame["grade"] != "e"]
     with opened(4, frame) as session:
         form = tabled(session, "SELECT AVG(age) AS v, MIN(age) AS m FROM people WHERE grade = 'e'").to_dict()
-        assert form["rows"] == [
-            {"v": {"value": None, "interval": None}, "m": {"value": None, "interval": None}}
-        ]
+        none = {"low": None, "high": None, "typical": None, "aligned": True}
+        undefined = {"value": None, "source": "synthetic", **none}
+        assert form["rows"] == [{"v": undefined, "m": undefined}]
         ratio = "SELECT COUNT(*) / SUM(CASE WHEN grade = 'e' THEN 1 ELSE 0 END) AS v FROM people"
-        assert tabled(session, ratio).to_dict()["rows"] == [{"v": {"value": None, "interval": None}}]
+        assert tabled(session, ratio).to_dict()["rows"] == [{"v": undefined}]
         assert "undefined" in tabled(session, ratio).to_text()
         assert tabled(session, ratio + " HAVING COUNT(*) < 0").to_text().startswith("no rows")
         assert tabled(session, "SELECT sex, AVG(age) FROM people GROUP BY sex LIMIT 0").rows == ()
@@ -175,10 +173,11 @@ def test_a_group_that_may_be_empty_has_the_default_and_no_promise() -> None:
     frame = frame[frame["grade"] != "e"]
     with opened(4, frame) as session:
         table = tabled(session, "SELECT COALESCE(AVG(age), 7) AS v FROM people WHERE grade = 'e'")
-        assert table.to_dict()["rows"] == [{"v": {"value": 7.0, "interval": None}}]
+        (cell,) = table.column("v")
+        assert (cell.value, cell.interval, cell.source.value) == (7.0, None, "unverified")
         assert not table.is_promised
         nothing = tabled(session, "SELECT NULLIF(COUNT(*), 0) AS v FROM people WHERE grade = 'e'")
-        assert nothing.to_dict()["rows"] == [{"v": {"value": None, "interval": None}}]
+        assert nothing.column("v")[0].is_undefined
 
 
 def test_a_group_that_is_known_from_its_own_attribute_is_not_undefined() -> None:
@@ -225,9 +224,9 @@ def test_a_table_in_its_forms(exact: tuple[pmw.Session, pd.DataFrame]) -> None:
         "numbers beyond the declared ends count as the ends",
     ]
     assert form["rows"][0]["sex"] == "m"
-    assert list(table.to_pandas().columns) == ["sex", "v", "v_low", "v_high"]
+    assert list(table.to_pandas().columns) == ["sex", "v", "v_low", "v_high", "v_source"]
     assert table.to_pandas().attrs["confidence"] == 0.95
-    assert repr(table).splitlines()[0].split() == ["sex", "v", "low", "high"]
+    assert repr(table).splitlines()[0].split() == ["sex", "v", "low", "high", "source"]
     assert "<table" in table._repr_html_()
 
 
@@ -247,10 +246,9 @@ def test_python_asks_the_same_as_sql(exact: tuple[pmw.Session, pd.DataFrame]) ->
 def test_single_questions_alone_bound_what_opening_measured() -> None:
     frame = people(5, 2000)
     with opened(1, frame, test=pmw.TestKind.QUERY) as session:
-        table = tabled(session, "SELECT AVG(age) AS v, CORR(age, pay) AS c FROM people").to_dict()["rows"][0]
-        low, high = table["v"]["interval"]
-        assert low <= frame["age"].mean() <= high
-        assert table["c"]["interval"] is None
+        row = tabled(session, "SELECT AVG(age) AS v, CORR(age, pay) AS c FROM people").to_dict()["rows"][0]
+        assert row["v"]["low"] <= frame["age"].mean() <= row["v"]["high"]
+        assert (row["c"]["low"], row["c"]["high"], row["c"]["source"]) == (None, None, "unverified")
 
 
 def test_noise_bounds_any_weights_as_often_as_it_says() -> None:

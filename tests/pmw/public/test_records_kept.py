@@ -11,10 +11,7 @@ import pytest
 
 import pmw
 from pmw.cli.answer_formats import _answer_line
-from pmw.cli.texts import answers_text, status_text, table_text
-from pmw.public.answers import Answers
-from pmw.public.forms import form_of
-from pmw.public.tables import AnswerTable
+from pmw.cli.texts import status_text, table_text
 from pmw.service.client import answer_of
 from pmw.service.limits import LargeRequests
 from pmw.service.page_answers import answer_of as page_answer_of
@@ -73,10 +70,10 @@ def test_a_stored_answer_says_it_too() -> None:
 @pytest.mark.parametrize("sql", [GROUPED, STATEMENT])
 def test_a_table_says_it_once(asking: Asking, sql: str) -> None:
     table = asking.sql(sql)
-    text = answers_text(table) if isinstance(table, Answers) else table_text(table)
+    text = table_text(table)
     assert text.count(NOTE) == text.count("kept") == 1
     assert table._repr_html_().count(WORDS) == 1
-    form = form_of(table)
+    form = table.to_dict()
     assert form["records_kept"] == FORM
     assert json.dumps(form).count("records_kept") == 1
     assert table.to_pandas().attrs["records_kept"] == FORM
@@ -108,8 +105,7 @@ def test_nothing_is_said_where_the_number_is_declared_alone(tmp_path: Path) -> N
         answer = session.ask("sex = 'F'")
         said = [answer.sentence(), answer._repr_html_(), _answer_line(answer), json.dumps(answer.to_dict())]
         for table in tables:
-            assert isinstance(table, Answers | AnswerTable)
-            said += [table.to_text(), table._repr_html_(), json.dumps(form_of(table))]
+            said += [table.to_text(), table._repr_html_(), json.dumps(table.to_dict())]
             assert "records_kept" not in table.to_pandas().attrs
         said += [status_text(session.state, session.status())]
         assert not any("kept" in text for text in said)

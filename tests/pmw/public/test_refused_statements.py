@@ -13,7 +13,7 @@ import pytest
 import pmw
 from pmw.public.export import export
 from queries import CategoricalAttribute, Domain, IntegerAttribute, Person, QueryError
-from queries.refusals import REFUSALS, SYNTHETIC
+from queries.statement_grammar import REFUSALS, SYNTHETIC
 
 DOMAIN = Domain(
     (
@@ -25,7 +25,6 @@ DOMAIN = Domain(
     person=Person("id", records=1),
 )
 EXAMPLES = {
-    "COUNT(DISTINCT …) of people beside other columns": ["SELECT COUNT(DISTINCT id), AVG(age) FROM people"],
     "an aggregate of DISTINCT values": [
         "SELECT COUNT(DISTINCT sex), AVG(age) FROM people",
         "SELECT COUNT(DISTINCT SEX) FROM people",

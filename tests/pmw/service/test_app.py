@@ -38,7 +38,7 @@ def test_an_answer_is_the_object_that_the_command_prints(client: TestClient, add
         "count", "fraction", "interval", "typical", "confidence", "source", "aligned", "version", "spent",
     }  # fmt: skip
     groups = client.post(ASK, json={"sql": "SELECT sex, COUNT(*) FROM people GROUP BY sex"}, headers=ann)
-    assert [one["sex"] for one in groups.json()["groups"]][:2] == ["Female", "Male"]
+    assert [one["sex"] for one in groups.json()["rows"]][:2] == ["Female", "Male"]
     means = client.post(ASK, json={"sql": "SELECT sex, AVG(age) FROM people GROUP BY sex"}, headers=ann)
     assert means.status_code == 200
     several = [
@@ -81,7 +81,8 @@ def test_a_bar_is_priced_paid_once_and_booked_to_its_asker(client: TestClient, a
     after = spent()
     assert (after["ann"], after["bea"], after["rea"]) == (paid["ann"], 0, 0)
     statement = {"sql": "SELECT COUNT(*) FROM people WHERE sex = 'Male' AND region = 'north'", "within": 40}
-    assert client.post(ASK, json=statement, headers=bea).json()["interval"] == [low, high]
+    (row,) = client.post(ASK, json=statement, headers=bea).json()["rows"]
+    assert [row["count"]["low"], row["count"]["high"]] == [low, high]
     assert sent(ann, dry_run=True).json()["needed"] is False
 
 

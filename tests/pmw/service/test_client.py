@@ -99,7 +99,7 @@ def test_a_remote_session_answers_like_a_local_one(
         assert isinstance(answer, pmw.Answer)
         assert answer == session.ask("age >= 30", request_id="k")
         assert session.ask_all(["age >= 30", {"sex": {"eq": "Male"}}])[0] == answer
-        assert session.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex")["groups"]
+        assert session.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex")["rows"]
         with pytest.raises(QueryError, match="height") as refused:
             session.ask("height > 3")
         assert refused.value.code == "unknown_attribute"
@@ -191,7 +191,7 @@ def test_the_command_asks_a_service(running: Running, ann: str, tmp_path: Path) 
     answer = json.loads(run("age >= 30", "--json").stdout)
     assert answer["interval"]
     assert "records" in run("age >= 30").stdout
-    assert json.loads(run("--sql", "SELECT sex, COUNT(*) FROM people GROUP BY sex").stdout)["groups"]
+    assert json.loads(run("--sql", "SELECT sex, COUNT(*) FROM people GROUP BY sex").stdout)["rows"]
     lines = '{"id": 1, "where": "age >= 30"}\n\n[\n{"id": 2, "where": "height > 3"}\n'
     streamed = run("--stream", stdin=lines)
     forms = [json.loads(line) for line in streamed.stdout.splitlines()]

@@ -104,7 +104,7 @@ def test_the_largest_request_is_answered_in_turns(client: TestClient, add: Any, 
     few = 20_000 // WIDE_CELLS
     got = client.post(ASK, json={"queries": [{"sql": WIDE}] * few}, headers=ann)
     answers = got.json()["answers"]
-    assert [len(one["groups"]) for one in answers] == [WIDE_CELLS] * few
+    assert [len(one["rows"]) for one in answers] == [WIDE_CELLS] * few
     assert answers[0] == answers[-1]
     assert sum(asked) == WIDE_CELLS  # equal questions are asked once
     assert max(asked) <= TURN_WORK

@@ -16,8 +16,7 @@ from pmw.session.engine import Engine
 from pmw.session.requests import Requests
 from pmw.session.turns import TURN_WORK, Turns
 from queries import CategoricalAttribute, Domain, IntegerAttribute, LinearQuery, QueryError
-from queries.parsing import Question, parse_statement
-from queries.statements import Statement
+from queries.parsing import Question, parse_sql
 
 WAIT = 30.0
 
@@ -128,8 +127,6 @@ def test_a_stored_answer_waits_for_one_turn_of_a_long_request(
         return found
 
     monkeypatch.setattr(Engine, "answer", counted)
-    statement = parse_statement(AVERAGES, session.domain)
-    assert isinstance(statement, Statement)
     wheres = [f"age = {age} AND sex = 'Male'" for age in range(500)]
     long = [f"age >= {age} AND sex = 'Female'" for age in range(500)]
     answers = session.ask_all([*wheres, *long, *wheres, *long, *wheres], fresh=True)
@@ -141,8 +138,7 @@ def test_a_stored_answer_waits_for_one_turn_of_a_long_request(
 
 
 def test_a_long_statement_lets_others_go_between_its_groups(session: pmw.Session) -> None:
-    statement = parse_statement(AVERAGES, session.domain)
-    assert isinstance(statement, Statement)
+    statement = parse_sql(AVERAGES, session.domain)
     turns = list[int]()
 
     def stop() -> None:
@@ -168,8 +164,6 @@ def test_what_is_told_to_stop_ends_and_what_was_answered_stands(session: pmw.Ses
             raise StoppedError
 
     wheres = [f"age = {age} AND sex = '{sex}'" for age in range(500) for sex in ("Female", "Male")]
-    grouped = parse_statement("SELECT age, sex, COUNT(*) FROM people GROUP BY age, sex", session.domain)
-    assert not isinstance(grouped, Statement)
     session.analyst("ann", stop=None).ask_all(wheres[:10])
     with pytest.raises(StoppedError):
         session.analyst("ann", stop=stop).ask_all([*wheres, *wheres])

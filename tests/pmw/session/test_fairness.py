@@ -34,7 +34,6 @@ from pmw.session.store import LedgerRow, Outcome, SessionStore
 from queries import (
     CategoricalAttribute,
     Domain,
-    GroupedQuery,
     IntegerAttribute,
     LinearQuery,
     random_conjunctions,
@@ -327,9 +326,7 @@ def ask_in_form(analyst: pmw.Analyst, form: str, questions: Sequence[LinearQuery
         analyst.answer_arrays(("age", "visits"), low, low, fresh=bool(start % 2))
     elif form == "sql":
         statement = "SELECT region, visits, COUNT(*) FROM study GROUP BY region, visits"
-        question = analyst.reader.statement(statement)
-        assert isinstance(question, GroupedQuery)
-        analyst.ask_groups(question)
+        analyst.tabulate(analyst.reader.statement(statement))
     elif form == "where":
         analyst.ask(
             f"age >= {20 + start % 30} AND member = true AND region = 'east' AND visits > {start % 9}"

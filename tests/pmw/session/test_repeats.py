@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pmw
 from pmw.public.answer import Answer, Source, Spent
 from pmw.public.answers import Answers
 from pmw.public.free_answers import FreeAnswers
+from pmw.public.sums import Estimate
 from pmw.session.loading import load_scopes
 from pmw.session.repeats import is_better
 from queries import CategoricalAttribute, Domain, IntegerAttribute
@@ -60,7 +62,7 @@ def ranges(count: int = 3, names: tuple[str, ...] = NAMES) -> Boxes:
     return Boxes.of(DOMAIN, names, first, last)
 
 
-def width(answer: Answer) -> float:
+def width(answer: Answer | Estimate) -> float:
     return math.inf if answer.interval is None else answer.interval[1] - answer.interval[0]
 
 
@@ -81,9 +83,13 @@ def reader(session: pmw.Session) -> pmw.Analyst:
 
 
 def statement(session: pmw.Session, text: str) -> Answer:
-    answers = session.sql(text)
-    assert isinstance(answers, Answers)
-    return answers[0]
+    """Return the answer of a statement with one count, as the question alone gets it."""
+    table = session.sql(text)
+    (count,) = table.estimates()
+    assert count.value is not None
+    fraction = count.value / session.state.total.value
+    rest = (count.source, count.aligned, table.version, table.spent, table.seeded)
+    return Answer(count.value, fraction, count.interval, table.confidence, *rest, typical=count.typical)
 
 
 def measured(session: pmw.Session) -> None:
@@ -141,10 +147,8 @@ def test_a_group_by_is_narrower_after_finishing(session: pmw.Session) -> None:
     before = reader(session).sql(STATEMENT)
     session.finish()
     after = session.sql(STATEMENT)
-    assert isinstance(before, Answers)
-    assert isinstance(after, Answers)
-    assert sum(map(width, after)) < 0.9 * sum(map(width, before))
-    assert session.sql(STATEMENT) == after
+    assert sum(map(width, after.estimates())) < 0.9 * sum(map(width, before.estimates()))
+    assert session.sql(STATEMENT).to_dict() == after.to_dict()
     assert session.verify().holds
 
 
@@ -164,7 +168,7 @@ def test_the_rule_is_the_same_however_a_question_is_asked(
     old = session.ask(query)
     monkeypatch.setattr(pmw.session.repeats, "_NARROWER", 1e-9)
     measured(session)
-    assert ways[way]() == old  # not narrow enough
+    assert replace(ways[way](), kind=None) == replace(old, kind=None)  # not narrow enough
     monkeypatch.undo()
     session._engine._repeats._looks.note(np.arange(10), 0)  # as another process would find it
     new = ways[way]()

@@ -39,7 +39,7 @@ def test_modes(study: Path, run: Run) -> None:
     first, refused, *table, mode = result.stdout.splitlines()
     assert json.loads(first)["count"] > 0
     assert json.loads(refused)["error"]["code"] == "unknown_attribute"
-    assert table[0] == "sex,count,low,high,fraction,source,aligned,version"
+    assert table[0] == "sex,count,count_low,count_high,count_source"
     assert len(table) == 3
     assert mode == "csv"
     assert "Error: expected .mode table, csv or json, got 'xml'" in result.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 from queries.domain import CategoricalAttribute, Domain
 from queries.errors import QueryError, ScopeError
 from queries.factors import UNITS, Factor
-from queries.grouping import MOST_BINS, GroupedQuery, cell_value
 from queries.linear import LinearQuery
 from queries.marginal import Histogram
 from queries.numbers import IntegerAttribute, NumericAttribute
 from queries.parsing import parse_where
+from queries.statements import MOST_BINS, Statement
 
 DOMAIN = Domain(
     (
@@ -46,7 +47,7 @@ CONDITIONS = (
 )
 def test_the_groups_sum_to_the_whole(where: str, names: list[str]) -> None:
     query = parse_where(where, DOMAIN)
-    groups = GroupedQuery(query, tuple(names))
+    groups = counts(query, names)
     total = sum(group.answer(COUNTS) for group in groups)
     # Rounding happens once, on the weights: groups keep them, so nothing is lost.
     assert total == query.answer(COUNTS)
@@ -56,7 +57,7 @@ def test_the_groups_sum_to_the_whole(where: str, names: list[str]) -> None:
 def test_a_group_counts_what_the_condition_counts_in_its_cells(where: str, names: list[str]) -> None:
     query = parse_where(where, DOMAIN)
     scope = tuple(names[:2])
-    groups = GroupedQuery(query, scope)
+    groups = counts(query, scope)
     weights = np.broadcast_to(full_weights(query), DOMAIN.shape)
     codes = itertools.product(*(range(DOMAIN[name].size) for name in scope))
     for cells, group in zip(codes, groups, strict=True):
@@ -66,16 +67,21 @@ def test_a_group_counts_what_the_condition_counts_in_its_cells(where: str, names
         np.testing.assert_array_equal(np.broadcast_to(full_weights(group), DOMAIN.shape), expected)
 
 
+def counts(query: LinearQuery, names: Sequence[str] = ()) -> list[LinearQuery]:
+    """Return the counting question of each group."""
+    return [question for _, _, question in Statement.count_by(query, names).questions()]
+
+
 def full_weights(query: LinearQuery) -> NDArray[np.int64]:
     shape = [attribute.size if attribute.name in query.scope else 1 for attribute in DOMAIN]
     return query.weights().reshape(shape)
 
 
 def test_groups_run_in_the_order_asked_the_last_attribute_fastest() -> None:
-    groups = GroupedQuery(LinearQuery.everything(DOMAIN), ("sex", "age"))
-    assert len(groups) == 12
-    assert groups.columns == ("sex", "age")
-    assert groups.labels()[:5] == (
+    statement = Statement.count_by(LinearQuery.everything(DOMAIN), ("sex", "age"))
+    assert statement.size == 12
+    assert [column.title for column in statement.columns] == ["sex", "age", "count"]
+    assert tuple(group.labels for group in statement.groups())[:5] == (
         ("Female", "20..23"), ("Female", "24..27"), ("Female", "28..29"), ("Female", None),
         ("Male", "20..23"),
     )  # fmt: skip
@@ -83,30 +89,29 @@ def test_groups_run_in_the_order_asked_the_last_attribute_fastest() -> None:
 
 def test_cells_are_named_by_what_they_hold() -> None:
     whole = IntegerAttribute("n", 3, 5)
-    assert [cell_value(whole, code) for code in range(3)] == [3, 4, 5]
-    assert [cell_value(DOMAIN["income"], code) for code in range(2)] == ["[0, 10)", "[10, 30]"]
-    assert [cell_value(DOMAIN["sex"], code) for code in range(3)] == ["Female", "Male", "(other)"]
-    assert [cell_value(DOMAIN["member"], code) for code in range(2)] == [True, False]
+    assert [whole.value(code) for code in range(3)] == [3, 4, 5]
+    assert [DOMAIN["income"].value(code) for code in range(2)] == ["[0, 10)", "[10, 30]"]
+    assert [DOMAIN["sex"].value(code) for code in range(3)] == ["Female", "Male", "(other)"]
+    assert [DOMAIN["member"].value(code) for code in range(2)] == [True, False]
 
 
 def test_a_group_outside_the_cut_is_aligned() -> None:
-    groups = list(GroupedQuery(parse_where("income >= 5", DOMAIN), ("income",)))
+    groups = counts(parse_where("income >= 5", DOMAIN), ("income",))
     assert [group.aligned for group in groups] == [False, True]
-    outside = list(GroupedQuery(parse_where("income BETWEEN 3 AND 6", DOMAIN), ("income",)))
+    outside = counts(parse_where("income BETWEEN 3 AND 6", DOMAIN), ("income",))
     assert outside[1].answer(COUNTS) == 0
     assert outside[1].aligned
 
 
 def test_without_attributes_there_is_one_group() -> None:
     query = parse_where("age >= 24", DOMAIN)
-    groups = GroupedQuery(query)
-    assert [group.key() for group in groups] == [query.key()]
-    assert groups.labels() == ((),)
+    assert [group.key() for group in counts(query)] == [query.key()]
+    assert [group.labels for group in Statement.count_by(query).groups()] == [()]
 
 
 def test_a_constant_weight_stays_in_every_group() -> None:
     half = LinearQuery(DOMAIN, (Factor((), np.array(UNITS // 2)),), aligned=False)
-    (first, second) = GroupedQuery(half, ("member",))
+    first, second = counts(half, ("member",))
     assert first.answer(COUNTS) + second.answer(COUNTS) == half.answer(COUNTS)
     assert not first.aligned
 
@@ -114,12 +119,12 @@ def test_a_constant_weight_stays_in_every_group() -> None:
 def test_groups_that_cannot_be_are_refused() -> None:
     everybody = LinearQuery.everything(DOMAIN)
     with pytest.raises(QueryError, match="names an attribute twice: 'sex'"):
-        GroupedQuery(everybody, ("sex", "sex"))
+        counts(everybody, ("sex", "sex"))
     with pytest.raises(QueryError, match="unknown attribute 'height'; declared are age, income, sex, member"):
-        GroupedQuery(everybody, ("height",))
+        counts(everybody, ("height",))
     wide = Domain((IntegerAttribute("a", 1, 101), IntegerAttribute("b", 1, 100)))
     with pytest.raises(QueryError, match="at most 10,000 groups, got 10,100") as caught:
-        GroupedQuery(LinearQuery.everything(wide), ("a", "b"))
+        counts(LinearQuery.everything(wide), ("a", "b"))
     assert caught.value.code == "too_large"
     assert MOST_BINS == 10_000
     with pytest.raises(ScopeError):

@@ -1,0 +1,316 @@
+"""What statements in SQL may hold: the grammar node by node, the table, and counts of people.
+
+What is refused is refused by name, with another way to ask where there is one. A sub-query that only filters
+is folded into one condition.
+
+A session counts records, at most K of each person. Where K is one, everybody's records are as many as there
+are persons with a kept record, so ``COUNT(DISTINCT id)`` is a count of records. With a condition it is not: a
+person may have a record that satisfies it, but is not the one that was kept. Only of attributes that are the
+same in all records of a person does it not matter which one that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from queries.cells import nearest, quoted_name
+from queries.domain import Domain
+from queries.errors import QueryError
+from queries.intervals import resolve_attribute, resolve_operand
+from queries.sql_tree import CONDITIONS, PARTS, STATEMENTS, Grammar, check_node, position_of, refuse
+
+SYNTHETIC = "synthetic records, which pmw export writes"
+
+_THIS = frozenset({"this"})
+_BOTH = frozenset({"this", "expression"})
+GRAMMAR = Grammar(
+    {
+        **CONDITIONS.arguments,
+        **STATEMENTS.arguments,
+        **dict.fromkeys(PARTS, _THIS),
+        **dict.fromkeys(
+            (
+                *(exp.Sum, exp.Avg, exp.Median, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp, exp.StddevPop),
+                *(exp.Variance, exp.VariancePop, exp.CountIf, exp.Abs, exp.Having, exp.PercentileCont),
+            ),
+            _THIS,
+        ),
+        **dict.fromkeys(
+            (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Corr, exp.Filter, exp.WithinGroup, exp.Nullif), _BOTH
+        ),
+        exp.Div: frozenset({"this", "expression", "typed", "safe"}),
+        exp.Quantile: frozenset({"this", "quantile"}),
+        exp.ApproxQuantile: frozenset({"this", "quantile"}),
+        exp.Column: frozenset({"this", "table"}),  # whose name is looked at when the source is
+        exp.Coalesce: frozenset({"this", "expressions"}),
+        exp.Floor: _THIS,
+        exp.Ceil: _THIS,
+        exp.Round: frozenset({"this", "decimals"}),
+        exp.Cast: frozenset({"this", "to", "_type"}),
+        exp.DataType: frozenset({"this", "nested"}),
+        exp.Case: frozenset({"this", "ifs", "default"}),
+        exp.If: frozenset({"this", "true", "false"}),
+        exp.Window: frozenset({"this", "over"}),
+        exp.Select: frozenset(
+            {
+                "expressions",
+                "from_",
+                "where",
+                "group",
+                "having",
+                "order",
+                "limit",
+                "offset",
+                "distinct",
+                "with_",
+            }
+        ),
+        exp.Distinct: frozenset(),
+        exp.Order: frozenset({"expressions"}),
+        exp.Ordered: frozenset({"this", "desc", "nulls_first"}),
+        exp.Limit: frozenset({"expression"}),
+        exp.Offset: frozenset({"expression"}),
+        exp.Subquery: frozenset({"this", "alias"}),
+        exp.With: frozenset({"expressions"}),
+        exp.CTE: frozenset({"this", "alias"}),
+    },
+    "write SELECT with COUNT, SUM, AVG, MEDIAN, PERCENTILE_CONT, MIN, MAX, VARIANCE, STDDEV or CORR, WHERE, "
+    f"GROUP BY, HAVING, ORDER BY and LIMIT, over one table, or run the statement on {SYNTHETIC}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A construct that is refused, and another way to ask.
+
+    Args:
+        what: the construct, in the words of SQL.
+        is_meant: tells whether a node of a statement is this construct.
+        instead: returns a statement that can be asked in its place; None where there is none, and synthetic
+            records answer the same statement.
+    """
+
+    what: str
+    is_meant: Callable[[exp.Expr, exp.Select, Domain], bool]
+    instead: Callable[[exp.Expr, Domain], str | None]
+
+
+def _is_distinct(node: exp.Expr, tree: exp.Select, domain: Domain) -> bool:
+    del tree, domain
+    return isinstance(node, exp.Distinct) and bool(node.expressions)
+
+
+def _values(node: exp.Expr, domain: Domain) -> str | None:
+    columns = [one for one in node.expressions if isinstance(one, exp.Column)]
+    if len(columns) < len(node.expressions):
+        return None
+    names = [
+        resolve_attribute(one.name, domain, position_of(one), any_case=not one.this.args.get("quoted"))
+        for one in columns
+    ]
+    return f"{counted_by(names, quoted_name(domain.name))} HAVING COUNT(*) >= 1, and count its rows"
+
+
+def _joins(node: exp.Expr, tree: exp.Select, domain: Domain) -> bool:
+    del tree, domain
+    return isinstance(node, exp.Select) and bool(node.args.get("joins"))
+
+
+def _is_window(node: exp.Expr, tree: exp.Select, domain: Domain) -> bool:
+    del tree, domain
+    if not isinstance(node, exp.Window):
+        return False
+    plain = all(not value for key, value in node.args.items() if key not in ("this", "over"))
+    return not (plain and isinstance(node.this, exp.Sum) and isinstance(node.this.this, exp.AggFunc))
+
+
+def _lists_records(node: exp.Expr, tree: exp.Select, domain: Domain) -> bool:
+    del domain
+    return isinstance(node, exp.Star) and node.parent is tree
+
+
+def _nothing(node: exp.Expr, domain: Domain) -> None:
+    del node, domain
+
+
+REFUSALS = (
+    Refusal("an aggregate of DISTINCT values", _is_distinct, _values),
+    Refusal("a join", _joins, _nothing),
+    Refusal("a window other than SUM(COUNT(*)) OVER ()", _is_window, _nothing),
+    Refusal("a list of records", _lists_records, _nothing),
+)
+
+
+def check_statement(tree: exp.Select, domain: Domain) -> None:
+    """Refuse what is not on the whitelist; where a statement of another form asks the same, name it.
+
+    Raises:
+        QueryError: names what is not supported, and what to do instead.
+    """
+    for node in tree.walk():
+        for refusal in REFUSALS:
+            if refusal.is_meant(node, tree, domain):
+                statement = refusal.instead(node, domain)
+                way = f"run the statement on {SYNTHETIC}" if statement is None else f"write {statement}"
+                raise QueryError(
+                    f"{refusal.what} is not supported; {way}", code="unsupported", position=position_of(node)
+                )
+        check_node(node, GRAMMAR)
+
+
+def counted_by(names: Sequence[str], table: str) -> str:
+    """Return the statement that counts the records of each value of attributes."""
+    listed = ", ".join(map(quoted_name, names))
+    title = " AS records" if "count" in names else ""
+    return f"SELECT {listed}, COUNT(*){title} FROM {table} GROUP BY {listed}"  # noqa: S608 - a message
+
+
+# --- the table ----------------------------------------------------------------------------------------------
+
+
+def folded_source(tree: exp.Select, domain: Domain) -> list[exp.Expr]:
+    """Return the conditions of a statement and of its sub-queries, which all hold.
+
+    The columns of the statement then stand without a table's name, spelt as declared.
+
+    Raises:
+        QueryError: the table is another one, or a sub-query does more than filter.
+    """
+    with_ = tree.args.get("with_")
+    known = {} if with_ is None else {one.alias.casefold(): one.this for one in with_.expressions}
+    tree.set("with_", None)
+    return _conditions(tree, domain, known)
+
+
+def _conditions(tree: exp.Select, domain: Domain, known: dict[str, exp.Expr]) -> list[exp.Expr]:
+    source = tree.args.get("from_")
+    if source is None:
+        raise QueryError(f"expected FROM {quoted_name(domain.name)}; {GRAMMAR.advice}", code="syntax")
+    table = source.this
+    names = {name.casefold() for name in (table.name, table.alias) if name}
+    inner = table.this if isinstance(table, exp.Subquery) else None
+    if isinstance(table, exp.Table):
+        names = {(table.alias or table.name).casefold()}
+        rest = dict(known)
+        inner = rest.pop(table.name.casefold(), None)
+        known = rest  # a name is looked for among those before it: no endless loop
+        if inner is None:
+            _check_table(table, domain)
+    tree.set("from_", None)
+    found = [] if inner is None else _inner(inner, domain, known)
+    _spell(tree, domain, names)
+    where = tree.args.get("where")
+    return [*found, *([] if where is None else [where.this])]
+
+
+def _inner(tree: exp.Expr, domain: Domain, known: dict[str, exp.Expr]) -> list[exp.Expr]:
+    """Return the conditions of a sub-query that only filters."""
+    filters = isinstance(tree, exp.Select) and not [
+        key for key, value in tree.args.items() if value and key not in ("expressions", "from_", "where")
+    ]
+    if not isinstance(tree, exp.Select) or not filters:
+        refuse(tree, "a sub-query that does more than filter", grammar=GRAMMAR)
+    for column in tree.expressions:
+        if not isinstance(column, exp.Star | exp.Column):
+            refuse(column, "a sub-query that computes columns", grammar=GRAMMAR)
+    return _conditions(tree.copy(), domain, known)
+
+
+def _check_table(table: exp.Table, domain: Domain) -> None:
+    name = table.this
+    quoted = isinstance(name, exp.Identifier) and name.args.get("quoted")
+    if table.name != domain.name and (quoted or table.name.casefold() != domain.name.casefold()):
+        raise QueryError(
+            f"unknown table {table.name[:60]!r}; the session's table is {quoted_name(domain.name)}"
+            f"{nearest(table.name, (domain.name,))}",
+            code="unknown_table",
+            position=position_of(table),
+        )
+
+
+def _spell(tree: exp.Select, domain: Domain, names: set[str]) -> None:
+    """Take the table's name off its columns, and spell those as they are declared."""
+    folded = {name.casefold() for name in (*domain.names, *domain.levels)}
+    for column in tree.find_all(exp.Column):
+        qualifier = column.args.get("table")
+        if qualifier is not None and qualifier.name.casefold() in names and column.args.get("db") is None:
+            column.set("table", None)
+        if column.args.get("table") is not None:
+            refuse(column, f"a name with a dot such as {'.'.join(part.name for part in column.parts)}",
+                   grammar=GRAMMAR)  # fmt: skip
+        if isinstance(column.this, exp.Identifier) and column.name.casefold() in folded:
+            quoted = bool(column.this.args.get("quoted"))
+            name, level = resolve_operand(column.name, domain, position_of(column), any_case=not quoted)
+            column.this.set("this", level or name)
+            column.this.set("quoted", True)
+
+
+# --- counts of people ---------------------------------------------------------------------------------------
+
+REFUSED = "COUNT(DISTINCT …) of people is not answered here"
+
+
+def people_counts(tree: exp.Select, domain: Domain) -> list[exp.Count]:
+    """Return the counts of people of a statement, which count records from here on.
+
+    Each stands around DISTINCT and the column of ids.
+    """
+    source = tree.args.get("from_")
+    table = None if source is None else source.this.alias_or_name.casefold()
+    found = [node for node in tree.find_all(exp.Count) if _is_of_people(node.this, domain, table)]
+    for node in found:
+        node.set("this", exp.Star())
+    return found
+
+
+def _is_of_people(counted: object, domain: Domain, table: str | None) -> bool:
+    if domain.person is None or not isinstance(counted, exp.Distinct) or len(counted.expressions) != 1:
+        return False
+    (column,) = counted.expressions
+    if not isinstance(column, exp.Column) or set(_given(counted)) != {"expressions"}:
+        return False
+    if not set(_given(column)) <= {"this", "table"} or column.table.casefold() not in ("", table):
+        return False
+    name, declared = column.name, domain.person.column
+    return name == declared or (not column.this.args.get("quoted") and name.casefold() == declared.casefold())
+
+
+def require_countable(node: exp.Expr, scope: set[str], domain: Domain) -> None:
+    """Refuse a count of people that the kept records do not tell.
+
+    Args:
+        node: the count.
+        scope: the attributes that conditions and groups name.
+        domain: the declared attributes, and persons.
+
+    Raises:
+        QueryError: several records of a person are kept, or an attribute may differ between them.
+    """
+    person = domain.person
+    if person is None:
+        return
+    if person.records != 1:
+        raise _refusal(
+            f"up to {person.records} records of each person are kept, so counts of records do not tell how "
+            "many people there are; a session with one record per person answers it",
+            node,
+        )
+    changing = sorted(scope - set(person.constant))
+    if changing:
+        raise _refusal(
+            f"one record of each person is kept, so a condition on {changing[0]!r} would count the people "
+            "whose kept record satisfies it, and not those who have such a record; ask for everybody, or on "
+            "attributes that the schema's [person] declares constant",
+            node,
+        )
+
+
+def _given(node: exp.Expr) -> list[str]:
+    return [key for key, value in node.args.items() if value not in (None, False, [])]
+
+
+def _refusal(reason: str, node: exp.Expr) -> QueryError:
+    return QueryError(f"{REFUSED}: {reason}", code="unsupported", position=position_of(node))
