@@ -99,7 +99,7 @@ def command(
         say(audit_text(findings, options, show=show))
     if plot is not None:
         from pmw.display.figures import write_figure
-        from pmw.research.audit.picture import audit_figure
+        from pmw.research.audit.report import audit_figure
 
         write_figure(audit_figure(findings), plot, force=force)
         if not as_json:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pmw.research.audit.report import AuditOptions, Finding, Verdict, audit_table
-from pmw.research.audit.witness import witness_text
+from pmw.research.audit.report import AuditOptions, Finding, Verdict, audit_table, witness_text
 
 
 def audit_text(findings: Sequence[Finding], options: AuditOptions, *, show: bool = False) -> str:
