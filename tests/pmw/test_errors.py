@@ -9,7 +9,7 @@ import pmw
 import queries
 from pmw import errors
 from pmw.cli.refusals import refusal
-from pmw.service.problems import _told
+from pmw.service.guard import _told
 
 OWN = [kind for kind in vars(errors).values() if getattr(kind, "__module__", "") == errors.__name__]
 ASKED = [queries.DomainError, queries.SchemaError, queries.RecordsError, queries.ScopeError]

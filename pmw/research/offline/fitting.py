@@ -1,7 +1,8 @@
 """Offline private multiplicative weights: rounds of a private choice, a measurement and a refit.
 
-For those who know their workload: where a session waits for questions and tests each, a release looks at all of
-them in every round, and measures what the model misses most. What it returns, a model, its measurements and its ledger, is public.
+For those who know their workload: where a session waits for questions and tests each, a release looks at
+all of them in every round, and measures what the model misses most. What it returns is public: a model, its
+measurements and its ledger.
 
 Source: Hardt, Ligett and McSherry (2012), MWEM, where a question is measured; McKenna, Mullins, Sheldon and
     Miklau (2022), AIM, where a whole marginal is. Departures: exact integers and noise, a filter, and a refit
