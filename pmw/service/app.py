@@ -36,6 +36,18 @@ from pmw.service.users import Role, User
 from pmw.session.accounts import Activity, Booked
 from pmw.session.session import Session
 
+MOST_ROWS = 1_000_000  # whose cell numbers are held in memory
+_PART_BYTES = 2**18
+_STALLED_SECONDS = 60  # for one part: a client that is gone is not always known to be
+_MEDIA = {
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "model": "application/octet-stream",
+}
+_KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
+_THREADS = 40  # for what waits for no session
+router = APIRouter()
+
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -78,16 +90,6 @@ class Measured(_Body):
 
     scope: Annotated[list[str], Field(min_length=1, max_length=100)]
     dry_run: bool = False
-
-
-MOST_ROWS = 1_000_000  # whose cell numbers are held in memory
-_PART_BYTES = 2**18
-_STALLED_SECONDS = 60  # for one part: a client that is gone is not always known to be
-_MEDIA = {
-    "csv": "text/csv; charset=utf-8",
-    "parquet": "application/vnd.apache.parquet",
-    "model": "application/octet-stream",
-}
 
 
 def parts_of(session: Session, format: str, rows: int | None, seed: int | None) -> Iterable[bytes]:
@@ -150,11 +152,6 @@ class SentInParts(StreamingResponse):
                 await super().__call__(scope, receive, sent)
         finally:
             self._ended()
-
-
-_KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
-_THREADS = 40  # for what waits for no session
-router = APIRouter()
 
 
 def create_app(service: Service, log: Log | None = None, ready: Callable[[], None] = lambda: None) -> FastAPI:

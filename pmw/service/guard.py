@@ -50,6 +50,50 @@ from pmw.service.limits import (
 )
 from queries.errors import QueryError
 
+_CODES = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "key_reused",
+    429: "busy",
+    500: "internal",
+    503: "unavailable",
+}
+_FIELDS = (  # whose names are told; others may come from the body
+    "dry_run", "format", "fresh", "idempotency-key", "most", "queries", "rows", "scope", "seed", "sql",
+    "strict_cells", "where",
+)  # fmt: skip
+_SESSION = "this session cannot be used now; the custodian finds the reason in the service's log"
+_SERVICE = "the service cannot look up users now; the custodian finds the reason in its log"
+# Of each kind of error, the first that fits: status, code, and what is told; None tells the error's own text.
+_KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
+    (BudgetExhaustedError, 403, "budget_exhausted", None),
+    (EndingError, 503, None, None),
+    (BusyError, 429, None, None),
+    (GoneError, 499, "client_gone", None),
+    (ForbiddenError, 403, None, None),
+    (DataError, 503, "session_unavailable", _SESSION),
+    (StoreError, 503, "session_unavailable", _SESSION),
+    (SessionCorruptError, 503, "session_unavailable", _SESSION),
+    (SessionLockedError, 503, "session_unavailable", _SESSION),
+    (ServiceError, 503, None, _SERVICE),
+    (BudgetError, 400, "not_possible", None),
+    (ReleaseError, 400, "not_possible", None),
+    (SessionError, 400, "not_possible", None),
+)
+_HEALTH = "/health"  # answered however crowded it is, and whatever body comes with it
+_BODY_SECONDS = 10  # for the whole body of a request
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
 
 class Log:
     """Writes lines of JSON.
@@ -74,43 +118,6 @@ class Log:
         frames = traceback.extract_tb(error.__traceback__)[-12:]
         where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
         self.write("failure", error=type(error).__name__, where=where, **fields)
-
-
-_CODES = {
-    400: "bad_request",
-    401: "unauthorized",
-    403: "forbidden",
-    404: "not_found",
-    405: "method_not_allowed",
-    409: "key_reused",
-    429: "busy",
-    500: "internal",
-    503: "unavailable",
-}
-_FIELDS = (  # whose names are told; others may come from the body
-    "dry_run", "format", "fresh", "idempotency-key", "most", "queries", "rows", "scope", "seed", "sql",
-    "strict_cells", "where",
-)  # fmt: skip
-_SESSION = "this session cannot be used now; the custodian finds the reason in the service's log"
-_SERVICE = "the service cannot look up users now; the custodian finds the reason in its log"
-
-
-# Of each kind of error, the first that fits: status, code, and what is told; None tells the error's own text.
-_KINDS: tuple[tuple[type[Exception], int, str | None, str | None], ...] = (
-    (BudgetExhaustedError, 403, "budget_exhausted", None),
-    (EndingError, 503, None, None),
-    (BusyError, 429, None, None),
-    (GoneError, 499, "client_gone", None),
-    (ForbiddenError, 403, None, None),
-    (DataError, 503, "session_unavailable", _SESSION),
-    (StoreError, 503, "session_unavailable", _SESSION),
-    (SessionCorruptError, 503, "session_unavailable", _SESSION),
-    (SessionLockedError, 503, "session_unavailable", _SESSION),
-    (ServiceError, 503, None, _SERVICE),
-    (BudgetError, 400, "not_possible", None),
-    (ReleaseError, 400, "not_possible", None),
-    (SessionError, 400, "not_possible", None),
-)
 
 
 def problem(
@@ -183,18 +190,6 @@ def _told(error: Exception) -> tuple[int, str | None, str]:
 
 def _session(request: Request) -> Any:
     return getattr(request.state, "session", None)
-
-
-_HEALTH = "/health"  # answered however crowded it is, and whatever body comes with it
-_BODY_SECONDS = 10  # for the whole body of a request
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
 
 
 class Guard:

@@ -48,6 +48,8 @@ from pmw.session.dialogue import Analyst
 from queries.errors import QueryError
 
 _KEPT = ("WWW-Authenticate", "Retry-After")  # headers of an error
+_MOST_LISTED = 200  # questions of a history
+_REFUSED = "This token is not good: it was never issued, was revoked, or has expired."
 
 
 def page(name: str, values: Mapping[str, Any], status: int = 200) -> HTMLResponse:
@@ -89,10 +91,6 @@ def _problem(status: int, message: str) -> HTMLResponse:
         told = "You are not signed in, or no longer: sign in again."
         return page("start.html", {**values, "title": "Sign in", "sessions": [], "refused": told}, 401)
     return page("problem.html", {**values, "title": "Not shown", "message": message}, status)
-
-
-_MOST_LISTED = 200  # questions of a history
-_REFUSED = "This token is not good: it was never issued, was revoked, or has expired."
 
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)

@@ -33,6 +33,8 @@ Outputs: TypeAlias = tuple[int, ...]
 OutputDistribution: TypeAlias = Mapping[Outputs, float]
 
 _REACH = 80  # support of the threshold noise in scales: what lies beyond weighs e^-80
+_Factor: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64] | None]
+Factors: TypeAlias = tuple[NDArray[np.float64], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,9 +231,6 @@ def delta_curve(
     )
 
 
-_Factor: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64] | None]
-
-
 def _factors(tables: ComparisonTables, value: int, symbol: int) -> _Factor:
     """Return the probability of one outcome, for each noise of the first and of the second threshold."""
     above = tables.above(value)
@@ -270,9 +269,6 @@ def _rounds(outputs: Outputs) -> list[range]:
     ends = [place + 1 for place, symbol in enumerate(outputs) if symbol]
     bounds = [0, *ends] if ends and ends[-1] == len(outputs) else [0, *ends, len(outputs)]
     return [range(low, high) for low, high in itertools.pairwise(bounds)]
-
-
-Factors: TypeAlias = tuple[NDArray[np.float64], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

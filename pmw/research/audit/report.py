@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 
 _NAMES = {None: "below", 0: "below", 1: "above", -1: "above (negated)"}
+_TOLERANCE = 1e-6  # of a log-ratio computed in floating point
+_DELTA = 1e-3  # at which runs are held against a claim in zCDP
+_WIDTH, _LEAST = 100, 24  # columns of a text or a table, and of its remarks at least
+_MOST = 8.0  # ratios beyond are drawn at the right edge, with their number
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +116,6 @@ def _runs(texts: list[str]) -> str:
         count = len(list(group))
         parts += [f"{text} x {count}"] if count > 2 else [text] * count
     return ", ".join(parts)
-
-
-_TOLERANCE = 1e-6  # of a log-ratio computed in floating point
-_DELTA = 1e-3  # at which runs are held against a claim in zCDP
-_WIDTH, _LEAST = 100, 24  # columns of a text or a table, and of its remarks at least
 
 
 class Verdict(enum.Enum):
@@ -321,9 +320,6 @@ def _remark(finding: Finding) -> str:
 
 def _number(value: float) -> float | str:
     return value if math.isfinite(value) else "inf"
-
-
-_MOST = 8.0  # ratios beyond are drawn at the right edge, with their number
 
 
 def audit_figure(findings: Sequence[Finding]) -> Figure:

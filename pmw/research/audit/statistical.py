@@ -35,6 +35,9 @@ from pmw.privacy.random_bits import BitSource
 from pmw.sparse_vector import NoisyComparison, NoisyThreshold, Sides
 
 NOT_RUN = -(2**40)  # stands in place of the tests after the halt
+Draw = Callable[[int, BitSource], NDArray[np.int64]]
+_CHOOSING = 2  # one run in so many of those counted is made before, to choose the event
+_SHRINK = 5.0  # added to both counts of an output when outputs are ranked: rare ones tell little
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,12 +117,6 @@ def output_codes(*sides: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         # Renumbered at every column: codes stay below the number of rows, and products below 2^63.
         codes = np.unique(codes * len(names) + numbers, return_inverse=True)[1]
     return np.split(codes, np.cumsum([len(side) for side in sides])[:-1])
-
-
-Draw = Callable[[int, BitSource], NDArray[np.int64]]
-
-_CHOOSING = 2  # one run in so many of those counted is made before, to choose the event
-_SHRINK = 5.0  # added to both counts of an output when outputs are ranked: rare ones tell little
 
 
 @dataclass(frozen=True, slots=True)

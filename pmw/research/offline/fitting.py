@@ -63,6 +63,9 @@ from queries.parsing import parse_where
 if TYPE_CHECKING:
     import pandas as pd
 
+Entries: TypeAlias = tuple[LedgerEntry, ...]
+Play: TypeAlias = Callable[[PublicState, RoundPrices], Played | None]
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OfflineRelease:
@@ -184,12 +187,6 @@ def largest_error(release: OfflineRelease, *, beta: float = 0.05) -> float:
     )
     noise = half_width(last.noise, 1 - beta / 2)
     return (abs(last.units - last.model_units) + missed) / UNITS + noise
-
-
-Entries: TypeAlias = tuple[LedgerEntry, ...]
-
-
-Play: TypeAlias = Callable[[PublicState, RoundPrices], Played | None]
 
 
 def fit_workload(

@@ -35,6 +35,13 @@ _OF_SESSIONS = {
     "simultaneous": "",
     "accuracy": ", and records with it",
 }
+MOST_CANDIDATES = 100_000
+_LONGEST_SCOPE = 16  # attributes; a scope of 16 has 65,535 parts
+WorkloadItem: TypeAlias = LinearQuery | Sequence[str]
+# Chosen on random streams with other seeds than the benchmark's; from 2 to 16 rounds, and from a price
+# that grows by half to one that grows fourfold, the errors differ by a tenth.
+ROUNDS_PER_ATTRIBUTE = 4  # that the first, smallest shares would last for
+_GROWTH = 2  # of a round's price, where a measurement no longer paid
 
 
 class Targets(enum.Enum):
@@ -158,12 +165,6 @@ def release_policy(domain: Domain, options: OfflineOptions) -> Options:
     return replace(policy, test=TestKind.QUERY)
 
 
-MOST_CANDIDATES = 100_000
-_LONGEST_SCOPE = 16  # attributes; a scope of 16 has 65,535 parts
-
-WorkloadItem: TypeAlias = LinearQuery | Sequence[str]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
     """What rounds choose among.
@@ -233,12 +234,6 @@ def _parts(wide: Iterable[tuple[str, ...]]) -> set[tuple[str, ...]]:
                 code="too_large",
             )
     return scopes
-
-
-# Chosen on random streams with other seeds than the benchmark's; from 2 to 16 rounds, and from a price
-# that grows by half to one that grows fourfold, the errors differ by a tenth.
-ROUNDS_PER_ATTRIBUTE = 4  # that the first, smallest shares would last for
-_GROWTH = 2  # of a round's price, where a measurement no longer paid
 
 
 @dataclass(frozen=True, slots=True)

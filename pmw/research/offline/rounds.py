@@ -41,6 +41,11 @@ from pmw.research.offline.options import OfflineOptions, RoundPrices, Targets
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 
+RoundMeasurement: TypeAlias = MarginalMeasurement | QueryMeasurement
+_LARGEST_STEP = 10.0
+_LAST_STEPS = 10  # of a descent, for each final refit
+_LAST_TOLERANCE = 1e-6
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarginalRound:
@@ -77,7 +82,6 @@ class QueryRound:
 
 
 Round: TypeAlias = MarginalRound | QueryRound
-RoundMeasurement: TypeAlias = MarginalMeasurement | QueryMeasurement
 
 
 def expected_noise(noise: NoiseDistribution) -> float:
@@ -165,11 +169,6 @@ def round_entries(
         LedgerEntry(Event.SELECTION, f"one of {among}", selection),
         LedgerEntry(*paid_for(measured), measurement),
     )
-
-
-_LARGEST_STEP = 10.0
-_LAST_STEPS = 10  # of a descent, for each final refit
-_LAST_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
