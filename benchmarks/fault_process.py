@@ -30,12 +30,10 @@ import pandas as pd
 
 import pmw
 import pmw.cli.ask_command  # this and the next ones before processes are forked: see read-only folders
-import pmw.cli.backup_command
-import pmw.cli.close_command
 import pmw.cli.export_command
-import pmw.cli.move_command
 import pmw.cli.open_command
 import pmw.cli.streaming
+import pmw.cli.upkeep_commands
 import pmw.loop.fit
 import pmw.session.engine
 import pmw.session.releases

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.cli.demo.table import fertility_domain, fertility_table
+from pmw.cli.demo import fertility_domain, fertility_table
 from pmw.data import MemorySource
 from pmw.errors import DataError
 from queries import (

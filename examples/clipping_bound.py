@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import pmw
-from pmw.cli.demo.table import fertility_table
+from pmw.cli.demo import fertility_table
 from pmw.display.figures import new_figure, tidy, write_figure
 from pmw.privacy.random_bits import BitSource, fresh_seed
 from pmw.research.applications import clipping_bound, clipping_queries, naive_clipping_bound

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import pmw
 import queries
-from pmw.cli.demo.table import fertility_domain, fertility_table
+from pmw.cli.demo import fertility_domain, fertility_table
 from pmw.planning.theorems import laplace_accuracy, sparse_accuracy
 from pmw.privacy.random_bits import BitSource, fresh_seed
 from pmw.research.applications import laplace_cohorts, sparse_cohorts

@@ -210,7 +210,7 @@ def test_true_counts_leave_the_data_in_few_places_only() -> None:
     }
     assert places == {
         "pmw.loop.opening", "pmw.loop.questions", "pmw.loop.marginals", "pmw.loop.requested",
-        "pmw.loop.error_quantiles", "pmw.research.offline.draws", "pmw.cli.demo.run",
+        "pmw.loop.error_quantiles", "pmw.research.offline.draws", "pmw.cli.demo",
     }  # fmt: skip
 
 
@@ -221,7 +221,7 @@ def test_exact_facts_reach_the_custodians_terminal_by_one_command_only() -> None
     facts = "pmw.data.inspection"
     assert {module for module, names in known.items() if facts in names} == {"pmw.cli.check_command"}
     assert {name for name in known["pmw.cli.check_command"] if name.startswith("pmw")} == {
-        "pmw.cli.bin_texts", "pmw.cli.dialect", "pmw.cli.people_options", "pmw.cli.texts", "pmw.data",
+        "pmw.cli.bin_texts", "pmw.cli.table_options", "pmw.cli.texts", "pmw.data",
         facts, "pmw.display.texts",
     }  # fmt: skip
 
@@ -238,9 +238,9 @@ def test_draws_on_private_values_come_from_one_room() -> None:
     # Synthetic rows and the demonstration's baseline draw too: nothing private is drawn there.
     allowed = {
         "os.urandom": {"pmw.privacy.random_bits"},
-        "default_rng": {"pmw.public.export.rows", "pmw.cli.demo.scores"},
+        "default_rng": {"pmw.public.export.rows", "pmw.cli.demo"},
         "np.random": {
-            "pmw.public.export.rows", "pmw.cli.demo.scores", "pmw.model.coarsening", "pmw.model.dense",
+            "pmw.public.export.rows", "pmw.cli.demo", "pmw.model.coarsening", "pmw.model.dense",
             "pmw.model.distribution", "pmw.model.graphical", "queries.drawn_values",
             "queries.records",
         },

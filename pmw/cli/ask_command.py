@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from pmw.cli.waiting import patiently, wait_option
+from pmw.cli.session_files import opened_model, resumed, wait_option
 
 if TYPE_CHECKING:
     from pmw.cli.streaming import StreamOptions
@@ -130,7 +130,6 @@ def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -
     """Print the answers to what was asked of a session or a model in a file; return the exit code."""
     from pmw.cli.streaming import StreamOptions
     from pmw.cli.texts import json_line, say
-    from pmw.session.opening import resume_session
     from pmw.session.store import is_model_file
     from queries.errors import QueryError
 
@@ -142,8 +141,7 @@ def _ask(session: Path, where: str | None, wait: float, given: dict[str, Any]) -
         if is_model_file(session):
             opened: Asking = _model(session, given)
         else:
-            resume = patiently(lambda seconds: resume_session(session, wait=seconds), session, wait)
-            opened = held.enter_context(resume)
+            opened = held.enter_context(resumed(session, wait))
         try:
             return _answer(opened, where, options, given)
         except QueryError as error:
@@ -159,8 +157,6 @@ def _model(path: Path, given: dict[str, Any]) -> PublicModel:
     Raises:
         UsageError: what was asked measures something.
     """
-    from pmw.cli.models import opened_model
-
     if given["within"] is not None:
         raise click.UsageError("--within may measure, and a model measures nothing; ask the session")
     return opened_model(path, as_json=given["as_json"])
@@ -217,7 +213,7 @@ def _ask_one(
 def _ask_within(session: Session, where: str, options: StreamOptions, given: dict[str, Any]) -> int:
     """Print the answer to one question within a bar, once its price is agreed to; return the exit code."""
     from pmw.cli.answering import read_condition
-    from pmw.cli.prices import agrees, price_text, say_unpaid
+    from pmw.cli.measure_command import agrees, price_text, say_unpaid
     from pmw.cli.streaming import answer_code
     from pmw.cli.texts import answer_text, json_line, say
     from queries.parsing import require_aligned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 from pmw.cli.usage import typed, wrong_values
 
 if TYPE_CHECKING:
-    from pmw.research.audit.report import AuditOptions
+    from pmw.research.audit.report import AuditOptions, Finding
 
 _SHORT, _LONG = 20_000, 1_000_000  # counted runs per table
 
@@ -75,14 +76,14 @@ def command(
     default both audits are made, with few runs.
     """
     _refuse_idle_options(plot, force, show, given)
-    from pmw.cli.audit_texts import audit_text
-    from pmw.cli.progress import Progress
+    from pmw.cli.screen import Progress
+    from pmw.cli.session_files import check_picture
     from pmw.cli.texts import json_line, say
     from pmw.research.audit.catalogue import chosen
-    from pmw.research.audit.report import Finding, audit
+    from pmw.research.audit.report import audit
 
     if plot is not None:
-        _check_picture(plot, force)
+        check_picture(plot, force=force)
     options = _options(given)
     with wrong_values():
         entries = chosen(mechanisms, runs_only=not options.exact)
@@ -99,7 +100,7 @@ def command(
         say(audit_text(findings, options, show=show))
     if plot is not None:
         from pmw.display.figures import write_figure
-        from pmw.research.audit.picture import audit_figure
+        from pmw.research.audit.report import audit_figure
 
         write_figure(audit_figure(findings), plot, force=force)
         if not as_json:
@@ -120,14 +121,6 @@ def _refuse_idle_options(plot: Path | None, force: bool, show: bool, given: dict
         )
 
 
-def _check_picture(plot: Path, force: bool) -> None:
-    from pmw.display.figures import check_kind, check_target
-
-    with wrong_values():
-        check_kind(plot)
-    check_target(plot, force=force)
-
-
 def _options(given: dict[str, Any]) -> AuditOptions:
     from pmw.research.audit.entries import Depth
     from pmw.research.audit.report import AuditOptions
@@ -141,3 +134,41 @@ def _options(given: dict[str, Any]) -> AuditOptions:
         depth=Depth.LONG if is_long else Depth.SHORT,
         seed=given["seed"],
     )
+
+
+def audit_text(findings: Sequence[Finding], options: AuditOptions, *, show: bool = False) -> str:
+    """Return the table of an audit, with ``show`` also the witnesses, and what it amounts to."""
+    from pmw.research.audit.report import audit_table, witness_text
+
+    lines = [audit_table(findings), ""]
+    for finding in findings:
+        entry = finding.entry
+        if show and finding.witness is not None:
+            lines += [witness_text(entry.name, entry.flaw, entry.claim, finding.witness), ""]
+    lines.append(_summary(findings))
+    if options.exact:
+        lines.append(
+            "found: the largest log-ratio over the streams searched, or the largest D_alpha/alpha (rho)."
+        )
+    if options.runs is not None:
+        lines.append(
+            f"by runs: epsilon certified by {options.runs:,} runs on each of two tables, at delta = 0 or, "
+            f"for rho, 0.001;\n  any false accusation at all has probability at most {options.false_alarm:g}."
+        )
+    seconds = sum(finding.seconds for finding in findings)
+    return "\n".join([*lines, f"Took {seconds:.0f} s."])
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    from pmw.research.audit.report import Verdict
+
+    sound = [finding for finding in findings if finding.expected is Verdict.SOUND]
+    flawed = [finding for finding in findings if finding.expected is Verdict.VIOLATES]
+    kept = sum(finding.verdict is Verdict.SOUND for finding in sound)
+    caught = sum(finding.verdict is Verdict.VIOLATES for finding in flawed)
+    parts = []
+    if sound:
+        parts.append(f"{kept} of {len(sound)} keep their claim")
+    if flawed:
+        parts.append(f"{caught} of {len(flawed)} flawed ones are shown to violate it, as expected")
+    return "; ".join(parts) + "."

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.dialect import dialect_options, place_given, schema_option, table_options
-from pmw.cli.people_options import load_domain, person_options
+from pmw.cli.table_options import (
+    dialect_options,
+    load_domain,
+    person_options,
+    place_given,
+    schema_option,
+    table_options,
+)
 from pmw.display.texts import counted
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pmw.cli.public_tables import public_option, refuse_drafted
+from pmw.cli.table_options import public_option, refuse_drafted
 from pmw.cli.usage import read_budget
 
 
@@ -65,9 +65,8 @@ def command(output: Path, data: Path | None, schema: Path | None, **given: Any) 
     read_budget(given)
     import time
 
-    from pmw.cli.demo import DemoPlan, run_demo
-    from pmw.cli.demo_texts import demo_form, demo_text
-    from pmw.cli.progress import Progress
+    from pmw.cli.demo import DemoPlan, demo_form, demo_text, run_demo
+    from pmw.cli.screen import Progress
     from pmw.cli.texts import json_line, say
     from pmw.data import TableFile
     from queries.schema import load_schema

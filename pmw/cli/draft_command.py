@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.dialect import dialect_of, dialect_options, place_given, table_options
-from pmw.cli.public_tables import declared_public, public_option
+from pmw.cli.table_options import (
+    declared_public,
+    dialect_of,
+    dialect_options,
+    place_given,
+    public_option,
+    table_options,
+)
 
 if TYPE_CHECKING:
     from pmw.data import Place

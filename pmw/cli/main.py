@@ -7,14 +7,33 @@ from typing import Any
 
 import click
 
-from pmw.cli.refusals import refusal
-from pmw.cli.usage import Suggesting
+from pmw.cli.usage import Suggesting, refusal
 
-_COMMANDS = (
-    "ask", "audit", "backup", "check", "close", "completion", "demo", "draft", "export", "finish", "help",
-    "ledger", "measure", "move", "offline", "open", "plan", "report", "serve", "shell", "status", "user",
-    "verify",
-)  # fmt: skip
+_COMMANDS = {  # each by its module and its name there
+    "ask": "ask_command:command",
+    "audit": "audit_command:command",
+    "backup": "upkeep_commands:backup",
+    "check": "check_command:command",
+    "close": "upkeep_commands:close",
+    "completion": "help_commands:completion",
+    "demo": "demo_command:command",
+    "draft": "draft_command:command",
+    "export": "export_command:command",
+    "finish": "upkeep_commands:finish",
+    "help": "help_commands:help_",
+    "ledger": "status_commands:ledger",
+    "measure": "measure_command:command",
+    "move": "upkeep_commands:move",
+    "offline": "offline_command:command",
+    "open": "open_command:command",
+    "plan": "plan_command:command",
+    "report": "status_commands:report",
+    "serve": "serve_commands:serve",
+    "shell": "shell:command",
+    "status": "status_commands:status",
+    "user": "serve_commands:user",
+    "verify": "status_commands:verify",
+}
 
 
 class _Commands(Suggesting):
@@ -26,7 +45,8 @@ class _Commands(Suggesting):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command = importlib.import_module(f"pmw.cli.{cmd_name}_command").command
+        module, _, name = _COMMANDS[cmd_name].partition(":")
+        command = getattr(importlib.import_module(f"pmw.cli.{module}"), name)
         return command if isinstance(command, click.Command) else None
 
     def invoke(self, ctx: click.Context) -> Any:

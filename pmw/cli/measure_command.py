@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.waiting import patiently, wait_option
+from pmw.cli.session_files import resumed, wait_option
 
 if TYPE_CHECKING:
     from pmw.public.quotes import Quote
@@ -42,12 +44,11 @@ def command(session: Path, attributes: str, wait: float, as_json: bool, **given:
     whoever measures again because of the value that came out has a bar that holds less often than it says.
     """
     from pmw.cli.texts import json_line, quote_text, say
-    from pmw.session.opening import resume_session
 
     if given["dry_run"] and given["yes"]:
         raise click.UsageError("--dry-run pays nothing, and --yes pays; leave one of the two out")
     names = tuple(name.strip() for name in attributes.split(","))
-    with patiently(lambda seconds: resume_session(session, wait=seconds), session, wait) as opened:
+    with resumed(session, wait) as opened:
         confidence = opened.state.contract.options.confidence
         quote = opened.measure(names, dry_run=True)
         if not given["dry_run"]:
@@ -63,10 +64,49 @@ def _agree(quote: Quote, confidence: float, *, yes: bool, as_json: bool) -> None
     Raises:
         Exit: it is not.
     """
-    from pmw.cli.prices import agrees, say_unpaid
     from pmw.cli.texts import quote_text
 
     price = quote_text(quote, confidence, measured=False)
     if quote.affordable and not (yes or agrees(price)):
         say_unpaid(price, quote.to_dict(), as_json=as_json)
         raise click.exceptions.Exit(4)
+
+
+def price_text(scope: Sequence[str], cells: int, share: float, within: float, *, left: bool) -> str:
+    """Return what a bar costs, and how to pay it.
+
+    Args:
+        scope: attributes of what is measured.
+        cells: of it.
+        share: the price, as a part of the budget.
+        within: half-width of the bar, in records.
+        left: the price is left.
+    """
+    from pmw.display.texts import counted
+    from queries.cells import cell_count
+
+    cost = f"A bar of ± {within:g} records costs {share:.2%} of the budget"
+    what = f"to measure {', '.join(scope)} ({counted(cell_count(cells), 'cell')})"
+    return f"{cost}, {what}{'.' if left else '; so much is not left.'}"
+
+
+def say_unpaid(price: str, quote: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print that nothing was spent, where a price was not agreed to.
+
+    Args:
+        price: what it costs, in words.
+        quote: the same, in the form that is written as JSON.
+        as_json: print it as an answer would be.
+    """
+    from pmw.cli.texts import json_line, say
+
+    message = f"{price} Nothing was spent.{' Pay it with --yes.' if quote['affordable'] else ''}"
+    if as_json:
+        say(json_line({"error": {"code": "not_paid", "message": message}, "quote": quote}))
+    else:
+        click.echo(f"Error: {message}", err=True)
+
+
+def agrees(price: str) -> bool:
+    """Ask whether a price is to be paid; without a terminal nobody agrees."""
+    return sys.stdin.isatty() and click.confirm(f"{price} Pay it?", err=True)

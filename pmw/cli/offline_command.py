@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.dialect import dialect_of, dialect_options, schema_option
-from pmw.cli.memory_options import memory_given, memory_options
-from pmw.cli.people_options import load_domain
-from pmw.cli.public_tables import public_option, refuse_drafted
+from pmw.cli.table_options import (
+    dialect_of,
+    dialect_options,
+    load_domain,
+    memory_given,
+    memory_options,
+    public_option,
+    refuse_drafted,
+    schema_option,
+)
 from pmw.cli.usage import read_budget, wrong_values
 
 if TYPE_CHECKING:
@@ -216,7 +222,7 @@ def _form(release: OfflineRelease, options: OfflineOptions) -> dict[str, Any]:
 
 
 def _text(release: OfflineRelease, form: dict[str, Any], output: Path, manifest: dict[str, Any]) -> str:
-    from pmw.cli.ledger_texts import ledger_text
+    from pmw.cli.status_commands import ledger_text
     from pmw.cli.texts import rounded
     from pmw.display.texts import counted
 

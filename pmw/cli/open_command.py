@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.dialect import dialect_options, place_given, schema_option, table_options
-from pmw.cli.memory_options import inside_option, memory_options
-from pmw.cli.people_options import load_domain
-from pmw.cli.public_tables import public_option, refuse_drafted
-from pmw.cli.sections import SectionedCommand
-from pmw.cli.session_options import read_options, session_options
+from pmw.cli.session_options import SectionedCommand, read_options, session_options
+from pmw.cli.table_options import (
+    dialect_options,
+    inside_option,
+    load_domain,
+    memory_options,
+    place_given,
+    public_option,
+    refuse_drafted,
+    schema_option,
+    table_options,
+)
 from pmw.cli.usage import read_budget
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pmw.cli.dialect import schema_option
-from pmw.cli.people_options import load_domain
-from pmw.cli.sections import SectionedCommand
-from pmw.cli.session_options import read_options, session_options
+from pmw.cli.session_options import SectionedCommand, read_options, session_options
+from pmw.cli.table_options import load_domain, schema_option
 from pmw.cli.usage import read_budget, wrong_values
 
 if TYPE_CHECKING:

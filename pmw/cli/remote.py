@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from pmw.cli.prices import agrees, price_text, say_unpaid
+from pmw.cli.measure_command import agrees, price_text, say_unpaid
 from pmw.cli.texts import answer_text, json_line, say
 from pmw.service.client import RemoteSession, answer_of, connect
 from queries.errors import QueryError

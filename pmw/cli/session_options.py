@@ -1,4 +1,7 @@
-"""The options that fix a session: what ``pmw open`` is given, and what ``pmw plan`` foretells."""
+"""The options that fix a session: what ``pmw open`` is given, and what ``pmw plan`` foretells.
+
+The help of these commands has its options under headings.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pmw.cli.people_options import PERSON_OPTIONS
+from pmw.cli.table_options import PERSON_OPTIONS
 from pmw.cli.usage import typed, wrong_values
 
 if TYPE_CHECKING:
     from pmw.public.contract import Options
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
+_SECTIONS = {
+    "The table": (
+        "data", "table", "schema", "inside", "delimiter", "quote", "missing_text", "trim", "encoding",
+        "decimal", "escape", "memory", "temporary_folder", "data_is_public",
+    ),
+    "The promise": (
+        "epsilon", "delta", "neighbors", "records_per_person", "person_column", "accuracy", "beta", "records",
+        "confidence", "simultaneous",
+    ),
+    "For experts": (
+        "preset", "test", "opening", "update", "model", "max_cells", "update_limit", "threshold",
+        "learning_rate", "queries", "sparse_vector", "sides", "composition",
+    ),
+}  # fmt: skip
+_REST = "Options"
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 _OPTIONS = (
     click.option(
         "--preset",
@@ -138,7 +156,6 @@ _OPTIONS = (
         "several times wider. Fixed at opening.",
     ),
 )
-
 _TEXTBOOK = {  # as in Options.textbook
     "test": "query",
     "opening": "none",
@@ -148,6 +165,23 @@ _TEXTBOOK = {  # as in Options.textbook
 }
 _OF_QUERIES = ("threshold", "learning_rate", "sides")  # options of --test query
 _OF_MARGINALS = ("max_cells", "simultaneous")  # options of --test marginal
+
+
+class SectionedCommand(click.Command):
+    """A command whose help has the options of a session by what they are about, and its own last."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section."""
+        titles = {name: title for title, names in _SECTIONS.items() for name in names}
+        rows: dict[str, list[tuple[str, str]]] = {title: [] for title in (*_SECTIONS, _REST)}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if row is not None and isinstance(parameter, click.Option):
+                rows[titles.get(parameter.name or "", _REST)].append(row)
+        for title, listed in rows.items():
+            if listed:
+                with formatter.section(title):
+                    formatter.write_dl(listed)
 
 
 def session_options(command: _Command) -> _Command:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, TypeAlias
 import click
 
 from pmw.cli.answer_formats import AnswerWriter, writer_of
-from pmw.cli.progress import Progress
+from pmw.cli.screen import Progress
 from pmw.display.texts import counted
 from pmw.public.answer import Answer, Source
 from pmw.public.tables import AnswerTable, Tabulation

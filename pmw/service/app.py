@@ -1,38 +1,157 @@
 """The application: the addresses of the service, which answer in JSON.
 
 Handlers run in threads. The sessions' own intents and charges are the only ledger: a charge is durable before
-an answer leaves.
+an answer leaves. An export has a place at its session while it is made, and none while it is sent in parts,
+to clients of any speed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import anyio.to_thread
 from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
-from pmw.public.export import program_version
-from pmw.service import access, asking, problems
+from pmw.errors import ReleaseError
+from pmw.public.export import RowPlan, program_version
+from pmw.service import access, asking
 from pmw.service.access import CurrentUser, InQueue
-from pmw.service.bodies import Asked, Measured
-from pmw.service.exporting import MOST_ROWS, SentInParts, parts_of
-from pmw.service.guard import Guard
+from pmw.service.guard import Guard, Log, add_handlers
 from pmw.service.hosting import ForbiddenError, Hosted, Service
-from pmw.service.limits import PLACES
-from pmw.service.log import Log
+from pmw.service.limits import MOST_QUESTIONS, PLACES
 from pmw.service.users import Role, User
 from pmw.session.accounts import Activity, Booked
+from pmw.session.session import Session
 
+MOST_ROWS = 1_000_000  # whose cell numbers are held in memory
+_PART_BYTES = 2**18
+_STALLED_SECONDS = 60  # for one part: a client that is gone is not always known to be
+_MEDIA = {
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "model": "application/octet-stream",
+}
 _KEY = "^[^\\x00-\\x1f\\x7f]*$"  # what a stream allows in a request_id
 _THREADS = 40  # for what waits for no session
 router = APIRouter()
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Asked(_Body):
+    """One question, as ``where`` or ``sql``, or several, as ``queries``.
+
+    One that counts may have a bar of so many records at most, ``within``; with ``dry_run`` its price is told.
+    """
+
+    where: str | dict[str, Any] | None = None
+    sql: str | None = None
+    queries: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_QUESTIONS)] | None = None
+    within: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    dry_run: bool = False
+    fresh: bool = False
+    strict_cells: bool = False
+
+    @model_validator(mode="after")
+    def one_form(self) -> Asked:
+        """Refuse none or several of the three forms, and a bar of several questions."""
+        if sum(form is not None for form in (self.where, self.sql, self.queries)) != 1:
+            raise ValueError
+        if self.within is None and self.dry_run:
+            raise ValueError
+        if self.within is not None and (self.queries is not None or self.fresh):
+            raise ValueError
+        return self
+
+    def forms(self) -> list[dict[str, Any]]:
+        """Return the questions as lines of a stream hold them."""
+        if self.queries is not None:
+            return self.queries
+        return [{"where": self.where} if self.sql is None else {"sql": self.sql}]
+
+
+class Measured(_Body):
+    """Attributes of a table of counts."""
+
+    scope: Annotated[list[str], Field(min_length=1, max_length=100)]
+    dry_run: bool = False
+
+
+def parts_of(session: Session, format: str, rows: int | None, seed: int | None) -> Iterable[bytes]:
+    """Return an export in parts. CSV is written part by part; other formats are whole files, read in parts.
+
+    Args:
+        session: whose public state it is made of.
+        format: csv, parquet or model.
+        rows: number of rows; None for the session's total.
+        seed: repeats a drawing; None draws again.
+
+    Raises:
+        ReleaseError: the session's total is too long, or rows or a seed are given for a model.
+    """
+    if format != "model" and rows is None and session.state.total.value > MOST_ROWS:
+        raise ReleaseError(f"the table is long; give rows, at most {MOST_ROWS:,}")
+    plan = RowPlan(rows, seed=seed)
+    if format == "csv":
+        return session.csv_parts(plan)
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / f"export.{format}"
+        session.export(target, None if (rows, seed) == (None, None) else plan, format=format)
+        return _read(target)
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    """Yield the parts of a file; it is open from now on, and may be removed."""
+    file = path.open("rb")
+
+    def parts() -> Iterator[bytes]:
+        with file:
+            while part := file.read(_PART_BYTES):
+                yield part
+
+    return parts()
+
+
+class SentInParts(StreamingResponse):
+    """An export on its way to a client.
+
+    Args:
+        parts: of the file.
+        format: csv, parquet or model.
+        ended: is called when all was sent, or the client is gone or has stopped reading.
+    """
+
+    def __init__(self, parts: Iterable[bytes], format: str, ended: Callable[[], None]) -> None:
+        named = {"Content-Disposition": f'attachment; filename="export.{format}"'}
+        super().__init__(parts, media_type=_MEDIA[format], headers=named)
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all parts."""
+
+        async def sent(message: Message) -> None:
+            await asyncio.wait_for(send(message), _STALLED_SECONDS)
+
+        try:
+            with suppress(TimeoutError):  # the server closes what is not complete
+                await super().__call__(scope, receive, sent)
+        finally:
+            self._ended()
 
 
 def create_app(service: Service, log: Log | None = None, ready: Callable[[], None] = lambda: None) -> FastAPI:
@@ -61,7 +180,7 @@ def create_app(service: Service, log: Log | None = None, ready: Callable[[], Non
         lifespan=lifespan,
     )
     app.state.service, app.state.signed_in = service, access.SignedIn()
-    problems.add_handlers(app, log)
+    add_handlers(app, log)
     app.include_router(router)
     app.include_router(access.router)
     if find_spec("pmw.service.pages") is not None:

@@ -17,9 +17,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pmw.errors import ServiceError
 from pmw.service.app import create_app
+from pmw.service.guard import Log
 from pmw.service.hosting import hosting
 from pmw.service.limits import KEPT_CONNECTIONS, MOST_CONNECTIONS, MOST_IDLE, Rate
-from pmw.service.log import Log
 from pmw.service.users import UsersFile
 
 _HEADER_SECONDS = 10.0  # for the head of a request

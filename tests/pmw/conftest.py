@@ -23,62 +23,38 @@ from pmw.research.audit import (
     worst_log_ratio,
 )
 from pmw.sparse_vector import Sparse
-from queries import CategoricalAttribute, Domain, IntegerAttribute
+from queries import Domain
+from tests import worlds
 
 
 @pytest.fixture(scope="session")
 def domain() -> Domain:
     """A domain of 240 cells: ages, sexes, regions and a flag."""
-    return Domain(
-        (
-            IntegerAttribute("age", 20, 59, 4),
-            CategoricalAttribute("sex", ("Female", "Male")),
-            CategoricalAttribute("region", ("north", "east", "south", "west"), other=True, missing=True),
-            CategoricalAttribute("member", (True, False)),
-        ),
-        name="people",
-    )
+    return worlds.PEOPLE.domain
 
 
 @pytest.fixture
-def frame(shared_frame: pd.DataFrame) -> pd.DataFrame:
+def frame() -> pd.DataFrame:
     """3,000 records with dependent attributes, the same in every run."""
-    return shared_frame.copy()
+    return worlds.PEOPLE.frame.copy()
 
 
 @pytest.fixture(scope="session")
 def shared_frame() -> pd.DataFrame:
     """The records of ``frame``, for sessions that several tests share."""
-    generator = np.random.default_rng(20)
-    age = generator.integers(18, 62, 3000)
-    sex = np.where(generator.random(3000) < 0.5, "Female", "Male")
-    region = generator.choice(
-        ["north", "east", "south", "west", "abroad"], 3000, p=[0.4, 0.3, 0.2, 0.07, 0.03]
-    )
-    member = generator.random(3000) < np.where(age > 40, 0.7, 0.2)
-    return pd.DataFrame({"age": age, "sex": sex, "region": region, "member": member, "ignored": 1})
+    return worlds.PEOPLE.frame
 
 
 @pytest.fixture
 def long_domain() -> Domain:
     """A domain with a long ordered attribute, which is measured as a hierarchical histogram."""
-    return Domain(
-        (
-            IntegerAttribute("income", 0, 99, missing=True),
-            CategoricalAttribute("sex", ("Female", "Male")),
-        ),
-        name="people",
-    )
+    return worlds.INCOMES.domain
 
 
 @pytest.fixture
 def long_frame() -> pd.DataFrame:
     """3,000 records, most of them in few cells of the long attribute, the same in every run."""
-    generator = np.random.default_rng(21)
-    income = np.where(generator.random(3000) < 0.6, 0, generator.exponential(20, 3000) // 1)
-    income[generator.random(3000) < 0.02] = np.nan
-    sex = np.where(generator.random(3000) < np.where(income > 0, 0.3, 0.7), "Female", "Male")
-    return pd.DataFrame({"income": np.minimum(income, 99), "sex": sex})
+    return worlds.INCOMES.frame.copy()
 
 
 @pytest.fixture

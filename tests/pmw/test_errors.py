@@ -8,8 +8,8 @@ import pytest
 import pmw
 import queries
 from pmw import errors
-from pmw.cli.refusals import refusal
-from pmw.service.problems import _told
+from pmw.cli.usage import refusal
+from pmw.service.guard import _told
 
 OWN = [kind for kind in vars(errors).values() if getattr(kind, "__module__", "") == errors.__name__]
 ASKED = [queries.DomainError, queries.SchemaError, queries.RecordsError, queries.ScopeError]

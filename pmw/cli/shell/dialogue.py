@@ -15,13 +15,12 @@ from pmw.cli.answering import (
     read_condition,
     text_of,
 )
-from pmw.cli.refusals import refusal
 from pmw.cli.screen import show
 from pmw.cli.shell.lines import Lines
-from pmw.cli.shell.statements import Statements, is_statement
-from pmw.cli.shell.words import COMMANDS, MODES, schema_text
+from pmw.cli.shell.words import COMMANDS, MODES, Statements, is_statement, schema_text
 from pmw.cli.streaming import StreamOptions
 from pmw.cli.texts import json_line, quote_text, status_text
+from pmw.cli.usage import refusal
 from pmw.session.session import Session
 from queries.errors import QueryError
 from queries.parsing import parse_sql

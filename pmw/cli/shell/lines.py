@@ -1,14 +1,18 @@
-"""Lines: where a shell reads from, a terminal with line editing, a plain one, or a pipe."""
+"""Lines: where a shell reads from, a terminal with line editing, a plain one, or a pipe.
+
+The lines of a terminal are kept in a file of the user.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import click
 
-from pmw.cli.shell.statements import GOES_ON, LONGEST, PROMPT
+from pmw.cli.shell.words import GOES_ON, LONGEST, PROMPT
 from pmw.display.texts import installed_by
 from queries.domain import Domain
 
@@ -75,3 +79,16 @@ def lines_of(domain: Domain, history: Path | None) -> Lines:
     if not sys.stdout.isatty():
         return PlainLines(sys.stdin.buffer, is_terminal=True)
     return EditedLines(domain, history)
+
+
+def history_path() -> Path | None:
+    """Return the file of the user's state directory; None where the user has no home.
+
+    Source: XDG Base Directory Specification 0.8: a relative ``XDG_STATE_HOME`` is ignored.
+    """
+    given = Path(os.environ.get("XDG_STATE_HOME", ""))
+    try:
+        state = given if given.is_absolute() else Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
+    return state / "pmw" / "history"

@@ -5,16 +5,22 @@ Each takes exact integers and a source of bits, spends a stated price, and retur
 
 from __future__ import annotations
 
-from pmw.research.applications.averages import AutoAverage, auto_avg
 from pmw.research.applications.clipping import (
+    AutoAverage,
+    auto_avg,
     clipped_sum,
     clipping_bound,
     clipping_queries,
     firm_threshold,
     naive_clipping_bound,
 )
-from pmw.research.applications.cohorts import laplace_cohorts, sparse_cohorts
-from pmw.research.applications.ranges import RangeAnswer, range_counts, range_query_svt
+from pmw.research.applications.large_counts import (
+    RangeAnswer,
+    laplace_cohorts,
+    range_counts,
+    range_query_svt,
+    sparse_cohorts,
+)
 
 __all__ = [
     "auto_avg",

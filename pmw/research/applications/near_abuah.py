@@ -19,7 +19,7 @@ from pmw.errors import BudgetError
 from pmw.privacy.budget import Number, as_fraction
 from pmw.privacy.noise import uniform_below
 from pmw.privacy.random_bits import BitSource, fresh_seed
-from pmw.research.applications import averages, clipping, ranges
+from pmw.research.applications import clipping, large_counts
 from pmw.research.sparse_vectors import NaiveAboveThreshold
 from pmw.sparse_vector import Sparse
 from pmw.sparse_vector.noisy_comparison import require_integers
@@ -162,7 +162,7 @@ def auto_avg(df: ArrayLike, epsilon: Number, *, bits: BitSource | None = None) -
 
     Privacy: epsilon-DP; see ``pmw.research.applications.auto_avg``, also for what departs from the chapter.
     """
-    found = averages.auto_avg(np.asarray(df), _AVERAGE_BOUNDS, epsilon=epsilon, bits=_source(bits))
+    found = clipping.auto_avg(np.asarray(df), _AVERAGE_BOUNDS, epsilon=epsilon, bits=_source(bits))
     return found.average
 
 
@@ -204,7 +204,7 @@ def sparse(
 
 def age_range_query(df: Table, lower: int, upper: int) -> int:
     """Return how many ages lie between lower and upper, both excluded: true, of sensitivity 1."""
-    return int(ranges.range_counts(_ages(df), np.array([[lower + 1, upper - 1]]))[0])
+    return int(large_counts.range_counts(_ages(df), np.array([[lower + 1, upper - 1]]))[0])
 
 
 def create_age_range_query(*, bits: BitSource | None = None) -> Callable[[Table], int]:

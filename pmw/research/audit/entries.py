@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 from pmw.errors import BudgetError
 from pmw.privacy.random_bits import BitSource
 from pmw.research.audit.exact import (
+    OutcomeTables,
     OutputDistribution,
+    RandomTree,
     delta_curve,
     neighbor_patterns,
     renyi_curve,
+    stream_distribution,
     worst_log_ratio,
 )
-from pmw.research.audit.replicas import ReplicaTest, run_replicas
-from pmw.research.audit.trees import OutcomeTables, RandomTree, stream_distribution
+from pmw.research.audit.statistical import ReplicaTest, run_replicas
 
 Values: TypeAlias = tuple[int, ...]
 

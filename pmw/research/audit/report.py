@@ -1,24 +1,121 @@
-"""Reports: what an audit found of each mechanism, beside its claim."""
+"""Reports: what an audit found of each mechanism, beside its claim; its witnesses and its picture."""
 
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pmw.display.figures import INK, MEASURED, MODEL, new_figure, tidy
 from pmw.privacy.budget import zcdp_epsilon
 from pmw.privacy.random_bits import BitSource, fresh_seed, repeatable_seed
-from pmw.research.audit.entries import Depth, Entry, Instance, Measure, worst_found
+from pmw.research.audit.entries import Claim, Depth, Entry, Instance, Measure, worst_found
 from pmw.research.audit.statistical import FalseAlarm, StatisticalFinding, certify
-from pmw.research.audit.witness import Witness, witness_of
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+_NAMES = {None: "below", 0: "below", 1: "above", -1: "above (negated)"}
 _TOLERANCE = 1e-6  # of a log-ratio computed in floating point
 _DELTA = 1e-3  # at which runs are held against a claim in zCDP
-_WIDTH, _LEAST = 100, 24  # columns of a table, and of its remarks at least
+_WIDTH, _LEAST = 100, 24  # columns of a text or a table, and of its remarks at least
+_MOST = 8.0  # ratios beyond are drawn at the right edge, with their number
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """An output of two neighbouring streams.
+
+    Args:
+        instance: the streams, their threshold and their sensitivity.
+        output: of each test that was made: 0 below, 1 above, -1 where minus the value is above; where values
+            are released, None below, and the value.
+        probabilities: of the output, on the first and on the second stream.
+        released: positives release values.
+    """
+
+    instance: Instance
+    output: tuple[int | None, ...]
+    probabilities: tuple[float, float]
+    released: bool = False
+
+    @property
+    def log_ratio(self) -> float:
+        """ln of the ratio of the probabilities, of the larger to the smaller; infinite where one is 0."""
+        low, high = sorted(self.probabilities)
+        return math.log(high / low) if low > 0 else math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the witness ready for JSON; what is infinite is the text "inf"."""
+        return {
+            "first": list(self.instance.first),
+            "second": list(self.instance.second),
+            "thresholds": [self.instance.threshold] * len(self.instance.first),
+            "sensitivity": self.instance.sensitivity,
+            "output": list(self.output),
+            "probabilities": list(self.probabilities),
+            "log_ratio": self.log_ratio if math.isfinite(self.log_ratio) else "inf",
+        }
+
+
+def witness_of(entry: Entry, instance: Instance | None) -> Witness | None:
+    """Return the output that an audit's finding rests on.
+
+    None for a sound mechanism, for a stream that reacts to its outputs, and where a claim with a delta or in
+    zCDP is about all outputs together.
+    """
+    pure = entry.claim.measure is Measure.EPSILON and not entry.claim.delta
+    if instance is None or not entry.flaw or not pure:
+        return None
+    for shown in entry.shown:
+        if shown.instance == instance:  # the stated output, where several show as much
+            return Witness(
+                instance, shown.output, shown.probabilities(), any(o is None for o in shown.output)
+            )
+    first = entry.distribution(instance.first, instance.threshold)
+    second = entry.distribution(instance.second, instance.threshold)
+    found = (Witness(instance, output, (first[output], second[output])) for output in first)
+    return max((one for one in found if max(one.probabilities) > 0), key=lambda one: one.log_ratio)
+
+
+def witness_text(name: str, flaw: str, claim: Claim, witness: Witness) -> str:
+    """Return the witness of a mechanism in words, at most 100 columns wide."""
+    here, there = witness.probabilities
+    instance = witness.instance
+    rows = (
+        ("values on one table", _runs([str(value) for value in instance.first])),
+        ("values on the other", _runs([str(value) for value in instance.second])),
+        ("sensitivity", f"{instance.sensitivity}: the most that one record changes a value"),
+        ("thresholds", _runs([str(instance.threshold)] * len(instance.first))),
+        ("output", _runs([_said(one, witness.released) for one in witness.output])),
+        ("its probability", f"{here:.4g} on one table, {there:.4g} on the other"),
+        ("log-ratio", f"{witness.log_ratio:.4f}, claimed {float(claim.value):.4f}"),
+    )
+    lines = textwrap.wrap(f"{name}: {flaw}", _WIDTH)
+    for label, text in rows:
+        lines += textwrap.wrap(
+            text, _WIDTH, initial_indent=f"  {label:<21}", subsequent_indent=" " * 23, break_long_words=False
+        )
+    return "\n".join(lines)
+
+
+def _said(output: int | None, released: bool) -> str:
+    return _NAMES[output] if output is None or not released else f"the value {output}"
+
+
+def _runs(texts: list[str]) -> str:
+    """Return texts in order, three or more of the same as one: 0 x 16, 1."""
+    parts = []
+    for text, group in itertools.groupby(texts):
+        count = len(list(group))
+        parts += [f"{text} x {count}"] if count > 2 else [text] * count
+    return ", ".join(parts)
 
 
 class Verdict(enum.Enum):
@@ -223,3 +320,63 @@ def _remark(finding: Finding) -> str:
 
 def _number(value: float) -> float | str:
     return value if math.isfinite(value) else "inf"
+
+
+def audit_figure(findings: Sequence[Finding]) -> Figure:
+    """Return a picture of found/claimed for each mechanism: enumerated, and certified by runs.
+
+    Raises:
+        ReleaseError: matplotlib is not installed.
+    """
+    figure = new_figure(9, 1.6 + 0.27 * len(findings))
+    axes = figure.subplots()
+    edge = max([2.0, *(min(_MOST, 1.15 * one) for one in _ratios(findings) if math.isfinite(one))])
+    for row, finding in enumerate(findings):
+        _draw_row(axes, row, finding, edge)
+    axes.axvline(1, color=INK, linewidth=1)
+    axes.set_yticks(range(len(findings)), [_label(finding) for finding in findings])
+    axes.set(xlabel="found / claimed", xlim=(0, 1.12 * edge), ylim=(len(findings) - 0.4, -0.6))
+    axes.set_title("Audit: at most 1 keeps the claim, beyond 1 violates it", loc="left")
+    tidy(axes)
+    axes.grid(visible=False, axis="y")
+    _legend(figure, axes)
+    return figure
+
+
+def _draw_row(axes: Any, row: int, finding: Finding, edge: float) -> None:
+    color = MEASURED if finding.verdict is Verdict.VIOLATES else MODEL
+    if finding.exact is not None:
+        ratio = finding.exact / finding.claimed
+        axes.plot([0, min(ratio, edge)], [row, row], color=color, linewidth=1.2)
+        axes.plot(min(ratio, edge), row, ">" if ratio > edge else "o", color=color, markersize=6)
+        if ratio > edge:
+            axes.annotate(
+                "∞" if math.isinf(ratio) else f"{ratio:.3g}",
+                (edge, row), xytext=(6, 0), textcoords="offset points", va="center", color=INK, fontsize=8,
+            )  # fmt: skip
+    if finding.certified is not None:
+        ratio = finding.certified.epsilon / finding.limit
+        axes.plot(min(ratio, edge), row, "|", color=color, markersize=11, markeredgewidth=2)
+
+
+def _legend(figure: Figure, axes: Any) -> None:
+    drawn = [
+        ("o", MODEL, "enumerated: keeps its claim"),
+        ("o", MEASURED, "enumerated: violates it"),
+        ("|", INK, "certified by runs"),
+    ]
+    handles = [
+        axes.plot([], [], mark, color=color, linestyle="none", markersize=8, label=label)[0]
+        for mark, color, label in drawn
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+
+
+def _label(finding: Finding) -> str:
+    return f"{finding.entry.name} (flawed)" if finding.entry.flaw else finding.entry.name
+
+
+def _ratios(findings: Sequence[Finding]) -> list[float]:
+    return [finding.exact / finding.claimed for finding in findings if finding.exact is not None] + [
+        finding.certified.epsilon / finding.limit for finding in findings if finding.certified is not None
+    ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pmw.research.offline.fitting import fit_workload
-from pmw.research.offline.options import OfflineOptions, Targets
-from pmw.research.offline.release import OfflineRelease, largest_error, last_measured
-from pmw.research.offline.schedule import ROUNDS_PER_ATTRIBUTE
-from pmw.research.offline.settling import small_error
-from pmw.research.offline.workload import MOST_CANDIDATES, WorkloadItem
+from pmw.research.offline.fitting import OfflineRelease, fit_workload, largest_error, last_measured
+from pmw.research.offline.options import (
+    MOST_CANDIDATES,
+    ROUNDS_PER_ATTRIBUTE,
+    OfflineOptions,
+    Targets,
+    WorkloadItem,
+)
+from pmw.research.offline.rounds import small_error
 
 __all__ = [
     "fit_workload",

@@ -1,16 +1,15 @@
-"""Sparse vectors of the literature that no session runs, one algorithm per module.
+"""Sparse vectors of the literature that no session runs.
 
 Those that are not private as published are not offered here: see ``pmw.research.sparse_vectors.flawed``.
 """
 
 from __future__ import annotations
 
-from pmw.research.sparse_vectors.adaptive_sech2 import AdaptiveSech2, AdaptiveState
+from pmw.research.sparse_vectors.choices import Retraversal, TopC, top_c
 from pmw.research.sparse_vectors.free_gap import FreeGap
-from pmw.research.sparse_vectors.lyu_su_li import algorithm_1, algorithm_2, algorithm_7, numeric_algorithm_7
-from pmw.research.sparse_vectors.naive import NaiveAboveThreshold
-from pmw.research.sparse_vectors.retraversal import Retraversal
 from pmw.research.sparse_vectors.sech2_charges import (
+    AdaptiveSech2,
+    AdaptiveState,
     least_query_scale,
     order_charges,
     order_filter,
@@ -18,7 +17,13 @@ from pmw.research.sparse_vectors.sech2_charges import (
     renyi_charge_bound,
     run_epsilon,
 )
-from pmw.research.sparse_vectors.top_c import TopC, top_c
+from pmw.research.sparse_vectors.textbook import (
+    NaiveAboveThreshold,
+    algorithm_1,
+    algorithm_2,
+    algorithm_7,
+    numeric_algorithm_7,
+)
 
 __all__ = [
     "AdaptiveSech2",

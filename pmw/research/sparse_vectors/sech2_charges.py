@@ -8,21 +8,36 @@ for few positives; and exponential threshold noise pays its epsilon once, at eve
 Bounds are evaluated in floating point and rounded up: an error of at most 2^-49 of the two terms of R is
 added before they are subtracted.
 
-Source: ``docs/proofs/zcdp-sparse-vector.md``; the conversion: Canonne, Kamath and Steinke (2020, arXiv v5),
-Proposition 12.
+Runs may also choose their scales as they go, with a filter instead of a limit of positives. Thresholds and
+query scales may then change from test to test as any function of the outputs so far. A positive is charged at
+the scale of its own test, and a test is refused, with nothing drawn, where its positive would exceed what is
+left. Threshold noise stays what it was. The sum of charges cannot exceed the cap, which is what the induction
+of the proof needs.
+
+Source: ``docs/proofs/zcdp-sparse-vector.md``, its section on filters for the latter; the conversion: Canonne,
+Kamath and Steinke (2020, arXiv v5), Proposition 12.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from pmw.errors import BudgetError
+import numpy as np
+
+from pmw.errors import BudgetError, BudgetExhaustedError
 from pmw.privacy.budget import RHO_GRID, Budget, Charge, Composition, round_up
 from pmw.privacy.filter import PrivacyFilter
-from pmw.sparse_vector.noisy_comparison import Sech2Test, ThresholdNoise
+from pmw.privacy.random_bits import BitSource
+from pmw.sparse_vector.noisy_comparison import (
+    NoisyThreshold,
+    Outcome,
+    Sech2Test,
+    ThresholdNoise,
+    require_integers,
+)
 
 _ORDERS = tuple(1 + math.exp(-5 + step / 25) for step in range(626))  # 1.007 to 5e8; any order is sound
 _LARGE = 500.0  # e^s still fits in a double
@@ -197,3 +212,95 @@ def _float_up(value: float | Fraction) -> float:
 def _check(alpha: float, s: float) -> None:
     if not (1 < alpha < math.inf and 0 < s < math.inf):
         raise BudgetError(f"expected an order above 1 and a shift above 0, got {alpha:g} and {s:g}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AdaptiveState:
+    """Where a run stands. The threshold noise is secret; what was charged is public.
+
+    Args:
+        noisy: the noise of the run.
+        ledger: what was charged, and the cap.
+    """
+
+    noisy: NoisyThreshold
+    ledger: PrivacyFilter
+
+    def __repr__(self) -> str:
+        return f"AdaptiveState(charged {self.ledger.share:.1%} of the cap, noise secret)"
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptiveSech2:
+    """Test values at scales of the caller's choice while a filter allows another positive.
+
+    Args:
+        test: sides, sensitivity and threshold noise; its query scale is where a test names none.
+        order: None to charge epsilons or rhos, as the filter's composition says; a Rényi order, fixed
+            beforehand, to charge what a positive costs at this order against an ``order_filter`` of it.
+
+    Privacy: the run stays under the cap of its filter, with whatever else is charged against it.
+    """
+
+    test: Sech2Test
+    order: float | None = None
+
+    def charges(self, query_scale: Fraction | None = None) -> tuple[Charge, Charge]:
+        """Return what the threshold draw and a positive at a scale cost.
+
+        Raises:
+            BudgetError: the order is not above 1.
+            NoiseError: the scale is not a positive fraction.
+        """
+        test = self._scaled(query_scale)
+        if self.order is None:
+            return test.threshold_charge, test.positive_charge
+        return order_charges(test, self.order)
+
+    def open(self, ledger: PrivacyFilter, bits: BitSource) -> AdaptiveState:
+        """Charge the threshold noise and draw it.
+
+        Raises:
+            BudgetExhaustedError: it does not fit; nothing is drawn.
+            BudgetError: epsilons add and the noise is Gaussian.
+        """
+        after = ledger.charge(self.charges()[0])
+        return AdaptiveState(self.test.draw_threshold(bits), after)
+
+    def step(
+        self,
+        state: AdaptiveState,
+        value: int,
+        threshold: int,
+        bits: BitSource,
+        *,
+        query_scale: Fraction | None = None,
+    ) -> tuple[AdaptiveState, Outcome]:
+        """Test one value at a scale.
+
+        Args:
+            state: the run.
+            value: of the statistic, in units.
+            threshold: public, in units.
+            bits: source of the noise.
+            query_scale: b of this test; None for the test's own.
+
+        Raises:
+            BudgetExhaustedError: a positive would exceed the cap; nothing is drawn.
+            BudgetError: the value is not an integer.
+            NoiseError: the scale is not a positive fraction.
+        """
+        test, price = self._scaled(query_scale), self.charges(query_scale)[1]
+        if not state.ledger.allows(price):
+            raise BudgetExhaustedError(
+                f"expected a positive of at most {float(state.ledger.remaining):g}, got one of "
+                f"{float(state.ledger.price(price)):g}; ask for a larger query scale"
+            )
+        values, thresholds = require_integers(np.array([value])), require_integers(np.array([threshold]))
+        outcome = Outcome(test.compare(state.noisy, values, thresholds, bits)[0])
+        if outcome is Outcome.BELOW:
+            return state, outcome
+        return replace(state, ledger=state.ledger.charge(price)), outcome
+
+    def _scaled(self, query_scale: Fraction | None) -> Sech2Test:
+        return self.test if query_scale is None else replace(self.test, query_scale=query_scale)

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from pmw.cli import main
 from queries import Domain, save_schema
+from tests import worlds
 
 
 @pytest.fixture
@@ -42,6 +43,40 @@ def study(people: Path, run: Callable[..., Result]) -> Path:
     result = run(*OPEN, "--delta", "1e-9")
     assert result.exit_code == 0, result.output
     return people / "study.pmw"
+
+
+Opener = Callable[[str], Path]
+
+
+@pytest.fixture
+def open_years(run: Callable[..., Result], frame: pd.DataFrame, tmp_path: Path) -> Opener:
+    """Open a session over single years at an epsilon: its table is too large to be measured whole."""
+
+    def opened(epsilon: str) -> Path:
+        frame.to_csv(tmp_path / "people.csv", index=False)
+        save_schema(worlds.YEARS.domain, tmp_path / "people.toml")
+        result = run(*OPEN[:-1], epsilon, "--delta", "1e-9")
+        assert result.exit_code == 0, result.output
+        return tmp_path / "study.pmw"
+
+    return opened
+
+
+@pytest.fixture
+def yearly_study(open_years: Opener) -> Path:
+    """Open a session over single years, so that tables are left to be paid, and return its path."""
+    return open_years("1")
+
+
+@pytest.fixture
+def asked_years(open_years: Opener, run: Callable[..., Result]) -> Path:
+    """Open a session over single years, measure two pairs, ask two questions, and return its path."""
+    path = open_years("4")
+    for pair in ("sex,member", "region,member"):
+        assert run("measure", "study.pmw", pair, "--yes").exit_code == 0
+    for text in ("sex = 'Male' AND member = true", "region = 'north' AND member = true"):
+        assert run("ask", "study.pmw", text).exit_code == 0
+    return path
 
 
 TEXTBOOK = (*OPEN, "--test", "query")

@@ -6,7 +6,6 @@ import io
 import itertools
 import json
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -152,7 +151,7 @@ def test_a_statement_given_as_a_condition_is_sent_to_its_option(study: Path, run
     assert "expected a condition, got a statement; ask it as SQL" in result.stderr
 
 
-def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study: Path) -> None:
+def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study: Path, run: Run) -> None:
     lines = [
         r'{"id": "\ud800", "where": "age >= 40"}',
         '{"id": true, "where": "age >= 40"}',
@@ -161,12 +160,9 @@ def test_an_id_that_cannot_be_given_back_is_refused_and_the_stream_goes_on(study
         r'{"id": 5, "where": "sex = \ud800"}',
         r'{"id": "\ud83d\ude00", "where": "age >= 40"}',
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", "pmw", "ask", str(study), "--stream"],
-        input="\n".join(lines).encode(), capture_output=True, cwd=study.parent, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, b"5 of 6 questions were refused, at no cost\n")
-    forms = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    done = run("ask", "study.pmw", "--stream", stdin="\n".join(lines).encode())
+    assert (done.exit_code, done.stderr) == (0, "5 of 6 questions were refused, at no cost\n")
+    forms = [json.loads(line) for line in done.stdout.splitlines()]
     assert [form["id"] for form in forms] == [None, None, 3, 4, 5, "\U0001f600"]
     assert [form["error"]["message"] for form in forms[:2]] == ["id must be a text or a whole number"] * 2
     assert ["error" in form for form in forms] == [True] * 5 + [False]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -397,38 +395,6 @@ def test_a_dialect_is_remembered(people: Path, run: Run) -> None:
     assert run("ask", "study.pmw", "region IS NULL AND sex = 'Male'").exit_code == 0
 
 
-def test_help_names_every_command_and_loads_no_numerical_library() -> None:
-    code = (
-        "import sys\nfrom pmw.cli import main\n"
-        "try:\n    main(['--help'], prog_name='pmw')\n"
-        "except SystemExit:\n    pass\n"
-        "slow = {'numpy', 'pandas', 'duckdb', 'sqlglot', 'scipy', 'jinja2', 'markupsafe'}\n"
-        "print(sorted(slow & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("[]\n")
-    for command in ("ask", "check", "demo", "export", "open", "status"):
-        assert f"\n  {command} " in done.stdout
-
-
-@pytest.mark.parametrize("opened", ["study", "textbook_study"])
-def test_an_answer_waits_for_no_library_but_numpy(opened: str, request: pytest.FixtureRequest) -> None:
-    # It takes as long to import as a whole answer does; plans and audits may use it.
-    study = request.getfixturevalue(opened)
-    code = (
-        "import sys\nfrom pmw.cli import main\n"
-        "try:\n    main(['ask', *sys.argv[1:]], prog_name='pmw')\n"
-        "except SystemExit:\n    pass\n"
-        "slow = {'numpy', 'scipy', 'pandas', 'duckdb', 'sqlglot', 'numpy.ma', 'jinja2', 'markupsafe'}\n"
-        "print(sorted(slow & set(sys.modules)))\n"
-    )
-    where = "age >= 30 AND sex = 'Male' AND region = 'north'"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(study), where], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "['numpy']"
-
-
 @pytest.mark.parametrize("command", ["ask", "check", "demo", "export", "open", "report", "status"])
 def test_every_command_has_help_with_examples(run: Run, command: str) -> None:
     result = run(command, "--help")
@@ -442,35 +408,6 @@ def test_an_unknown_command_is_a_usage_error(run: Run) -> None:
     assert result.exit_code == 2
     assert "No such command 'aks'" in result.stderr
     assert run("--version").stdout.startswith("pmw, version ")
-
-
-def test_a_reader_that_goes_away_ends_the_stream_quietly(study: Path) -> None:
-    lines = b'{"where": "age >= 30"}\n' * 20_000
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pmw", "ask", str(study), "--stream"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=study.parent,
-    )  # fmt: skip
-    assert process.stdout is not None
-    process.stdout.close()
-    _, errors = process.communicate(lines)
-    assert b"Traceback" not in errors
-    _, status = read_session(study)
-    assert status.queries_answered > 0
-
-
-def test_a_slow_writer_gets_each_answer_at_once(study: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pmw", "ask", str(study), "--stream"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=study.parent, bufsize=0,
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for number in range(3):
-        os.write(process.stdin.fileno(), b'{"id": %d, "where": "age >= %d"}\n' % (number, 30 + number))
-        assert json.loads(process.stdout.readline())["id"] == number
-    process.stdin.close()
-    assert process.wait() == 0
-    process.stdout.close()
 
 
 def test_every_choice_of_a_marginal_session_reaches_it(people: Path, run: Run) -> None:

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
 import click
 import pytest
 from click.testing import CliRunner
 
 from pmw.cli import main
 
-ROOT = Path(__file__).parents[3]
 
+def offered_to_bash(words: str, position: int) -> list[list[str]]:
+    """Return what bash is offered for the word at a position of a line, each by its kind and its text.
 
-def completed(words: str, position: int) -> list[str]:
-    """Return what bash is offered for the word at a position of a line."""
-    asked = {"_PMW_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(position)}
-    done = subprocess.run(
-        [sys.executable, "-m", "pmw"], env={**os.environ, **asked}, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-    return [line.split(",", 1)[1] for line in done.stdout.splitlines()]
-
-
-def test_bash_completes_after_the_documented_line(tmp_path: Path) -> None:
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("needs bash")
-    tour = (ROOT / "docs" / "tour.md").read_text()
-    (line,) = re.findall(r"`(eval .*)` has the shell", tour)
-    command = tmp_path / "pmw"
-    command.write_text(f'#!{bash}\nexec "{sys.executable}" -m pmw "$@"\n')
-    command.chmod(0o755)
-    done = subprocess.run(
-        [bash, "--norc", "-c", f"{line}\ncomplete -p pmw"],
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == "complete -o nosort -F _pmw_completion pmw\n"
+    The kind is ``plain`` for texts, or tells that the shell completes files by itself.
+    """
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(position)}
+    result = CliRunner().invoke(main, env={"_PMW_COMPLETE": "bash_complete", **asked}, prog_name="pmw")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    return [line.split(",", 1) for line in result.stdout.splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -59,15 +35,7 @@ def test_bash_completes_after_the_documented_line(tmp_path: Path) -> None:
     ],
 )
 def test_commands_options_and_choices_are_completed(words: str, position: int, offered: list[str]) -> None:
-    assert completed(words, position) == offered
-
-
-def offered_kinds(words: str, position: int) -> list[str]:
-    """Return what the shell is to complete a word with: ``plain`` texts, or files by itself."""
-    asked = {"COMP_WORDS": words, "COMP_CWORD": str(position)}
-    result = CliRunner().invoke(main, env={"_PMW_COMPLETE": "bash_complete", **asked}, prog_name="pmw")
-    assert result.exit_code == 0
-    return [line.split(",", 1)[0] for line in result.stdout.splitlines()]
+    assert [text for _, text in offered_to_bash(words, position)] == offered
 
 
 def test_every_command_that_takes_a_session_completes_its_file() -> None:
@@ -78,7 +46,7 @@ def test_every_command_that_takes_a_session_completes_its_file() -> None:
         arguments = [one.name for one in command.params if isinstance(one, click.Argument)]
         if arguments[:1] in (["session"], ["sessions"]):
             found.append(name)
-            assert offered_kinds(f"pmw {name} stu", 2) == ["file"], name
+            assert [kind for kind, _ in offered_to_bash(f"pmw {name} stu", 2)] == ["file"], name
     assert {"ask", "open", "measure", "finish", "shell", "status", "serve"} <= set(found)
 
 

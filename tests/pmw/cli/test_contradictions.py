@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -194,7 +193,8 @@ WITH_EFFECT = (
 
 @pytest.mark.parametrize("name", main.list_commands(click.Context(main)))
 def test_every_option_has_an_effect_or_is_refused_where_it_has_none(name: str) -> None:
-    command = importlib.import_module(f"pmw.cli.{name}_command").command
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
     tried = {word for words, _ in CONTRADICTIONS if words[0] == name for word in words}
     for parameter in command.params:
         if isinstance(parameter, click.Option):

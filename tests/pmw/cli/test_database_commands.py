@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,7 +32,9 @@ missing = true
 """
 
 
-def test_commands_find_the_table_again_and_refuse_it_where_it_changed(tmp_path: Path, run: Run) -> None:
+def test_commands_find_the_table_again_and_refuse_it_where_it_changed(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with duckdb.connect(str(tmp_path / "people.duckdb")) as connection:
         connection.register("frame", FRAME)
         connection.execute("CREATE SCHEMA study")
@@ -53,11 +53,10 @@ def test_commands_find_the_table_again_and_refuse_it_where_it_changed(tmp_path: 
     assert remembered_table(tmp_path / "study.pmw") == DatabaseTable(
         f"duckdb:{tmp_path / 'people.duckdb'}", "study.people"
     )
-    elsewhere = subprocess.run(
-        [sys.executable, "-m", "pmw", "ask", str(tmp_path / "study.pmw"), "x >= 70", "--fresh"],
-        cwd="/", capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (elsewhere.returncode, elsewhere.stderr) == (0, "")
+    with monkeypatch.context() as patch:
+        patch.chdir("/")
+        elsewhere = run("ask", str(tmp_path / "study.pmw"), "x >= 70", "--fresh")
+    assert (elsewhere.exit_code, elsewhere.stderr) == (0, "")
     FRAME.to_csv(tmp_path / "people.csv", index=False)
     assert run("move", "study.pmw", "--data", "people.csv").exit_code == 0
     moved = run("move", "study.pmw", "--data", "duckdb:people.duckdb", "--table", "seen")

@@ -2,84 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
-import pytest
 from click.testing import Result
 
 import pmw
 from pmw.cli.texts import finish_text, rounded
-from pmw.privacy.random_bits import repeatable_seed
-from pmw.session.maintenance import is_closed, read_ledger, read_session, verify_session
-from queries import CategoricalAttribute, Domain, IntegerAttribute, save_schema
+from pmw.session.maintenance import is_closed, read_session, verify_session
+from queries import Domain, IntegerAttribute
 
 Run = Callable[..., Result]
 DOMAIN = Domain(tuple(IntegerAttribute(name, 0, 99) for name in "abc"))
 
-# Dies, without any warning, when the second marginal is about to be made durable.
-KILLED = """
-import os, signal
-from pmw.session.store import SessionStore
 
-finish, made = SessionStore.finish, []
-
-def deadly(self, intent, outcome):
-    made.extend(outcome.measurements)
-    if len(made) == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    finish(self, intent, outcome)
-
-SessionStore.finish = deadly
-from pmw.cli import main
-main()
-"""
-
-
-@pytest.fixture
-def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have sessions draw the same noise in each run; it stands before the session among the arguments."""
-    numbers = itertools.count()
-    monkeypatch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(20, next(numbers)))
-
-
-@pytest.fixture
-def study(run: Run, frame: pd.DataFrame, tmp_path: Path) -> Path:
-    regions = ("north", "east", "south", "west")
-    domain = Domain(
-        (
-            IntegerAttribute("age", 20, 59),
-            CategoricalAttribute("sex", ("Female", "Male")),
-            CategoricalAttribute("region", regions, other=True, missing=True),
-            CategoricalAttribute("member", (True, False)),
-        ),
-        name="people",
-    )
-    frame.to_csv(tmp_path / "people.csv", index=False)
-    save_schema(domain, tmp_path / "people.toml")
-    options = ("--data", "people.csv", "--schema", "people.toml", "--epsilon", "4", "--delta", "1e-9")
-    assert run("open", "study.pmw", *options).exit_code == 0
-    for pair in ("sex,member", "region,member"):
-        assert run("measure", "study.pmw", pair, "--yes").exit_code == 0
-    for text in ("sex = 'Male' AND member = true", "region = 'north' AND member = true"):
-        assert run("ask", "study.pmw", text).exit_code == 0
-    return tmp_path / "study.pmw"
-
-
-def test_it_tells_what_it_would_do_and_does_that(study: Path, run: Run) -> None:
-
+def test_it_tells_what_it_would_do_and_does_that(asked_years: Path, run: Run) -> None:
     told = run("finish", "study.pmw", "--dry-run")
     assert told.exit_code == 0
     assert told.stdout.count("would cost") >= 2
     assert "nothing was spent" in told.stdout
-    assert not is_closed(study)
+    assert not is_closed(asked_years)
     refused = run("finish", "study.pmw")
     assert (refused.exit_code, "--yes" in refused.stderr) == (2, True)
     lines = run("finish", "study.pmw", "--dry-run", "--json").stdout.splitlines()
@@ -89,15 +34,17 @@ def test_it_tells_what_it_would_do_and_does_that(study: Path, run: Run) -> None:
     assert done.exit_code == 0
     assert done.stdout.count("Measured ") == len(planned)
     assert "Closed" in done.stdout
-    state = read_session(study)[0]
+    state = read_session(asked_years)[0]
     assert [list(one.scope) for one in state.marginals if one.requested][2:] == planned
     assert state.closed
-    assert verify_session(study).holds
+    assert verify_session(asked_years).holds
     again = run("finish", "study.pmw", "--yes")
     assert (again.exit_code, "closed" in again.stderr) == (1, True)
 
 
-def test_it_says_which_bars_became_narrower_and_by_how_much(repeatable: None, study: Path, run: Run) -> None:
+def test_it_says_which_bars_became_narrower_and_by_how_much(
+    repeatable: None, asked_years: Path, run: Run
+) -> None:
     asked = ("sex = 'Male' AND member = true", "region = 'north' AND member = true", "age >= 50")
     assert run("ask", "study.pmw", asked[2]).exit_code == 0
 
@@ -140,7 +87,7 @@ def test_a_bar_that_was_not_there_before_is_told_as_such() -> None:
     )
 
 
-def test_where_nothing_is_measured_it_says_why(study: Path, run: Run) -> None:
+def test_where_nothing_is_measured_it_says_why(asked_years: Path, run: Run) -> None:
     given = ("--data", "people.csv", "--schema", "people.toml", "--epsilon", "4", "--delta", "1e-9")
     assert run("open", "other.pmw", *given).exit_code == 0
     unasked = run("finish", "other.pmw", "--dry-run").stdout.splitlines()[0]
@@ -150,18 +97,3 @@ def test_where_nothing_is_measured_it_says_why(study: Path, run: Run) -> None:
     assert (
         everybody == "Nothing is measured: what is left pays for no table that would serve 1 asked question."
     )
-
-
-def test_killed_in_the_middle_it_is_finished_again_and_charges_nothing_twice(study: Path, run: Run) -> None:
-    command = [sys.executable, "-c", KILLED, "finish", str(study), "--yes"]
-    killed = subprocess.run(command, capture_output=True, check=False)
-    assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, b"")
-    assert not is_closed(study)
-    assert sum(one.requested for one in read_session(study)[0].marginals) == 3  # the fourth waits
-    assert run("finish", "study.pmw", "--yes").exit_code == 0
-    state = read_session(study)[0]
-    requested = [line for line in read_ledger(study).lines if line.event == "requested"]
-    assert len(requested) == sum(one.requested for one in state.marginals) >= 4
-    assert state.ledger.spent == sum(line.price for line in read_ledger(study).lines) <= state.ledger.cap
-    assert state.closed
-    assert verify_session(study).holds

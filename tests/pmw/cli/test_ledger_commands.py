@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,22 +139,6 @@ def test_close_is_confirmed_where_nobody_can_be_asked(asked: Path, run: Run) -> 
     assert result.exit_code == 2
     assert "confirm it with --yes" in result.stderr
     assert not is_closed(asked)
-
-
-@pytest.mark.parametrize(("reply", "code", "closed"), [(b"n\n", 1, False), (b"y\n", 0, True)])
-def test_close_asks_on_a_terminal(asked: Path, reply: bytes, code: int, closed: bool) -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pmw", "close", "study.pmw"],
-        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=asked.parent,
-    )  # fmt: skip
-    os.write(ours, reply)
-    _, errors = process.communicate(timeout=60)
-    os.close(ours)
-    os.close(theirs)
-    assert process.returncode == code
-    assert b"Close study.pmw permanently?" in errors
-    assert is_closed(asked) == closed
 
 
 def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run) -> None:

@@ -3,77 +3,33 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 from click.testing import Result
 
-from pmw.session.maintenance import read_ledger, read_session
-from pmw.session.store import SessionStore
-from queries import CategoricalAttribute, Domain, IntegerAttribute, save_schema
+from pmw.session.maintenance import read_ledger
 
 Run = Callable[..., Result]
 PAIR = "sex = 'Female' AND region = 'north'"
 
-# Dies, without any warning, when what was requested is about to be made durable.
-KILLED = """
-import os, signal
-from pmw.session.store import SessionStore
 
-finish = SessionStore.finish
-
-def deadly(self, intent, outcome):
-    if outcome.measurements:
-        os.kill(os.getpid(), signal.SIGKILL)
-    finish(self, intent, outcome)
-
-SessionStore.finish = deadly
-from pmw.cli import main
-main()
-"""
-
-
-@pytest.fixture
-def study(run: Run, frame: pd.DataFrame, tmp_path: Path) -> Path:
-    """Open a session over single years, whose table is too large to be measured whole."""
-    regions = ("north", "east", "south", "west")
-    domain = Domain(
-        (
-            IntegerAttribute("age", 20, 59),
-            CategoricalAttribute("sex", ("Female", "Male")),
-            CategoricalAttribute("region", regions, other=True, missing=True),
-            CategoricalAttribute("member", (True, False)),
-        ),
-        name="people",
-    )
-    frame.to_csv(tmp_path / "people.csv", index=False)
-    save_schema(domain, tmp_path / "people.toml")
-    options = ("--data", "people.csv", "--schema", "people.toml", "--epsilon", "1", "--delta", "1e-9")
-    assert run("open", "study.pmw", *options).exit_code == 0
-    return tmp_path / "study.pmw"
-
-
-def spent(study: Path) -> float:
-    return read_ledger(study).share
+def spent(yearly_study: Path) -> float:
+    return read_ledger(yearly_study).share
 
 
 def form_of(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
-def test_a_table_is_measured_at_the_price_that_was_told(study: Path, run: Run) -> None:
-    before = spent(study)
+def test_a_table_is_measured_at_the_price_that_was_told(yearly_study: Path, run: Run) -> None:
+    before = spent(yearly_study)
     told = run("measure", "study.pmw", "sex, region", "--dry-run", "--json")
     form = form_of(told)
     assert list(form) == ["scope", "cells", "share", "half_width", "affordable"]
-    assert (form["scope"], form["cells"], form["affordable"], spent(study)) == (
+    assert (form["scope"], form["cells"], form["affordable"], spent(yearly_study)) == (
         ["sex", "region"],
         12,
         True,
@@ -82,16 +38,16 @@ def test_a_table_is_measured_at_the_price_that_was_told(study: Path, run: Run) -
     words = run("measure", "study.pmw", "sex,region", "--dry-run").stdout
     assert words.startswith("Measuring sex, region (12 cells) would cost ")
     assert form_of(run("measure", "study.pmw", "sex,region", "--yes", "--json")) == form
-    assert read_ledger(study).lines[-1].share == form["share"]
+    assert read_ledger(yearly_study).lines[-1].share == form["share"]
     again = run("measure", "study.pmw", "sex,region", "--yes")
     assert again.stdout.startswith("Measured sex, region (12 cells) for ")
     assert run("verify", "study.pmw").exit_code == 0
 
 
 def test_a_table_is_paid_for_after_a_yes_alone(
-    study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    yearly_study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, measure, asked = spent(study), ("measure", "study.pmw", "sex,region"), list[str]()
+    before, measure, asked = spent(yearly_study), ("measure", "study.pmw", "sex,region"), list[str]()
     told = run(*measure, "--dry-run")
     refused = run(*measure)
     assert (refused.exit_code, refused.stdout) == (4, "")
@@ -103,21 +59,21 @@ def test_a_table_is_paid_for_after_a_yes_alone(
     def answer(yes: bool) -> Callable[[str], bool]:
         return lambda price: asked.append(price) or yes  # type: ignore[func-returns-value]
 
-    monkeypatch.setattr("pmw.cli.prices.agrees", answer(False))
+    monkeypatch.setattr("pmw.cli.measure_command.agrees", answer(False))
     assert run(*measure).exit_code == 4
-    assert spent(study) == before
-    monkeypatch.setattr("pmw.cli.prices.agrees", answer(True))
+    assert spent(yearly_study) == before
+    monkeypatch.setattr("pmw.cli.measure_command.agrees", answer(True))
     assert run(*measure).stdout.startswith("Measured sex, region (12 cells) for ")
-    assert spent(study) == pytest.approx(before + form_of(unpaid)["quote"]["share"])
+    assert spent(yearly_study) == pytest.approx(before + form_of(unpaid)["quote"]["share"])
     assert asked == [told.stdout.strip()] * 2
     assert run(*measure, "--yes").exit_code == 0
     assert len(asked) == 2
 
 
 def test_a_bar_is_told_its_price_and_paid_after_a_yes_alone(
-    study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    yearly_study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = spent(study)
+    before = spent(yearly_study)
     ask = ("ask", "study.pmw", PAIR, "--within", "100")
     refused = run(*ask)
     assert (refused.exit_code, refused.stdout) == (4, "")
@@ -126,22 +82,22 @@ def test_a_bar_is_told_its_price_and_paid_after_a_yes_alone(
     quoted = run(*ask, "--json")
     assert quoted.exit_code == 4
     assert form_of(quoted)["error"]["code"] == "not_paid"
-    monkeypatch.setattr("pmw.cli.prices.agrees", lambda _: False)
+    monkeypatch.setattr("pmw.cli.measure_command.agrees", lambda _: False)
     assert run(*ask).exit_code == 4
-    assert spent(study) == before
-    monkeypatch.setattr("pmw.cli.prices.agrees", lambda _: True)
+    assert spent(yearly_study) == before
+    monkeypatch.setattr("pmw.cli.measure_command.agrees", lambda _: True)
     agreed = run(*ask, "--json")
     low, high = form_of(agreed)["interval"]
     assert agreed.exit_code == 0
     assert (high - low) / 2 <= 100.001
-    assert spent(study) == pytest.approx(before + form_of(quoted)["quote"]["share"])
+    assert spent(yearly_study) == pytest.approx(before + form_of(quoted)["quote"]["share"])
     monkeypatch.undo()
-    monkeypatch.chdir(study.parent)
-    paid = spent(study)
+    monkeypatch.chdir(yearly_study.parent)
+    paid = spent(yearly_study)
     again = run(*ask)  # the bar suffices: free, and nobody is asked
     assert (again.exit_code, again.stdout[:5]) == (0, "About")
     narrower = run("ask", "study.pmw", PAIR, "--within", "90", "--yes")
-    assert (narrower.exit_code, spent(study) > paid) == (0, True)
+    assert (narrower.exit_code, spent(yearly_study) > paid) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -160,57 +116,22 @@ def test_a_bar_is_told_its_price_and_paid_after_a_yes_alone(
     ],
 )
 def test_what_cannot_be_has_one_clear_error_and_costs_nothing(
-    study: Path, run: Run, arguments: tuple[str, ...], code: int, told: str
+    yearly_study: Path, run: Run, arguments: tuple[str, ...], code: int, told: str
 ) -> None:
-    before = spent(study)
+    before = spent(yearly_study)
     result = run(*arguments)
     assert (result.exit_code, told in result.stderr, result.stdout) == (code, True, "")
     assert result.stderr.count("Error: ") == 1
-    assert spent(study) == before
+    assert spent(yearly_study) == before
 
 
-def test_a_request_beyond_the_cap_is_refused_and_costs_nothing(study: Path, run: Run) -> None:
+def test_a_request_beyond_the_cap_is_refused_and_costs_nothing(yearly_study: Path, run: Run) -> None:
     while form_of(run("measure", "study.pmw", "sex,region", "--dry-run", "--json"))["affordable"]:
         assert run("measure", "study.pmw", "sex,region", "--yes").exit_code == 0
-    before = spent(study)
+    before = spent(yearly_study)
     assert "so much is not left" in run("measure", "study.pmw", "sex,region", "--dry-run").stdout
     result = run("measure", "study.pmw", "sex,region")
     assert (result.exit_code, "nothing was spent" in result.stderr) == (1, True)
-    assert spent(study) == before
+    assert spent(yearly_study) == before
     assert run("close", "study.pmw", "--yes").exit_code == 0
     assert "the session is closed" in run("measure", "study.pmw", "sex,region").stderr
-
-
-def test_a_request_that_is_killed_before_its_outcome_has_the_same_outcome(study: Path, run: Run) -> None:
-    command = [sys.executable, "-c", KILLED, "measure", str(study), "sex,region", "--yes"]
-    recorded = []
-    for _ in range(2):
-        killed = subprocess.run(command, capture_output=True, check=False)
-        assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, b"")
-        store = SessionStore.open(study)
-        recorded.append(store.pending())
-        store.close()
-    first, second = recorded
-    assert first is not None
-    assert second is not None
-    assert (first.kind, first.seed, first.id) == ("requested", second.seed, second.id)
-    assert read_session(study)[0].measured == ()
-    lines = len(read_ledger(study).lines)
-    state, _ = read_session(study)
-    assert run("ask", "study.pmw", "sex = 'Male'").exit_code == 0  # finishes it first
-    after, _ = read_session(study)
-    from pmw.data import MemorySource
-    from pmw.loop import RequestedMarginal, counted_requested, draw_requested
-    from pmw.privacy.random_bits import BitSource
-    from pmw.session.proposals import read_recorded
-
-    source = MemorySource.from_frame(pd.read_csv(study.parent / "people.csv"), state.domain)
-    wanted = read_recorded(state.coarsening, first).batch
-    assert isinstance(wanted, RequestedMarginal)
-    coarse = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
-    counts = counted_requested(wanted, state, source, coarse)
-    expected = draw_requested(wanted, counts, BitSource(first.seed))
-    (measured,) = after.marginals
-    assert np.array_equal(measured.units, expected.units)
-    assert [line.event for line in read_ledger(study).lines[lines:]] == ["requested"]
-    assert run("verify", "study.pmw").exit_code == 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,11 +19,6 @@ from pmw.session.store.locking import SessionLock
 
 Run = Callable[..., Result]
 QUESTION = "age >= 40 AND sex = 'Male'"
-
-
-def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pmw", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_no_command_of_an_analyst_takes_a_table() -> None:
@@ -54,29 +47,32 @@ def test_a_guess_of_the_table_is_wrong_usage_whether_it_is_right_or_not(
     assert read_ledger(textbook_study) == before
 
 
-def test_processes_go_on_from_a_tables_new_place(textbook_study: Path) -> None:
+def test_commands_go_on_from_a_tables_new_place(
+    textbook_study: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = textbook_study.parent
     (folder / "new").mkdir()
     (folder / "people.csv").rename(folder / "new" / "people.csv")
-    asked = process(folder, "ask", "study.pmw", QUESTION)
-    assert (asked.returncode, asked.stdout) == (1, "")
+    asked = run("ask", "study.pmw", QUESTION)
+    assert (asked.exit_code, asked.stdout) == (1, "")
     assert asked.stderr.startswith("Error: expected a readable file, got ")
     assert asked.stderr.endswith("; where the table was moved, name its new place with pmw move\n")
     before = read_ledger(textbook_study)
-    moved = process(folder, "move", "study.pmw", "--data", "new/people.csv")
-    assert (moved.returncode, moved.stderr) == (0, "")
+    moved = run("move", "study.pmw", "--data", "new/people.csv")
+    assert (moved.exit_code, moved.stderr) == (0, "")
     assert moved.stdout == "study.pmw reads its table from new/people.csv from now on; nothing was spent.\n"
     assert read_ledger(textbook_study) == before
-    assert process(folder / "new", "ask", "../study.pmw", QUESTION).returncode == 0
+    monkeypatch.chdir(folder / "new")
+    assert run("ask", "../study.pmw", QUESTION).exit_code == 0
 
 
-def test_a_process_refuses_another_table_in_one_word(textbook_study: Path) -> None:
+def test_another_table_is_refused_in_one_word(textbook_study: Path, run: Run) -> None:
     folder = textbook_study.parent
     (folder / "guess.csv").write_text("age,sex,region,member\n30,Male,north,True\n")
-    moved = process(folder, "move", "study.pmw", "--data", "guess.csv")
-    assert (moved.returncode, moved.stdout) == (1, "")
+    moved = run("move", "study.pmw", "--data", "guess.csv")
+    assert (moved.exit_code, moved.stdout) == (1, "")
     assert moved.stderr == "Error: the table differs from the one that the session was opened on\n"
-    assert process(folder, "ask", "study.pmw", QUESTION).returncode == 0
+    assert run("ask", "study.pmw", QUESTION).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -200,8 +196,8 @@ def test_a_folder_and_a_dialect_are_remembered(people: Path, run: Run, frame: pd
     assert run("open", "text.pmw", "--data", "some.csv", *rest, *written).exit_code == 0
     assert run("open", "parts.pmw", "--data", "parts", *rest).exit_code == 0
     for name in ("text.pmw", "parts.pmw"):
-        asked = process(people, "ask", name, QUESTION, "--fresh")
-        assert (asked.returncode, asked.stderr) == (0, "")
+        asked = run("ask", name, QUESTION, "--fresh")
+        assert (asked.exit_code, asked.stderr) == (0, "")
     (people / "parts").rename(people / "moved")
     assert run("move", "parts.pmw", "--data", "moved/*/*.parquet").exit_code == 0
     told = run("export", "parts.pmw", "--output", "moved/a/0.parquet", "--force")

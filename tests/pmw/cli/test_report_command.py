@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,20 +76,3 @@ def test_a_place_that_cannot_be_written_is_one_clear_error(study: Path, run: Run
     assert (
         result.stderr == "Error: absent/report.html: the file cannot be written: No such file or directory\n"
     )
-
-
-def test_a_report_needs_no_library_for_pictures(study: Path) -> None:
-    code = (
-        "import sys\nsys.modules['matplotlib'] = None\nfrom pmw.cli import main\n"
-        "try:\n    main(['report', *sys.argv[1:]], prog_name='pmw')\n"
-        "except SystemExit:\n    pass\n"
-        "print(sorted({'scipy', 'pandas', 'duckdb'} & set(sys.modules)))\n"
-    )
-    target = study.parent / "report.html"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(study), "-o", str(target)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == f"Wrote the report to {target}.\n[]\n"

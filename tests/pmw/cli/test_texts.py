@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pmw.cli.ledger_texts import _source
+from pmw.cli.status_commands import _source
 from pmw.cli.texts import example_where
 from queries import Attribute, CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, parse_where
 

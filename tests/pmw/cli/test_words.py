@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,15 +69,6 @@ def test_what_opening_suggests_is_read_and_answered_by_whole_cells(attributes: l
     assert words[:3] == ["pmw", "ask", "a b.pmw"]
     assert words[3:] == [example_where(domain)]
     assert parse_where(words[3], domain).aligned
-
-
-@pytest.mark.parametrize("value", ["$HOME", "`id`", 'say "x"', "it's", "back\\slash", "ja!", "日本語", "a b"])
-def test_what_opening_suggests_comes_out_of_a_shell_as_it_was_meant(value: str) -> None:
-    domain = Domain((CategoricalAttribute(value, (value,)),))
-    line = asking(Path(f"{value}.pmw"), domain).removeprefix("pmw ask")
-    shown = subprocess.run(["sh", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True, check=True)
-    assert shown.stdout == f"{value}.pmw\n{example_where(domain)}\n"
-    assert parse_where(example_where(domain), domain).aligned
 
 
 def test_values_that_cannot_be_pasted_are_not_suggested() -> None:

@@ -27,25 +27,15 @@ from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import WHOLE
-from pmw.public.contract import ModelKind, TestKind
-from pmw.public.plans import MarginalTestPlan, marginal_tier
+from pmw.public.contract import ModelKind
 from pmw.public.state import PublicState
 from pmw.session.proposals import Recorded, read_recorded, recorded_text
 from pmw.session.store import IntentRow
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
+from tests.worlds import JOINED, marginal_plan, state_with
 
-DOMAIN = Domain(tuple(CategoricalAttribute(name, tuple("stuvwxyz")) for name in "abcde"))
-
-
-def people() -> pd.DataFrame:
-    generator = np.random.default_rng(1)
-    cells = generator.integers(0, 8, (5000, 5))
-    cells[:, 1] = cells[:, 0]
-    return pd.DataFrame(np.array(list("stuvwxyz"))[cells], columns=list("abcde"))
-
-
-FRAME = people()
-SOURCE = MemorySource.from_frame(FRAME, DOMAIN)
+DOMAIN = JOINED.domain
+SOURCE = MemorySource.from_frame(JOINED.frame, DOMAIN)
 
 
 def boxed(*names: str, high: int = 3) -> LinearQuery:
@@ -53,12 +43,8 @@ def boxed(*names: str, high: int = 3) -> LinearQuery:
 
 
 def opened(**choices: Any) -> PublicState:
-    options = pmw.Options(
-        test=TestKind.MARGINAL, seed=1, composition=pmw.Composition.ZCDP, update_limit=4, **choices
-    )
-    with pmw.open_session(FRAME, DOMAIN, epsilon=4, delta=1e-9, options=options) as session:
-        state = session.state
-    return replace(state, plan=(replace(plan_of(state), decay=(0, 1), most_cells=512), *state.plan[1:]))
+    state = JOINED.state(epsilon=4, seed=1, composition=pmw.Composition.ZCDP, update_limit=4, **choices)
+    return state_with(state, decay=(0, 1), most_cells=512)
 
 
 def answered(state: PublicState, queries: list[LinearQuery]) -> tuple[PublicState, list[pmw.Answer], int]:
@@ -85,24 +71,16 @@ def test_a_batch_tests_marginals_or_single_questions_never_both() -> None:
     state = opened()
     pair, five = boxed("a", "b"), boxed("a", "b", "c", "d", "e")
     assert propose(state, [pair, five]).tier == 0
-    held = replace(state, plan=(replace(plan_of(state), most_cells=2), *state.plan[1:]))
+    held = state_with(state, most_cells=2)
     proposal = propose(held, [five, pair])
     assert proposal.tier == 1
     assert all(isinstance(request, QueryRequest) for request in proposal.requests)
-    small = replace(state, plan=(replace(plan_of(state), most_cells=64), *state.plan[1:]))
-    after, _, _ = answered(
-        replace(small, plan=(replace(plan_of(small), margin=10**13), *small.plan[1:])), [pair]
-    )
+    small = state_with(state, most_cells=64)
+    after, _, _ = answered(state_with(small, margin=10**13), [pair])
     proposal = propose(after, [pair, boxed("c", "d"), five])
     assert [type(request) for request in proposal.requests] == [MarginalRequest] * len(proposal.requests)
     assert proposal.queries[0] == pair  # known, so it needs no test
     assert proposal.needs[0] == 0
-
-
-def plan_of(state: PublicState) -> MarginalTestPlan:
-    tier = marginal_tier(state.plan)
-    assert tier is not None
-    return tier
 
 
 def test_answers_come_in_order_and_every_batch_gets_on() -> None:
@@ -152,7 +130,7 @@ def settle_one(state: PublicState, query: LinearQuery) -> Any:
 @pytest.mark.parametrize("model", [ModelKind.DENSE, ModelKind.GRAPHICAL])
 def test_a_correction_moves_the_model_to_what_was_measured(model: ModelKind) -> None:
     state = opened(model=model)
-    plan = plan_of(state)
+    plan = marginal_plan(state)
     counts = SOURCE.counts(("a", "b")).counts
     measured = MarginalMeasurement(("a", "b"), counts * UNITS, plan.noise)
     after = correct(state, measured)
@@ -165,7 +143,7 @@ def test_a_correction_moves_the_model_to_what_was_measured(model: ModelKind) -> 
 
 def test_what_would_make_the_tree_too_large_is_kept_beside_the_model() -> None:
     state = opened(model=ModelKind.GRAPHICAL, max_cells=100)
-    plan = plan_of(state)
+    plan = marginal_plan(state)
     first = MarginalMeasurement(("a", "b"), SOURCE.counts(("a", "b")).counts * UNITS, plan.noise)
     second = MarginalMeasurement(("a", "b", "c"), SOURCE.counts(("a", "b", "c")).counts * UNITS, plan.noise)
     after = correct(correct(state, first), second)
@@ -198,7 +176,7 @@ def test_a_question_with_too_many_cells_to_count_is_answered_untested_and_the_se
 
 def test_a_recorded_batch_draws_again_what_it_would_have_drawn_the_wider_marginal_included() -> None:
     state = opened(model=ModelKind.DENSE)
-    plan = replace(plan_of(state), free_cells=512)
+    plan = replace(marginal_plan(state), free_cells=512)
     state = replace(state, plan=(plan, *state.plan[1:]))
     first = propose(state, [boxed("a", "b")])
     (request,) = first.requests

@@ -43,11 +43,11 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.answer import Source
 from pmw.public.charges import marginal_charge, reservation
 from pmw.public.contract import Contract, ModelKind, Options, TestKind
-from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.sensitivity import l1_sensitivity
 from pmw.public.state import PublicState
 from pmw.sparse_vector import NoisyThreshold, SparseVectorKind
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain, LinearQuery
+from tests.worlds import marginal_plan, state_with
 
 SIZES = {"a": 6, "b": 3, "c": 3, "d": 5}
 DOMAIN = Domain(tuple(CategoricalAttribute(name, tuple("uvwxyz"[:size])) for name, size in SIZES.items()))
@@ -80,22 +80,16 @@ def opened(rows: NDArray[np.int64], seed: int = 1, budget: Budget = BUDGET, **ch
     after = plan_opened(contract, plan, released_total(plan, draws).value)
     state = settle_opening(contract, plan, draws, after.ledger, after.test)
     # No head start: what is tested first is held to the same threshold as what comes later.
-    return replace(state, plan=(replace(plan_of(state), decay=(0, 1)), *state.plan[1:]))
+    return state_with(state, decay=(0, 1))
 
 
 def scopes_to_test(state: PublicState, query: LinearQuery) -> Iterator[tuple[str, ...]]:
-    return MarginalTier(0, plan_of(state)).scopes(state, query)
+    return MarginalTier(0, marginal_plan(state)).scopes(state, query)
 
 
 def patient(state: PublicState) -> PublicState:
     """Return the state with thresholds that nothing reaches."""
-    return replace(state, plan=(replace(plan_of(state), margin=20_000 * UNITS), *state.plan[1:]))
-
-
-def plan_of(state: PublicState) -> MarginalTestPlan:
-    tier = marginal_tier(state.plan)
-    assert tier is not None
-    return tier
+    return state_with(state, margin=20_000 * UNITS)
 
 
 def carried_out(
@@ -152,7 +146,7 @@ def test_the_distance_moves_both_ways_so_that_positives_are_charged_at_the_gener
     up = l1_distance(np.array([4, 0]), units) - l1_distance(np.array([3, 0]), units)
     assert (down, up) == (-UNITS, UNITS)
     for relation in NeighboringRelation:
-        test = plan_of(opened(random_rows(500), neighboring_relation=relation)).sparse.test
+        test = marginal_plan(opened(random_rows(500), neighboring_relation=relation)).sparse.test
         assert not test.monotone
         assert test.sensitivity == l1_sensitivity(Options(neighboring_relation=relation))
 
@@ -177,7 +171,7 @@ def test_one_question_cannot_use_up_the_positives() -> None:
     options = Options(seed=1, update_limit=70)
     with pmw.open_session(frame, domain, epsilon=9, delta=1e-9, options=options) as session:
         state = session.state
-    limit = plan_of(state).update_limit
+    limit = marginal_plan(state).update_limit
 
     def asked(attributes: int) -> list[tuple[str, ...]]:
         query = LinearQuery.cells(domain, dict.fromkeys(domain.names[:attributes], (0, 0)))
@@ -193,7 +187,7 @@ def test_one_question_cannot_use_up_the_positives() -> None:
 
 def test_what_noise_would_drown_is_not_tested() -> None:
     state = opened(random_rows(20_000))
-    small = replace(state, plan=(replace(plan_of(state), most_cells=15), *state.plan[1:]))
+    small = state_with(state, most_cells=15)
     assert list(scopes_to_test(small, TRIPLE)) == [("b", "c")]
 
 
@@ -218,13 +212,13 @@ def measured(state: PublicState, scope: tuple[str, ...]) -> tuple[Any, ...]:
     from pmw.model import MarginalMeasurement
 
     units = marginal_units(state, scope)
-    return (MarginalMeasurement(scope, units, plan_of(state).noise),)
+    return (MarginalMeasurement(scope, units, marginal_plan(state).noise),)
 
 
 def test_a_marginal_is_tested_again_where_its_threshold_came_down() -> None:
     rows = random_rows(20_000)
     state = opened(rows)
-    state = replace(state, plan=(replace(plan_of(state), decay=(20_000 * UNITS, 10)), *state.plan[1:]))
+    state = state_with(state, decay=(20_000 * UNITS, 10))
     settled, _ = carried_out(state, SecretState.closed(2), rows, propose(state, [PAIR]))
     assert propose(settled.state, [PAIR]).requests == ()
     later = replace(settled.state, asked=100)
@@ -236,7 +230,7 @@ def test_a_measured_scope_is_widened_while_its_noise_is_as_good_as_none() -> Non
     rows = random_rows(20_000)
     state = opened(rows)
     for free, wanted in ((1, ("a", "b")), (53, ("a", "b")), (54, ("a", "b", "c")), (270, DOMAIN.names)):
-        changed = replace(state, plan=(replace(plan_of(state), free_cells=free), *state.plan[1:]))
+        changed = state_with(state, free_cells=free)
         (request,) = propose(changed, [PAIR]).requests
         assert isinstance(request, MarginalRequest)
         assert request.scope == ("a", "b")
@@ -245,7 +239,7 @@ def test_a_measured_scope_is_widened_while_its_noise_is_as_good_as_none() -> Non
 
 def test_a_threshold_is_what_noise_would_make_of_the_distance_and_a_margin() -> None:
     state = opened(random_rows(20_000))
-    plan = plan_of(state)
+    plan = marginal_plan(state)
     (request,) = propose(state, [PAIR]).requests
     sigma = float(np.sqrt(measured(state, ("a", "b"))[0].variance)) * UNITS
     assert request.threshold - plan.margin == pytest.approx(
@@ -264,7 +258,7 @@ def test_charges_are_exactly_the_round_the_positive_and_the_marginal(
 ) -> None:
     rows = random_rows(20_000, joined=True)
     state = opened(rows, budget=budget, sparse_vector=kind, update_limit=3)
-    plan, composition = plan_of(state), state.ledger.composition
+    plan, composition = marginal_plan(state), state.ledger.composition
     opening, positive = plan.sparse.charges(composition)
     value = marginal_charge(plan.noise, state.contract.options)
     proposal = propose(state, [PAIR])
@@ -285,7 +279,7 @@ def test_charges_are_exactly_the_round_the_positive_and_the_marginal(
 
 def test_a_test_runs_only_if_its_positive_and_its_marginal_are_reserved() -> None:
     state = opened(random_rows(20_000))
-    plan, options = plan_of(state), state.contract.options
+    plan, options = marginal_plan(state), state.contract.options
     least = Fraction(1, 10**15)
     for is_open in (False, True):
         held = replace(state, rounds=(is_open, False))
@@ -302,9 +296,7 @@ def test_a_test_runs_only_if_its_positive_and_its_marginal_are_reserved() -> Non
 def test_all_positives_fit_under_the_cap_and_no_more_are_tested(budget: Budget) -> None:
     rows = random_rows(20_000, joined=True)
     state, secret = opened(rows, budget=budget, update_limit=3), SecretState.closed(2)
-    eager = replace(
-        state, plan=(replace(plan_of(state), margin=-(10**12), free_cells=1), *state.plan[1:])
-    )  # all are positive
+    eager = state_with(state, margin=-(10**12), free_cells=1)  # all are positive
     state, queries = eager, [TRIPLE, PAIR, LinearQuery.cells(DOMAIN, {"c": (0, 1), "d": (0, 1)})]
     for seed in range(20):
         proposal = propose(state, queries)
@@ -375,7 +367,7 @@ def test_a_certificate_bounds_the_answers_of_later_models_too() -> None:
 def test_a_question_that_no_marginal_holds_is_tested_by_itself_and_charged_apart() -> None:
     rows = random_rows(20_000, joined=True)
     state = opened(rows, model=ModelKind.GRAPHICAL, update_limit=3)
-    state = replace(state, plan=(replace(plan_of(state), most_cells=2), *state.plan[1:]))
+    state = state_with(state, most_cells=2)
     proposal = propose(state, [PAIR, TRIPLE])
     assert proposal.tier == 1
     assert all(isinstance(request, QueryRequest) for request in proposal.requests)

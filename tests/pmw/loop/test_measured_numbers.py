@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
@@ -30,17 +29,13 @@ from pmw.loop.secret import SecretState
 from pmw.model import MarginalMeasurement, QueryMeasurement
 from pmw.privacy.budget import Composition, NeighboringRelation
 from pmw.privacy.random_bits import BitSource
-from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import LaterMeasurement, PublicState
 from pmw.sparse_vector import NoisyThreshold, NumericSparse, Sides
-from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
+from queries import UNITS, LinearQuery
+from tests.worlds import LETTERS, marginal_plan, state_with
 
-DOMAIN = Domain(
-    tuple(CategoricalAttribute(name, tuple("stuvwx"), missing=True, other=True) for name in "abcde")
-)
-FRAME = pd.DataFrame(np.array(list("stuvwx"))[np.random.default_rng(1).integers(0, 6, (4000, 5))])
-FRAME.columns = list("abcde")
-SOURCE = MemorySource.from_frame(FRAME, DOMAIN)
+DOMAIN = LETTERS.domain
+SOURCE = MemorySource.from_frame(LETTERS.frame, DOMAIN)
 TWO, FIVE = ("a", "b"), tuple("abcde")
 OTHER = NoisyThreshold(5), NoisyThreshold(5, 6)
 
@@ -51,18 +46,8 @@ def boxed(*names: str) -> LinearQuery:
 
 def opened(composition: Composition = Composition.ZCDP, **choices: Any) -> PublicState:
     """Return a session's state in which pairs of attributes are tested as marginals, and five not at all."""
-    options = pmw.Options(seed=1, composition=composition, update_limit=4, **choices)
-    with pmw.open_session(FRAME, DOMAIN, epsilon=4, delta=1e-9, options=options) as session:
-        state = session.state
-    return replace(
-        state, plan=(replace(plan_of(state), decay=(0, 1), most_cells=512, free_cells=64), *state.plan[1:])
-    )
-
-
-def plan_of(state: PublicState) -> MarginalTestPlan:
-    tier = marginal_tier(state.plan)
-    assert tier is not None
-    return tier
+    state = LETTERS.state(epsilon=4, seed=1, composition=composition, update_limit=4, **choices)
+    return state_with(state, decay=(0, 1), most_cells=512, free_cells=64)
 
 
 def vector_of(state: PublicState) -> NumericSparse:
@@ -104,7 +89,7 @@ def test_every_cell_of_a_measured_marginal_has_noise_of_its_own_of_the_scale_tha
         released = draw(state, proposal, BitSource.from_integer(seed))[0].released
         assert isinstance(released, np.ndarray)
         drawn.append((released - SOURCE.counts(TWO).counts * UNITS).ravel())
-    moves, noise = 1 if relation is NeighboringRelation.ADD_REMOVE else 2, plan_of(state).noise
+    moves, noise = 1 if relation is NeighboringRelation.ADD_REMOVE else 2, marginal_plan(state).noise
     charge = pmw.public.charges.marginal_charge(noise, state.contract.options)
     scale = 3 * math.sqrt(moves / (2 * float(charge.rho)))
     if pure:
@@ -131,7 +116,7 @@ def test_the_noise_of_a_batch_is_expanded_in_one_order(names: tuple[str, ...], o
     bits, again = (BitSource.from_integer(9) for _ in range(2))
     held = SecretState.closed(2) if opens else SecretState(OTHER)
     draws, _ = draw_tests(proposal, state.plan, held, SOURCE, bits)
-    test = vector_of(state).sparse.test if questions else plan_of(state).sparse.test
+    test = vector_of(state).sparse.test if questions else marginal_plan(state).sparse.test
     two = test.sides is Sides.TWO_THRESHOLDS
     assert two is questions
     for _ in range((1 + two) * opens):
@@ -143,7 +128,7 @@ def test_the_noise_of_a_batch_is_expanded_in_one_order(names: tuple[str, ...], o
         assert draws.released == true + vector_of(state).value_noise.sample(again)
     else:
         counts = SOURCE.counts(requests[-1].measured).counts
-        noise = plan_of(state).noise.sample_array(again, counts.size)
+        noise = marginal_plan(state).noise.sample_array(again, counts.size)
         assert np.array_equal(draws.released, counts * UNITS + noise.reshape(counts.shape))  # type: ignore[arg-type]
     assert bits.take(8) == again.take(8)
 
@@ -197,7 +182,7 @@ def test_the_tests_of_a_batch_have_noise_of_their_own() -> None:
 
 def after_positives(state: PublicState, marginals: int, questions: int) -> PublicState:
     """Return the state after so many positives, as if nothing had been charged for them."""
-    plan, vector = plan_of(state), vector_of(state)
+    plan, vector = marginal_plan(state), vector_of(state)
     drawn = MarginalMeasurement(TWO, np.zeros((8, 8), dtype=np.int64), plan.noise)
     asked = QueryMeasurement(boxed(*FIVE), 0, vector.value_noise)
     measured: tuple[LaterMeasurement, ...] = (*[drawn] * marginals, *[asked] * questions)
@@ -206,8 +191,8 @@ def after_positives(state: PublicState, marginals: int, questions: int) -> Publi
 
 def test_marginals_are_tested_up_to_their_limit_of_positives_and_not_beyond() -> None:
     state = opened()
-    limit = plan_of(state).update_limit
-    tier = MarginalTier(0, plan_of(state))
+    limit = marginal_plan(state).update_limit
+    tier = MarginalTier(0, marginal_plan(state))
     assert tier.may_test(after_positives(state, limit - 1, 5))
     assert not tier.may_test(after_positives(state, limit, 0))
     assert not tier.may_test(after_positives(state, limit + 1, 0))
@@ -278,7 +263,7 @@ def test_a_round_is_open_as_long_as_its_threshold_noise_is_kept(
     names: tuple[str, ...], kind: pmw.SparseVectorKind | None, last: bool
 ) -> None:
     state, questions = opened(sparse_vector=kind), names is FIVE
-    limit = (vector_of(state).sparse if questions else plan_of(state)).update_limit
+    limit = (vector_of(state).sparse if questions else marginal_plan(state)).update_limit
     used = (limit - 1) * last
     state = after_positives(state, 0 if questions else used, used if questions else 0)
     proposal, held = positive(state, boxed(*names)), SecretState.closed(2)

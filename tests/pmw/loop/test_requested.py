@@ -10,11 +10,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-import pmw
 from pmw.data import MemorySource
 from pmw.errors import BudgetExhaustedError
 from pmw.loop import RequestedMarginal, counted_requested, draw_requested, settle_requested
@@ -27,6 +25,7 @@ from pmw.public.quotes import affordable_price, quote_marginal, require_affordab
 from pmw.public.state import PublicState
 from pmw.research.audit import renyi_divergence, worst_log_ratio
 from queries import UNITS, CategoricalAttribute, CodedRecords, Domain
+from tests.worlds import LETTERS
 
 RELATIONS = list(NeighboringRelation)
 NOISES: list[type[DiscreteLaplace] | type[DiscreteGaussian]] = [DiscreteLaplace, DiscreteGaussian]
@@ -61,14 +60,8 @@ def taped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, int]]:
 
 def opened(composition: Composition = Composition.ZCDP, **choices: Any) -> tuple[PublicState, MemorySource]:
     """Return a session's state over three attributes, and its table."""
-    domain = Domain(
-        tuple(CategoricalAttribute(name, tuple("stuvwx"), missing=True, other=True) for name in "abcde")
-    )
-    frame = pd.DataFrame(np.array(list("stuvwx"))[np.random.default_rng(1).integers(0, 6, (4000, 5))])
-    frame.columns = list("abcde")
-    options = pmw.Options(seed=1, composition=composition, update_limit=4, **choices)
-    with pmw.open_session(frame, domain, epsilon=4, delta=1e-9, options=options) as session:
-        return session.state, MemorySource.from_frame(frame, domain)
+    state = LETTERS.state(epsilon=4, seed=1, composition=composition, update_limit=4, **choices)
+    return state, MemorySource.from_frame(LETTERS.frame, LETTERS.domain)
 
 
 def small(table: tuple[int, ...]) -> MemorySource:

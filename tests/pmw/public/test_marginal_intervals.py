@@ -22,11 +22,11 @@ from pmw.public.bars import MarginalBars
 from pmw.public.confidences import Confidences, total_error_bound
 from pmw.public.contract import ModelKind, TestKind
 from pmw.public.evidence import evidence_of, is_held
-from pmw.public.plans import MarginalTestPlan, marginal_tier
 from pmw.public.state import Certificate, PublicState, Total
 from pmw.sparse_vector import Sparse, ThresholdTest
 from queries import UNITS, CategoricalAttribute, Domain, Factor, IntegerAttribute, LinearQuery, parse_where
 from queries.linear import Readings
+from tests.worlds import marginal_plan, state_with
 
 NOWHERE = Spent(0.0, 0.0, 0.0)
 DOMAIN = Domain(
@@ -71,12 +71,6 @@ def opening(seed: int = 1, **choices: Any) -> PublicState:
         return session.state
 
 
-def plan_of(state: PublicState) -> MarginalTestPlan:
-    tier = marginal_tier(state.plan)
-    assert tier is not None
-    return tier
-
-
 def marginal_answer(
     state: PublicState, query: LinearQuery, spent: Spent, *, measured: bool = False
 ) -> pmw.Answer:
@@ -114,7 +108,7 @@ def test_a_question_is_held_by_the_opening_by_a_measured_marginal_or_by_a_certif
 
 def test_a_certificate_bounds_by_its_threshold_and_the_tests_own_noise() -> None:
     state = certified(opening(), ("sex", "grade"), 50 * UNITS)
-    plan = plan_of(state)
+    plan = marginal_plan(state)
     (certificate,) = state.certificates.values()
     bound = certificate_bound(state, certificate)
     assert bound > (50 + plan.sparse.test.negative_margin(0.95) / UNITS) / 2
@@ -151,7 +145,7 @@ def one_round(state: PublicState, part: float | None) -> tuple[PublicState, Thre
         state: the state.
         part: of the threshold noise, that the test noise has; None for that of the plan.
     """
-    plan = plan_of(state)
+    plan = marginal_plan(state)
     assert isinstance(plan.sparse, Sparse)
     test = plan.sparse.test
     assert isinstance(test, ThresholdTest)
@@ -292,7 +286,7 @@ def test_intervals_for_all_questions_at_once_share_no_further() -> None:
 
 def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cells() -> None:
     state = opening()
-    fine = replace(state, plan=(replace(plan_of(state), fine_cells=480), *state.plan[1:]))
+    fine = state_with(state, fine_cells=480)
     units = np.rint(fine.model.marginal(("age", "grade")) * UNITS).astype(np.int64)
     assert units.shape == (60, 8) == fine.grid(("age", "grade")).scope_shape(("age", "grade"))
     certificate = Certificate(("age", "grade"), 0, 50 * UNITS, units)
@@ -308,7 +302,7 @@ def test_a_question_that_cuts_groups_is_bounded_by_what_is_known_of_its_own_cell
 def test_an_answer_inside_groups_is_moved_to_what_was_measured_of_its_cells() -> None:
     state = opening()
     exact = MemorySource.from_frame(FRAME, DOMAIN).counts(("age", "grade")).counts.astype(np.int64)
-    measured = MarginalMeasurement(("age", "grade"), exact * UNITS, plan_of(state).noise)
+    measured = MarginalMeasurement(("age", "grade"), exact * UNITS, marginal_plan(state).noise)
     after = replace(state, measured=(measured,))
     noise = math.sqrt(measured.variance * 37 * 3)
     truth = CUT.evaluate(exact.astype(np.float64))
@@ -403,7 +397,7 @@ def test_simultaneous_intervals_are_wider() -> None:
 
 def test_all_noises_of_a_session_share_the_failure_of_simultaneous_intervals() -> None:
     state = opening(seed=3, simultaneous=True)
-    plan, questions = plan_of(state), state.query_plan
+    plan, questions = marginal_plan(state), state.query_plan
     assert questions is not None
     # The total, four attributes, two marginals, five values of single questions, and two sparse vectors.
     events = 1 + 4 + plan.update_limit + questions.update_limit + 2
@@ -500,7 +494,7 @@ def test_intervals_hold_the_truth_at_least_as_often_as_they_say(model: ModelKind
 def test_answers_of_one_state_are_to_the_last_bit_what_each_is_by_itself(*, simultaneous: bool) -> None:
     state = certified(opening(simultaneous=simultaneous), ("age", "grade"), 50 * UNITS)
     values = np.random.default_rng(3).integers(0, 400, DOMAIN.scope_shape(("sex", "grade"))) * UNITS
-    noise = plan_of(state).noise
+    noise = marginal_plan(state).noise
     measured = replace(state, measured=(MarginalMeasurement(("sex", "grade"), values, noise),), beside=(0,))
     texts = (
         *(f"age BETWEEN {low} AND {low + wide}" for low in range(0, 40, 7) for wide in (0, 6, 19)),

@@ -22,8 +22,8 @@ pytest.importorskip("httpx2", reason="the test client needs httpx2")
 from fastapi.testclient import TestClient
 
 from pmw.service.app import create_app
+from pmw.service.guard import Log
 from pmw.service.hosting import Service, hosting
-from pmw.service.log import Log
 
 AddUser = Callable[..., str]
 

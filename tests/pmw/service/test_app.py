@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from pmw.errors import ServiceError, SessionLockedError
 from pmw.public.export import RowPlan
-from pmw.service.exporting import SentInParts
+from pmw.service.app import SentInParts
 from pmw.service.hosting import Service, hosting
 from pmw.service.limits import Queue, Rate
 from pmw.service.users import Role, UsersFile
@@ -237,7 +237,7 @@ def test_a_second_export_of_a_user_is_told_to_wait(client: TestClient, add: Any,
 
 
 def test_an_export_ends_where_its_client_stops_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pmw.service.exporting._STALLED_SECONDS", 0.01)
+    monkeypatch.setattr("pmw.service.app._STALLED_SECONDS", 0.01)
     ended: list[bool] = []
 
     async def never(_: object = None) -> Any:

@@ -19,8 +19,8 @@ pytest.importorskip("uvicorn", reason="the extra 'service' is not installed")
 import uvicorn
 
 from pmw.service.app import create_app
+from pmw.service.guard import Log
 from pmw.service.hosting import Service
-from pmw.service.log import Log
 from pmw.service.server import PatientProtocol
 
 MOST, KEPT, IDLE = 10, 3, 4

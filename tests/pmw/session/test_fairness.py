@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,12 +31,11 @@ from pmw.session.releases import StoredAnswers
 from pmw.session.requests import Request, Requests
 from pmw.session.store import LedgerRow, Outcome, SessionStore
 from queries import (
-    CategoricalAttribute,
     Domain,
-    IntegerAttribute,
     LinearQuery,
     random_conjunctions,
 )
+from tests.worlds import VISITS
 
 DUE = 256
 Opened = Callable[..., pmw.Session]
@@ -46,28 +44,7 @@ UNASKED = (Event.REQUESTED, Event.QUANTILE)
 
 @pytest.fixture(scope="module")
 def study() -> Domain:
-    return Domain(
-        (
-            IntegerAttribute("age", 20, 49, missing=True, other=True),
-            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-            CategoricalAttribute("region", ("north", "east", "south", "west"), missing=True, other=True),
-            CategoricalAttribute("member", (True, False), missing=True, other=True),
-            IntegerAttribute("visits", 0, 9, missing=True, other=True),
-        ),
-        name="study",
-    )
-
-
-@pytest.fixture(scope="module")
-def records(study: Domain) -> pd.DataFrame:
-    """20,000 records, in which most pairs of attributes are independent: tests are rarely positive."""
-    generator = np.random.default_rng(21)
-    age = generator.integers(20, 50, 20_000)
-    visits = np.minimum(generator.poisson(age / 12), 9)
-    region = generator.choice(["north", "east", "south", "west"], 20_000, p=[0.4, 0.3, 0.2, 0.1])
-    sex, member = (generator.random(20_000) < share for share in (0.5, 0.3))
-    columns = (age, np.where(sex, "Female", "Male"), region, member, visits)
-    return pd.DataFrame(dict(zip(study.names, columns, strict=True)))
+    return VISITS.domain
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +55,9 @@ def stream(study: Domain) -> list[LinearQuery]:
 
 
 @pytest.fixture(scope="module")
-def opened(records: pd.DataFrame, study: Domain) -> Opened:
+def opened() -> Opened:
     def open_(path: Path | None = None, **choices: Any) -> pmw.Session:
-        options = pmw.Options(seed=2 if path is None else None, **choices)
-        return pmw.open_session(records, study, epsilon=2, delta=1e-9, path=path, options=options)
+        return VISITS.opened(path, seed=2 if path is None else None, **choices)
 
     return open_
 
@@ -436,7 +412,6 @@ def test_parts_are_told_backed_up_and_covered_by_the_chain(
 @pytest.mark.parametrize("abandoned", [False, True])
 def test_stopped_in_the_middle_the_very_same_parts_are_booked(
     opened: Opened,
-    records: pd.DataFrame,
     stream: list[LinearQuery],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -465,7 +440,7 @@ def test_stopped_in_the_middle_the_very_same_parts_are_booked(
         with pmw.resume_session(path) as session:
             assert session.ledger().lines[-1].booked == spare.booked
     else:
-        with pmw.resume_session(path, records) as session:  # nobody's share is known here
+        with pmw.resume_session(path, VISITS.frame) as session:  # nobody's share is known here
             assert requested(session) == [spare.booked]
             assert session.verify().holds
 

@@ -29,7 +29,6 @@ from pmw.session.loading import load_scopes
 from pmw.session.releases import MarginalRelease, Release, StoredAnswers
 from queries import (
     UNITS,
-    CategoricalAttribute,
     Domain,
     IntegerAttribute,
     LinearQuery,
@@ -37,6 +36,7 @@ from queries import (
 )
 from queries.cells import quoted_name
 from queries.range_texts import RangeTexts
+from tests.worlds import VISITS
 
 Opened = Callable[..., pmw.Session]
 NOBODY: dict[str, Payer | None] = {"": None}  # is named: the cap alone binds
@@ -45,37 +45,12 @@ KEPT = 32  # answers after which all of the budget would be kept for tests
 
 @pytest.fixture(scope="module")
 def study() -> Domain:
-    return Domain(
-        (
-            IntegerAttribute("age", 20, 49, missing=True, other=True),
-            CategoricalAttribute("sex", ("Female", "Male"), missing=True, other=True),
-            CategoricalAttribute("region", ("north", "east", "south", "west"), missing=True, other=True),
-            CategoricalAttribute("member", (True, False), missing=True, other=True),
-            IntegerAttribute("visits", 0, 9, missing=True, other=True),
-        ),
-        name="study",
-    )
-
-
-@pytest.fixture(scope="module")
-def records(study: Domain) -> pd.DataFrame:
-    """20,000 records, in which most pairs of attributes are independent."""
-    generator = np.random.default_rng(21)
-    age = generator.integers(20, 50, 20_000)
-    visits = np.minimum(generator.poisson(age / 12), 9)
-    region = generator.choice(["north", "east", "south", "west"], 20_000, p=[0.4, 0.3, 0.2, 0.1])
-    sex, member = (generator.random(20_000) < share for share in (0.5, 0.3))
-    columns = (age, np.where(sex, "Female", "Male"), region, member, visits)
-    return pd.DataFrame(dict(zip(study.names, columns, strict=True)))
+    return VISITS.domain
 
 
 @pytest.fixture
-def opened(records: pd.DataFrame, study: Domain) -> Opened:
-    def open_(path: Path | None = None, *, epsilon: float = 2, **choices: Any) -> pmw.Session:
-        options = pmw.Options(**choices)
-        return pmw.open_session(records, study, epsilon=epsilon, delta=1e-9, path=path, options=options)
-
-    return open_
+def opened() -> Opened:
+    return VISITS.opened
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +238,6 @@ def test_it_comes_due_after_the_same_answers_however_a_stream_is_cut(
 
 def test_stopped_in_the_middle_the_same_is_measured_and_nothing_twice(
     opened: Opened,
-    records: pd.DataFrame,
     stream: list[LinearQuery],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -291,7 +265,7 @@ def test_stopped_in_the_middle_the_same_is_measured_and_nothing_twice(
         with pytest.raises(KeyboardInterrupt):
             session.ask_all(stream[256:300])
         monkeypatch.setattr(Engine, "_carry_out_release", real)
-    with pmw.resume_session(path, records) as session:
+    with pmw.resume_session(path, VISITS.frame) as session:
         assert [one.scope for one in session.state.marginals if one.requested] == measured[:2]
         last = session.ask_all(stream[256:300])
         assert [one.scope for one in session.state.marginals if one.requested] == measured
@@ -317,12 +291,11 @@ def test_without_the_table_what_is_free_is_answered(
 
 def test_errors_of_what_is_asked_later_become_smaller(
     opened: Opened,
-    records: pd.DataFrame,
     study: Domain,
     stream: list[LinearQuery],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    source = MemorySource.from_frame(records, study)
+    source = MemorySource.from_frame(VISITS.frame, study)
     truth = np.array([query.answer(source.counts(query.scope)) / UNITS for query in stream])
 
     def error(seed: int) -> float:

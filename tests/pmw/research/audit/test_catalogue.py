@@ -20,8 +20,7 @@ from pmw.research.audit.entries import (
     pairs_of,
     worst_found,
 )
-from pmw.research.audit.report import AuditOptions, Finding, Verdict, audit, audit_table
-from pmw.research.audit.witness import witness_text
+from pmw.research.audit.report import AuditOptions, Finding, Verdict, audit, audit_table, witness_text
 from pmw.research.sparse_vectors.flawed import COUNTEREXAMPLES
 
 ENTRIES = catalogue()

@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib", reason="pictures need the optional package mat
 
 
 def test_every_mechanism_has_its_row_and_its_colour() -> None:
-    from pmw.research.audit.picture import audit_figure
+    from pmw.research.audit.report import audit_figure
 
     names = ["above-threshold", "algorithm-4", "algorithm-5"]
     findings = audit(chosen(names), AuditOptions(runs=500, seed=1))

@@ -11,7 +11,7 @@ from scipy import stats
 
 from pmw.privacy.random_bits import BitSource
 from pmw.research.audit import OutputDistribution, output_distribution_of, replica_test, run_replicas
-from pmw.research.audit.replicas import NOT_RUN, output_codes
+from pmw.research.audit.statistical import NOT_RUN, output_codes
 from pmw.sparse_vector import NoiseKind, Sides, Sparse, ThresholdTest
 
 VALUES, THRESHOLD, RUNS = (1, -3, 3, 2), 2, 20_000

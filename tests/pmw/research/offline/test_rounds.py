@@ -25,6 +25,7 @@ from pmw.privacy.random_bits import BitSource
 from pmw.public.contract import Contract, Opening, Options, TestKind
 from pmw.public.state import PublicState
 from pmw.research.offline.draws import TrueAnswers, draw_marginal, draw_query
+from pmw.research.offline.options import RoundPrices
 from pmw.research.offline.rounds import (
     MarginalRound,
     QueryRound,
@@ -33,7 +34,6 @@ from pmw.research.offline.rounds import (
     propose_query,
     round_charges,
 )
-from pmw.research.offline.schedule import RoundPrices
 from queries import UNITS, CategoricalAttribute, Domain, LinearQuery
 
 DOMAIN = Domain(tuple(CategoricalAttribute(name, ("s", "t")) for name in "abc"), name="people")

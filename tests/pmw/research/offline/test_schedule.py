@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from pmw.errors import BudgetError
 from pmw.privacy.budget import RHO_GRID, Charge, Composition
 from pmw.privacy.filter import PrivacyFilter
-from pmw.research.offline.options import OfflineOptions
-from pmw.research.offline.schedule import first_schedule
+from pmw.research.offline.options import OfflineOptions, first_schedule
 
 CAP = Fraction(149731, 10**7)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pmw.research.offline.options import Targets
-from pmw.research.offline.workload import candidates_of
+from pmw.research.offline.options import Targets, candidates_of
 from queries import Domain, IntegerAttribute, LinearQuery, QueryError, ScopeError, all_marginals
 
 

@@ -22,7 +22,7 @@ from pmw.research.audit import (
     tables_of,
     worst_log_ratio,
 )
-from pmw.research.audit.family import retraversal_distribution
+from pmw.research.audit.sound import retraversal_distribution
 from pmw.research.sparse_vectors import Retraversal, algorithm_1, algorithm_7
 from pmw.sparse_vector import (
     Comparison,

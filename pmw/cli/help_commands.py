@@ -1,9 +1,15 @@
-"""``pmw help``: what ``--help`` prints, by another way."""
+"""``pmw help`` and ``pmw completion``: what a command takes, as words and as a script for the shell."""
 
 from __future__ import annotations
 
 import click
 from click.shell_completion import CompletionItem
+
+_INSTALLING = {
+    "bash": """put  eval "$(pmw completion bash)"  into ~/.bashrc""",
+    "zsh": """put  eval "$(pmw completion zsh)"  into ~/.zshrc, after compinit""",
+    "fish": "run  pmw completion fish > ~/.config/fish/completions/pmw.fish",
+}
 
 
 def _names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -25,7 +31,7 @@ Examples:
 )
 @click.argument("words", metavar="[COMMAND]", nargs=-1, shell_complete=_names)
 @click.pass_context
-def command(context: click.Context, words: tuple[str, ...]) -> None:
+def help_(context: click.Context, words: tuple[str, ...]) -> None:
     """Show what `pmw COMMAND --help` shows; without COMMAND, the list of all commands."""
     from pmw.cli.texts import say
 
@@ -39,3 +45,27 @@ def command(context: click.Context, words: tuple[str, ...]) -> None:
             raise click.UsageError(f"expected a command, got {word!r}")
         shown = click.Context(found, info_name=name, parent=shown)
     say(shown.get_help())
+
+
+@click.command(
+    "completion",
+    short_help="Print what has your shell complete commands.",
+    epilog="""\b
+Examples:
+  eval "$(pmw completion bash)"
+  pmw completion fish > ~/.config/fish/completions/pmw.fish
+""",
+)
+@click.argument("shell", type=click.Choice(list(_INSTALLING)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print a script that has SHELL complete commands, options and files, and where to put it."""
+    from click.shell_completion import get_completion_class
+
+    from pmw.cli.texts import say
+
+    script = get_completion_class(shell)
+    if script is None:
+        raise click.UsageError(f"expected one of {', '.join(_INSTALLING)}, got {shell!r}")
+    source = script(context.find_root().command, {}, "pmw", "_PMW_COMPLETE").source()
+    say(f"{source.rstrip()}\n\n# To install it: {_INSTALLING[shell]}")

@@ -1,10 +1,11 @@
-"""``pmw user``: who may ask a service, and with which share of the budget."""
+"""``pmw serve`` and ``pmw user``: many analysts ask sessions over HTTP, each with a share of the budget."""
 
 from __future__ import annotations
 
 import re
 from datetime import date, datetime
 from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,66 @@ if TYPE_CHECKING:
     from pmw.service.users import Role, User
 
 _PART = re.compile(r"[0-9]{1,3}|[0-9]?\.[0-9]{1,20}|[0-9]{1,9}/[0-9]{1,9}")
-
 _users_option = click.option(
     "--users",
     required=True,
     type=click.Path(path_type=Path),
     help="The file of users; made by the first add.",
 )
+
+
+@click.command(
+    "serve",
+    short_help="Serve sessions to many analysts over HTTP.",
+    epilog="""\b
+Examples:
+  pmw user add ann --share 0.2 --users users.json
+  pmw serve study.pmw --users users.json
+  pmw serve study.pmw survey.pmw --users users.json --port 8080
+""",
+)
+@click.argument("sessions", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SESSION…")
+@click.option("--users", required=True, type=click.Path(path_type=Path), help="The file of pmw user add.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen at. Another machine reaches the default by a proxy with TLS alone.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one."
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Requests a second that each user may make; twice as many after a pause.",
+)
+def serve(sessions: tuple[Path, ...], users: Path, host: str, port: int, rate: float) -> None:
+    """Serve each SESSION to the users of a file, with a page and a JSON API.
+
+    A session is named by its file: study.pmw is served as study. Whoever has a token of `pmw user add` asks
+    in a browser, with `pmw ask http://…`, with pmw.connect in Python, or over HTTP. Every charge is booked to
+    the user whose question made it.
+
+    The process holds the sessions while it runs; a second service on one of them is refused. Ctrl-C, or
+    SIGTERM, ends it once the requests that are being answered have their answers. Its log goes to standard
+    error, a JSON object a line, without questions and tokens.
+    """
+    from pmw.display.texts import installed_by
+
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        raise click.ClickException(f"pmw serve needs the extra 'service': {installed_by('service')}")
+    from pmw.service import server
+    from pmw.service.limits import Rate
+    from pmw.service.users import UsersFile
+
+    def ready(address: str) -> None:
+        click.echo(f"Serving at {address}; Ctrl-C ends it.")
+
+    server.serve(sessions, UsersFile(users), host=host, port=port, rate=Rate(rate, 2 * rate), ready=ready)
 
 
 @click.group(
@@ -38,7 +92,7 @@ Examples:
   pmw user revoke bea --users users.json
 """,
 )
-def command() -> None:
+def user() -> None:
     """Manage the users of `pmw serve`.
 
     The file of users holds no token, only digests of them, and nobody but its owner may read it. A service
@@ -63,7 +117,7 @@ def _share(_: click.Context, parameter: click.Parameter, value: str | None) -> F
     return share
 
 
-@command.command("add", short_help="Add a user and print the token.")
+@user.command("add", short_help="Add a user and print the token.")
 @click.argument("name")
 @click.option(
     "--share",
@@ -120,7 +174,7 @@ def _share_of(role: Role, share: Fraction | None) -> Fraction:
     return Fraction(1) if share is None else share
 
 
-@command.command("list", short_help="List users.")
+@user.command("list", short_help="List users.")
 @_users_option
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def list_(users: Path, as_json: bool) -> None:
@@ -149,7 +203,7 @@ def _row(user: User) -> tuple[str, ...]:
     )
 
 
-@command.command("revoke", short_help="Make a user's token invalid.")
+@user.command("revoke", short_help="Make a user's token invalid.")
 @click.argument("name")
 @_users_option
 def revoke(name: str, users: Path) -> None:
@@ -160,7 +214,7 @@ def revoke(name: str, users: Path) -> None:
     click.echo(f"Revoked the token of {name}.")
 
 
-@command.command("rotate", short_help="Replace a user's token and print the new one.")
+@user.command("rotate", short_help="Replace a user's token and print the new one.")
 @click.argument("name")
 @_users_option
 def rotate(name: str, users: Path) -> None:

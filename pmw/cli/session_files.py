@@ -1,0 +1,144 @@
+"""Files of a session: waiting for a turn at it, a model in its place, and what must not be written over.
+
+A file that a command is to write must not be the session's own, nor its table.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from pmw.cli.usage import finite, wrong_values
+
+if TYPE_CHECKING:
+    from pmw.session.public_model import PublicModel
+    from pmw.session.session import Session
+
+_Result = TypeVar("_Result")
+wait_option = click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    callback=finite,
+    help="How long to wait for another process that uses the session; 0 does not wait.",
+)
+
+
+def refuse_session_files(target: Path, session: Path, what: str) -> None:
+    """Refuse to write over a session or a file beside it, forced or not, by whatever name it is reached.
+
+    Args:
+        target: the file to write.
+        session: the session file.
+        what: what would be written, for the message.
+
+    Raises:
+        UsageError: the file is one of the session's.
+    """
+    from pmw.session.store import SessionFiles
+
+    real = Path(os.path.realpath(session))
+    for file in (file for path in (session, real) for file in SessionFiles(path).all):
+        same = target.exists() and file.exists() and target.samefile(file)
+        if same or os.path.realpath(target) == os.path.realpath(file):
+            raise click.UsageError(f"{what} would overwrite the session; name another file")
+
+
+def check_picture(target: Path, *, force: bool) -> None:
+    """Refuse a picture that cannot or must not be written.
+
+    Args:
+        target: the file to write.
+        force: overwrite it.
+
+    Raises:
+        UsageError: its name tells no kind of picture.
+        ReleaseError: it is there and not to be overwritten, cannot be written, or matplotlib is missing.
+    """
+    from pmw.display.figures import check_kind, check_target
+
+    with wrong_values():
+        check_kind(target)
+    check_target(target, force=force)
+
+
+def refuse_table(target: Path, session: Path, what: str) -> None:
+    """Refuse to write over the table that a session remembers.
+
+    Args:
+        target: the file that would be overwritten by force.
+        session: the session file.
+        what: what would be written, for the message.
+
+    Raises:
+        UsageError: the file is the table, or one of its files.
+    """
+    from pmw.session.maintenance import remembered_table
+
+    table = remembered_table(session)
+    files = [] if table is None else table.files
+    if os.path.realpath(target) in map(os.path.realpath, files):
+        raise click.UsageError(f"{what} would overwrite the session's table; name another file")
+
+
+def patiently(use: Callable[[float], _Result], session: Path, seconds: float) -> _Result:
+    """Return what ``use`` returns, and say so on standard error where that has to wait.
+
+    Args:
+        use: takes the session, waiting so many seconds for others.
+        session: what it is called.
+        seconds: the longest wait.
+
+    Raises:
+        SessionLockedError: others used it all that time.
+    """
+    from pmw.errors import SessionLockedError
+
+    if seconds > 0:
+        try:
+            return use(0)
+        except SessionLockedError:
+            click.echo(f"{session}: in use by another process; waiting up to {seconds:g} s …", err=True)
+    return use(seconds)
+
+
+def resumed(session: Path, seconds: float) -> Session:
+    """Return the session in a file, once no other process uses it.
+
+    Args:
+        session: the file.
+        seconds: the longest wait.
+
+    Raises:
+        SessionLockedError: others used it all that time.
+        SessionCorruptError: the file is damaged.
+    """
+    from pmw.session.opening import resume_session
+
+    return patiently(lambda wait: resume_session(session, wait=wait), session, seconds)
+
+
+def opened_model(path: Path, *, as_json: bool) -> PublicModel:
+    """Return the model in a file; with ``as_json`` what is wrong with it is printed as an answer would be.
+
+    Raises:
+        ModelFileError: the file is no model, damaged, too large or of a later format.
+        Exit: likewise, where the error was printed.
+    """
+    from pmw.cli.texts import json_line, say
+    from pmw.errors import ModelFileError
+    from pmw.session.public_model import load_model
+
+    try:
+        return load_model(path)
+    except ModelFileError as error:
+        if not as_json:
+            raise
+        say(json_line({"error": {"code": "bad_model", "message": str(error)}}))
+        raise click.exceptions.Exit(5) from None

@@ -1,0 +1,281 @@
+"""``pmw status``, ``ledger``, ``verify`` and ``report``: what a session's file tells, without a question."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pmw.cli.session_files import check_picture, opened_model, refuse_session_files, refuse_table
+
+if TYPE_CHECKING:
+    from pmw.public.ledger import Ledger
+    from pmw.public.state import PublicState
+    from pmw.public.status import Status
+    from pmw.session.verification import Verification
+
+_WIDTH = 100  # columns of a table
+_LABEL = 2  # the column of texts that may be long
+
+
+@click.command(
+    "status",
+    short_help="Show where a session stands.",
+    epilog="""\b
+Examples:
+  pmw status study.pmw
+  pmw status study.pmw --json
+  pmw status study.pmw --plot study.png
+  pmw status study.model
+""",
+)
+@click.argument("session", type=click.Path(path_type=Path))
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw marginals and budget too: a PNG, PDF or SVG file. Needs the extra 'plots'.",
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing picture.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def status(session: Path, plot: Path | None, force: bool, as_json: bool) -> None:
+    """Show the guarantee of SESSION, what was spent and how many questions were answered.
+
+    It reads public state only, needs no table, and works while the session is in use. A picture made with
+    --plot is public too, and costs nothing. SESSION may be a model too, as `pmw export --format model` writes
+    it.
+    """
+    from pmw.cli.texts import say, status_json, status_text
+    from pmw.session.maintenance import read_session
+    from pmw.session.store import is_model_file
+
+    if plot is None and force:
+        raise click.UsageError("--force overwrites a picture; give --plot FILE with it")
+    if plot is not None and not is_model_file(session):
+        refuse_session_files(plot, session, "the picture")
+        check_picture(plot, force=force)
+    if is_model_file(session):
+        state, status = _of_model(session, plot, as_json=as_json)
+    else:
+        state, status = read_session(session)
+    if plot is not None:
+        from pmw.display.figures import write_figure
+        from pmw.public.pictures import status_figure
+        from pmw.session.maintenance import read_history
+
+        with telling_letters():
+            write_figure(status_figure(state, read_history(session)), plot, force=force)
+    say(status_json(status) if as_json else status_text(state, status))
+    if plot is not None and not as_json:
+        say(f"Wrote {plot}.")
+
+
+def _of_model(path: Path, plot: Path | None, *, as_json: bool) -> tuple[PublicState, Status]:
+    """Return what a model says of its session.
+
+    Raises:
+        UsageError: a picture of it is asked for.
+    """
+
+    if plot is not None:
+        raise click.UsageError(
+            "--plot draws how the budget was spent, which a model does not tell; leave it out"
+        )
+    model = opened_model(path, as_json=as_json)
+    return model.state, model.status()
+
+
+@click.command(
+    "ledger",
+    short_help="Show every charge to the budget.",
+    epilog="""\b
+Examples:
+  pmw ledger study.pmw
+  pmw ledger study.pmw --json | jq '.entries[] | select(.event == "measurement") | .label'
+\b
+With --json, one object: epsilon_cap, delta, composition, unit, cap, spent, share, and entries. Each entry has
+number, event, label, epsilon (null where the event is not pure), charge, share, running_share, theorem (what
+its price rests on), and exact: the
+charge as a fraction.
+""",
+)
+@click.argument("session", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def ledger(session: Path, as_json: bool) -> None:
+    """Show every charge to the budget of SESSION: what it paid for, and its share of the cap.
+
+    A charge is given as epsilon where the event is pure, and in the unit that is added up: mu^2 or
+    rho where delta is positive and charges compose as Gaussian or as zero-concentrated privacy, else epsilon.
+    It reads public state only, needs no table, and works while the session is in use.
+    """
+    from pmw.cli.texts import json_line, say
+    from pmw.session.maintenance import read_ledger
+
+    ledger = read_ledger(session)
+    say(json_line(ledger.to_dict()) if as_json else ledger_text(ledger))
+
+
+@click.command(
+    "verify",
+    short_help="Check charges, measurements, models and answers.",
+    epilog="""\b
+Examples:
+  pmw verify study.pmw
+  pmw verify study.pmw --anchor /safe/study.anchor
+  pmw verify study.pmw --json | jq '.checks[] | select(.holds | not)'
+\b
+With --json, one object: holds, unfinished, closed, checks (each with name, holds, detail), not_proved.
+The exit code is 0 where every check holds, and 5 where one fails.
+""",
+)
+@click.argument("session", type=click.Path(path_type=Path))
+@click.option(
+    "--anchor",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Compare with, and keep, a file of public bytes that tells how far the session had come.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+def verify(session: Path, anchor: Path | None, as_json: bool) -> None:
+    """Check what the file of SESSION holds.
+
+    Every charge is recomputed from its event and the plan that was fixed at opening, and every model from the
+    measurements, whose noise and cells must be as planned. Rows that are damaged or gone are found. Stored
+    answers must have the form that their source promises, and measured ones their measurement; their values
+    are not computed again. It writes nothing, shows no secret, needs no table, and works while the session is
+    in use. A session with many corrections takes as long as fitting its model again.
+
+    A copy of the file from before looks whole, and has forgotten what was spent since. With --anchor, the
+    last link of a chain of hashes is kept in FILE, which is public: keep it on another machine. The chain
+    covers all charges, measurements and answers, but for free ones that came one by one. A later run tells an
+    older copy and a rewritten history, and brings FILE up to date where everything holds.
+    """
+    from pmw.cli.screen import Progress
+    from pmw.cli.texts import json_line, say
+    from pmw.session.maintenance import verify_session
+
+    if anchor is not None:
+        refuse_session_files(anchor, session, "the anchor")
+    progress = Progress("models fitted again")
+
+    def told(count: int, total: int) -> None:
+        progress.expect(total)
+        progress.add(count)
+
+    verification = verify_session(session, anchor, told=told)
+    progress.close()
+    say(json_line(verification.to_dict()) if as_json else verification_text(verification))
+    if not verification.holds:
+        sys.exit(5)
+
+
+@click.command(
+    "report",
+    short_help="Write a report for readers of the numbers.",
+    epilog="""\b
+Examples:
+  pmw report study.pmw -o report.html
+  pmw report study.pmw -o report.html --force
+""",
+)
+@click.argument("session", type=click.Path(path_type=Path))
+@click.option(
+    "--output", "-o", required=True, type=click.Path(path_type=Path), help="The HTML file to write."
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+def report(session: Path, output: Path, force: bool) -> None:
+    """Write a report on SESSION as one HTML file that opens offline and prints on A4.
+
+    It tells in plain words what is promised and about whom, how accurate answers are, which tables of counts
+    may be quoted with which error, what was asked most, what was charged, and how to use the synthetic table.
+    Pictures show the model against the measurements, errors against questions, and the budget.
+
+    It reads public state only, needs no table, and works while the session is in use. The report is public,
+    and costs nothing.
+    """
+    from pmw.cli.texts import say
+    from pmw.session.reporting import save_report
+
+    refuse_session_files(output, session, "the report")
+    if force:
+        refuse_table(output, session, "the report")
+    save_report(session, output, force=force)
+    say(f"Wrote the report to {output}.")
+
+
+def ledger_text(ledger: Ledger) -> str:
+    """Return a ledger as a table, a line for each charge, and its total; long labels are cut short."""
+    from pmw.cli.screen import terminal_width
+    from pmw.display.texts import text_table
+    from pmw.public.ledger import ledger_cells
+
+    header, *rows = ledger_cells(ledger)
+    others = [column for place, column in enumerate(zip(header, *rows, strict=True)) if place != _LABEL]
+    room = max(_WIDTH - sum(2 + max(map(len, column)) for column in others), len(header[_LABEL]))
+    cut = [(*row[:_LABEL], _shortened(row[_LABEL], room), *row[_LABEL + 1 :]) for row in rows]
+    events: dict[str, list[str]] = {}
+    for line in ledger.lines:
+        known = events.setdefault(line.theorem, [])
+        if line.event not in known:
+            known.append(line.event)
+    rests = [_source(f"{', '.join(names)}: {theorem}") for theorem, names in events.items()]
+    table = text_table(header, cut, left=_LABEL + 1 + ("analyst" in header), width=terminal_width())
+    return "\n".join([table, "Prices rest on:", *rests, ledger.sentence()])
+
+
+def _source(text: str) -> str:
+    """Return an indented text in lines; a number is not parted from the word before it."""
+    kept = re.sub(r" (?=\d)", "\N{NO-BREAK SPACE}", text)
+    filled = textwrap.fill(kept, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return filled.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def _shortened(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "…"
+
+
+def verification_text(verification: Verification) -> str:
+    """Return what a verification found, a line for each check, and what it cannot tell."""
+    lines = [
+        f"{'ok    ' if check.holds else 'FAILED'}  {check.name}: {check.detail}"
+        for check in verification.checks
+    ]
+    failed = sum(not check.holds for check in verification.checks)
+    if verification.unfinished:
+        lines.append("An interrupted batch waits to be finished (or one is being answered right now).")
+    if verification.closed:
+        lines.append("The session was closed permanently: nothing is spent any more.")
+    if failed:
+        count = f"{failed} of {len(verification.checks)} checks"
+        fault = "the file was damaged or altered"
+        if verification.anchored and failed == 1 and not verification.checks[-1].holds:
+            fault = (
+                "the file or the anchor is of another session, or the file is an older copy or was altered"
+            )
+        lines.append(f"{count} FAILED: {fault}. Do not go on with it.")
+    else:
+        lines.append(f"All {len(verification.checks)} checks hold. They cannot prove:")
+        lines += [f"  - {text}" for text in verification.not_proved]
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def telling_letters() -> Iterator[None]:
+    """Tell of letters that a picture does not show with one line on standard error."""
+    from pmw.display.figures import MissingLettersWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", MissingLettersWarning)
+        yield
+    for one in caught:
+        if issubclass(one.category, MissingLettersWarning):
+            click.echo(f"Note: {one.message}.", err=True)
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

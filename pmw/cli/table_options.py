@@ -1,0 +1,403 @@
+"""The table of a command: where it is, how a CSV file is written, and how much memory its records may take.
+
+Further options tell whose records are bounded, and whether a table is public: domains are read off such
+tables, and no session is opened over them unasked.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pmw.cli.usage import typed, wrong_values
+
+if TYPE_CHECKING:
+    from pmw.data import CsvDialect, MemoryLimit, Place, TableFile
+    from pmw.data.drafting import PublicTable
+    from queries.domain import Domain
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([kmgt]i?|)b", re.IGNORECASE)
+_LEAST = 10**6  # bytes
+_MOST = 10**15
+_NAMES = ("delimiter", "quote", "missing_text", "trim", "encoding", "decimal", "escape")
+_NOT_IN_A_NAME = re.compile(r"[^\w. -]")
+_WORDS = {"tab": "\t", "\\t": "\t"}  # that a shell types more easily than the character
+_DIALECT_OPTIONS = (
+    click.option(
+        "--delimiter", default=",", show_default=True, metavar="CHAR", help="CSV: between fields, or 'tab'."
+    ),
+    click.option(
+        "--quote", default='"', show_default=True, metavar="CHAR", help="CSV: around fields; '' for none."
+    ),
+    click.option(
+        "--missing-text", multiple=True, metavar="TEXT", help="CSV: a text that means empty; repeatable."
+    ),
+    click.option("--trim", is_flag=True, help="CSV: drop spaces around fields."),
+    click.option(
+        "--encoding",
+        default="utf-8",
+        show_default=True,
+        metavar="NAME",
+        help="CSV: of the text, such as latin-1 or cp1252.",
+    ),
+    click.option(
+        "--decimal", default=".", show_default=True, metavar="CHAR", help="CSV: before fractions: . or ,"
+    ),
+    click.option("--escape", default="", metavar="CHAR", help="CSV: before a character taken as it is."),
+)
+PERSON_OPTIONS = (
+    click.option(
+        "--records-per-person",
+        type=int,
+        default=1,
+        show_default=True,
+        metavar="K",
+        help="The most records of one person: so many of each are kept where there is a column of ids; "
+        "declared, not checked, where there is none.",
+    ),
+    click.option(
+        "--person-column",
+        metavar="NAME",
+        help="The column of ids, which tell whose a record is. [default: that of the schema's [person]]",
+    ),
+)
+_QUESTION = "Is the table in --data public, so that nobody in it needs protection"
+
+
+def _size(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """Return the bytes of a size such as 512MB or 4GiB, for click.
+
+    Raises:
+        BadParameter: it is none.
+    """
+    if value is None:
+        return None
+    written = _SIZE.fullmatch(value.strip())
+    if written is None:
+        raise click.BadParameter(f"expected a size such as 512MB or 4GB, got {value!r}", param=parameter)
+    unit = written[2].lower()
+    size = int(float(written[1]) * (1024 if unit.endswith("i") else 1000) ** " kmgt".index(unit[:1] or " "))
+    if not _LEAST <= size <= _MOST:
+        raise click.BadParameter(f"expected a size from 1MB to 1000TB, got {value!r}", param=parameter)
+    return size
+
+
+_MEMORY_OPTIONS = (
+    click.option(
+        "--memory",
+        callback=_size,
+        metavar="SIZE",
+        help="Memory that the table's records may take, such as 4GB; beyond it they are kept in a file "
+        "without a name. [default: half of the machine's]",
+    ),
+    click.option(
+        "--temporary-folder",
+        type=click.Path(path_type=Path),
+        metavar="FOLDER",
+        help="Where that file is made. [default: TMPDIR, or the system's]",
+    ),
+)
+
+
+def memory_options(function: _Command) -> _Command:
+    """Add the options that limit the memory of a command, and of its session."""
+    for option in reversed(_MEMORY_OPTIONS):
+        function = option(function)
+    return function
+
+
+def inside_option(function: _Command) -> _Command:
+    """Add the option that leaves a database's records there."""
+    return click.option(
+        "--inside",
+        is_flag=True,
+        help="Count in the database, DuckDB or Postgres, and read no record; for columns of whole numbers, "
+        "double precision, booleans and declared texts, without persons.",
+    )(function)
+
+
+def memory_given(given: dict[str, Any]) -> MemoryLimit | None:
+    """Return the limit that the options tell; None where none of them is given.
+
+    Raises:
+        UsageError: the limit cannot be.
+    """
+    size, folder = given.get("memory"), given.get("temporary_folder")
+    if size is None and folder is None:
+        return None
+    from pmw.data import MemoryLimit
+
+    with wrong_values():
+        return MemoryLimit(size, folder)
+
+
+class _TableName(click.Path):
+    """A file, or the address of a database, which is kept as it was typed."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        from pmw.data.tables import is_address
+
+        if isinstance(value, str) and is_address(value):
+            return value
+        return super().convert(value, parameter, context)
+
+
+_TABLE_OPTIONS = (
+    click.option(
+        "--data",
+        required=True,
+        type=_TableName(path_type=Path),
+        help="The table: CSV, Parquet (a file, a folder, a pattern), duckdb:FILE, "
+        "postgresql://HOST/DATABASE, spark://HOST:PORT or spark:local[2].",
+    ),
+    click.option(
+        "--table", metavar="NAME", help="Of a database: the table or view; of Spark also parquet.PATH."
+    ),
+)
+
+
+class _Schema(click.Option):
+    """A required schema: where it is left out, the error tells how to come by one."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        try:
+            return super().process_value(ctx, value)
+        except click.MissingParameter:
+            raise click.MissingParameter(_draft_hint(ctx), ctx, self) from None
+
+
+def schema_option(function: _Command) -> _Command:
+    """Add the option that names the schema of a command's table."""
+    return click.option(
+        "--schema",
+        cls=_Schema,
+        required=True,
+        type=click.Path(path_type=Path),
+        help="Its schema, a TOML file.",
+    )(function)
+
+
+def _draft_hint(context: click.Context) -> str:
+    """Return how to come by the schema of a table: it lies there, or is drafted as the table was typed."""
+    data, table = (context.params.get(name) for name in ("data", "table"))
+    if not isinstance(data, str | Path):
+        return "Draft one to fill in: pmw draft --data TABLE > SCHEMA"
+    words = list(_typed_again(context))
+    if isinstance(data, Path):
+        name = _NOT_IN_A_NAME.sub("", data.stem).strip(".") or "schema"
+    else:
+        if not isinstance(table, str):
+            table = "TABLE"
+            words.append("--table TABLE")
+        _refuse_secret(data, table)
+        name = table
+    file = shlex.quote(f"{name}.toml")
+    if Path(f"{name}.toml").exists():
+        return f"If {file} is it, give --schema {file}"
+    return f"Draft one to fill in: pmw draft {' '.join(words)} > {file}"
+
+
+def _refuse_secret(address: str, table: str) -> None:
+    """Refuse an address that cannot be, above all one with a password, before anything shows it again."""
+    from pmw.data import DatabaseTable
+
+    with wrong_values():
+        DatabaseTable(address, table)
+
+
+def _typed_again(context: click.Context) -> Iterator[str]:
+    """Yield the options that tell where the table is and how it is written, as they were typed."""
+    given = click.core.ParameterSource.COMMANDLINE
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name in ("data", "table", *_NAMES) and context.get_parameter_source(name) is given:
+            value = context.params[name]
+            for one in value if isinstance(value, tuple) else (value,):
+                yield parameter.opts[0] if one is True else f"{parameter.opts[0]} {shlex.quote(str(one))}"
+
+
+def table_options(function: _Command) -> _Command:
+    """Add the options that say where a command's table is."""
+    for option in reversed(_TABLE_OPTIONS):
+        function = option(function)
+    return function
+
+
+def place_given(given: dict[str, Any], data: Path | str) -> Place:
+    """Return where the options say that the table is.
+
+    Args:
+        given: the options.
+        data: the file, or the address of a database.
+
+    Raises:
+        UsageError: the options contradict each other, or one cannot be.
+    """
+    from pmw.data import DatabaseTable, TableFile
+
+    if isinstance(data, Path):
+        if given["table"] is not None:
+            raise click.UsageError(f"--table names a table of a database, and {data} is a file; leave it out")
+        if given.get("inside"):
+            raise click.UsageError(f"--inside counts in a database, and {data} is a file; leave it out")
+        return TableFile(data, dialect_of(given, data), memory_given(given))
+    if named := typed(*_NAMES):
+        raise click.UsageError(f"{' and '.join(named)} belong to CSV files, and --data is a database")
+    if given["table"] is None:
+        raise click.UsageError("--data is a database; name its table with --table")
+    with wrong_values():
+        return DatabaseTable(data, given["table"], memory_given(given), given.get("inside", False))
+
+
+def dialect_options(function: _Command) -> _Command:
+    """Add the options of a dialect to a command."""
+    for option in reversed(_DIALECT_OPTIONS):
+        function = option(function)
+    return function
+
+
+def dialect_of(given: dict[str, Any], table: Path) -> CsvDialect:
+    """Return the dialect that the options name.
+
+    Args:
+        given: the options.
+        table: the file that they tell of.
+
+    Raises:
+        UsageError: the dialect cannot be, or the file is no CSV file.
+    """
+    from pmw.data import CsvDialect
+    from pmw.data.files import is_parquet
+
+    named = typed(*_NAMES)
+    if named and is_parquet(table):
+        verb, them = ("tells", "it") if len(named) == 1 else ("tell", "them")
+        raise click.UsageError(
+            f"{' and '.join(named)} {verb} how a CSV file is written, and {table} is Parquet; "
+            f"leave {them} out"
+        )
+
+    with wrong_values():
+        return CsvDialect(
+            _WORDS.get(given["delimiter"], given["delimiter"]),
+            given["quote"],
+            tuple(given["missing_text"]),
+            given["trim"],
+            given["encoding"],
+            given["decimal"],
+            given["escape"],
+        )
+
+
+def dialect_given(given: dict[str, Any], table: Path) -> CsvDialect | None:
+    """Return the dialect that the options name, or None where none of them was typed.
+
+    Args:
+        given: the options.
+        table: the file that they tell of.
+
+    Raises:
+        UsageError: the dialect cannot be, or the file is no CSV file.
+    """
+    return dialect_of(given, table) if typed(*_NAMES) else None
+
+
+def person_options(command: _Command) -> _Command:
+    """Add the options that tell whose records are bounded to a command."""
+    for option in reversed(PERSON_OPTIONS):
+        command = option(command)
+    return command
+
+
+def load_domain(schema: Path, given: dict[str, Any]) -> Domain:
+    """Return the domain of a schema, with the persons that the schema and the options declare.
+
+    Raises:
+        SchemaError: the file does not describe a domain.
+        BudgetError: the options name another column of ids, or another number of records, than the schema.
+        DomainError: the column of ids is an attribute.
+    """
+    from pmw.errors import BudgetError
+    from pmw.public.contract import Options, agreed
+    from queries.schema import load_schema
+
+    domain, records = load_schema(schema), given["records_per_person"]
+    declared = None if domain.person is None else domain.person.records
+    if declared not in (None, records) and typed("records_per_person"):
+        raise BudgetError(
+            f"the schema's [person] keeps {declared} records of each, and --records-per-person {records} is "
+            "given; give one number, or leave it out in one place"
+        )
+    with wrong_values():
+        options = Options(person_column=given["person_column"], records_per_person=records)
+    return agreed(domain, options)[0]
+
+
+def public_option(command: _Command) -> _Command:
+    """Add the option by which a custodian declares the table in --data public to a command."""
+    return click.option(
+        "--data-is-public",
+        is_flag=True,
+        help="Say, without being asked, that --data may be the very table that domains were read off; "
+        "required for that without a terminal.",
+    )(command)
+
+
+def declared_public(file: TableFile, place: Place, given: dict[str, Any]) -> PublicTable:
+    """Return the table that --from-public names, if the table in --data is another, or declared public too.
+
+    Raises:
+        DataError: it is the same table, and nobody says that it is public; or it cannot be read.
+        Abort: somebody who was asked said no.
+    """
+    from pmw.data.drafting import PublicTable, are_marked, file_marks
+
+    marks = file_marks(file)
+    same = given["data_is_public"] or are_marked(place, marks)
+    if same and not given["data_is_public"]:
+        _require_yes(f"{file} is the table in --data, or has the same bytes: the draft would hold its values")
+    return PublicTable(file, marks, same)
+
+
+def refuse_drafted(schema: Path, place: Place, given: dict[str, Any]) -> None:
+    """Refuse a table that the domains of its schema were read off, unless it is declared public.
+
+    Args:
+        schema: the file, which was read before.
+        place: of the table.
+        given: the options.
+
+    Raises:
+        DataError: it is that table, and nobody says that it is public; or it cannot be read.
+        Abort: somebody who was asked said no.
+
+    Privacy: nothing is drawn yet, and what is compared is the whole file with one that was declared public.
+        With --data-is-public nothing is compared.
+    """
+    from pmw.data.drafting import are_marked
+    from queries.drafted import load_drafted_from
+
+    marks = () if given["data_is_public"] else load_drafted_from(schema)
+    if marks and are_marked(place, marks):
+        _require_yes(f"the domains of {schema} were read off the table in --data: they hold its values")
+
+
+def _require_yes(found: str) -> None:
+    from pmw.errors import DataError
+
+    if not sys.stdin.isatty():
+        raise DataError(
+            f"{found}; read domains off a table that is public, or fill in a draft without --from-public. If "
+            "the table is public itself, say so with --data-is-public"
+        )
+    click.echo(f"{found[0].upper()}{found[1:]}.", err=True)
+    click.confirm(_QUESTION, abort=True, err=True)

@@ -1,0 +1,1 @@
+"""Tests, and the worlds that they share."""

@@ -1,0 +1,215 @@
+"""Commands as processes: what they load, pipes, a terminal, the shell around them, and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import Result
+
+from pmw.cli.texts import asking, example_where
+from pmw.data import MemorySource
+from pmw.loop import RequestedMarginal, counted_requested, draw_requested
+from pmw.privacy.random_bits import BitSource
+from pmw.session.maintenance import is_closed, read_ledger, read_session, verify_session
+from pmw.session.proposals import read_recorded
+from pmw.session.store import SessionStore
+from queries import CategoricalAttribute, Domain, parse_where
+
+Run = Callable[..., Result]
+ROOT = Path(__file__).parents[3]
+
+# Runs a command, and tells which libraries it loaded that take as long as a whole answer.
+LOADED = """
+import sys
+{before}
+from pmw.cli import main
+try:
+    main(sys.argv[1:], prog_name='pmw')
+except SystemExit:
+    pass
+slow = {{'duckdb', 'jinja2', 'markupsafe', 'numpy', 'numpy.ma', 'pandas', 'scipy', 'sqlglot'}}
+print(sorted(slow & set(sys.modules)))
+"""
+
+# Dies, without any warning, when a number of requested marginals is about to be made durable.
+KILLED = """
+import os, signal
+from pmw.session.store import SessionStore
+
+finish, made = SessionStore.finish, []
+
+def deadly(self, intent, outcome):
+    made.extend(outcome.measurements)
+    if len(made) == {most}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    finish(self, intent, outcome)
+
+SessionStore.finish = deadly
+from pmw.cli import main
+main()
+"""
+
+
+def loaded(*arguments: str, before: str = "") -> list[str]:
+    """Return the lines that a command prints, and last the slow libraries that it loaded."""
+    command = [sys.executable, "-c", LOADED.format(before=before), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def killed_at(most: int, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", KILLED.format(most=most), *arguments]
+    return subprocess.run(command, capture_output=True, check=False)
+
+
+def test_help_names_every_command_and_loads_no_numerical_library() -> None:
+    *lines, slow = loaded("--help")
+    assert slow == "[]"
+    for command in ("ask", "check", "demo", "export", "open", "status"):
+        assert any(line.startswith(f"  {command} ") for line in lines)
+
+
+@pytest.mark.parametrize("opened", ["study", "textbook_study"])
+def test_an_answer_waits_for_no_library_but_numpy(opened: str, request: pytest.FixtureRequest) -> None:
+    # It takes as long to import as a whole answer does; plans and audits may use it.
+    study = request.getfixturevalue(opened)
+    where = "age >= 30 AND sex = 'Male' AND region = 'north'"
+    assert loaded("ask", str(study), where)[-1] == "['numpy']"
+
+
+def test_a_report_needs_no_library_for_pictures(study: Path) -> None:
+    target = study.parent / "report.html"
+    told, slow = loaded("report", str(study), "-o", str(target), before="sys.modules['matplotlib'] = None")
+    assert told == f"Wrote the report to {target}."
+    assert not any(name in slow for name in ("scipy", "pandas", "duckdb"))
+
+
+def test_a_reader_that_goes_away_ends_the_stream_quietly(study: Path) -> None:
+    lines = b'{"where": "age >= 30"}\n' * 20_000
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pmw", "ask", str(study), "--stream"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=study.parent,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.close()
+    _, errors = process.communicate(lines)
+    assert b"Traceback" not in errors
+    _, status = read_session(study)
+    assert status.queries_answered > 0
+
+
+def test_a_slow_writer_gets_each_answer_at_once(study: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pmw", "ask", str(study), "--stream"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=study.parent, bufsize=0,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for number in range(3):
+        os.write(process.stdin.fileno(), b'{"id": %d, "where": "age >= %d"}\n' % (number, 30 + number))
+        assert json.loads(process.stdout.readline())["id"] == number
+    process.stdin.close()
+    assert process.wait() == 0
+    process.stdout.close()
+
+
+@pytest.mark.parametrize(("reply", "code", "closed"), [(b"n\n", 1, False), (b"y\n", 0, True)])
+def test_close_asks_on_a_terminal(textbook_study: Path, reply: bytes, code: int, closed: bool) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pmw", "close", "study.pmw"],
+        stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=textbook_study.parent,
+    )  # fmt: skip
+    os.write(ours, reply)
+    _, errors = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert process.returncode == code
+    assert b"Close study.pmw permanently?" in errors
+    assert is_closed(textbook_study) == closed
+
+
+def test_bash_completes_after_the_documented_line(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs bash")
+    tour = (ROOT / "docs" / "tour.md").read_text()
+    (line,) = re.findall(r"`(eval .*)` has the shell", tour)
+    command = tmp_path / "pmw"
+    command.write_text(f'#!{bash}\nexec "{sys.executable}" -m pmw "$@"\n')
+    command.chmod(0o755)
+    done = subprocess.run(
+        [bash, "--norc", "-c", f"{line}\ncomplete -p pmw"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "complete -o nosort -F _pmw_completion pmw\n"
+
+
+@pytest.mark.parametrize("value", ["$HOME", "`id`", 'say "x"', "it's", "back\\slash", "ja!", "日本語", "a b"])
+def test_what_opening_suggests_comes_out_of_a_shell_as_it_was_meant(value: str) -> None:
+    domain = Domain((CategoricalAttribute(value, (value,)),))
+    line = asking(Path(f"{value}.pmw"), domain).removeprefix("pmw ask")
+    shown = subprocess.run(["sh", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True, check=True)
+    assert shown.stdout == f"{value}.pmw\n{example_where(domain)}\n"
+    assert parse_where(example_where(domain), domain).aligned
+
+
+def test_killed_in_the_middle_it_is_finished_again_and_charges_nothing_twice(
+    asked_years: Path, run: Run
+) -> None:
+    study = asked_years
+    killed = killed_at(2, "finish", str(study), "--yes")
+    assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, b"")
+    assert not is_closed(study)
+    assert sum(one.requested for one in read_session(study)[0].marginals) == 3  # the fourth waits
+    assert run("finish", "study.pmw", "--yes").exit_code == 0
+    state = read_session(study)[0]
+    requested = [line for line in read_ledger(study).lines if line.event == "requested"]
+    assert len(requested) == sum(one.requested for one in state.marginals) >= 4
+    assert state.ledger.spent == sum(line.price for line in read_ledger(study).lines) <= state.ledger.cap
+    assert state.closed
+    assert verify_session(study).holds
+
+
+def test_a_request_that_is_killed_before_its_outcome_has_the_same_outcome(
+    yearly_study: Path, run: Run
+) -> None:
+    study = yearly_study
+    recorded = []
+    for _ in range(2):
+        killed = killed_at(1, "measure", str(study), "sex,region", "--yes")
+        assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, b"")
+        store = SessionStore.open(study)
+        recorded.append(store.pending())
+        store.close()
+    first, second = recorded
+    assert first is not None
+    assert second is not None
+    assert (first.kind, first.seed, first.id) == ("requested", second.seed, second.id)
+    assert read_session(study)[0].measured == ()
+    lines = len(read_ledger(study).lines)
+    state, _ = read_session(study)
+    assert run("ask", "study.pmw", "sex = 'Male'").exit_code == 0  # finishes it first
+    after, _ = read_session(study)
+    source = MemorySource.from_frame(pd.read_csv(study.parent / "people.csv"), state.domain)
+    wanted = read_recorded(state.coarsening, first).batch
+    assert isinstance(wanted, RequestedMarginal)
+    coarse = source.coarsened(state.coarsening.coarse, state.coarsening.bins)
+    counts = counted_requested(wanted, state, source, coarse)
+    expected = draw_requested(wanted, counts, BitSource(first.seed))
+    (measured,) = after.marginals
+    assert np.array_equal(measured.units, expected.units)
+    assert [line.event for line in read_ledger(study).lines[lines:]] == ["requested"]
+    assert run("verify", "study.pmw").exit_code == 0
