@@ -216,9 +216,9 @@ def test_the_continuous_integration_passes_over_a_python_that_does_not_run(tmp_p
 
 
 def test_the_page_of_commands_is_current() -> None:
-    written = runpy.run_path(str(ROOT / "scripts" / "write_cli_page.py"))
+    written = runpy.run_path(str(ROOT / "scripts" / "write_pages.py"))
     expected = written["page"]()
-    assert (ROOT / "docs" / "cli.md").read_text() == expected, "run python scripts/write_cli_page.py"
+    assert (ROOT / "docs" / "cli.md").read_text() == expected, "run python scripts/write_pages.py commands"
 
 
 def test_every_exit_code_is_explained() -> None:

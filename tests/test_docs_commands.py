@@ -16,6 +16,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,17 +34,22 @@ SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 INSTALLING = re.compile(r"(\.venv/bin/|python3 -m venv|uv |pip |mkdir |\. |pmw user add |pmw serve )")
 
 
+def commands_in(block: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the commands of a block: as shown, which may be several lines, as run, and what each prints."""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        shown, _, output = part.partition("\n")
+        command = shown
+        while command.endswith("\\"):
+            more, _, output = output.partition("\n")
+            shown += "\n" + more
+            command = command[:-1].rstrip() + " " + more.lstrip("> ").strip()
+        yield shown, command, output
+
+
 def sessions(path: Path) -> list[tuple[str, str]]:
     """Return the commands of a document with what they print, in order."""
-    found = []
-    for block in CONSOLE.findall(path.read_text()):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            while command.endswith("\\"):
-                more, _, output = output.partition("\n")
-                command = command[:-1].rstrip() + " " + more.lstrip("> ").strip()
-            found.append((command, output))
-    return found
+    blocks = CONSOLE.findall(path.read_text())
+    return [(command, output) for block in blocks for _, command, output in commands_in(block)]
 
 
 WITH_COMMANDS = [path for path in DOCUMENTS if sessions(path)]
@@ -98,14 +104,19 @@ def agree(shown: list[str], printed: list[str]) -> bool:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder where ``pmw`` and ``python`` are this project's, and the guides' files stand ready."""
-    programs = tmp_path / "bin"
+    """A folder in which the documents' commands run."""
+    prepare(tmp_path)
+    return tmp_path
+
+
+def prepare(folder: Path) -> None:
+    """Make ``pmw`` and ``python`` this project's in a folder, and put the examples there."""
+    programs = folder / "bin"
     programs.mkdir()
     for name, module in (("pmw", "-m pmw "), ("python", "")):
         (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {module}"$@"\n')
         (programs / name).chmod(0o755)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    return tmp_path
+    (folder / "examples").symlink_to(ROOT / "examples")
 
 
 def run(command: str, folder: Path) -> str:

@@ -6,7 +6,7 @@ and whole numbers are compared exactly, numbers with a decimal point to five dig
 place.
 
 Who means to change no behaviour leaves these files as they are. Who means to change some writes them again
-with ``PMW_WRITE_TRANSCRIPTS=1 pytest tests/test_transcripts.py`` and reads what became different.
+with ``python scripts/write_pages.py transcripts`` and reads what became different.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from pmw.privacy.random_bits import repeatable_seed
 from queries import CategoricalAttribute, Domain, IntegerAttribute, NumericAttribute, save_schema
 
 FOLDER = Path(__file__).parent / "transcripts"
-WRITE = "PMW_WRITE_TRANSCRIPTS"
 SEEDS = "pmw.session.journal.fresh_seed"  # where sessions take the bytes of their noise from
+WRITTEN_BY = "if it is meant to, run python scripts/write_pages.py transcripts"
 DISTRIBUTIONS = (Geometric, DiscreteLaplace, DiscreteGaussian, SechSquared)
 
 DELTA = ("--delta", "1e-9")
@@ -341,20 +341,22 @@ def _alike(came: str, wanted: str) -> int:
     return next((place for place, (left, right) in pairs if left != right), min(len(came), len(wanted)))
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_a_session_says_what_it_said(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = KINDS[name]
-    monkeypatch.chdir(tmp_path)
+def played(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the lines of a transcript: a session of a kind, played in the working folder."""
     people().to_csv("people.csv", index=False)
     save_schema(LONG if kind.long else SHORT, "people.toml")
     recorder = Recorder(Draws(monkeypatch))
     for command in commands(kind):
         recorder.run(command, stream(kind))
-    lines, file = settled(recorder.lines), FOLDER / f"{name}.txt"
-    if os.environ.get(WRITE):
-        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    found = differences(lines, file.read_text(encoding="utf-8").splitlines())
-    assert not found, "\n".join([f"{name}: a session says something else", *found])
+    return settled(recorder.lines)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_session_says_what_it_said(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    found = differences(played(KINDS[name], monkeypatch), expected)
+    assert not found, "\n".join([f"{name}: a session says something else", *found, WRITTEN_BY])
 
 
 def test_each_kind_has_a_transcript_and_no_other_is_left() -> None:
