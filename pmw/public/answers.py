@@ -33,8 +33,7 @@ KINDS: tuple[QuestionKind | None, ...] = (
 _SOURCE_CODES = {source: np.uint8(code) for code, source in enumerate(SOURCES)}
 _KIND_CODES = {kind: np.uint8(code) for code, kind in enumerate(KINDS)}
 _SOURCE_NAMES = np.array([source.value for source in SOURCES], dtype=object)
-_PAIRS, _NUMBERS = ("interval", "typical"), ("count", "share")
-_COLUMNS = ("count", "interval", "typical", "source", "version", "share", "kind", "aligned")
+COLUMNS = ("count", "interval", "typical", "source", "version", "share", "kind", "aligned")
 
 Asked: TypeAlias = Questions | Workload
 
@@ -113,21 +112,6 @@ class Answers(Sequence[Answer]):
         columns["source"], columns["kind"], aligned = np.array(codes, dtype=np.uint8).reshape(size, 3).T
         found = cls.of_columns(state, {**columns, "aligned": aligned.astype(np.bool_)})
         return found if asked is None else replace(found, asked=asked)
-
-    @classmethod
-    def blank(cls, state: PublicState, size: int) -> Answers:
-        """Return room for so many answers of a session, which ``put`` fills in."""
-        columns: dict[str, NDArray[Any]] = {name: np.full((size, 2), math.nan) for name in _PAIRS}
-        columns.update((name, np.zeros(size)) for name in _NUMBERS)
-        columns.update((name, np.zeros(size, dtype=np.uint8)) for name in ("source", "kind"))
-        columns["version"] = np.zeros(size, dtype=np.int64)
-        columns["aligned"] = np.ones(size, dtype=np.bool_)
-        return cls.of_columns(state, columns)
-
-    def put(self, places: NDArray[np.int64], answers: Answers) -> None:
-        """Fill in some answers."""
-        for name in _COLUMNS:
-            getattr(self, name)[places] = getattr(answers, name)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -298,9 +282,17 @@ class Answers(Sequence[Answer]):
         return str(table(caption, header, rows))
 
 
-def concatenated(parts: Sequence[Answers], asked: Asked) -> Answers:
+def concatenated(parts: Sequence[Answers], asked: Asked | None = None) -> Answers:
     """Return answers of one session after each other; at least one part."""
     if len(parts) == 1:
         return replace(parts[0], asked=asked)
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
     return replace(parts[0], asked=asked, **cast("dict[str, Any]", columns))
+
+
+def placed(parts: Sequence[tuple[NDArray[np.int64], Answers]]) -> Answers:
+    """Return answers of one session by their places, which are all of 0 to n - 1; at least one part."""
+    if len(parts) == 1 and np.all(parts[0][0][1:] > parts[0][0][:-1]):
+        return parts[0][1]
+    order = np.argsort(np.concatenate([places for places, _ in parts]))
+    return concatenated([answers for _, answers in parts]).take(order)

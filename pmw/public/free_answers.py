@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pmw.public.answer import Answer, Basis, QuestionKind, Source, Spent
-from pmw.public.answers import KINDS, SOURCES, Answers
+from pmw.public.answers import KINDS, SOURCES, Answers, placed
 from pmw.public.bars import BoxBounds, MarginalBars, answers_untested
 from pmw.public.error_quantiles import MOST_CELLS, QUESTION_ATTRIBUTES, typical_half_width
 from pmw.public.evidence import BASES
@@ -51,17 +51,17 @@ class FreeAnswers:
         answer = self.of(state)
         if isinstance(questions, QuestionList) and (len(questions) < _MANY or self._bars is None):
             return Answers.of(state, list(map(answer, questions.queries(0, len(questions)))))
-        found = Answers.blank(state, len(questions))
-        alone = np.ones(len(questions), dtype=np.bool_)
+        found, alone = list[tuple[Places, Answers]](), np.ones(len(questions), dtype=np.bool_)
         for places, boxes in _ranges(questions):
             bounds = None if self._bars is None else self._bars.of_boxes(boxes)
             if bounds is not None:
-                found.put(places, answer_boxes(state, bounds, boxes))
+                found.append((places, answer_boxes(state, bounds, boxes)))
                 alone[places] = False
         left = np.flatnonzero(alone)
-        if left.size:
-            found.put(left, Answers.of(state, [answer(questions.query(place)) for place in left.tolist()]))
-        return found
+        if left.size or not found:
+            queries = [questions.query(place) for place in left.tolist()]
+            found.append((left, Answers.of(state, list(map(answer, queries)))))
+        return placed(found)
 
 
 def _ranges(questions: Questions) -> list[tuple[Places, Boxes]]:

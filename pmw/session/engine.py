@@ -128,7 +128,7 @@ class Engine:
         while True:
             stop = int(first[waiting[done]]) if done < waiting.size else len(requests)
             if deliver is not None and stop > ready:
-                deliver(stored.answers.take(which[ready:stop]))
+                deliver(stored.answers(which[ready:stop]))
             ready = stop
             if ready == len(requests) or (batches and is_awaited()):
                 break
@@ -136,16 +136,16 @@ class Engine:
             places = waiting[done : done + distinct.questions.most_together]
             places = places[: self._until_due(distinct, stored, places, account)]
             answers = self._answer_batch(distinct.take(places), stored.were_settled[places], account)
-            stored.answers.put(places[: len(answers)], answers)  # a batch may end in a correction alone
+            stored.put(places[: len(answers)], answers)  # a batch may end in a correction alone
             batches, done = batches + 1, done + len(answers)
             if distinct.request_ids:  # a question may wait under several
                 rest = waiting[done:]
-                stored.were_settled[rest] = self._were_settled(distinct.take(rest))
+                stored.settle(rest, self._were_settled(distinct.take(rest)))
         if ready > done:
             again = np.flatnonzero(is_given & (first < ready)) if account.name else first[:0]
             repeats = [(account.name, text) for text in distinct.take(again).texts()]
             self._store.finish(None, Outcome(asked=ready - done, repeats=repeats))
-        return stored.answers.take(which[:ready])
+        return stored.answers(which[:ready])
 
     def require_keys(self, requests: Requests, account: Account = SESSION) -> None:
         """Refuse idempotency keys that were used for other questions.
@@ -171,7 +171,7 @@ class Engine:
         def tested(places: Places) -> NDArray[np.bool_]:
             return are_tested(self.limited(account), requests.questions.take(places))
 
-        return stored, np.flatnonzero(stored.are_asked(self._state, requests.fresh, tested))
+        return stored, np.flatnonzero(stored.are_asked(requests.fresh, tested))
 
     def _were_settled(self, requests: Requests) -> NDArray[np.bool_]:
         """Tell which questions were settled, by single requests: bool, shape (n,)."""

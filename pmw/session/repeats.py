@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from pmw.public.free_answers import FreeAnswers
 from pmw.public.state import PublicState
 from pmw.session.requests import Requests, require_same
 from pmw.session.store import AGAIN, FIRST, UNSETTLED, AnswerColumns, Found, Outcome, SessionStore
-from queries.questions import Places
+from queries.questions import Places, Questions
 
 _NARROWER = 0.9  # of a stored bar: as wide a bar of a newer model replaces it
 _REFUSED, _MEASURED, _SYNTHETIC = map(SOURCES.index, (Source.REFUSED, Source.MEASURED, Source.SYNTHETIC))
@@ -56,37 +56,77 @@ def rests_on_test(state: PublicState, answers: Answers) -> NDArray[np.bool_]:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """The stored answers of distinct requests.
+    """The stored answers of distinct requests, and room for those that are given in their places.
 
     Args:
+        state: the public state.
+        size: n, how many requests there are.
+
+    Attributes:
         numbers: int64, shape (n,), of the answers; 0 where there is none.
-        answers: as they were released, shape (n,); of no meaning where there is none.
         analysts: str, shape (n,), who asked first; empty where nobody was named.
         were_settled: bool, shape (n,), whether a stored answer settled the question.
         are_keyed: bool, shape (n,), whether the very request was answered before.
     """
 
-    numbers: Places
-    answers: Answers
-    analysts: NDArray[np.object_]
-    were_settled: NDArray[np.bool_]
-    are_keyed: NDArray[np.bool_]
+    def __init__(self, state: PublicState, size: int) -> None:
+        self._state = state
+        self._columns: dict[str, NDArray[Any]] = {
+            "count": np.zeros(size),
+            "interval": np.full((size, 2), math.nan),
+            "typical": np.full((size, 2), math.nan),
+            "source": np.zeros(size, dtype=np.uint8),
+            "version": np.zeros(size, dtype=np.int64),
+            "share": np.zeros(size),
+            "kind": np.zeros(size, dtype=np.uint8),
+            "aligned": np.ones(size, dtype=np.bool_),
+        }
+        self.numbers: Places = np.zeros(size, dtype=np.int64)
+        self.analysts: NDArray[np.object_] = np.full(size, "", dtype=object)
+        self.were_settled, self.are_keyed = np.zeros((2, size), dtype=np.bool_)
 
-    @classmethod
-    def none(cls, state: PublicState, size: int) -> Stored:
-        """Return that there is no stored answer to any of so many requests."""
-        false = np.zeros((2, size), dtype=np.bool_)
-        return cls(
-            np.zeros(size, dtype=np.int64),
-            Answers.blank(state, size),
-            np.full(size, "", dtype=object),
-            *false,
-        )
+    @property
+    def versions(self) -> NDArray[np.int64]:
+        """The versions of the models that the answers are of: int64, shape (n,)."""
+        return self._columns["version"]
+
+    def answers(self, places: Places) -> Answers:
+        """Return some of the answers, as they were released."""
+        return Answers.of_columns(self._state, {name: own[places] for name, own in self._columns.items()})
+
+    def put(self, places: Places, answers: Answers) -> None:
+        """Put answers that are given in the places of some requests."""
+        for name, own in self._columns.items():
+            own[places] = getattr(answers, name)
+
+    def fill(self, places: Places, found: Found, questions: Questions, *, are_keyed: bool = False) -> None:
+        """Fill in what was found of the requests at some places."""
+        self.numbers[places] = found.numbers
+        self.are_keyed[places] = are_keyed
+        self._columns["aligned"][places] = questions.aligned()
+        for columns, asked, own in found.parts:
+            at, sources = places[asked], _source_codes(columns.source_names)[columns.sources[own]]
+            values: dict[str, Any] = {
+                "count": np.where(sources == _REFUSED, math.nan, columns.counts[own]),
+                "interval": columns.ends[own],
+                "typical": columns.typical[own],
+                "source": sources,
+                "version": columns.version,
+                "share": columns.share,
+                "kind": _kind_codes(columns.kind_names)[columns.kinds[own]],
+            }
+            for name, value in values.items():
+                self._columns[name][at] = value
+            self.analysts[at] = columns.analyst
+            self.were_settled[at] = columns.settled[own] != UNSETTLED
+
+    def settle(self, places: Places, were_settled: NDArray[np.bool_]) -> None:
+        """Note which of some questions were settled meanwhile."""
+        self.were_settled[places] = were_settled
 
     def are_asked(
-        self, state: PublicState, fresh: NDArray[np.bool_], tested: Callable[[Places], NDArray[np.bool_]]
+        self, fresh: NDArray[np.bool_], tested: Callable[[Places], NDArray[np.bool_]]
     ) -> NDArray[np.bool_]:
         """Tell which questions are asked, as if they had no stored answer: bool, shape (n,).
 
@@ -95,19 +135,18 @@ class Stored:
         is newer or a test can be made that was not.
 
         Args:
-            state: the public state.
             fresh: bool, shape (n,), whether each is asked afresh.
             tested: which of the questions at some places would be tested now.
         """
         if not self.numbers.any():
             return np.ones(len(self.numbers), dtype=np.bool_)
-        source = self.answers.source
-        refused = source == _REFUSED
-        older = fresh & (self.answers.version < state.version)
-        asked = (self.numbers == 0) | ((refused | older) & ~self.are_keyed)
+        source, state = self._columns["source"], self._state
+        older = fresh & (self.versions < state.version)
+        asked = (self.numbers == 0) | (((source == _REFUSED) | older) & ~self.are_keyed)
         untested = (self.analysts != "") & _ARE_UNTESTED[source]
         if fresh.any():
-            untested = np.where(fresh, ~rests_on_test(state, self.answers), untested)
+            answers = self.answers(np.arange(len(fresh)))
+            untested = np.where(fresh, ~rests_on_test(state, answers), untested)
         places = np.flatnonzero(untested & ~asked & ~self.are_keyed)
         if places.size:
             asked[places] = tested(places)
@@ -133,14 +172,12 @@ class Repeats:
         Raises:
             QueryError: an idempotency key was used for another question.
         """
-        found = Stored.none(state, len(requests))
-        rest, stored = np.arange(len(requests), dtype=np.int64), self._store.answers
+        found, rest = Stored(state, len(requests)), np.arange(len(requests), dtype=np.int64)
         if requests.request_ids:
             self._find_keyed(found, requests)
             rest = np.flatnonzero(~found.are_keyed)
         for places, part in requests.questions.take(rest).parts() if rest.size else ():
-            _fill(found, rest[places], stored.find(part.texts()))
-        found.answers.aligned[:] = requests.questions.aligned()
+            found.fill(rest[places], self._store.answers.find(part.texts()), part)
         return found
 
     def _find_keyed(self, found: Stored, requests: Requests) -> None:
@@ -148,13 +185,12 @@ class Repeats:
         keys, texts = requests.request_ids, requests.questions.texts()
         keyed = np.flatnonzero([key is not None for key in keys])
         numbers = self._store.answers.by_request_ids([keys[place] or "" for place in keyed.tolist()])
-        own, numbers = keyed[numbers > 0], numbers[numbers > 0]
-        given = self._store.answers.at(numbers)
+        own = keyed[numbers > 0]
+        given = self._store.answers.at(numbers[numbers > 0])
         for columns, asked, theirs in given.parts:
             for place, other in zip(own[asked].tolist(), theirs.tolist(), strict=True):
                 require_same(keys[place] or "", texts[place], columns.texts[other])
-        _fill(found, own, given)
-        found.are_keyed[own] = True
+        found.fill(own, given, requests.questions.take(own), are_keyed=True)
 
     def require_keys(self, state: PublicState, requests: Requests) -> None:
         """Refuse idempotency keys that were used for other questions.
@@ -163,7 +199,7 @@ class Repeats:
             QueryError: one was.
         """
         if requests.request_ids:
-            self._find_keyed(Stored.none(state, len(requests)), requests)
+            self._find_keyed(Stored(state, len(requests)), requests)
 
     def give(
         self,
@@ -188,15 +224,15 @@ class Repeats:
         places = np.flatnonzero(candidates)
         if not places.size:
             return
-        due = self._looks.are_due(stored.numbers[places], stored.answers.version[places], state.version)
+        due = self._looks.are_due(stored.numbers[places], stored.versions[places], state.version)
         if requests.fresh.any():
-            due |= requests.fresh[places] & np.isnan(stored.answers.widths[places])
+            due |= requests.fresh[places] & np.isnan(stored.answers(places).widths)
         places = places[due]
         if places.size:
             numbers, first = np.unique(stored.numbers[places], return_index=True)
             places = places[np.sort(first)]
             now = self._free.answers(state, requests.questions.take(places))
-            better = np.flatnonzero(is_better(stored.answers.take(places), now))
+            better = np.flatnonzero(is_better(stored.answers(places), now))
             self._looks.note(numbers, state.version)
             if better.size:
                 places, now = places[better], now.take(better)
@@ -228,7 +264,7 @@ class Repeats:
         order = np.argsort(stored.numbers[places])
         numbers = stored.numbers[places][order]
         same = np.flatnonzero(candidates & np.isin(stored.numbers, numbers))
-        stored.answers.put(same, answers.take(order[np.searchsorted(numbers, stored.numbers[same])]))
+        stored.put(same, answers.take(order[np.searchsorted(numbers, stored.numbers[same])]))
 
     def _tie_keys(self, requests: Requests, given: NDArray[np.bool_]) -> None:
         """Tie keys to the stored answers that they are about to be given, durably.
@@ -345,23 +381,6 @@ def _present(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], list[int]]:
         return np.zeros_like(codes), [int(codes[0])]
     occurs = np.bincount(codes) > 0
     return (np.cumsum(occurs, dtype=np.uint8) - 1)[codes], np.flatnonzero(occurs).tolist()
-
-
-def _fill(stored: Stored, places: Places, found: Found) -> None:
-    """Fill in stored answers that were found to the questions at some places."""
-    stored.numbers[places] = found.numbers
-    for columns, asked, own in found.parts:
-        at, answers = places[asked], stored.answers
-        sources = _source_codes(columns.source_names)[columns.sources[own]]
-        answers.count[at] = np.where(sources == _REFUSED, math.nan, columns.counts[own])
-        answers.interval[at] = columns.ends[own]
-        answers.typical[at] = columns.typical[own]
-        answers.source[at] = sources
-        answers.version[at] = columns.version
-        answers.share[at] = columns.share
-        answers.kind[at] = _kind_codes(columns.kind_names)[columns.kinds[own]]
-        stored.analysts[at] = columns.analyst
-        stored.were_settled[at] = columns.settled[own] != UNSETTLED
 
 
 @lru_cache(maxsize=256)
