@@ -15,7 +15,15 @@ from pmw.public.range_answers import answers_together
 from pmw.public.state import PublicState
 from pmw.session.journal import answer_row, read_answer
 from pmw.session.repeats import KEYED, Looks, Stored, is_better
-from pmw.session.store import AGAIN, FIRST, UNSETTLED, Outcome, SessionStore, StoredAnswer
+from pmw.session.store import (
+    AGAIN,
+    FIRST,
+    UNSETTLED,
+    Outcome,
+    SessionStore,
+    StoredAnswer,
+    columns_of,
+)
 from queries.errors import QueryError
 from queries.linear import LinearQuery
 from queries.memory import Memory
@@ -74,7 +82,7 @@ class Repeats:
     def are_settled(self, texts: Sequence[str]) -> list[bool]:
         """Tell which questions were settled, by their canonical texts."""
         stored = [text for text in texts if text not in self._unstored]
-        found = dict(zip(stored, self._store.are_settled(stored), strict=True)) if stored else {}
+        found = dict(zip(stored, self._store.answers.are_settled(stored), strict=True)) if stored else {}
         return [found.get(text, False) for text in texts]
 
     def sorted(
@@ -92,7 +100,7 @@ class Repeats:
         first: dict[tuple[str, bool], int] = {}  # where a text, or a key, stands first among those that wait
         repeats: dict[int, int] = {}
         new = dict.fromkeys(ask.text for ask in asks if self._newest.get(ask.text) is None)
-        rows = dict(zip(new, self._store.newest_answers(list(new)), strict=True))
+        rows = dict(zip(new, self._store.answers.find(list(new)).rows(), strict=True))
         self._unstored = {text for text, row in rows.items() if row is None}
         for place, ask in enumerate(asks):
             stored = self._stored(state, ask, is_tested, rows)
@@ -127,12 +135,14 @@ class Repeats:
         """
         newer, kept = self._compared(state, asks, stored)
         if newer:
-            marks = settled_marks(list(newer), self._store.are_settled(list(newer)), [False] * len(newer))
+            were_settled = self._store.answers.are_settled(list(newer))
+            marks = settled_marks(list(newer), were_settled, [False] * len(newer))
             rows = [
-                answer_row(one.answer, text, None, one.analyst, mark)
+                answer_row(one.answer, text, one.analyst, mark)
                 for (text, one), mark in zip(newer.items(), marks.tolist(), strict=True)
             ]
-            self._store.finish(None, Outcome(answers=rows, are_newer=True, charged_before=charges))
+            columns = columns_of(rows)
+            self._store.finish(None, Outcome(columns=columns, are_newer=True, charged_before=charges))
         for text, one in (*newer.items(), *kept.items()):
             self._newest.keep(text, one)
         if not newer:
@@ -167,7 +177,10 @@ class Repeats:
             self._store.finish(None, Outcome(idempotency_keys=keys))
 
     def _row_of_key(self, ask: Ask) -> StoredAnswer | None:
-        return None if ask.request_id is None else self._store.answer_to_request(ask.request_id)
+        if ask.request_id is None:
+            return None
+        (number,) = self._store.answers.by_request_ids([ask.request_id]).tolist()
+        return self._store.answers.answer(number) if number else None
 
     def _compared(
         self, state: PublicState, asks: Sequence[Ask], stored: Mapping[int, Stored]
@@ -210,7 +223,7 @@ class Repeats:
             return Stored(read_answer(row, ask.query, state), row.analyst, KEYED)
         known = self._newest.get(ask.text)
         if known is None:
-            row = rows[ask.text] if ask.text in rows else self._store.newest_answer(ask.text)
+            row = rows[ask.text] if ask.text in rows else self._store.answers.find([ask.text]).rows()[0]
             if row is None:
                 return None
             known = Stored(read_answer(row, ask.query, state), row.analyst, row.version)
@@ -242,10 +255,11 @@ def with_answers(
 ) -> Outcome:
     """Return an outcome with the rows of answers, which may end at a positive before the questions do."""
     rows = [
-        answer_row(answer, text, request, analyst, mark)
-        for answer, (text, request), mark in zip(answers, asked, settled, strict=False)
+        answer_row(answer, text, analyst, mark)
+        for answer, (text, _), mark in zip(answers, asked, settled, strict=False)
     ]
-    return replace(outcome, answers=rows, asked=len(rows))
+    columns = columns_of(rows, [request_id for _, request_id in asked])
+    return replace(outcome, columns=columns, asked=len(rows))
 
 
 def settled_marks(

@@ -30,7 +30,7 @@ from pmw.session.asks import Ask
 from pmw.session.engine import Engine
 from pmw.session.journal import read_answer
 from pmw.session.repeats import UNTESTED, Stored, is_better, rests_on_test
-from pmw.session.store import AGAIN, FIRST, UNSETTLED, AnswerColumns, Outcome
+from pmw.session.store import AGAIN, FIRST, UNSETTLED, AnswerColumns, Outcome, StoredAnswer
 from pmw.session.store.columns import texts_at
 from queries.boxes import Boxes
 
@@ -94,7 +94,7 @@ class RangeEngine(Engine):
             return len(boxes)
         new = np.zeros(len(boxes), dtype=bool)
         for places, part in boxes.parts():
-            new[places] = np.logical_not(self._store.are_settled(part.texts()))
+            new[places] = np.logical_not(self._store.answers.are_settled(part.texts()))
         found = np.flatnonzero(new)
         return int(found[room]) if len(found) > room else len(boxes)
 
@@ -106,8 +106,9 @@ class RangeEngine(Engine):
         numbers, in_blocks = np.zeros(len(boxes), dtype=np.int64), np.zeros(len(boxes), dtype=bool)
         analysts, alone = np.full(len(boxes), "", dtype=object), dict[int, Stored]()
         for places, part in boxes.parts():
-            numbers[places], rows, blocks = self._store.newest_together(part.texts())
-            for columns, own, at in blocks:
+            found, rows = self._store.answers.find(part.texts()), dict[int, StoredAnswer]()
+            numbers[places] = found.numbers
+            for columns, own, at in found.parts:
                 one_by_one = {Source.REFUSED.value, *(UNTESTED if columns.analyst else ())}
                 if one_by_one.intersection(columns.source_names):
                     rows.update(zip(own.tolist(), map(columns.answer, at.tolist()), strict=True))
@@ -299,7 +300,7 @@ class RangeEngine(Engine):
         """Return of distinct questions what ``settled_marks`` does, looking up those with stored answers."""
         again, own = np.zeros(len(part), dtype=bool), np.flatnonzero(is_stored)
         if own.size:
-            again[own] = self._store.are_settled(part.take(own).texts())
+            again[own] = self._store.answers.are_settled(part.take(own).texts())
         return np.where(again, AGAIN, np.where(settle, FIRST, UNSETTLED)).astype(np.uint8)
 
     def _columns(

@@ -196,7 +196,7 @@ def test_a_question_under_two_keys_counts_once_in_one_call(opened: Opened, strea
         keyed = [Ask(stream[0], stream[0].to_json(), key) for key in ("a", "b")]
         others = [Ask(one, one.to_json()) for one in stream[1:1050]]
         session._engine.answer([keyed[0], *others, keyed[1]])  # in several commits
-        assert session.state.settled == session._engine._store.settled_count() == 1050
+        assert session.state.settled == session._engine._store.answers.settled_count() == 1050
         assert session.state.asked == 1051
 
 
@@ -510,11 +510,11 @@ def test_newer_answers_shift_nothing_that_is_due(opened: Opened, stream: list[Li
         session.ask_all(repeated)
         session.measure(["age", "visits"])
         session.ask_all(repeated)
-        newer = sum(run.total() for _, run in store.newer_runs())
+        newer = sum(run.total() for _, run in store.answers.newer_runs())
         assert newer > 0
         session.ask_all(stream[: 2 * DUE])
         quantiles, settled = session.state.quantiles, session.state.settled
         assert quantiles
-        assert store.settled_count(session.state.asked) == store.settled_count() == settled
-        assert {store.settled_count(one.asked) for one in quantiles} <= {DUE, 2 * DUE}
+        assert store.answers.settled_count(session.state.asked) == store.answers.settled_count() == settled
+        assert {store.answers.settled_count(one.asked) for one in quantiles} <= {DUE, 2 * DUE}
         assert session.verify().holds
