@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,10 @@ import pandas as pd
 import pmw
 from benchmarks.runner import parser, tell
 from pmw.public.answer import Answer
-from pmw.session.store import SessionStore
-from pmw.session.store.chain import Chain
-from pmw.session.store.checksums import as_written
-from pmw.session.store.schema import CHAINED, COLUMNS, SEALED
+from pmw.session.store import SessionStore, columns_of
+from pmw.session.store.answers import StoredAnswers, block_hash
+from pmw.session.store.chain import Chain, as_written
+from pmw.session.store.rows import CHAINED, COLUMNS, SEALED
 from queries import CategoricalAttribute, Domain, IntegerAttribute
 
 STATES = ("closed", "killed", "killed while read", "with a batch that waits")
@@ -222,21 +222,42 @@ def _fault(study: Study, files: dict[str, bytes], session: pmw.Session) -> str |
     return None if session.state.ledger.spent >= spent else "the share falls"
 
 
+def alter(connection: sqlite3.Connection, number: int, **changes: object) -> None:
+    """Change what a session file holds of one answer, as whoever can write to the file could; see ``reseal``.
+
+    Args:
+        connection: to the file, inside a transaction.
+        number: of the answer.
+        changes: fields of ``StoredAnswer``.
+    """
+    answers = StoredAnswers(connection, "forged")
+    first, columns = answers._block_of(number)
+    rows = list(columns.answers())
+    rows[number - first] = replace(rows[number - first], **changes)  # type: ignore[arg-type]
+    connection.execute("DELETE FROM blocks WHERE sequence = ?", (first,))
+    for part in columns_of(rows, columns.request_ids):
+        answers._insert(first, part)
+        first += len(part)
+
+
 def reseal(connection: sqlite3.Connection) -> None:
-    """Compute every checksum and every link again, from what the tables hold; inside a transaction.
+    """Compute every checksum, hash and link again, from what the tables hold; inside a transaction.
 
     Whoever can write to a session file can do this. Tests do it to see what else tells of it.
     Links keep the numbers of the rows that they cover; the last one covers what was added.
     """
     connection.create_function("row_checksum", -1, _checksum)
-    (answers,) = connection.execute("SELECT count(*) FROM answers").fetchone()
+    connection.create_function("block_hash", -1, block_hash)
+    (answers,) = connection.execute("SELECT coalesce(sum(size), 0) FROM blocks").fetchone()
     connection.execute("UPDATE meta SET value = ? WHERE key = 'answers'", (str(answers),))
     for table in SEALED:
         columns = ", ".join(COLUMNS[table])
         connection.execute(f"UPDATE {table} SET checksum = row_checksum('{table}', {columns})")  # noqa: S608
+    columns = ", ".join(name for name in COLUMNS["blocks"] if name != "hash")
+    connection.execute(f"UPDATE blocks SET hash = block_hash(sequence, {columns}, answers)")  # noqa: S608
     last = [
-        connection.execute(f"SELECT coalesce(max(sequence), 0) FROM {table} WHERE {rows}").fetchone()[0]  # noqa: S608
-        for table, rows in CHAINED.items()
+        connection.execute(f"SELECT coalesce(max(sequence), 0) FROM {table}").fetchone()[0]  # noqa: S608
+        for table in CHAINED
     ]
     former = connection.execute(f"SELECT {', '.join(CHAINED)} FROM chain ORDER BY sequence").fetchall()  # noqa: S608
     connection.execute("DELETE FROM chain")

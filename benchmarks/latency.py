@@ -301,7 +301,7 @@ def _chunks(domain: Domain, count: int) -> Iterator[list[LinearQuery]]:
 def _file_facts(path: Path) -> dict[str, object]:
     store = SessionStore.open(path)
     try:
-        stored = store.answer_count()
+        stored = store.answers.count()
     finally:
         store.close()
     size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))

@@ -231,7 +231,7 @@ class Bookings:
     def listed(self, ledger: PrivacyFilter) -> tuple[Booked, ...]:
         """Return what was charged for everybody, by name; the session itself comes first."""
         self.of("", ledger)
-        counts = self._store.question_counts()
+        counts = self._store.answers.question_counts()
         return tuple(
             Booked(name, self._sums.get(name, Fraction(0)) / ledger.cap, counts.get(name, 0))
             for name in sorted({"", *self._sums, *counts})
@@ -246,7 +246,8 @@ def load_activity(store: SessionStore, name: str | None, most: int) -> tuple[Act
         name: of the analyst who asked; None for everybody's.
         most: how many at most.
     """
-    found = ((number, store.answer_at(number)) for number in store.newest_numbers(name, max(0, most)))
+    numbers = store.answers.newest_numbers(name, max(0, most))
+    found = ((number, store.answers.answer(number)) for number in numbers)
     return tuple(
         Activity(number, row.analyst, row.query, row.source, row.count, row.interval, row.share)
         for number, row in found

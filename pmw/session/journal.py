@@ -31,7 +31,6 @@ from pmw.session.store import (
     LedgerRow,
     Outcome,
     StoredAnswer,
-    query_key,
 )
 from pmw.sparse_vector import NoisyThreshold
 from queries.linear import LinearQuery
@@ -129,11 +128,9 @@ def _noisy_fact(noisy: NoisyThreshold | None) -> bytes | None:
     return None if noisy is None else dumps([noisy.upper, noisy.lower]).encode()
 
 
-def answer_row(answer: Answer, text: str, request_id: str | None, analyst: str, settled: int) -> StoredAnswer:
+def answer_row(answer: Answer, text: str, analyst: str, settled: int) -> StoredAnswer:
     """Return an answer as a row, with its query's canonical text, who asked, and whether it settles it."""
     return StoredAnswer(
-        request_id=request_id,
-        query_key=query_key(text),
         query=text,
         count=0.0 if answer.is_refused else answer.count,
         interval=answer.interval,

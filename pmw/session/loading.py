@@ -114,7 +114,7 @@ def load_history(store: SessionStore) -> History:
     ledger = choose_filter(contract.domain, contract.budget, contract.options)
     for entry in opening_entries(plan, contract.options):
         ledger = ledger.charge(entry.charge)
-    answers, shares = zip((0, ledger.share), *store.shares(_MOST_POINTS), strict=True)
+    answers, shares = zip((0, ledger.share), *store.answers.shares(_MOST_POINTS), strict=True)
     return History(np.array(answers), np.array(shares))
 
 
@@ -129,7 +129,8 @@ def load_questions(store: SessionStore, domain: Domain) -> tuple[LinearQuery, ..
     Raises:
         SessionCorruptError: one cannot be read.
     """
-    return tuple(read_question(text, domain) for text in dict.fromkeys(row.query for row in store.answers()))
+    texts = dict.fromkeys(text for columns in store.answers.blocks() for text in columns.texts)
+    return tuple(read_question(text, domain) for text in texts)
 
 
 def load_scopes(store: SessionStore, domain: Domain) -> dict[str, Counter[tuple[str, ...]]]:
@@ -140,7 +141,7 @@ def load_scopes(store: SessionStore, domain: Domain) -> dict[str, Counter[tuple[
     """
     runs = _RUNS if not any(_RUNS.search(name) for name in domain.names) else _NOTHING
     shapes, found = dict[str, tuple[str, ...]](), dict[str, Counter[tuple[str, ...]]]()
-    for analyst, texts in store.first_questions():
+    for analyst, texts in store.answers.first_questions():
         scopes = found.setdefault(analyst, Counter())
         if isinstance(texts, RangeTexts):
             scopes[texts.names] += len(texts)
@@ -210,8 +211,8 @@ def load_released(store: SessionStore) -> Released:
             ),
             distribution=None if snapshot is None else KeptModel(*snapshot),
             closed=store.meta("closed") is not None,
-            asked=store.answer_count(),
-            settled=store.settled_count(),
+            asked=store.answers.count(),
+            settled=store.answers.settled_count(),
             coarsening=coarsening,
         )
 

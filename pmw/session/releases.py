@@ -144,7 +144,7 @@ class StoredAnswers:
 
     def version(self, place: int) -> int:
         """Return the version of the model that settled a question, by its place among all, from 1."""
-        return self.store.settled_version(place)
+        return self.store.answers.settled_version(place)
 
 
 def due_marginal(
@@ -158,9 +158,10 @@ def due_marginal(
 def due_quantiles(store: SessionStore, state: PublicState) -> QuantileRelease | None:
     """Return the error quantiles that are due after the settled questions, or None: once for each number."""
     last = state.quantiles[-1].asked if state.quantiles else 0
-    if not is_due(state.settled) or store.settled_count(last) == state.settled:
+    if not is_due(state.settled) or store.answers.settled_count(last) == state.settled:
         return None
-    asked = {read_kind(kind): AnsweredQuestions(*found) for kind, found in store.first_answers().items()}
+    first = store.answers.first_answers()
+    asked = {read_kind(kind): AnsweredQuestions(*found) for kind, found in first.items()}
     requests = plan_quantiles(state, asked)
     return QuantileRelease(requests, _first_answers(store, state.domain)) if requests else None
 
@@ -169,7 +170,7 @@ def _first_answers(store: SessionStore, domain: Domain) -> Callable[[int], First
     """Return what reads a stored answer by its number."""
 
     def read(place: int) -> FirstAnswer:
-        row = store.answer_at(place)
+        row = store.answers.answer(place)
         return FirstAnswer(read_question(row.query, domain), round(row.count * UNITS))
 
     return read

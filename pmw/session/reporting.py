@@ -24,7 +24,7 @@ def load_facts(store: SessionStore, state: PublicState) -> Facts:
         SessionCorruptError: a charge, an answer or its question cannot be read.
     """
     first: dict[str, AnsweredQuestion] = {}
-    for row in store.answers():
+    for row in store.answers.each():
         if row.query not in first:
             low, high = row.interval or (math.nan, math.nan)
             reach = max(row.count - low, high - row.count)

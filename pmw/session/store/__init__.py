@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pmw.session.store.answer_rows import AGAIN, FIRST, UNSETTLED, StoredAnswer, query_key
-from pmw.session.store.columns import AnswerColumns
-from pmw.session.store.files import SessionFiles, is_model_file
+from pmw.session.store.answers import Found
+from pmw.session.store.columns import AGAIN, FIRST, UNSETTLED, AnswerColumns, StoredAnswer, columns_of
+from pmw.session.store.connection import SessionFiles, is_model_file
 from pmw.session.store.rows import (
+    FORMAT_VERSION,
     LATER,
     QUANTILES,
     REQUESTED,
@@ -16,17 +17,17 @@ from pmw.session.store.rows import (
     MeasurementRow,
     Outcome,
 )
-from pmw.session.store.schema import FORMAT_VERSION
-from pmw.session.store.session_store import SessionStore
-from pmw.session.store.writing import writing
+from pmw.session.store.store import SessionStore, writing
 
 __all__ = [
     "AGAIN",
     "AnswerColumns",
     "CertificateRow",
     "ChainedRows",
+    "columns_of",
     "FIRST",
     "FORMAT_VERSION",
+    "Found",
     "IntentRow",
     "is_model_file",
     "LATER",
@@ -34,7 +35,6 @@ __all__ = [
     "MeasurementRow",
     "Outcome",
     "QUANTILES",
-    "query_key",
     "REQUESTED",
     "SessionFiles",
     "SessionStore",

@@ -1,10 +1,14 @@
-"""The chain: one running hash over all rows that were charged, measured or drawn.
+"""The chain: one running hash over all rows that were charged, measured or answered; and checksums of others.
 
-Each outcome with such rows adds a link: a hash of the link before it and of the rows. The first link goes on
-from the session's own bytes and its contract. A row that was altered, exchanged or added, or is gone, breaks
-its link. Links that are gone are missed, for the newest one is kept as a fact too. So the newest link stands
-for the whole history. The chain finds damage, not forgery: whoever can write to the file can compute it, and
-only a link that is known from elsewhere tells that.
+Each outcome that charged or measured anything adds a link, and so does one after which many answers stand in
+no link yet: a hash of the link before it and of the rows. The first link goes on from the session's own bytes
+and its contract. A row that was altered, exchanged or added, or is gone, breaks its link. Links that are gone
+are missed, for the newest one is kept as a fact too. So the newest link stands for the whole history. Blocks
+of answers that a link covers are never written again; the newest ones, which none covers yet, have their own
+hashes alone.
+
+A checksum stands in the last column of a row that no link covers. Both find damage, not forgery: whoever can
+write to the file can compute them, and only a link that is known from elsewhere tells that.
 """
 
 from __future__ import annotations
@@ -18,16 +22,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store.checksums import insertion, read_fact, sealed
-from pmw.session.store.schema import CHAINED, COLUMNS
+from pmw.session.store.rows import CHAINED, COLUMNS, SEALED
 
+_PLAIN = frozenset([str, int, type(None)])  # whose texts stand for them as they are
+_LONG = 256  # bytes
+_CHECKSUM_SIZE = 16  # bytes of a checksum: no damage passes one by chance
 _SIZE = 32  # bytes of a link: nobody finds other rows with the same one
 _HEAD = "link"  # the fact that holds the newest link
 _LINKS = f"SELECT link, sequence, {', '.join(CHAINED)} FROM chain"
-_ROWS = {
-    table: f"SELECT sequence, {', '.join(COLUMNS[table])} FROM {table} WHERE {rows}"
-    for table, rows in CHAINED.items()
-}
+_ROWS = {table: f"SELECT sequence, {', '.join(COLUMNS[table])} FROM {table}" for table in CHAINED}
 _START = (0,) * (1 + len(CHAINED))
 
 
@@ -71,7 +74,8 @@ class Chain:
         """Return every link, in order, compared with its rows. Call it while one state of the file is read.
 
         Raises:
-            SessionCorruptError: a link does not fit, links are gone, or rows are there that none covers.
+            SessionCorruptError: a link does not fit, links are gone, or charges or measurements are there
+                that none covers.
         """
         stored = self._connection.execute(f"{_LINKS} ORDER BY sequence").fetchall()
         last, links = Link(self.origin(), _START, ()), list[Link]()
@@ -84,29 +88,20 @@ class Chain:
                 raise self._broken(number)
             links.append(last)
         head = read_fact(self._connection, _HEAD, self._name)
-        if any(part[-1] for part in parts) or head != (_quoted(last) if links else None):
+        if any(part[-1] for part in parts[:-1]) or head != (_quoted(last) if links else None):
             raise self._broken(len(links) + 1)
         return links
 
-    def require_answer(self, number: int) -> None:
-        """Compare a measured answer, by its number, with the link that covers it.
-
-        Raises:
-            SessionCorruptError: the link does not fit, or none covers the answer.
-        """
-        covering = f"{_LINKS} WHERE answers >= ? ORDER BY sequence LIMIT 1"
-        found, *places = self._connection.execute(covering, (number,)).fetchone() or (None, 0)
-        if found is not None:
-            link = self._next(self._newest(places[0] - 1), tuple(places))
-            if link.hash == found and number in (row[0] for row in link.rows[-1]):
-                return
-        raise self._broken(places[0])
+    def last_block(self) -> int:
+        """Return the number of the last block that a link covers; 0 where there is none."""
+        row = self._connection.execute("SELECT blocks FROM chain ORDER BY sequence DESC LIMIT 1").fetchone()
+        return 0 if row is None else int(row[0])
 
     def extend(self) -> None:
         """Add a link over the rows that none covers yet. Call it inside the transaction that adds them."""
         last = self._newest()
         newest = "SELECT coalesce(max(sequence), 0)"
-        ends = [self._one(f"{newest} FROM {table} WHERE {rows}") for table, rows in CHAINED.items()]
+        ends = [self._one(f"{newest} FROM {table}") for table in CHAINED]
         self._add(self._next(last, (last.places[0] + 1, *ends)))
 
     def _add(self, link: Link) -> None:
@@ -133,7 +128,7 @@ class Chain:
         ranges = zip(CHAINED, last.places[1:], places[1:], strict=True)
         rows = tuple(
             self._connection.execute(
-                f"{_ROWS[table]} AND sequence > ? AND sequence <= ? ORDER BY sequence", ends
+                f"{_ROWS[table]} WHERE sequence > ? AND sequence <= ? ORDER BY sequence", ends
             ).fetchall()
             for table, *ends in ranges
         )
@@ -144,7 +139,7 @@ class Chain:
 
     def _broken(self, number: int) -> SessionCorruptError:
         return SessionCorruptError(
-            f"{self._name}: the session file is damaged: charges, measurements or measured answers were "
+            f"{self._name}: the session file is damaged: charges, measurements or answers were "
             f"altered or are gone (link {number} of its chain)"
         )
 
@@ -166,3 +161,62 @@ def _hash(before: bytes, content: Sequence[object]) -> bytes:
     """
     text = json.dumps(content, default=lambda blob: hashlib.blake2b(blob, digest_size=_SIZE).hexdigest())
     return hashlib.blake2b(before + text.encode(), digest_size=_SIZE).digest()
+
+
+# --- checksums -------------------------------------------------------------------------------------------
+
+
+def _checksum(table: str, values: Sequence[object]) -> bytes:
+    """Return the checksum of a row: 16 bytes, of its table and the types and values of its columns.
+
+    Different values of the types that the database reads back have different ASCII texts, in every version.
+    """
+    plain = [value if type(value) in _PLAIN else _plain(value) for value in values]
+    return hashlib.blake2b(ascii((table, plain)).encode(), digest_size=_CHECKSUM_SIZE).digest()
+
+
+def _plain(value: object) -> object:
+    """Return a value as it is read back, a long one as its hash."""
+    if isinstance(value, float):
+        return float(value) + 0.0  # the database keeps no minus of a zero
+    if isinstance(value, bytes):
+        return value if len(value) <= _LONG else (len(value), hashlib.blake2b(value).digest())
+    return str(value) if isinstance(value, str) else int(str(value))
+
+
+def as_written(table: str, values: Sequence[object]) -> tuple[object, ...]:
+    """Return a row as its table holds it: with its checksum, or without one where the chain covers it."""
+    return sealed(table, values) if table in SEALED else tuple(values)
+
+
+def sealed(table: str, values: Sequence[object]) -> tuple[object, ...]:
+    """Return a row with its checksum."""
+    return (*values, _checksum(table, values))
+
+
+def insertion(table: str, verb: str = "INSERT") -> str:
+    """Return the statement that adds a row to a table, sealed where the table has checksums."""
+    columns = (*COLUMNS[table], "checksum") if table in SEALED else COLUMNS[table]
+    return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+def require_checksum(table: str, row: Sequence[Any], name: str) -> tuple[Any, ...]:
+    """Return a sealed row without its checksum.
+
+    Raises:
+        SessionCorruptError: the checksum is not that of the row.
+    """
+    *values, found = row
+    if _checksum(table, values) != found:
+        raise SessionCorruptError(f"{name}: the session file is damaged: a row of its {table} was altered")
+    return tuple(values)
+
+
+def read_fact(connection: sqlite3.Connection, key: str, name: str) -> str | None:
+    """Return a public fact, as JSON text; None where there is none.
+
+    Raises:
+        SessionCorruptError: it was altered.
+    """
+    row = connection.execute("SELECT key, value, checksum FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(require_checksum("meta", row, name)[1])

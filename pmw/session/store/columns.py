@@ -1,4 +1,4 @@
-"""Columns: many answers that drew no noise, in few bytes, and back to the last bit.
+"""Columns: answers of one commit, in few bytes, and back to the last bit.
 
 Texts of questions repeat each other, and are compressed together; those about ranges are kept as ends.
 Numbers hardly can be: where one follows from another but for rounding, what is kept of it is by how many bits
@@ -14,27 +14,52 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmw.session.store.answer_rows import MEASURED, StoredAnswer, query_key
 from queries.range_texts import RangeTexts
 
-_FEWEST = 64  # answers of a block; fewer are rows
+MEASURED = "measured"  # the source of an answer that drew noise of its own
+
+# Whether an answer settles its question: its asker could have paid for a test. Only the first counts.
+UNSETTLED, FIRST, AGAIN = 0, 1, 2
+
+_FEW = 16  # answers whose numbers are stored as they are: to compress them takes longer than it saves
+_PLAIN = 2**31  # is added to the length before such numbers
 _TEXT_LEVEL = 3  # of the compression: half the time of the usual 6, and a tenth more bytes
 _NUMBER_LEVEL = 1  # a third less time than 3, and one byte in fifty more
 _ENDS = ("<u1", "<u2", "<u4", "<i8")  # how ends of ranges are stored: the first that holds all of a block
 _NUMBERS = 7  # columns of 8 bytes
 _CODES = 3  # columns of 1 byte
 _FLOATS = 5  # counts, and two pairs of ends
-_UNITED = ("analyst", "confidence", "share", "version")  # what all answers of a block have in common
+_COMMON = attrgetter("analyst", "confidence", "share", "version")  # what all answers of a block share
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """One answer as it was released, and the question it belongs to."""
+
+    query: str
+    count: float
+    interval: tuple[float, float] | None
+    confidence: float
+    source: str
+    version: int
+    share: float
+    kind: str | None = None  # of the question, where errors of such questions are looked at
+    typical: tuple[float, float] | None = None
+    analyst: str = ""  # who asked first; an empty name where nobody was named
+    settled: int = (
+        UNSETTLED  # or ``FIRST``, or ``AGAIN`` where an earlier answer to the question was the first
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerColumns:
-    """Answers to questions without idempotency keys, given at one time.
+    """Answers given at one time, one or many.
 
     Args:
         texts: of the questions.
@@ -50,6 +75,7 @@ class AnswerColumns:
         confidence: of the intervals.
         share: of the cap that the session had spent.
         version: of the model that answered.
+        request_ids: of the requests that were given them, n; empty where none has one.
     """
 
     texts: Sequence[str]
@@ -65,10 +91,11 @@ class AnswerColumns:
     confidence: float
     share: float
     version: int
+    request_ids: tuple[str | None, ...] = ()
 
     @classmethod
-    def of(cls, answers: Sequence[StoredAnswer]) -> AnswerColumns:
-        """Return the columns of answers that have all else in common."""
+    def of(cls, answers: Sequence[StoredAnswer], request_ids: Sequence[str | None] = ()) -> AnswerColumns:
+        """Return the columns of answers that have analyst, confidence, share and version in common."""
         sources, source_names = _coded([one.source for one in answers])
         kinds, kind_names = _coded([one.kind for one in answers])
         first = answers[0]
@@ -86,6 +113,7 @@ class AnswerColumns:
             first.confidence,
             first.share,
             first.version,
+            tuple(request_ids) if any(request_ids) else (),
         )
 
     def __len__(self) -> int:
@@ -102,17 +130,23 @@ class AnswerColumns:
         """Return the places of the kinds whose errors are looked at."""
         return [code for code, name in enumerate(self.kind_names) if name is not None]
 
+    def drawn(self) -> int:
+        """Return how many of them drew noise of their own."""
+        codes = [code for code, name in enumerate(self.source_names) if name == MEASURED]
+        return sum(self.sources.tobytes().count(code) for code in codes)
+
+    def first_count(self) -> int:
+        """Return how many of them settle their questions first."""
+        return self.settled.tobytes().count(FIRST)
+
     def answers(self) -> Iterator[StoredAnswer]:
         """Yield the answers one by one."""
         return map(self.answer, range(len(self)))
 
     def answer(self, place: int) -> StoredAnswer:
         """Return one answer."""
-        text = self.texts[place]
         return StoredAnswer(
-            request_id=None,
-            query_key=query_key(text),
-            query=text,
+            query=self.texts[place],
             count=float(self.counts[place]),
             interval=_pair(self.ends[place]),
             confidence=self.confidence,
@@ -126,20 +160,51 @@ class AnswerColumns:
         )
 
 
-def runs(answers: Sequence[StoredAnswer]) -> Iterator[Sequence[StoredAnswer] | AnswerColumns]:
-    """Yield answers in order: as columns where enough of them are alike, else as they are.
+def columns_of(
+    answers: Sequence[StoredAnswer], request_ids: Sequence[str | None] = ()
+) -> tuple[AnswerColumns, ...]:
+    """Return answers in order as columns, one for each run of answers given at one time.
 
-    Measured answers, and those to requests with idempotency keys, are rows: each is looked up by itself.
+    Args:
+        answers: one or more.
+        request_ids: of their requests; empty where none has one.
     """
+    found, start = list[AnswerColumns](), 0
+    for _, alike in groupby(answers, _COMMON):
+        run = list(alike)
+        found.append(AnswerColumns.of(run, request_ids[start : start + len(run)]))
+        start += len(run)
+    return tuple(found)
 
-    def alike(one: StoredAnswer) -> tuple[object, ...] | None:
-        if one.source == MEASURED or one.request_id is not None:
-            return None
-        return one.analyst, one.confidence, one.share, one.version
 
-    for common, found in groupby(answers, alike):
-        run = list(found)
-        yield run if common is None or len(run) < _FEWEST else AnswerColumns.of(run)
+def joined(parts: Sequence[AnswerColumns]) -> tuple[AnswerColumns, ...]:
+    """Return answers in order as few columns: those of neighbours that were given at one time are one."""
+    runs = [list(alike) for _, alike in groupby(parts, _COMMON)]
+    return tuple(run[0] if len(run) == 1 else _joined(run) for run in runs)
+
+
+def _joined(parts: Sequence[AnswerColumns]) -> AnswerColumns:
+    texts = [one.texts for one in parts]
+    ranges = [one for one in texts if isinstance(one, RangeTexts)]
+    whole: Sequence[str] = [text for one in texts for text in one]
+    if len(ranges) == len(texts) and len({one.names for one in ranges}) == 1:
+        whole = RangeTexts(ranges[0].names, np.concatenate([one.ends for one in ranges], axis=2))
+    sources, source_names = _recoded([(one.sources, one.source_names) for one in parts])
+    kinds, kind_names = _recoded([(one.kinds, one.kind_names) for one in parts])
+    ids = [one.request_ids or (None,) * len(one) for one in parts]
+    return AnswerColumns(
+        whole,
+        np.concatenate([one.counts for one in parts]),
+        np.concatenate([one.ends for one in parts]),
+        np.concatenate([one.typical for one in parts]),
+        sources,
+        kinds,
+        np.concatenate([one.settled for one in parts]),
+        source_names,
+        kind_names,
+        *_COMMON(parts[0]),
+        request_ids=sum(ids, ()) if any(one.request_ids for one in parts) else (),
+    )
 
 
 def question_keys(texts: Sequence[str]) -> NDArray[np.uint32]:
@@ -167,8 +232,8 @@ def are_same(
 
 
 def packed(columns: AnswerColumns) -> bytes:
-    """Return what differs between answers as compressed bytes."""
-    names: list[Any] = [columns.source_names, columns.kind_names]
+    """Return what differs between answers as bytes: compressed, but for the numbers of few."""
+    names: list[Any] = [columns.source_names, columns.kind_names, columns.request_ids]
     if isinstance(columns.texts, RangeTexts) and columns.texts.names:
         ends = columns.texts.ends
         kind = next(kind for kind in _ENDS if ends.max(initial=0) <= np.iinfo(kind).max)
@@ -191,7 +256,10 @@ def packed(columns: AnswerColumns) -> bytes:
     asked = zlib.compress(json.dumps(names).encode() + b"\n" + questions, _TEXT_LEVEL)
     parts = [columns.sources.tobytes(), columns.kinds.tobytes(), columns.settled.tobytes()]
     parts += [column.astype("<u8").tobytes() for column in numbers]
-    return len(asked).to_bytes(4, "little") + asked + zlib.compress(b"".join(parts), _NUMBER_LEVEL)
+    plain = b"".join(parts)
+    if len(columns) < _FEW:
+        return (len(asked) | _PLAIN).to_bytes(4, "little") + asked + plain
+    return len(asked).to_bytes(4, "little") + asked + zlib.compress(plain, _NUMBER_LEVEL)
 
 
 def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version: int) -> AnswerColumns:
@@ -200,13 +268,15 @@ def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version:
     Raises:
         ValueError: the bytes are none.
     """
-    end = 4 + int.from_bytes(raw[:4], "little")
+    length = int.from_bytes(raw[:4], "little")
+    end = 4 + length % _PLAIN
     try:
-        asked, plain = zlib.decompress(raw[4:end]), zlib.decompress(raw[end:])
+        asked = zlib.decompress(raw[4:end])
+        plain = raw[end:] if length & _PLAIN else zlib.decompress(raw[end:])
     except zlib.error:
         raise ValueError("expected compressed answers") from None
     head, _, questions = asked.partition(b"\n")
-    source_names, kind_names, *ranges = json.loads(head)
+    source_names, kind_names, request_ids, *ranges = json.loads(head)
     texts = _ranges(questions, *ranges) if ranges else questions.decode().split("\n")
     count = len(texts)
     codes = np.frombuffer(plain, dtype=np.uint8, count=_CODES * count).reshape(_CODES, count)
@@ -230,6 +300,7 @@ def unpacked(raw: bytes, analyst: str, confidence: float, share: float, version:
         confidence,
         share,
         version,
+        tuple(request_ids),
     )
 
 
@@ -254,6 +325,15 @@ def _coded(names: Sequence[_Name]) -> tuple[NDArray[np.uint8], tuple[_Name, ...]
     """Return names as places in a list of the distinct ones."""
     places = {name: place for place, name in enumerate(dict.fromkeys(names))}
     return np.array([places[name] for name in names], dtype=np.uint8), tuple(places)
+
+
+def _recoded(
+    parts: Sequence[tuple[NDArray[np.uint8], tuple[_Name, ...]]],
+) -> tuple[NDArray[np.uint8], tuple[_Name, ...]]:
+    """Return codes of several lists of names as places in one list."""
+    names = tuple(dict.fromkeys(name for _, own in parts for name in own))
+    codes = [np.array([names.index(name) for name in own], dtype=np.uint8)[code] for code, own in parts]
+    return np.concatenate(codes), names
 
 
 def _pairs(pairs: Sequence[tuple[float, float] | None]) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ from pathlib import Path
 from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, StoreError
 from pmw.privacy.random_bits import SEED_BYTES
-from pmw.session.store.files import SessionFiles
+from pmw.session.store.connection import SessionFiles
 from pmw.session.store.rows import IntentRow
 
 SESSION_BYTES = 16  # what tells one session from another

@@ -1,15 +1,19 @@
-"""Connections: how the session file is opened, locked for a transaction, and complained about."""
+"""Connections: the files of a session, and how its database is opened, held and complained about."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sqlite3
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from pmw.errors import SessionCorruptError, SessionError, SessionExistsError, SessionLockedError, StoreError
-from pmw.session.store.files import SessionFiles, is_model_file
+from pmw.privacy.random_bits import fresh_seed
+from pmw.session.store.chain import insertion, sealed
 
 APPLICATION_ID = 0x504D5753  # "PMWS", tells a session from other SQLite files
 
@@ -19,6 +23,56 @@ _DAMAGED = (
     sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_NOTADB,
 )  # fmt: skip
 _WAIT = 30_000  # milliseconds that another connection's transaction is waited for
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFiles:
+    """Where the files of a session lie.
+
+    Args:
+        path: the session file, with every symbolic link followed where the others are to be found.
+    """
+
+    path: Path
+
+    @property
+    def log(self) -> Path:
+        """SQLite's write-ahead log: it may hold the last charges and answers."""
+        return self._beside("-wal")
+
+    @property
+    def index(self) -> Path:
+        """SQLite's index of the log, in shared memory."""
+        return self._beside("-shm")
+
+    @property
+    def lock(self) -> Path:
+        """The lock of whoever writes; empty."""
+        return self._beside("-lock")
+
+    @property
+    def companion(self) -> Path:
+        """The batch under way."""
+        return self._beside("-companion")
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """Every one of them."""
+        return (self.path, self.log, self.index, self.lock, self.companion)
+
+    def _beside(self, end: str) -> Path:
+        return self.path.with_name(self.path.name + end)
+
+
+def is_model_file(path: Path) -> bool:
+    """Tell whether a file begins as a model to hand out does, which is JSON, and as no session does."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return False
+        with path.open("rb") as stream:
+            return stream.read(1) == b"{"
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return False
 
 
 def resolved(path: Path) -> Path:
@@ -155,6 +209,15 @@ def own_error(error: sqlite3.Error | UnicodeDecodeError, name: str) -> Exception
     )
 
 
+@contextlib.contextmanager
+def guarded(name: str) -> Iterator[None]:
+    """Put our own error in the place of one of the driver's; ``name`` is what messages call the session."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise own_error(error, name) from None
+
+
 class Transaction:
     """BEGIN IMMEDIATE … COMMIT, or ROLLBACK where anything fails."""
 
@@ -184,3 +247,63 @@ class Transaction:
             self._connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error | UnicodeDecodeError):
             raise own_error(error, self._name) from None
+
+
+class Fence:
+    """Tells whether a connection still holds its session file: its newest holder alone writes to it.
+
+    A lock keeps two processes apart as long as it is one lock. The fence holds even where it is not: who
+    takes a session over writes its own token into the file, and every later transaction of an earlier holder
+    finds it and stops.
+
+    Args:
+        connection: the connection, just made.
+        path: the resolved file; None for a database in memory.
+        name: what messages call the session.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None, name: str) -> None:
+        self._connection = connection
+        self._path = path
+        self._name = name
+        self._place = self._found()
+        self._holder: str | None = None
+
+    def take(self) -> None:
+        """Write a fresh token into the file. Call it inside a transaction."""
+        self._holder = f'"{fresh_seed().hex()}"'
+        row = sealed("meta", ("holder", self._holder))
+        self._connection.execute(insertion("meta", "INSERT OR REPLACE"), row)
+
+    def check(self) -> None:
+        """Refuse to go on where the token is another's, or the file is another. Call it inside a transaction.
+
+        Raises:
+            SessionError: the session was opened for reading.
+            SessionLockedError: another process has taken the session over, or its file was moved.
+        """
+        if self._holder is None:
+            raise SessionError(f"{self._name}: the session was opened for reading; resume it to write")
+        if self._found() != self._place:
+            raise SessionLockedError(
+                f"{self._name}: the session file was moved, replaced or linked while in use; "
+                "give it one name and resume it there"
+            )
+        if self._connection.execute("SELECT value FROM meta WHERE key = 'holder'").fetchone() != (
+            self._holder,
+        ):
+            raise self.lost()
+
+    def lost(self) -> SessionLockedError:
+        """Return the error for a file that is not as this connection left it."""
+        return SessionLockedError(
+            f"{self._name}: another process has taken over this session; resume it again"
+        )
+
+    def _found(self) -> tuple[int, int, int] | None:
+        """Return what lies at the path: device, file and number of names; None for nothing."""
+        try:
+            found = None if self._path is None else os.stat(self._path)
+        except OSError:
+            return None
+        return None if found is None else (found.st_dev, found.st_ino, found.st_nlink)

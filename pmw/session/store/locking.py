@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from pmw.errors import SessionError, SessionLockedError, StoreError
-from pmw.session.store.files import SessionFiles
+from pmw.session.store.connection import SessionFiles
 
 _FIRST_PAUSE = 0.001  # seconds between the first two tries; it doubles
 _LONGEST_PAUSE = 0.05

@@ -1,16 +1,79 @@
-"""Rows: what one entry of each table of the session file holds."""
+"""Rows: the tables of a session file, and what one entry of each holds.
+
+Rows of ``meta``, ``secrets``, ``requests``, ``repeats`` and ``certificates`` end with a checksum of the
+columns before it. Charges and measurements have none: the chain covers them. Blocks of answers have a hash,
+and the chain covers all but the newest.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pmw.session.store.answer_rows import FIRST, StoredAnswer
 from pmw.session.store.columns import AnswerColumns
 
 REQUESTED = "requested"  # kind of a batch, and of the measurement that comes of it
 QUANTILES = "error quantiles"  # kind of a batch, and of the measurements that come of it
 LATER = ("query", "measured", REQUESTED)  # kinds of measurements since opening
+
+FORMAT_VERSION = 14
+
+TABLES = {
+    "meta": """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL,
+    checksum BLOB NOT NULL) STRICT""",
+    "secrets": """CREATE TABLE secrets (key TEXT PRIMARY KEY, value BLOB NOT NULL,
+    checksum BLOB NOT NULL) STRICT""",
+    "ledger": """CREATE TABLE ledger (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL,
+    event TEXT NOT NULL, label TEXT NOT NULL, epsilon TEXT, rho TEXT NOT NULL, mu_squared TEXT,
+    booked TEXT NOT NULL) STRICT""",
+    "measurements": """CREATE TABLE measurements (sequence INTEGER PRIMARY KEY, intent INTEGER NOT NULL,
+    kind TEXT NOT NULL, what TEXT NOT NULL, units BLOB NOT NULL, noise TEXT NOT NULL) STRICT""",
+    # Answers of one commit, or of several alike: what they have in common, how many drew noise, how many have
+    # a kind, how many settled their questions first, and all else. The hash is of the whole row.
+    "blocks": """CREATE TABLE blocks (sequence INTEGER PRIMARY KEY, size INTEGER NOT NULL,
+    analyst TEXT NOT NULL, confidence REAL NOT NULL, share REAL NOT NULL, version INTEGER NOT NULL,
+    drawn INTEGER NOT NULL, kinds INTEGER NOT NULL, settled INTEGER NOT NULL, keys BLOB NOT NULL,
+    hash BLOB NOT NULL, answers BLOB NOT NULL) STRICT""",
+    # Which answers requests with idempotency keys were given.
+    "requests": """CREATE TABLE requests (request TEXT PRIMARY KEY, answer INTEGER NOT NULL,
+    checksum BLOB NOT NULL) STRICT, WITHOUT ROWID""",
+    # Who asked again what was answered to somebody else.
+    "repeats": """CREATE TABLE repeats (analyst TEXT NOT NULL, answer INTEGER NOT NULL,
+    checksum BLOB NOT NULL, PRIMARY KEY (analyst, answer)) STRICT""",
+    # A link covers the chained rows after those of the link before it, up to these numbers.
+    "chain": """CREATE TABLE chain (sequence INTEGER PRIMARY KEY, ledger INTEGER NOT NULL,
+    measurements INTEGER NOT NULL, blocks INTEGER NOT NULL, link BLOB NOT NULL) STRICT""",
+    "certificates": """CREATE TABLE certificates (sequence INTEGER PRIMARY KEY, scope TEXT UNIQUE NOT NULL,
+    version INTEGER NOT NULL, threshold INTEGER NOT NULL, units BLOB NOT NULL,
+    checksum BLOB NOT NULL) STRICT""",
+    "snapshots": """CREATE TABLE snapshots (version INTEGER PRIMARY KEY, duals BLOB NOT NULL,
+    checksum BLOB NOT NULL) STRICT""",
+}
+# What a checksum, or a link, is of. A snapshot's is its own: a damaged one is ignored.
+COLUMNS = {
+    "meta": ("key", "value"),
+    "secrets": ("key", "value"),
+    "ledger": ("intent", "event", "label", "epsilon", "rho", "mu_squared", "booked"),
+    "measurements": ("intent", "kind", "what", "units", "noise"),
+    "blocks": (
+        "size", "analyst", "confidence", "share", "version", "drawn", "kinds", "settled", "keys", "hash",
+    ),
+    "requests": ("request", "answer"),
+    "repeats": ("analyst", "answer"),
+    "certificates": ("scope", "version", "threshold", "units"),
+}  # fmt: skip
+SEALED = ("meta", "secrets", "requests", "repeats", "certificates")  # have a checksum
+# What the chain covers. Rows are only ever added to these tables; but the newest blocks are joined before a
+# link covers them.
+CHAINED = ("ledger", "measurements", "blocks")
+
+
+def statements() -> tuple[str, ...]:
+    """Return the statements that make the tables of a session file."""
+    return tuple(TABLES.values())
+
+
+# --- entries of the tables ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,8 +173,7 @@ class Outcome:
     Args:
         ledger: charges.
         measurements: released measurements.
-        answers: released answers.
-        columns: further released answers, which drew no noise.
+        columns: released answers, in the order of their numbers.
         are_newer: the answers are newer ones to questions that have stored ones: no further questions.
         certificates: tests that found nothing wrong; each replaces the one of its scope.
         asked: how many questions it answers, repeated ones included.
@@ -125,7 +187,6 @@ class Outcome:
 
     ledger: Sequence[LedgerRow] = ()
     measurements: Sequence[MeasurementRow] = ()
-    answers: Sequence[StoredAnswer] = ()
     columns: Sequence[AnswerColumns] = ()
     are_newer: bool = False
     certificates: Sequence[CertificateRow] = ()
@@ -139,5 +200,4 @@ class Outcome:
     @property
     def settled(self) -> int:
         """How many questions its answers settle first."""
-        rows = sum(one.settled == FIRST for one in self.answers)
-        return rows + sum(int((one.settled == FIRST).sum()) for one in self.columns)
+        return sum(one.first_count() for one in self.columns)

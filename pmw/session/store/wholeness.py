@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store.blocks import Blocks
-from pmw.session.store.chain import Chain
-from pmw.session.store.checksums import read_fact, require_checksum
-from pmw.session.store.schema import CHAINED, COLUMNS, SEALED, statements
+from pmw.session.store.answers import ANSWERS, StoredAnswers
+from pmw.session.store.chain import Chain, read_fact, require_checksum
+from pmw.session.store.connection import APPLICATION_ID
+from pmw.session.store.rows import COLUMNS, FORMAT_VERSION, SEALED, TABLES, statements
 
-ANSWERS = "answers"  # the fact that holds how many answers are stored
 _FEW_PAGES = 4096  # 16 MiB: looking at them takes a few hundredths of a second
 
 
@@ -29,7 +31,7 @@ def require_tables(connection: sqlite3.Connection, name: str) -> None:
 
 
 def require_whole(connection: sqlite3.Connection, name: str) -> None:
-    """Check all but the free answers before a session is written to; of them their number.
+    """Check all but what drew no noise before a session is written to; of them their number.
 
     A small file's pages are checked too: what lies in damaged ones could be written over.
 
@@ -39,7 +41,7 @@ def require_whole(connection: sqlite3.Connection, name: str) -> None:
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     if pages <= _FEW_PAGES and connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
         raise SessionCorruptError(f"{name}: the session file is damaged: its pages contradict each other")
-    _require_rows(connection, [table for table in SEALED if table not in CHAINED], name)
+    _require_rows(connection, [table for table in SEALED if table != "requests"], name)  # as many as answers
     _require_answers(connection, name)
 
 
@@ -51,55 +53,72 @@ def require_all(connection: sqlite3.Connection, name: str) -> None:
     """
     _require_answers(connection, name)
     _require_rows(connection, SEALED, name)
-    for _ in Blocks(connection, name).each():
+    for _ in StoredAnswers(connection, name).blocks():
         pass
 
 
 def _require_rows(connection: sqlite3.Connection, tables: Sequence[str], name: str) -> None:
     """Compare the rows of tables with their checksums."""
     for table in tables:
-        columns = ", ".join((*COLUMNS[table], "checksum"))
-        sealed = f"NOT INDEXED WHERE NOT ({CHAINED[table]})" if table in CHAINED else ""
-        for row in connection.execute(f"SELECT {columns} FROM {table} {sealed}"):
+        for row in connection.execute(f"SELECT {', '.join((*COLUMNS[table], 'checksum'))} FROM {table}"):
             require_checksum(table, row, name)
 
 
 def _require_answers(connection: sqlite3.Connection, name: str) -> None:
-    """Follow the chain, look up every measured answer, and compare the number of answers with what it was."""
-    measured = [row for link in Chain(connection, name).follow() for row in link.rows[-1]]
-    count = int(read_fact(connection, ANSWERS, name) or 0)
-    rows = f"SELECT count(*), total({CHAINED['answers']}) FROM answers NOT INDEXED"
-    found = connection.execute(rows).fetchone()
-    by_query = connection.execute("SELECT count(*) FROM answers INDEXED BY answers_by_query").fetchone()
-    gaps = list(_gaps(Blocks(connection, name).spans(), count))
-    whole = found == (sum(stop - start for start, stop in gaps), len(measured)) and by_query == found[:1]
-    if not (
-        whole
-        and all(_is_full(connection, *gap) for gap in gaps)
-        and all(_is_found(connection, *row[:3]) for row in measured)
-    ):
-        raise SessionCorruptError(f"{name}: the session file is damaged: rows of its answers are not there")
+    """Follow the chain, look up what drew noise, and compare the numbers of answers with what they were."""
+    Chain(connection, name).follow()
+    count, answers, after = int(read_fact(connection, ANSWERS, name) or 0), StoredAnswers(connection, name), 1
+    for first, end in answers.spans():
+        if first != after:
+            break
+        after = end
+    else:
+        if after == count + 1:
+            answers.require_drawn()
+            return
+    raise SessionCorruptError(f"{name}: the session file is damaged: rows of its answers are not there")
 
 
-def _gaps(spans: Sequence[tuple[int, int]], count: int) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of answers that are in no block, from the first up to the one after the last."""
-    start = 1
-    for first, end in (*spans, (count + 1, count + 1)):
-        if first != start:
-            yield start, first
-        start = end
+# --- copies ----------------------------------------------------------------------------------------------
 
 
-def _is_full(connection: sqlite3.Connection, start: int, stop: int) -> bool:
-    """Tell whether there is a row for each number."""
-    between = "SELECT count(*) FROM answers NOT INDEXED WHERE sequence >= ? AND sequence < ?"
-    return bool(connection.execute(between, (start, stop)).fetchone() == (stop - start,))
+def copy_public(connection: sqlite3.Connection, path: Path, name: str) -> None:
+    """Write a new file (mode 0600) with one state of a session: without its secrets, nor where its table is.
+
+    Others may go on writing meanwhile.
+
+    Args:
+        connection: to a session file, outside a transaction.
+        path: the file to make.
+        name: what messages call the session.
+
+    Raises:
+        SessionCorruptError: a row was altered or is gone.
+        OSError: the file cannot be made.
+    """
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    with closing(sqlite3.connect(str(path), isolation_level=None)) as made:
+        for statement in statements():
+            made.execute(statement)
+        made.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        made.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    connection.execute("ATTACH DATABASE ? AS copy", (str(path),))
+    try:
+        connection.execute("PRAGMA copy.synchronous = FULL")
+        connection.execute("BEGIN")
+        try:
+            require_all(connection, name)
+            _copy(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+    finally:
+        connection.execute("DETACH DATABASE copy")
 
 
-def _is_found(connection: sqlite3.Connection, place: int, request: str | None, key: bytes) -> bool:
-    """Tell whether a measured answer is found by its question and by its request: else it is drawn again."""
-    by_key = "SELECT 1 FROM answers WHERE query_key = ? AND sequence = ?"
-    if connection.execute(by_key, (key, place)).fetchone() is None:
-        return False
-    by_request = "SELECT 1 FROM answers WHERE request_id = ? AND sequence = ?"
-    return request is None or connection.execute(by_request, (request, place)).fetchone() is not None
+def _copy(connection: sqlite3.Connection) -> None:
+    for table in TABLES:
+        if table != "secrets":
+            connection.execute(f"INSERT INTO copy.{table} SELECT * FROM main.{table}")
+    connection.execute("DELETE FROM copy.meta WHERE key = 'data'")

@@ -56,7 +56,7 @@ class Anchor:
             "closed": store.meta("closed") is not None,
             "links": len(chained.links),
             "link": chained.links[-1].hex(),
-            "answers": store.answer_count(),
+            "answers": store.answers.count(),
         }
         if self._held is not None:
             _require_after(self._held, found, chained.links)

@@ -4,39 +4,38 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pmw.display.texts import counted
 from pmw.model import QueryMeasurement
-from pmw.public.answer import QuestionKind, Source
+from pmw.public.answer import Source
 from pmw.public.codec import read_kind
-from pmw.public.error_quantiles import typical_half_width
 from pmw.public.intervals import BAR_SLACK
-from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer, query_key
+from pmw.session.store import AnswerColumns, SessionStore, StoredAnswer
 from pmw.session.verification.contents import Contents
 from pmw.session.verification.report import FAULTS, Check, require, same, words
 from queries.factors import UNITS
 from queries.linear import LinearQuery
 
 _HELD = (Source.SYNTHETIC, Source.MEASURED)  # whose answers have an interval
+_SOURCES = [source.value for source in Source]
 _MEASURED = "measured answers are the stored measurements"
 _FORM = "every answer has the form that its source promises"
 _ORDER = "the share in answers never falls and never exceeds 1"
+
+_Rule: TypeAlias = tuple[NDArray[np.bool_], Callable[[StoredAnswer], str]]  # of which answers, and the fault
 
 
 def answer_checks(contents: Contents, store: SessionStore) -> Iterator[Check]:
     """Yield what holds of the stored answers."""
     try:
         transcript = _Transcript(contents, store)
-        for one in store.answer_runs():
-            if not isinstance(one, AnswerColumns):
-                transcript.read(one)
-            elif not transcript.has_read(one):
-                for row in one.answers():
-                    transcript.read(row)
+        for columns in store.answers.blocks():
+            transcript.read(columns)
     except FAULTS as error:
         yield Check("measurements and answers can be read", False, words(error))
         return
@@ -55,77 +54,95 @@ class _Transcript:
         self._later = [one for _, one in contents.measured()]
         self._marginal = options.tests_marginals
         self._newest = 0  # version of the newest answer marked measured
-        runs = [range(first, first + run.total()) for first, run in store.newer_runs()]
-        self._newer = {number for run in runs for number in run}  # took the place of a wider answer
+        runs = [(first, first + run.total()) for first, run in store.answers.newer_runs()]
+        self._newer = np.array(runs, dtype=np.int64).reshape(-1, 2)  # took the place of wider answers
         self._asked = 0  # answers so far, those left out
-        self._last = (0.0, 0)  # share and version of the answer before
+        self._last = (0.0, 0)  # share and version of the answers before
         self._counts = {_MEASURED: 0, _FORM: 0, _ORDER: 0}
         self._faults: dict[str, str] = {}
 
-    def read(self, row: StoredAnswer) -> None:
-        """Take the next answer, and keep the first fault of each kind."""
-        looks = {_FORM: self._form, _ORDER: self._order}
-        if row.source == Source.MEASURED.value:
-            looks[_MEASURED] = self._measured
-        self._asked += not self._is_newer(1)
-        for name, look in looks.items():
-            self._counts[name] += 1
-            try:
-                look(row)
-            except FAULTS as error:
-                self._faults.setdefault(name, f"answer {self._counts[_FORM]}: {words(error)}")
+    def read(self, columns: AnswerColumns) -> None:
+        """Take the next answers, and keep the first fault of each kind."""
+        first = self._counts[_FORM] + 1
+        self._look(_ORDER, first, lambda: self._order(columns))
+        self._form(columns, first)
+        for own in np.flatnonzero(_are_of(columns, [Source.MEASURED.value])).tolist():
+            self._counts[_MEASURED] += 1
+            row = columns.answer(own)
+            self._look(_MEASURED, first + own, lambda row=row: self._measured(row))  # type: ignore[misc]
+        for name in (_FORM, _ORDER):
+            self._counts[name] += len(columns)
 
-    def has_read(self, columns: AnswerColumns) -> bool:
-        """Take the next answers, if all of them are as they should be; else each is to be read by itself."""
+    def _look(self, name: str, number: int, look: Callable[[], object]) -> None:
         try:
-            whole = self._is_whole(columns)
-        except FAULTS:
-            return False
-        if whole:
-            self._last = columns.share, columns.version
-            self._asked += 0 if self._is_newer(1) else len(columns)  # a block is of one commit
-            for name in (_FORM, _ORDER):
-                self._counts[name] += len(columns)
-        return whole
+            look()
+        except FAULTS as error:
+            self._faults.setdefault(name, f"answer {number}: {words(error)}")
 
-    def _is_whole(self, columns: AnswerColumns) -> bool:
-        """Tell whether ``_form`` and ``_order`` find no fault with any of some answers."""
-        share, version = self._last
-        held = np.array([Source(name) in _HELD for name in columns.source_names])[columns.sources]
+    def _form(self, columns: AnswerColumns, first: int) -> None:
+        """Check the confidence, the intervals and the typical errors of answers."""
+        numbers = first + np.arange(len(columns))
+        which = np.searchsorted(self._newer[:, 0], numbers, side="right") - 1
+        is_newer = (which >= 0) & (numbers < self._newer[which, 1]) if len(self._newer) else which >= 0
+        asked = self._asked + np.cumsum(~is_newer)
+        self._asked = int(asked[-1])
+        readable = [name for name in columns.source_names if name in _SOURCES]
+        held = _are_of(columns, [name for name in readable if Source(name) in _HELD])
+        rules = [*self._interval_rules(columns, held), *self._typical_rules(columns, asked, is_newer)]
+        if len(readable) < len(columns.source_names):
+            unread = ~_are_of(columns, readable)
+            rules.insert(1, (unread, lambda _: "it cannot be read (ValueError)"))
+        found = [(int(np.argmax(rule)), fault) for rule, fault in rules if rule.any()]
+        if found:
+            own, fault = min(found, key=lambda one: one[0])
+            self._look(_FORM, first + own, lambda: require(False, fault(columns.answer(own))))
+
+    def _interval_rules(self, columns: AnswerColumns, held: NDArray[np.bool_]) -> list[_Rule]:
         (low, high), count = columns.ends.T, columns.counts
+        has = ~np.isnan(low)
         inside = (low >= 0) & (low <= count) & (count <= high) & (high < math.inf)
-        inside &= np.maximum(high - count, count - low) <= self._limit + BAR_SLACK
-        return (
-            Source.MEASURED.value not in columns.source_names
-            and columns.confidence == self._confidence
-            and share <= columns.share <= 1
-            and columns.share in self._shares
-            and version <= columns.version <= len(self._later)
-            and bool(np.all(np.isfinite(count) & (count >= 0)))
-            and bool(np.all(np.where(held, inside, np.isnan(low) & np.isnan(high))))
-            and self._is_typical(columns, held)
-        )
+        reach = np.maximum(high - count, count - low)
+        off = np.full(len(columns), columns.confidence != self._confidence)
+        wanted, found = self._confidence, columns.confidence
+        return [
+            (
+                ~(np.isfinite(count) & (count >= 0)),
+                lambda row: f"the count {row.count} is no number of records",
+            ),
+            (off, lambda _: f"confidence: expected {wanted}, found {found}"),
+            (has != held, lambda _: "it has an interval where none is promised, or lacks one that is"),
+            (has & ~inside, lambda row: f"the interval {_told(row)} does not hold it"),
+            (
+                has & (reach > self._limit + BAR_SLACK),
+                lambda row: f"the interval {_told(row)} is wider than the accuracy contract allows",
+            ),
+        ]
 
-    def _is_typical(self, columns: AnswerColumns, held: NDArray[np.bool_]) -> bool:
-        """Tell whether all typical errors are those of the newest quantiles before each answer."""
-        numbers, is_newer = self._asked + 1 + np.arange(len(columns)), self._is_newer(1)
-        if is_newer:
-            numbers[:] = self._asked + 1
-            if any(one.asked == self._asked for one in self._quantiles):  # before it, or after it
-                return False
+    def _typical_rules(
+        self, columns: AnswerColumns, asked: NDArray[np.int64], is_newer: NDArray[np.bool_]
+    ) -> list[_Rule]:
+        """Return what is wrong with typical errors that are not those of the newest quantiles before.
+
+        An answer that took the place of a wider one may come before or after a quantile that is due.
+        """
+        kinded = np.isin(columns.kinds, columns.named_kinds())
+        fits = self._are_typical(columns, asked) | (is_newer & self._are_typical(columns, asked + 1))
+        return [
+            (kinded & np.isnan(columns.ends[:, 0]), lambda _: "it has a kind, but no interval"),
+            (~fits, lambda row: f"typical error: {row.typical} is not that of the quantiles before it"),
+        ]
+
+    def _are_typical(self, columns: AnswerColumns, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which typical errors follow from the quantiles after fewer answers: bool, shape (n,)."""
         widths, count = np.full(len(columns), math.nan), columns.counts
-        for code, name in enumerate(columns.kind_names):
-            own = columns.kinds == code
-            if name is None or not own.any():
-                continue
-            if not held[own].all():
-                return False
-            kind = read_kind(name)
+        for code in columns.named_kinds():
+            own, kind = columns.kinds == code, read_kind(str(columns.kind_names[code]))
             for one in self._quantiles:  # in order: the newest counts
                 if one.kind == kind:
-                    widths[own & (one.asked < numbers)] = one.half_width(self._confidence)
+                    widths[own & (one.asked < asked)] = one.half_width(self._confidence)
         wanted = np.stack([np.maximum(0.0, count - widths), count + widths], axis=1)
-        return np.array_equal(wanted, columns.typical, equal_nan=True)
+        same_ends = (wanted == columns.typical) | (np.isnan(wanted) & np.isnan(columns.typical))
+        return np.asarray(same_ends.all(axis=1))
 
     def checks(self, asked: int) -> Iterator[Check]:
         """Yield what came of it, given the number of questions that were answered."""
@@ -158,51 +175,24 @@ class _Transcript:
             inside = set(scope) <= set(measurement.scope)
             require(inside, f"measurement {version} does not contain its question")
 
-    def _form(self, row: StoredAnswer) -> None:
-        """Check the key, the confidence and the interval of an answer."""
-        require(query_key(row.query) == row.query_key, "its question is found under another key")
-        require(math.isfinite(row.count) and row.count >= 0, f"the count {row.count} is no number of records")
-        same("confidence", self._confidence, row.confidence)
-        held = Source(row.source) in _HELD
-        fault = "it has an interval where none is promised, or lacks one that is"
-        require((row.interval is not None) == held, fault)
-        if row.interval is not None:
-            low, high = row.interval
-            require(
-                0 <= low <= row.count <= high < math.inf, f"the interval {low} to {high} does not hold it"
-            )
-            within = max(high - row.count, row.count - low) <= self._limit + BAR_SLACK
-            require(within, f"the interval {low} to {high} is wider than the accuracy contract allows")
+    def _order(self, columns: AnswerColumns) -> None:
+        """Check that share and version go on from those of the answers before."""
+        (share, version), own = self._last, (columns.share, columns.version)
+        self._last = own
+        require(own[0] <= 1, f"the share {own[0]:g} exceeds 1")
+        require(own[0] >= share, f"the share falls from {share:g} to {own[0]:g}")
+        require(own[1] >= version, f"the model version falls from {version} to {own[1]}")
+        require(own[1] <= len(self._later), f"there is no model version {own[1]}")
+        require(own[0] in self._shares, f"the share {own[0]:g} is none that the ledger ever had")
 
-        self._typical(row)
 
-    def _typical(self, row: StoredAnswer) -> None:
-        """Check that the typical error is that of the newest quantile before the answer."""
-        kind = None if row.kind is None else read_kind(row.kind)
-        require(kind is None or row.interval is not None, "it has a kind, but no interval")
-        wanted = self._typical_ends(row, kind, self._asked)
-        if self._is_newer(0) and wanted != row.typical:  # it may come before or after one that is due
-            wanted = self._typical_ends(row, kind, self._asked + 1)
-        same("typical error", wanted, row.typical)
+def _are_of(columns: AnswerColumns, names: list[str]) -> NDArray[np.bool_]:
+    """Tell which answers have one of some sources: bool, shape (n,)."""
+    return np.isin(
+        columns.sources, [columns.source_names.index(one) for one in names if one in columns.source_names]
+    )
 
-    def _typical_ends(
-        self, row: StoredAnswer, kind: QuestionKind | None, asked: int
-    ) -> tuple[float, float] | None:
-        """Return the ends of the typical error after the quantiles that come before a number of answers."""
-        before = [one for one in self._quantiles if one.asked < asked]
-        width = None if kind is None else typical_half_width(before, kind, self._confidence)
-        return None if width is None else (max(0.0, row.count - width), row.count + width)
 
-    def _is_newer(self, ahead: int) -> bool:
-        """Tell whether an answer only took the place of a wider one: this one, or the one so far ahead."""
-        return self._counts[_FORM] + ahead in self._newer
-
-    def _order(self, row: StoredAnswer) -> None:
-        """Check that share and version go on from those of the answer before."""
-        share, version = self._last
-        self._last = (row.share, row.version)
-        require(row.share <= 1, f"the share {row.share:g} exceeds 1")
-        require(row.share >= share, f"the share falls from {share:g} to {row.share:g}")
-        require(row.version >= version, f"the model version falls from {version} to {row.version}")
-        require(row.version <= len(self._later), f"there is no model version {row.version}")
-        require(row.share in self._shares, f"the share {row.share:g} is none that the ledger ever had")
+def _told(row: StoredAnswer) -> str:
+    low, high = row.interval or (math.nan, math.nan)
+    return f"{low} to {high}"

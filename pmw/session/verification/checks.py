@@ -99,7 +99,7 @@ def _whole(store: SessionStore) -> str:
 
 def _nothing_measured(contents: Contents, store: SessionStore) -> str:
     require(not contents.entries and not contents.rows, "there are charges or measurements")
-    require(next(store.answers(), None) is None, "there are answers")
+    require(next(store.answers.blocks(), None) is None, "there are answers")
     return "no charge, no measurement, no answer"
 
 

@@ -134,7 +134,7 @@ def models_follow(contents: Contents, store: SessionStore, told: Told = untold) 
             _check_snapshot(state, snapshot[1])
         for certificate in certificates:
             if certificate.version == version:
-                _check_certificate(state, certificate, contents, store.answer_count())
+                _check_certificate(state, certificate, contents, store.answers.count())
         told(1, len(measured) + 1)
     words = counted(len(measured) + 1, "version")
     return f"{words}, {counted(len(certificates), 'certificate')}" if certificates else words

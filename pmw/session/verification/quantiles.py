@@ -19,8 +19,8 @@ def quantiles_fit(contents: Contents, store: SessionStore) -> str:
         SessionCorruptError: it is not so.
     """
     found, cap = contents.quantiles(), contents.cap
-    options, answers = contents.contract.options, store.answer_count()
-    settled = [store.settled_count(one.asked) for _, one in found]
+    options, answers = contents.contract.options, store.answers.count()
+    settled = [store.answers.settled_count(one.asked) for _, one in found]
     entries = [quantile_entry(one.kind, one.noise, options) for _, one in found]
     paid = zip(contents.intents[len(contents.opening_charges) :], contents.later, strict=True)
     charged = [(intent, entry.label) for intent, entry in paid if entry.event == Event.QUANTILE]

@@ -259,7 +259,7 @@ def test_what_is_durable_is_printed_where_a_later_answer_fails(
         with pytest.raises(StoreError):
             answer_stream(session, io.BytesIO("\n".join(lines).encode()), StreamOptions())
         monkeypatch.undo()
-        kept = session._open_store().answer_count()
+        kept = session._open_store().answers.count()
     assert len(capsys.readouterr().out.splitlines()) == kept == 8
 
 

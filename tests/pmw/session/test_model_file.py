@@ -110,7 +110,7 @@ def test_no_secret_of_a_session_is_in_its_model(
         session.export(target)
     with closing(SessionStore.open(path)) as store:
         secrets = {name: store.secret(name) or b"" for name in store.secret_names()}
-        answers = [answer.query for answer in store.answers()]
+        answers = [answer.query for answer in store.answers.each()]
     assert {"fingerprint", "fingerprint_key", "threshold 0"} <= set(secrets)
     text = target.read_bytes()
     arrays = b"".join(base64.b64decode(found) for found in _arrays(json.loads(text)))

@@ -68,12 +68,12 @@ def width(answer: Answer | Estimate) -> float:
 
 def stored(session: pmw.Session) -> int:
     """Return how many answers the file holds."""
-    return sum(1 for _ in session._open_store().answers())
+    return sum(1 for _ in session._open_store().answers.each())
 
 
 def first_numbers(session: pmw.Session) -> list[int]:
     """Return the numbers of the answers that error quantiles may look at."""
-    found = session._open_store().first_answers().values()
+    found = session._open_store().answers.first_answers().values()
     return sorted(number for numbers, _ in found for number in numbers.tolist())
 
 
@@ -134,7 +134,7 @@ def test_a_repeated_question_gets_the_answer_of_a_better_model_and_the_history_k
     new = session.ask(query)
     assert (old.version, new.version) == (0, 1)
     assert width(new) <= 0.9 * width(old)
-    assert [one.version for one in session._open_store().answers()][-1] == 1
+    assert [one.version for one in session._open_store().answers.each()][-1] == 1
     assert stored(session) == count + 1
     assert session.ask(query) == new
     assert stored(session) == count + 1
@@ -264,7 +264,7 @@ def test_better_answers_count_as_no_further_questions(session: pmw.Session) -> N
         one.ask(single)
     distinct = len(boxes.distinct()[0])
     store = session._open_store()
-    counts, firsts = store.question_counts(), first_numbers(session)
+    counts, firsts = store.answers.question_counts(), first_numbers(session)
     scopes, asked = load_scopes(store, DOMAIN), session.state.asked
     assert counts == {"": 0, "ann": distinct + 1, "bob": distinct + 1}
     measured(session)
@@ -274,10 +274,10 @@ def test_better_answers_count_as_no_further_questions(session: pmw.Session) -> N
         asker.answer_arrays(NAMES, boxes.first, boxes.last)
         assert asker.ask(single).version == 2
     assert stored(session) > 1.9 * distinct  # all but those about nearly everybody
-    assert store.question_counts() == counts
+    assert store.answers.question_counts() == counts
     assert load_scopes(store, DOMAIN) == scopes
     assert first_numbers(session) == firsts
-    assert session.state.asked == asked == store.answer_count() == distinct + 1
+    assert session.state.asked == asked == store.answers.count() == distinct + 1
     assert store.asked() == 6 * (100 + 1)
     assert session.verify().holds
 

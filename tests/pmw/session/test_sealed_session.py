@@ -197,7 +197,7 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
     seed = interrupt(study)
     store = SessionStore.open(study)
     pending, before = store.pending(), read_ledger(study)
-    answers, measurements = list(store.answers()), store.measurements()
+    answers, measurements = list(store.answers.each()), store.measurements()
     store.close()
     assert pending is not None
     (study.parent / "people.csv").unlink()
@@ -220,7 +220,7 @@ def test_a_batch_whose_table_cannot_be_read_is_charged_whole_and_never_released(
         assert (last.event, last.price) == ("abandoned batch", state.ledger.price(reserved))
         assert session.ask(OTHER).source is Source.EXHAUSTED
     store = SessionStore.open(study)
-    assert list(store.answers())[:-1] == answers
+    assert list(store.answers.each())[:-1] == answers
     assert store.measurements() == measurements
     store.close()
     assert status.budget_share == ledger.share > before.share

@@ -79,7 +79,7 @@ class Rows:
 
 def rows_of(store: SessionStore) -> Rows:
     secrets = {name: store.secret(name) for name in ("threshold 0", "threshold 1")}
-    answers = list(store.answers())
+    answers = list(store.answers.each())
     return Rows(store.ledger(), store.measurements(), answers, secrets, store.asked(), store.pending())
 
 

@@ -325,7 +325,7 @@ def test_the_scopes_of_stored_questions_are_counted_without_reading_each(names: 
         session.finalize()  # nothing is tested any more: they are stored as ranges
         session.answer_arrays(names[:2], *ends)
         store = session._engine._store
-        assert any(isinstance(texts, RangeTexts) and len(texts) > 9 for _, texts in store.first_questions())
+        assert any(isinstance(texts, RangeTexts) and len(texts) > 9 for _, texts in store.answers.first_questions())
         (found,) = load_scopes(store, domain).values()
         assert found == Counter(query.scope for query in session.asked())
         assert len(found) > 6

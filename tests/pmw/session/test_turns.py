@@ -101,7 +101,7 @@ def test_eight_processes_with_five_hundred_questions_each_get_every_answer(study
     state, status = read_session(study)
     assert status.queries_answered == PROCESSES * QUESTIONS
     with closing(SessionStore.open(study)) as store:
-        rows = {mark: row for mark in given if (row := store.answer_to_request(mark)) is not None}
+        rows = {mark: row for mark in given if (row := answer_to_request(store, mark)) is not None}
         assert {mark: (row.count, row.version) for mark, row in rows.items()} == given
         measured = [row.kind for row in store.measurements()].count("query")
         payers = [
@@ -125,14 +125,14 @@ def test_backups_while_another_process_writes_are_each_one_state_of_the_session(
     output, complaint = writer.communicate()
     assert (writer.returncode, complaint) == (0, "")
     with closing(SessionStore.open(study)) as store:  # a repeated question has no row of its own
-        stored = {row.request_id for row in store.answers()}
+        stored = {row.request_id for row in store.answers.each()}
     given = [one for one in (tuple(json.loads(line)) for line in output.splitlines()) if one[0] in stored]
     assert len(copies) > 2
     sizes = []
     for copy in copies:
         assert verify_session(copy).holds
         with closing(SessionStore.open(copy)) as store:
-            held_there = [(row.request_id, row.count, row.version) for row in store.answers()]
+            held_there = [(row.request_id, row.count, row.version) for row in store.answers.each()]
         assert held_there == given[: len(held_there)]
         sizes.append(len(held_there))
     assert sizes == sorted(sizes)
@@ -254,7 +254,7 @@ def test_threads_take_turns_over_one_session(study: Path, domain: Domain) -> Non
         assert session.status().queries_answered == len(counts) == 8 * 40
         assert session.verify().holds
     with closing(SessionStore.open(study)) as store:
-        assert {row.count for row in store.answers()} == set(counts)
+        assert {row.count for row in store.answers.each()} == set(counts)
 
 
 def test_threads_take_turns_over_marginals_and_exports(

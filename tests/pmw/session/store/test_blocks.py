@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pmw.session.asks import settled_marks
+from pmw.session.store.blocks import Blocks
 
 from pmw.errors import SessionCorruptError
 from pmw.session.store import AGAIN, FIRST, Outcome, SessionStore, StoredAnswer, query_key
-from pmw.session.store.blocks import Blocks
 from pmw.session.store.columns import AnswerColumns, packed, question_keys, runs, unpacked
 from queries.range_texts import RangeTexts
 
@@ -114,65 +114,65 @@ def test_only_what_is_alike_and_drew_no_noise_is_put_together() -> None:
 def test_rows_and_blocks_are_numbered_together(store: SessionStore) -> None:
     parts = [many(3), many(100, 10), many(2, 200, analyst="ann"), many(70, 300, analyst="ann", share=0.5)]
     for part in parts:
-        store.finish(None, Outcome(answers=part, asked=len(part)))
+        store.finish(None, Outcome(columns=columns_of(part), asked=len(part)))
     everything = [answer for part in parts for answer in part]
-    assert list(store.answers()) == everything
-    assert store.answer_count() == len(everything) == 175
+    assert list(store.answers.each()) == everything
+    assert store.answers.count() == len(everything) == 175
     assert store._blocks.spans() == [(4, 104), (106, 176)]
-    assert [store.answer_at(number + 1) for number in range(175)] == everything
-    assert store.newest_answers([one.query for one in everything]) == everything
-    assert store.newest_answer("another") is None
-    assert store.newest_numbers(None, 73) == list(range(175, 102, -1))
-    assert store.newest_numbers("ann", 71) == [*range(175, 105, -1), 105]
-    assert store.question_counts() == {"": 103, "ann": 72}
-    assert store.shares(175) == [(number, 0.25 if number < 106 else 0.5) for number in range(1, 176)]
-    assert store.shares(5) == [(number, 0.25 if number < 106 else 0.5) for number in range(35, 176, 35)]
+    assert [store.answers.answer(number + 1) for number in range(175)] == everything
+    assert newest_answers(store, [one.query for one in everything]) == everything
+    assert newest_answer(store, "another") is None
+    assert store.answers.newest_numbers(None, 73) == list(range(175, 102, -1))
+    assert store.answers.newest_numbers("ann", 71) == [*range(175, 105, -1), 105]
+    assert store.answers.question_counts() == {"": 103, "ann": 72}
+    assert store.answers.shares(175) == [(number, 0.25 if number < 106 else 0.5) for number in range(1, 176)]
+    assert store.answers.shares(5) == [(number, 0.25 if number < 106 else 0.5) for number in range(35, 176, 35)]
     assert store.is_whole()
     with pytest.raises(SessionCorruptError, match="answer 176 is gone"):
-        store.answer_at(176)
+        store.answers.answer(176)
 
 
 def test_the_newest_answer_is_given_whether_it_is_a_row_or_in_a_block(store: SessionStore) -> None:
     text = many(1)[0].query
     for number, size in enumerate([64, 1, 64, 64, 2]):
-        store.finish(None, Outcome(answers=[replace(one, version=number) for one in many(size)]))
-        found = store.newest_answer(text)
+        store.finish(None, Outcome(columns=columns_of([replace(one, version=number) for one in many(size)])))
+        found = newest_answer(store, text)
         assert found is not None
         assert found.version == number
 
 
 def test_requests_and_repeats_find_answers_in_blocks(store: SessionStore) -> None:
     answers = many(80)
-    store.finish(None, Outcome(answers=answers))
+    store.finish(None, Outcome(columns=columns_of(answers)))
     store.finish(None, Outcome(idempotency_keys={"r": answers[7].query}, repeats=[("ann", answers[9].query)]))
-    assert store.answer_to_request("r") == answers[7]
-    assert store.newest_numbers("ann", 5) == [10]
+    assert answer_to_request(store, "r") == answers[7]
+    assert store.answers.newest_numbers("ann", 5) == [10]
 
 
 def test_the_first_answers_of_questions_are_those_of_rows_and_blocks(store: SessionStore) -> None:
     once, again = {"settled": FIRST}, {"settled": AGAIN}
-    store.finish(None, Outcome(answers=many(2, **once)))
+    store.finish(None, Outcome(columns=columns_of(many(2, **once))))
     later = [*many(2, **again), *many(68, 2, **once), *many(1, 500, kind=None, **once)]
-    store.finish(None, Outcome(answers=later))
+    store.finish(None, Outcome(columns=columns_of(later)))
     store.finish(
-        None, Outcome(answers=[*many(1, 69, **again), *many(70, 70, count=0.0, **once), *many(9, 900)])
+        None, Outcome(columns=columns_of([*many(1, 69, **again), *many(70, 70, count=0.0, **once), *many(9, 900)]))
     )
-    assert store.settled_count() == 2 + 69 + 70
-    assert [store.settled_count(number) for number in (2, 4, 5, 73, 80)] == [2, 2, 3, 71, 77]
-    ((kind, (numbers, reaches)),) = store.first_answers().items()
+    assert store.answers.settled_count() == 2 + 69 + 70
+    assert [store.answers.settled_count(number) for number in (2, 4, 5, 73, 80)] == [2, 2, 3, 71, 77]
+    ((kind, (numbers, reaches)),) = store.answers.first_answers().items()
     assert kind == "2 tested"
     assert numbers.tolist() == [1, 2, *range(5, 73), *range(75, 145)]
-    counts = [store.answer_at(number).count for number in numbers.tolist()]
+    counts = [store.answers.answer(number).count for number in numbers.tolist()]
     assert reaches == pytest.approx(15.0 - np.array(counts))
 
 
 def test_questions_whose_keys_are_the_same_are_told_apart_by_their_texts(store: SessionStore) -> None:
     texts = _colliding()
     assert len(set(question_keys(texts).tolist())) == 1
-    store.finish(None, Outcome(answers=[*many(70), stored(texts[0], count=1.0)]))
-    assert store.newest_answer(texts[1]) is None
-    store.finish(None, Outcome(answers=[*many(70), stored(texts[1], count=2.0)]))
-    assert [one and one.count for one in store.newest_answers(texts)] == [1.0, 2.0]
+    store.finish(None, Outcome(columns=columns_of([*many(70), stored(texts[0], count=1.0)])))
+    assert newest_answer(store, texts[1]) is None
+    store.finish(None, Outcome(columns=columns_of([*many(70), stored(texts[1], count=2.0)])))
+    assert [one and one.count for one in newest_answers(store, texts)] == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -190,7 +190,7 @@ def test_a_question_is_the_same_as_text_and_as_range(
     def marks(part: list[StoredAnswer], version: int) -> list[int]:
         were = [any(one.settled and one.query == each.query for one in given) for each in part]
         texts = [one.query for one in part]
-        assert store.are_settled(texts) == were
+        assert store.answers.are_settled(texts) == were
         settle = [version % 4 != 0] * len(part)
         return [int(mark) for mark in settled_marks(texts, were, settle)]
 
@@ -206,26 +206,26 @@ def test_a_question_is_the_same_as_text_and_as_range(
             columns = replace(AnswerColumns.of(part), texts=pool.take(places))
             store.finish(None, Outcome(columns=(columns,), asked=size))
         else:
-            store.finish(None, Outcome(answers=part, asked=size))
+            store.finish(None, Outcome(columns=columns_of(part), asked=size))
         given += part
         last = {one.query: one for one in part}
-        assert store.newest_answers(list(last)) == list(last.values())
-    assert list(store.answers()) == given
+        assert newest_answers(store, list(last)) == list(last.values())
+    assert list(store.answers.each()) == given
     first = {one.query: one for one in reversed(given) if one.settled == FIRST}
-    assert sum(one.settled == FIRST for one in given) == len(first) == store.settled_count()
+    assert sum(one.settled == FIRST for one in given) == len(first) == store.answers.settled_count()
     versions = [one.version for one in given if one.settled == FIRST]
-    assert [store.settled_version(place) for place in range(1, len(first) + 1, 7)] == versions[::7]
+    assert [store.answers.settled_version(place) for place in range(1, len(first) + 1, 7)] == versions[::7]
     newest = {one.query: one for one in given}
     for pool in pools:
         wanted = [newest.get(text) for text in pool]
-        assert store.newest_answers(pool) == store.newest_answers(list(pool)) == wanted
-    asked = [text for _, texts in store.first_questions() for text in texts]
+        assert newest_answers(store, pool) == newest_answers(store, list(pool)) == wanted
+    asked = [text for _, texts in store.answers.first_questions() for text in texts]
     assert sorted(asked) == sorted(first)
     numbers: dict[str, list[int]] = {}
     for number, one in enumerate(given, 1):
         if one.kind is not None and first.get(one.query) is one:
             numbers.setdefault(one.kind, []).append(number)
-    assert {kind: found.tolist() for kind, (found, _) in store.first_answers().items()} == numbers
+    assert {kind: found.tolist() for kind, (found, _) in store.answers.first_answers().items()} == numbers
     assert store.is_whole()
 
 
@@ -254,14 +254,14 @@ def test_many_blocks_are_found_after_their_keys_were_merged(
     monkeypatch.setattr("pmw.session.store.blocks._RECENT", 150)
     monkeypatch.setattr("pmw.session.store.blocks._DECODED", 2)
     for number in range(8):
-        store.finish(None, Outcome(answers=many(64, 64 * number)))
-        assert store.newest_answer(many(1, 64 * number)[0].query) is not None
+        store.finish(None, Outcome(columns=columns_of(many(64, 64 * number))))
+        assert newest_answer(store, many(1, 64 * number)[0].query) is not None
     assert store._blocks._sorted.size > 150
     everything = many(8 * 64)
-    assert store.newest_answers([one.query for one in everything]) == everything
+    assert newest_answers(store, [one.query for one in everything]) == everything
     assert len(store._blocks._decoded) == 1
     monkeypatch.setattr("pmw.session.store.blocks._DECODED", 3.5 * store._blocks._held)
-    assert store.newest_answers([one.query for one in everything]) == everything
+    assert newest_answers(store, [one.query for one in everything]) == everything
     assert len(store._blocks._decoded) == 3
 
 
@@ -272,19 +272,19 @@ def test_a_block_that_was_rolled_back_is_not_found(store: SessionStore) -> None:
     )
     repeats = [("ann", answers[0].query)]  # looks the block up inside the transaction
     with pytest.raises(Exception, match="nothing was released"):
-        store.finish(None, Outcome(answers=answers, repeats=repeats, secrets={"x": b"y"}))
-    assert store.newest_answer(answers[0].query) is None
-    store.finish(None, Outcome(answers=many(64, 100)))
-    assert store.newest_answer(many(1, 100)[0].query) == many(1, 100)[0]
-    assert list(store.answers()) == many(64, 100)
+        store.finish(None, Outcome(columns=columns_of(answers), repeats=repeats, secrets={"x": b"y"}))
+    assert newest_answer(store, answers[0].query) is None
+    store.finish(None, Outcome(columns=columns_of(many(64, 100))))
+    assert newest_answer(store, many(1, 100)[0].query) == many(1, 100)[0]
+    assert list(store.answers.each()) == many(64, 100)
 
 
 def test_a_copy_holds_the_blocks(tmp_path: Path) -> None:
     with closing(make(tmp_path / "s.pmw")) as store:
-        store.finish(None, Outcome(answers=many(70)))
+        store.finish(None, Outcome(columns=columns_of(many(70))))
         store.copy_public(tmp_path / "copy.pmw", tmp_path / "copy.pmw")
     with closing(SessionStore.open(tmp_path / "copy.pmw")) as copy:
-        assert list(copy.answers()) == many(70)
+        assert list(copy.answers.each()) == many(70)
         assert copy.is_whole()
 
 
@@ -328,7 +328,7 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "s.pmw"
     with closing(make(path)) as store:
         for part in (many(3), many(100, 10, settled=FIRST), many(100, 200)):
-            store.finish(None, Outcome(answers=part, asked=len(part)))
+            store.finish(None, Outcome(columns=columns_of(part), asked=len(part)))
     return path
 
 
@@ -354,17 +354,17 @@ def test_answers_that_were_altered_are_refused_by_every_reader(path: Path, scrip
     with closing(SessionStore.open(path)) as store:
         execute(path, script)
         reads: list[Callable[[], object]] = [
-            lambda: store.answer_at(20),
-            lambda: store.newest_answer(many(1, 11)[0].query),
-            lambda: list(store.answers()),
-            store.first_answers,
+            lambda: store.answers.answer(20),
+            lambda: newest_answer(store, many(1, 11)[0].query),
+            lambda: list(store.answers.each()),
+            store.answers.first_answers,
             store.is_whole,
         ]
         for read in reads:
             with pytest.raises(SessionCorruptError, match="a row of its blocks of answers was altered"):
                 read()
-        assert store.answer_at(150) == many(100, 200)[46]
-        assert store.answer_at(2) == many(3)[1]
+        assert store.answers.answer(150) == many(100, 200)[46]
+        assert store.answers.answer(2) == many(3)[1]
 
 
 def test_a_block_whose_hash_was_made_to_fit_is_refused_where_its_keys_do_not(path: Path) -> None:
@@ -388,8 +388,8 @@ def test_whatever_the_sizes_all_answers_are_there_in_order(sizes: list[int]) -> 
             part = many(size, number)
             number += size
             given += part
-            store.finish(None, Outcome(answers=part))
-        assert list(store.answers()) == given
-        assert store.newest_answers([one.query for one in given]) == given
+            store.finish(None, Outcome(columns=columns_of(part)))
+        assert list(store.answers.each()) == given
+        assert newest_answers(store, [one.query for one in given]) == given
         assert store.is_whole()
-        assert all(math.isfinite(one.count) for one in store.answers())
+        assert all(math.isfinite(one.count) for one in store.answers.each())

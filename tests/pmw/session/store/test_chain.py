@@ -48,7 +48,7 @@ def batch(number: int) -> Outcome:
             LedgerRow("value", f"q{number}", None, "1/7", None, '[["ann","1"]]'),
         ],
         measurements=[MeasurementRow("query", f"{number}", bytes([number] * 8), "{}")],
-        answers=[answer(100 + number, "synthetic"), answer(number)],
+        columns=columns_of([answer(100 + number, "synthetic"), answer(number)]),
         asked=2,
     )
 
@@ -67,9 +67,9 @@ def make(path: Path | None) -> SessionStore:
         ),
     )
     store.finish(store.begin("tests", "{}", bytes(32)), batch(2))
-    store.finish(None, Outcome(answers=[answer(7, "synthetic"), answer(8, "exhausted")], asked=2))
+    store.finish(None, Outcome(columns=columns_of([answer(7, "synthetic"), answer(8, "exhausted")]), asked=2))
     store.finish(store.begin("tests", "{}", bytes(32)), batch(3))
-    store.finish(store.begin("tests", "{}", bytes(32)), Outcome(answers=[answer(9, "synthetic")], asked=1))
+    store.finish(store.begin("tests", "{}", bytes(32)), Outcome(columns=columns_of([answer(9, "synthetic")]), asked=1))
     return store
 
 
@@ -151,9 +151,9 @@ def test_each_link_is_a_hash_of_the_one_before_and_of_all_rows_of_its_outcome() 
 def test_what_charges_measures_and_draws_nothing_adds_no_link() -> None:
     with closing(make(None)) as store:
         before = store.chained()
-        store.finish(None, Outcome(answers=[answer(50, "synthetic")], meta={"data": '"x"'}))
+        store.finish(None, Outcome(columns=columns_of([answer(50, "synthetic")]), meta={"data": '"x"'}))
         assert store.chained() == before
-        store.finish(None, Outcome(answers=[answer(51)]))
+        store.finish(None, Outcome(columns=columns_of([answer(51)])))
         assert store.chained().links[:-1] == before.links
 
 
@@ -293,19 +293,19 @@ def test_a_link_that_was_made_to_fit_its_rows_does_not_fit_the_links_after_it(pa
 def test_a_measured_answer_is_compared_with_its_link_each_time_it_is_read(path: Path) -> None:
     drawn, free = answer(3), answer(103, "synthetic")
     with closing(SessionStore.open(path)) as store:
-        assert store.newest_answer(drawn.query) == store.answer_to_request("r3") == drawn
-        assert store.newest_answer(free.query) == free
+        assert newest_answer(store, drawn.query) == answer_to_request(store, "r3") == drawn
+        assert newest_answer(store, free.query) == free
         execute(path, "UPDATE answers SET count = count + 1 WHERE sequence > 4")
         reads: list[Callable[[], object]] = [
-            lambda: store.newest_answer(drawn.query),
-            lambda: store.answer_to_request("r3"),
+            lambda: newest_answer(store, drawn.query),
+            lambda: answer_to_request(store, "r3"),
         ]
         for read in reads:
             with pytest.raises(SessionCorruptError, match=BROKEN.format(3)):
                 read()
         with pytest.raises(SessionCorruptError, match=DAMAGED + "a row of its answers was altered"):
-            store.newest_answer(free.query)
-        assert store.answer_to_request("r2") == answer(2)
+            newest_answer(store, free.query)
+        assert answer_to_request(store, "r2") == answer(2)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_a_measured_answer_that_no_link_covers_is_refused(
     with closing(SessionStore.open(path)) as store:
         execute(path, script)
         with pytest.raises(SessionCorruptError, match=BROKEN.format(link)):
-            store.answer_to_request(f"r{number}")
+            answer_to_request(store, f"r{number}")
 
 
 HIDE = "PRAGMA writable_schema = ON"
@@ -350,7 +350,7 @@ def test_a_source_that_the_index_does_not_know_of_is_refused(
     )
     with closing(SessionStore.open(path)) as store:
         with pytest.raises(SessionCorruptError, match=DAMAGED):
-            store.answer_to_request(request_id)
+            answer_to_request(store, request_id)
         with pytest.raises(SessionCorruptError, match=DAMAGED):
             store.take_over()
 

@@ -34,7 +34,7 @@ FULL = Outcome(
         LedgerRow("value", "q", None, "1/7", None, '[["","1"]]'),
     ],
     measurements=[MeasurementRow("total", "[]", b"\x01" * 8, "{}")],
-    answers=[ANSWER],
+    columns=columns_of([ANSWER]),
     asked=4,
     meta={"contract": '"c"'},
     secrets={"threshold": b"[1,2]"},
@@ -64,27 +64,27 @@ def test_an_outcome_is_read_back_as_it_was_written(store: SessionStore) -> None:
     assert store.pending() is None
     assert store.ledger() == FULL.ledger
     assert store.measurements() == FULL.measurements
-    assert store.answer_to_request("r1") == ANSWER
-    assert store.newest_answer("{}") == ANSWER
+    assert answer_to_request(store, "r1") == ANSWER
+    assert newest_answer(store, "{}") == ANSWER
     assert store.asked() == 4
     assert store.secret("threshold") == b"[1,2]"
-    assert [store.meta("absent"), store.secret("absent"), store.answer_to_request("r2")] == [None] * 3
+    assert [store.meta("absent"), store.secret("absent"), answer_to_request(store, "r2")] == [None] * 3
 
 
 def test_the_newest_answer_to_a_question_is_given(store: SessionStore) -> None:
     newer = StoredAnswer(None, query_key("{}"), "{}", 13.0, None, 0.95, "exhausted", 4, 0.5)
     store.finish(1, FULL)
-    store.finish(None, Outcome(answers=[newer]))
-    assert store.newest_answer("{}") == newer
+    store.finish(None, Outcome(columns=columns_of([newer])))
+    assert newest_answer(store, "{}") == newer
 
 
 def test_shares_are_read_in_order_and_thinned_evenly_with_the_last_one_kept(store: SessionStore) -> None:
-    assert store.shares(10) == []
-    store.finish(1, Outcome(answers=[answer_number(number) for number in range(1, 24)]))
-    assert store.shares(100) == [(number, number / 100) for number in range(1, 24)]
-    assert store.shares(23) == store.shares(100)
-    assert store.shares(10) == [(number, number / 100) for number in (2, 5, 8, 11, 14, 17, 20, 23)]
-    assert store.shares(1) == [(23, 0.23)]
+    assert store.answers.shares(10) == []
+    store.finish(1, Outcome(columns=columns_of([answer_number(number) for number in range(1, 24)])))
+    assert store.answers.shares(100) == [(number, number / 100) for number in range(1, 24)]
+    assert store.answers.shares(23) == store.answers.shares(100)
+    assert store.answers.shares(10) == [(number, number / 100) for number in (2, 5, 8, 11, 14, 17, 20, 23)]
+    assert store.answers.shares(1) == [(23, 0.23)]
 
 
 def answer_number(number: int) -> StoredAnswer:
@@ -92,7 +92,7 @@ def answer_number(number: int) -> StoredAnswer:
 
 
 def test_a_long_history_is_looked_up_and_not_read(store: SessionStore) -> None:
-    store.finish(1, Outcome(answers=[answer_number(number) for number in range(1, 20_001)]))
+    store.finish(1, Outcome(columns=columns_of([answer_number(number) for number in range(1, 20_001)])))
     steps = 0
 
     def count() -> int:
@@ -101,7 +101,7 @@ def test_a_long_history_is_looked_up_and_not_read(store: SessionStore) -> None:
         return 0
 
     store._connection.set_progress_handler(count, 1)  # called at every step of the database's machine
-    assert len(store.shares(10)) == 10
+    assert len(store.answers.shares(10)) == 10
     assert steps < 1000
 
 
@@ -114,7 +114,7 @@ def test_a_secret_is_wiped(store: SessionStore) -> None:
 def test_an_outcome_is_written_whole_or_not_at_all(store: SessionStore) -> None:
     store.finish(1, FULL)
     intent = store.begin("tests", "{}", b"t" * 32)
-    twice = Outcome(ledger=FULL.ledger, answers=[ANSWER], asked=1, secrets={"threshold": None})
+    twice = Outcome(ledger=FULL.ledger, columns=columns_of([ANSWER]), asked=1, secrets={"threshold": None})
     with pytest.raises(StoreError, match="nothing was released"):
         store.finish(intent, twice)  # the request's mark is taken
     assert len(store.ledger()) == 2
@@ -311,7 +311,7 @@ def test_books_are_read_with_the_batches_that_they_belong_to(store: SessionStore
     store.finish(intent, Outcome(ledger=FULL.ledger[:1], measurements=FULL.measurements))
     assert store.chained().ledger_intents == (1, 1, 2)
     assert store.chained().measurement_intents == (1, 2)
-    assert list(store.answers()) == [ANSWER]
+    assert list(store.answers.each()) == [ANSWER]
     assert store.secret_names() == {"threshold"}
     assert store.pending() is None
     assert not store.has_snapshot()
@@ -341,7 +341,7 @@ def test_sealing_wipes_every_secret_and_every_intent_at_once(store: SessionStore
     assert store.meta("closed") == "true"
     assert store.chained().ledger_intents == (1, 1, intent)
     store.scrub()
-    assert list(store.answers()) == [ANSWER]
+    assert list(store.answers.each()) == [ANSWER]
 
 
 def test_a_sealing_that_fails_changes_nothing(store: SessionStore) -> None:
@@ -434,12 +434,12 @@ def test_a_mark_is_tied_to_the_newest_answer_of_its_time(store: SessionStore) ->
     store.finish(1, FULL)
     store.finish(None, Outcome(idempotency_keys={"another": ANSWER.query}))
     newer = replace(ANSWER, request_id="r2", count=99.0)
-    store.finish(None, Outcome(answers=[newer]))
-    assert store.answer_to_request("another") == ANSWER
-    assert store.newest_answer(ANSWER.query) == newer
+    store.finish(None, Outcome(columns=columns_of([newer])))
+    assert answer_to_request(store, "another") == ANSWER
+    assert newest_answer(store, ANSWER.query) == newer
     with pytest.raises(StoreError):
         store.finish(None, Outcome(idempotency_keys={"third": "no such query"}))
-    assert store.answer_to_request("third") is None
+    assert answer_to_request(store, "third") is None
 
 
 def test_a_batch_is_begun_only_where_none_waits_and_ends_once(store: SessionStore) -> None:
@@ -488,10 +488,10 @@ def test_of_each_question_the_first_answer_is_listed(store: SessionStore) -> Non
     again = [
         replace(one, count=one.count + 1, kind="2 bins", request_id=None, settled=AGAIN) for one in first
     ]
-    store.finish(None, Outcome(answers=[*first, *again]))
+    store.finish(None, Outcome(columns=columns_of([*first, *again])))
     numbers = [number for number, kind in enumerate(kinds, start=1) if kind]
-    listed = {kind: (own.tolist(), reach.tolist()) for kind, (own, reach) in store.first_answers().items()}
+    listed = {kind: (own.tolist(), reach.tolist()) for kind, (own, reach) in store.answers.first_answers().items()}
     assert listed == {"2 tested": ([numbers[0]], [8.0]), "3 bins": ([numbers[1]], [8.0])}
-    assert store.answer_at(numbers[0]).count == first[0].count
+    assert store.answers.answer(numbers[0]).count == first[0].count
     with pytest.raises(SessionCorruptError, match="answer 99 is gone"):
-        store.answer_at(99)
+        store.answers.answer(99)

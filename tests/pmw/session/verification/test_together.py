@@ -50,9 +50,9 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, list[S
             ends = [np.sort(generator.integers(0, SIZES[name] + 1, (300, 2)), axis=1) for name in names]
             session.answer_arrays(names, *(np.stack([one[:, end] for one in ends], axis=1) for end in (0, 1)))
     with closing(SessionStore.open(path)) as store:
-        newer = {first + one for first, run in store.newer_runs() for one in range(run.total())}
-        stored = [one for number, one in enumerate(store.answers(), 1) if number not in newer]
-        assert sum(isinstance(one, AnswerColumns) for one in store.answer_runs()) > 3
+        newer = {first + one for first, run in store.answers.newer_runs() for one in range(run.total())}
+        stored = [one for number, one in enumerate(store.answers.each(), 1) if number not in newer]
+        assert sum(isinstance(one, AnswerColumns) for one in store.answers.blocks()) > 3
         assert stored[-1].version > 0
         return read_contents(store), stored, store.asked()
 

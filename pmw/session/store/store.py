@@ -1,20 +1,23 @@
 """The session file: one SQLite database that holds everything a session must not forget.
 
 The ledger is the truth; model snapshots are a cache. A chain of hashes covers what was charged, measured or
-drawn, and every other row has a checksum: a damaged file is refused, for a smaller ledger would spend again.
-A batch that draws noise takes two synchronised writes: the batch with its 32 fresh bytes into the companion
-file, before anything is drawn, then one commit of its outcome, charges and answers. Deleted rows are
-overwritten. The log keeps old pages: it is emptied after each commit that wiped a secret. What lies in this
-file is secret.
+answered, and every other row has a checksum: a damaged file is refused, for a smaller ledger would spend
+again. A batch that draws noise takes two synchronised writes: the batch with its 32 fresh bytes into the
+companion file, before anything is drawn, then one commit of its outcome, charges and answers. Deleted rows
+are overwritten. The log keeps old pages: it is emptied after each commit that wiped a secret. What lies in
+this file is secret.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,40 +25,55 @@ from numpy.typing import NDArray
 from pmw.disk import synchronise
 from pmw.errors import SessionCorruptError, SessionError, StoreError
 from pmw.privacy.random_bits import fresh_seed
-from pmw.session.store.answer_rows import MEASURED, key_name, row_of_answer
-from pmw.session.store.checksums import as_written, insertion
-from pmw.session.store.columns import AnswerColumns, runs
+from pmw.session.store.answers import StoredAnswers
+from pmw.session.store.chain import Chain, as_written, insertion, read_fact, require_checksum
 from pmw.session.store.companion import SESSION_BYTES, Companion
 from pmw.session.store.connection import (
     APPLICATION_ID,
+    Fence,
+    SessionFiles,
     Transaction,
     claim,
     connect,
     empty_log,
+    guarded,
+    is_model_file,
     resolved,
     write_ahead,
 )
-from pmw.session.store.copying import copy_public
-from pmw.session.store.fence import Fence
-from pmw.session.store.files import SessionFiles, is_model_file
-from pmw.session.store.newer import add_newer
-from pmw.session.store.rows import IntentRow, Outcome
-from pmw.session.store.schema import FORMAT_VERSION, statements
-from pmw.session.store.session_reader import SessionReader, snapshot_checksum
-from pmw.session.store.wholeness import ANSWERS, require_tables, require_whole
+from pmw.session.store.locking import SessionLock
+from pmw.session.store.rows import (
+    COLUMNS,
+    FORMAT_VERSION,
+    CertificateRow,
+    ChainedRows,
+    IntentRow,
+    LedgerRow,
+    MeasurementRow,
+    Outcome,
+    statements,
+)
+from pmw.session.store.wholeness import copy_public, require_all, require_tables, require_whole
 
 _PATIENCE = 5000  # milliseconds that readers are waited for when a file is written again
 
 
-class SessionStore(SessionReader):
+class SessionStore:
     """One connection to a session file, or to a database in memory.
 
     Every method that writes is one durable transaction, and writes nothing where another process has taken
-    the session over. Texts of the driver are replaced by our own.
+    the session over. Every row is compared with its checksum, or with the chain, as it is read. Texts of the
+    driver are replaced by our own.
+
+    Attributes:
+        answers: what was answered.
     """
 
     def __init__(self, path: Path | None, name: str) -> None:
-        super().__init__(connect(":memory:" if path is None else str(path), name), name)
+        self._connection = connect(":memory:" if path is None else str(path), name)
+        self._name = name
+        self._chain = Chain(self._connection, name)
+        self.answers = StoredAnswers(self._connection, name)
         self._fence = Fence(self._connection, path, name)
         self._companion = Companion(path, name)
         self._recorded = 0  # the newest batch that is known to be durable
@@ -85,7 +103,7 @@ class SessionStore(SessionReader):
             session = fresh_seed()[:SESSION_BYTES]
             store._companion.create(session, IntentRow(1, kind, proposal, seed, 0))
             store._recorded = 1
-            with store._guarded():
+            with guarded(name):
                 write_ahead(store._connection)
             with store._transaction():
                 store._make_tables(session)
@@ -128,7 +146,7 @@ class SessionStore(SessionReader):
 
     def _require_session(self) -> None:
         """Tell another kind of file, another format or other tables, before anything is read or written."""
-        with self._guarded():
+        with guarded(self._name):
             (application,) = self._connection.execute("PRAGMA application_id").fetchone()
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             if application != APPLICATION_ID:
@@ -145,6 +163,119 @@ class SessionStore(SessionReader):
             write_ahead(self._connection)
             if newest is not None:
                 self._require_log(newest)
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def meta(self, key: str) -> str | None:
+        """Return a public fact, as JSON text."""
+        with guarded(self._name):
+            return read_fact(self._connection, key, self._name)
+
+    def secret(self, key: str) -> bytes | None:
+        """Return a secret fact."""
+        row = self._one(f"SELECT {self._listed('secrets')} FROM secrets WHERE key = ?", key)
+        return None if row is None else bytes(self._checked("secrets", row)[1])
+
+    def chained(self) -> ChainedRows:
+        """Return all that was charged and measured.
+
+        Raises:
+            SessionCorruptError: it is not what the chain covers.
+        """
+        with self._one_state():
+            links = self._chain.follow()
+            origin = self._chain.origin()
+        charges, measurements = ([row[1:] for link in links for row in link.rows[table]] for table in (0, 1))
+        return ChainedRows(
+            ledger=tuple(LedgerRow(*row) for _, *row in charges),
+            ledger_intents=tuple(intent for intent, *_ in charges),
+            measurements=tuple(MeasurementRow(*row) for _, *row in measurements),
+            measurement_intents=tuple(intent for intent, *_ in measurements),
+            origin=origin,
+            links=tuple(link.hash for link in links),
+        )
+
+    def ledger(self) -> list[LedgerRow]:
+        """Return all charges, in order."""
+        return list(self.chained().ledger)
+
+    def measurements(self) -> list[MeasurementRow]:
+        """Return all released measurements, in order."""
+        return list(self.chained().measurements)
+
+    def certificates(self) -> list[CertificateRow]:
+        """Return the newest certificate of each marginal, in the order of their tests."""
+        with guarded(self._name):
+            rows = self._connection.execute(
+                f"SELECT {self._listed('certificates')} FROM certificates ORDER BY sequence"
+            ).fetchall()
+        return [CertificateRow(*self._checked("certificates", row)) for row in rows]
+
+    def charge_count(self) -> int:
+        """Return how many charges there are."""
+        with guarded(self._name):
+            return self._charges()
+
+    def last_intent(self) -> int:
+        """Return the number of the last batch that has its outcome; 0 before the opening has."""
+        return int(self.meta("intent") or 0)
+
+    def secret_names(self) -> set[str]:
+        """Return which secret facts there are, without their values."""
+        with guarded(self._name):
+            return {str(row[0]) for row in self._connection.execute("SELECT key FROM secrets")}
+
+    def asked(self) -> int:
+        """Return how many questions were answered, repeated ones included."""
+        return int(self.meta("asked") or 0)
+
+    def snapshot(self) -> tuple[int, NDArray[np.float64]] | None:
+        """Return the newest snapshot whose checksum holds: its version and dual numbers, or None."""
+        row = self._one("SELECT version, duals, checksum FROM snapshots ORDER BY version DESC LIMIT 1")
+        if row is None or snapshot_checksum(row[0], row[1]) != row[2]:
+            return None
+        return int(row[0]), np.frombuffer(row[1], dtype="<f8").astype(np.float64)
+
+    def has_snapshot(self) -> bool:
+        """Tell whether there is a snapshot, damaged or not."""
+        return self._one("SELECT 1 FROM snapshots") is not None
+
+    def is_whole(self) -> bool:
+        """Tell whether the file's own structure holds together, and no row was altered or is gone.
+
+        Raises:
+            SessionCorruptError: a row was altered or is gone.
+        """
+        if self._one("PRAGMA integrity_check(1)")[0] != "ok":
+            return False
+        with guarded(self._name):
+            require_all(self._connection, self._name)
+        return True
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """See one state of the file throughout, whatever is written meanwhile; nothing may be written."""
+        with guarded(self._name):
+            self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the connection."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+
+    def _charges(self) -> int:
+        return int(self._connection.execute("SELECT coalesce(max(sequence), 0) FROM ledger").fetchone()[0])
+
+    def _one(self, statement: str, *values: Any) -> Any:
+        with guarded(self._name):
+            return self._connection.execute(statement, values).fetchone()
+
+    # --- the batch under way --------------------------------------------------------------------------------
 
     def _newest_batch(self) -> IntentRow | None:
         """Return the newest batch, or None where the session is closed or its companion is of no use."""
@@ -287,7 +418,7 @@ class SessionStore(SessionReader):
             StoreError: the copy cannot be written.
         """
         try:
-            with self._guarded():
+            with guarded(self._name):
                 copy_public(self._connection, path, self._name)
         except OSError as error:
             raise StoreError(f"{target}: the copy cannot be written: {error.strerror}") from None
@@ -313,7 +444,7 @@ class SessionStore(SessionReader):
             "measurements",
             [(intent, row.kind, row.what, row.units, row.noise) for row in outcome.measurements],
         )
-        is_covered = bool(outcome.answers or outcome.columns) and self._add_answers(outcome)
+        are_many = bool(outcome.columns) and self.answers.add(outcome)
         self._add(
             "certificates",
             [(row.scope, row.version, row.threshold, row.units) for row in outcome.certificates],
@@ -323,53 +454,19 @@ class SessionStore(SessionReader):
         if outcome.asked:
             facts["asked"] = str(self.asked() + outcome.asked)
         self._add("meta", facts.items(), "INSERT OR REPLACE")
-        if outcome.ledger or outcome.measurements or is_covered:
+        if outcome.ledger or outcome.measurements or are_many:
+            self.answers.join(self._chain.last_block())
             self._chain.extend()
-        numbers = self._newest_stored([*outcome.idempotency_keys.values()])
-        self._add("meta", zip(map(key_name, outcome.idempotency_keys), map(str, numbers), strict=True))
-        analysts, texts = zip(*outcome.repeats, strict=True) if outcome.repeats else ((), ())
-        again = zip(analysts, self._newest_stored(texts), strict=True)
-        repeats = [one for one in again if self.answer_at(one[1]).analyst != one[0]]
-        self._add("repeats", repeats, "INSERT OR IGNORE")
+        if outcome.idempotency_keys or outcome.repeats:
+            self.answers.tie(outcome)
         for key, value in outcome.secrets.items():
             if value is None:
                 self._connection.execute("DELETE FROM secrets WHERE key = ?", (key,))
             else:
                 self._add("secrets", [(key, value)], "INSERT OR REPLACE")
 
-    def _add_answers(self, outcome: Outcome) -> bool:
-        """Add answers, the many that drew no noise as blocks; tell whether the chain covers any of them."""
-        number, is_covered = int(self.meta(ANSWERS) or 0), False
-        if outcome.are_newer:
-            pairs = [(one.query, one.analyst) for one in outcome.answers]
-            pairs += [(text, one.analyst) for one in outcome.columns for text in one.texts]
-            older = self._newest_stored([text for text, _ in pairs])
-            add_newer(self._connection, number + 1, older, [analyst for _, analyst in pairs])
-        for run in (*runs(outcome.answers), *outcome.columns):
-            if isinstance(run, AnswerColumns):
-                self._blocks.insert(number + 1, run)
-                is_covered = True
-            else:
-                rows = (as_written("answers", row_of_answer(answer)) for answer in run)
-                numbered = [(*row, place) for place, row in enumerate(rows, start=number + 1)]
-                self._connection.executemany(insertion("answers", numbered=True), numbered)
-                is_covered |= any(answer.source == MEASURED for answer in run)
-            number += len(run)
-        self._add("meta", [(ANSWERS, str(number))], "INSERT OR REPLACE")
-        return is_covered
-
     def _add(self, table: str, rows: Iterable[Sequence[object]], verb: str = "INSERT") -> None:
         self._connection.executemany(insertion(table, verb), [as_written(table, row) for row in rows])
-
-    def _newest_stored(self, texts: Sequence[str]) -> list[int]:
-        """Return the numbers of the newest answers to some questions."""
-        if not texts:
-            return []
-        numbers, rows = self._newest(texts)
-        found = [rows.get(place, number) for place, number in enumerate(numbers.tolist())]
-        if not all(found):
-            raise StoreError(f"{self._name}: expected a stored answer to tie a key to, found none")
-        return found
 
     def _require_log(self, newest: IntentRow) -> None:
         """Compare the session file with its companion, which tells what the file must hold.
@@ -397,5 +494,52 @@ class SessionStore(SessionReader):
                 self._fence.check()
                 yield
         except BaseException:
-            self._blocks.forget()
+            self.answers.forget()
             raise
+
+    def _listed(self, table: str) -> str:
+        return ", ".join((*COLUMNS[table], "checksum"))
+
+    def _checked(self, table: str, row: Any) -> tuple[Any, ...]:
+        return require_checksum(table, row, self._name)
+
+    @contextlib.contextmanager
+    def _one_state(self) -> Iterator[None]:
+        """See one state of the file, whether or not a transaction is open already."""
+        with (
+            guarded(self._name),
+            contextlib.nullcontext() if self._connection.in_transaction else self.reading(),
+        ):
+            yield
+
+
+def snapshot_checksum(version: int, raw: bytes) -> bytes:
+    """Return the checksum of a snapshot."""
+    return hashlib.sha256(version.to_bytes(8, "little") + raw).digest()
+
+
+@contextlib.contextmanager
+def writing(path: Path, wait: float, check: Callable[[SessionStore], object]) -> Iterator[SessionStore]:
+    """Hold a session file alone. Nothing is written to it before ``SessionStore.take_over``.
+
+    Args:
+        path: the session file.
+        wait: seconds that another process is waited for; 0 refuses at once.
+        check: refuses a session that is not to be written to. It sees the file before a lock file is made,
+            and again once the session is held, for another process may have written meanwhile.
+
+    Raises:
+        SessionCorruptError: the file is no session, or damaged.
+        SessionError: it is absent, or has several names; or the time to wait is no number of seconds.
+        SessionLockedError: another process held it all that time.
+        StoreError: the lock file cannot be made.
+    """
+    with closing(SessionStore.open(path)) as store:
+        check(store)
+    lock = SessionLock(path, wait)
+    try:
+        with closing(SessionStore.open(path)) as store:
+            check(store)
+            yield store
+    finally:
+        lock.release()
