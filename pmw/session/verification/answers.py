@@ -101,7 +101,8 @@ class _Transcript:
         (low, high), count = columns.ends.T, columns.counts
         has = ~np.isnan(low)
         inside = (low >= 0) & (low <= count) & (count <= high) & (high < math.inf)
-        reach = np.maximum(high - count, count - low)
+        with np.errstate(invalid="ignore"):  # of what is no number another rule tells
+            reach = np.maximum(high - count, count - low)
         off = np.full(len(columns), columns.confidence != self._confidence)
         wanted, found = self._confidence, columns.confidence
         return [

@@ -224,7 +224,7 @@ def test_a_batch_is_printed_with_one_write_once_all_of_it_is_durable(
     class Screen(io.StringIO):
         def write(self, text: str, /) -> int:
             with closing(sqlite3.connect(study)) as reader:
-                stored.append(reader.execute("SELECT count(*) FROM answers").fetchone()[0])
+                stored.append(reader.execute("SELECT coalesce(sum(size), 0) FROM blocks").fetchone()[0])
             printed.append(text)
             return len(text)
 

@@ -143,7 +143,7 @@ def test_close_is_confirmed_where_nobody_can_be_asked(asked: Path, run: Run) -> 
 
 def test_close_tells_of_a_batch_that_could_not_be_finished(asked: Path, run: Run) -> None:
     connection = sqlite3.connect(asked)
-    connection.execute("CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'full'); END")
+    connection.execute("CREATE TRIGGER full BEFORE INSERT ON blocks BEGIN SELECT RAISE(ABORT, 'full'); END")
     connection.commit()
     assert run("ask", "study.pmw", "age < 32 AND sex = 'Male'").exit_code == 1
     connection.execute("DROP TRIGGER full")

@@ -202,7 +202,7 @@ def test_an_answer_is_committed_with_its_charge_its_measurement_and_the_wiping_o
     (place,) = (number for number, part in enumerate(written) if "INTO measurements" in " ".join(part))
     outcome = [start_of(statement) for statement in written[place]]
     for start in (
-        "INSERT INTO answers",
+        "INSERT INTO blocks",
         "INSERT INTO measurements",
         "DELETE FROM secrets",
     ):
@@ -213,7 +213,7 @@ def test_an_answer_is_committed_with_its_charge_its_measurement_and_the_wiping_o
     assert new_charges == 2
     for part in written:  # whatever is answered or charged is so with the number of its batch
         starts = {start_of(statement) for statement in part}
-        if starts & {"INSERT INTO answers", "INSERT INTO ledger"}:
+        if starts & {"INSERT INTO blocks", "INSERT INTO ledger"}:
             assert numbers_of_batches(part) == 1
 
 
@@ -411,7 +411,9 @@ def test_where_a_batch_draws_noise_what_came_before_it_is_durable_and_delivered(
 
         def noting(store: SessionStore, kind: str, proposal: str, seed: bytes) -> int:
             with closing(sqlite3.connect(path)) as reader:
-                seen.extend((reader.execute("SELECT count(*) FROM answers").fetchone()[0], len(given)))
+                seen.extend(
+                    (reader.execute("SELECT coalesce(sum(size), 0) FROM blocks").fetchone()[0], len(given))
+                )
             return begin(store, kind, proposal, seed)
 
         monkeypatch.setattr(SessionStore, "begin", noting)

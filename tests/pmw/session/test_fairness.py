@@ -482,11 +482,11 @@ def test_newer_answers_shift_nothing_that_is_due(opened: Opened, stream: list[Li
         session.ask_all(repeated)
         session.measure(["age", "visits"])
         session.ask_all(repeated)
-        newer = sum(run.total() for _, run in store.newer_runs())
+        newer = sum(run.total() for _, run in store.answers.newer_runs())
         assert newer > 0
         session.ask_all(stream[: 2 * DUE])
         quantiles, settled = session.state.quantiles, session.state.settled
         assert quantiles
-        assert store.settled_count(session.state.asked) == store.settled_count() == settled
+        assert store.answers.settled_count(session.state.asked) == store.answers.settled_count() == settled
         assert {store.settled_count(one.asked) for one in quantiles} <= {DUE, 2 * DUE}
         assert session.verify().holds

@@ -70,7 +70,7 @@ def bytes_of(path: Path) -> bytes:
 def interrupt(path: Path) -> bytes:
     """Leave a batch that was recorded and could not be finished; return its bytes."""
     connection = sqlite3.connect(path)
-    connection.execute("CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'full'); END")
+    connection.execute("CREATE TRIGGER full BEFORE INSERT ON blocks BEGIN SELECT RAISE(ABORT, 'full'); END")
     connection.commit()
     with pmw.resume_session(path) as session, pytest.raises(pmw.StoreError):
         session.ask(OTHER)
@@ -175,7 +175,7 @@ def test_a_batch_that_was_interrupted_is_finished_before_closing(study: Path) ->
 def test_a_live_session_finishes_what_was_interrupted_before_closing(study: Path) -> None:
     with pmw.resume_session(study) as session:
         connection = sqlite3.connect(study)
-        connection.execute("CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'x'); END")
+        connection.execute("CREATE TRIGGER full BEFORE INSERT ON blocks BEGIN SELECT RAISE(ABORT, 'x'); END")
         connection.commit()
         with pytest.raises(pmw.StoreError):
             session.ask(OTHER)

@@ -321,11 +321,13 @@ def test_the_scopes_of_stored_questions_are_counted_without_reading_each(names: 
         for some in (stream[:200], stream, either):
             session.ask_all(some)
             session.ask_all(some[:90], fresh=True)
-        ends = np.sort(np.random.default_rng(2).integers(0, 20, (2, 200, 2)), axis=0)
+        ends = np.sort(np.random.default_rng(2).integers(0, 20, (2, 300, 2)), axis=0)
         session.finalize()  # nothing is tested any more: they are stored as ranges
         session.answer_arrays(names[:2], *ends)
         store = session._engine._store
-        assert any(isinstance(texts, RangeTexts) and len(texts) > 9 for _, texts in store.answers.first_questions())
+        assert any(
+            isinstance(texts, RangeTexts) and len(texts) > 9 for _, texts in store.answers.first_questions()
+        )
         (found,) = load_scopes(store, domain).values()
         assert found == Counter(query.scope for query in session.asked())
         assert len(found) > 6

@@ -49,7 +49,7 @@ def place_of(path: Path) -> Path | None:
 
 def books_of(path: Path) -> dict[str, list[object]]:
     """Return every row of a session but its holder's mark and its table's place."""
-    tables = ("meta", "secrets", "ledger", "measurements", "answers", "certificates")
+    tables = ("meta", "secrets", "ledger", "measurements", "blocks", "certificates")
     with closing(sqlite3.connect(path)) as connection:
         rows = {table: connection.execute(f"SELECT * FROM {table}").fetchall() for table in tables}
     return {**rows, "meta": [row for row in rows["meta"] if row[0] not in ("holder", "data")]}
@@ -67,7 +67,7 @@ def pending_of(path: Path) -> IntentRow | None:
 def interrupt(path: Path, question: str) -> None:
     """Leave a batch that was recorded and drawn, and could not be finished."""
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TRIGGER full BEFORE INSERT ON answers BEGIN SELECT RAISE(ABORT, 'x'); END")
+        connection.execute("CREATE TRIGGER full BEFORE INSERT ON blocks BEGIN SELECT RAISE(ABORT, 'x'); END")
         connection.commit()
         with pmw.resume_session(path) as session, pytest.raises(pmw.StoreError):
             session.ask(question)

@@ -22,6 +22,7 @@ from pmw.session.maintenance import read_ledger, read_session, verify_session
 from pmw.session.store import SessionStore
 from pmw.session.store.locking import SessionLock
 from queries import Domain, IntegerAttribute, LinearQuery, random_conjunctions, save_schema
+from tests.pmw.session.stored import answer_to_request
 
 PROCESSES, QUESTIONS, TURNS = 8, 500, 5
 

@@ -15,13 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from pmw.session.asks import settled_marks
-from pmw.session.store.blocks import Blocks
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store import AGAIN, FIRST, Outcome, SessionStore, StoredAnswer, query_key
-from pmw.session.store.columns import AnswerColumns, packed, question_keys, runs, unpacked
+from pmw.session.store import AGAIN, FIRST, Outcome, SessionStore, StoredAnswer, columns_of
+from pmw.session.store.columns import AnswerColumns, packed, question_keys, unpacked
 from queries.range_texts import RangeTexts
+from tests.pmw.session.stored import answer_to_request, newest_answer, newest_answers
 
 FINITE = st.floats(0.0, 1e12)
 ENDS = st.none() | st.tuples(FINITE, FINITE)
@@ -29,9 +28,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=
 
 
 def stored(text: str, **others: Any) -> StoredAnswer:
-    given = StoredAnswer(
-        None, query_key(text), text, 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25, "2 tested", (11.0, 14.0)
-    )
+    given = StoredAnswer(text, 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25, "2 tested", (11.0, 14.0))
     return replace(given, **others)
 
 
@@ -118,7 +115,7 @@ def test_rows_and_blocks_are_numbered_together(store: SessionStore) -> None:
     everything = [answer for part in parts for answer in part]
     assert list(store.answers.each()) == everything
     assert store.answers.count() == len(everything) == 175
-    assert store._blocks.spans() == [(4, 104), (106, 176)]
+    assert store.answers.spans() == [(4, 104), (106, 176)]
     assert [store.answers.answer(number + 1) for number in range(175)] == everything
     assert newest_answers(store, [one.query for one in everything]) == everything
     assert newest_answer(store, "another") is None
@@ -126,7 +123,9 @@ def test_rows_and_blocks_are_numbered_together(store: SessionStore) -> None:
     assert store.answers.newest_numbers("ann", 71) == [*range(175, 105, -1), 105]
     assert store.answers.question_counts() == {"": 103, "ann": 72}
     assert store.answers.shares(175) == [(number, 0.25 if number < 106 else 0.5) for number in range(1, 176)]
-    assert store.answers.shares(5) == [(number, 0.25 if number < 106 else 0.5) for number in range(35, 176, 35)]
+    assert store.answers.shares(5) == [
+        (number, 0.25 if number < 106 else 0.5) for number in range(35, 176, 35)
+    ]
     assert store.is_whole()
     with pytest.raises(SessionCorruptError, match="answer 176 is gone"):
         store.answers.answer(176)
@@ -155,7 +154,8 @@ def test_the_first_answers_of_questions_are_those_of_rows_and_blocks(store: Sess
     later = [*many(2, **again), *many(68, 2, **once), *many(1, 500, kind=None, **once)]
     store.finish(None, Outcome(columns=columns_of(later)))
     store.finish(
-        None, Outcome(columns=columns_of([*many(1, 69, **again), *many(70, 70, count=0.0, **once), *many(9, 900)]))
+        None,
+        Outcome(columns=columns_of([*many(1, 69, **again), *many(70, 70, count=0.0, **once), *many(9, 900)])),
     )
     assert store.answers.settled_count() == 2 + 69 + 70
     assert [store.answers.settled_count(number) for number in (2, 4, 5, 73, 80)] == [2, 2, 3, 71, 77]
@@ -180,7 +180,7 @@ def test_a_question_is_the_same_as_text_and_as_range(
     store: SessionStore, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows, blocks of texts and blocks of ranges, in any order: what is found is what a plain list says."""
-    monkeypatch.setattr("pmw.session.store.blocks._RECENT", 150)
+    monkeypatch.setattr("pmw.session.store.answers._RECENT", 150)
     generator = np.random.default_rng(seed)
     pools = [
         RangeTexts(names, generator.integers(0, 400, (len(names), 2, 150))) for names in (("a",), ("a", "b"))
@@ -251,18 +251,18 @@ def _colliding() -> list[str]:
 def test_many_blocks_are_found_after_their_keys_were_merged(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pmw.session.store.blocks._RECENT", 150)
-    monkeypatch.setattr("pmw.session.store.blocks._DECODED", 2)
+    monkeypatch.setattr("pmw.session.store.answers._RECENT", 150)
+    monkeypatch.setattr("pmw.session.store.answers._DECODED", 2)
     for number in range(8):
         store.finish(None, Outcome(columns=columns_of(many(64, 64 * number))))
         assert newest_answer(store, many(1, 64 * number)[0].query) is not None
-    assert store._blocks._sorted.size > 150
+    assert store.answers._sorted.size > 150
     everything = many(8 * 64)
     assert newest_answers(store, [one.query for one in everything]) == everything
-    assert len(store._blocks._decoded) == 1
-    monkeypatch.setattr("pmw.session.store.blocks._DECODED", 3.5 * store._blocks._held)
+    assert len(store.answers._decoded) == 1
+    monkeypatch.setattr("pmw.session.store.answers._DECODED", 3.5 * store.answers._held)
     assert newest_answers(store, [one.query for one in everything]) == everything
-    assert len(store._blocks._decoded) == 3
+    assert len(store.answers._decoded) == 3
 
 
 def test_a_block_that_was_rolled_back_is_not_found(store: SessionStore) -> None:

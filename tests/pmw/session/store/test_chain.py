@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from pmw.errors import SessionCorruptError
-from pmw.session.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer, query_key
+from pmw.session.store import LedgerRow, MeasurementRow, Outcome, SessionStore, StoredAnswer, columns_of
 from pmw.session.store.chain import Chain
+from tests.pmw.session.stored import answer_to_request, newest_answer
 
 CONTRACT = '"the contract"'
 DAMAGED = r"s\.pmw: the session file is damaged: "
@@ -23,10 +24,7 @@ BROKEN = (
 
 
 def answer(number: int, source: str = "measured") -> StoredAnswer:
-    key = query_key(f"{{{number}}}")
     return StoredAnswer(
-        f"r{number}",
-        key,
         f"{{{number}}}",
         10.0 * number,
         (0.0, 99.5),
@@ -69,7 +67,9 @@ def make(path: Path | None) -> SessionStore:
     store.finish(store.begin("tests", "{}", bytes(32)), batch(2))
     store.finish(None, Outcome(columns=columns_of([answer(7, "synthetic"), answer(8, "exhausted")]), asked=2))
     store.finish(store.begin("tests", "{}", bytes(32)), batch(3))
-    store.finish(store.begin("tests", "{}", bytes(32)), Outcome(columns=columns_of([answer(9, "synthetic")]), asked=1))
+    store.finish(
+        store.begin("tests", "{}", bytes(32)), Outcome(columns=columns_of([answer(9, "synthetic")]), asked=1)
+    )
     return store
 
 

@@ -23,18 +23,19 @@ from pmw.session.store import (
     Outcome,
     SessionStore,
     StoredAnswer,
-    query_key,
+    columns_of,
 )
 from pmw.session.store.locking import SessionLock
+from tests.pmw.session.stored import answer_to_request, newest_answer
 
-ANSWER = StoredAnswer("r1", query_key("{}"), "{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
+ANSWER = StoredAnswer("{}", 12.5, (10.0, 15.0), 0.95, "synthetic", 3, 0.25)
 FULL = Outcome(
     ledger=[
         LedgerRow("total", "records", "1/100", "1/20000", "1/6000", '[["","1"]]'),
         LedgerRow("value", "q", None, "1/7", None, '[["","1"]]'),
     ],
     measurements=[MeasurementRow("total", "[]", b"\x01" * 8, "{}")],
-    columns=columns_of([ANSWER]),
+    columns=columns_of([ANSWER], ["r1"]),
     asked=4,
     meta={"contract": '"c"'},
     secrets={"threshold": b"[1,2]"},
@@ -72,7 +73,7 @@ def test_an_outcome_is_read_back_as_it_was_written(store: SessionStore) -> None:
 
 
 def test_the_newest_answer_to_a_question_is_given(store: SessionStore) -> None:
-    newer = StoredAnswer(None, query_key("{}"), "{}", 13.0, None, 0.95, "exhausted", 4, 0.5)
+    newer = StoredAnswer("{}", 13.0, None, 0.95, "exhausted", 4, 0.5)
     store.finish(1, FULL)
     store.finish(None, Outcome(columns=columns_of([newer])))
     assert newest_answer(store, "{}") == newer
@@ -114,7 +115,9 @@ def test_a_secret_is_wiped(store: SessionStore) -> None:
 def test_an_outcome_is_written_whole_or_not_at_all(store: SessionStore) -> None:
     store.finish(1, FULL)
     intent = store.begin("tests", "{}", b"t" * 32)
-    twice = Outcome(ledger=FULL.ledger, columns=columns_of([ANSWER]), asked=1, secrets={"threshold": None})
+    twice = Outcome(
+        ledger=FULL.ledger, columns=columns_of([ANSWER], ["r1"]), asked=1, secrets={"threshold": None}
+    )
     with pytest.raises(StoreError, match="nothing was released"):
         store.finish(intent, twice)  # the request's mark is taken
     assert len(store.ledger()) == 2
@@ -490,7 +493,9 @@ def test_of_each_question_the_first_answer_is_listed(store: SessionStore) -> Non
     ]
     store.finish(None, Outcome(columns=columns_of([*first, *again])))
     numbers = [number for number, kind in enumerate(kinds, start=1) if kind]
-    listed = {kind: (own.tolist(), reach.tolist()) for kind, (own, reach) in store.answers.first_answers().items()}
+    listed = {
+        kind: (own.tolist(), reach.tolist()) for kind, (own, reach) in store.answers.first_answers().items()
+    }
     assert listed == {"2 tested": ([numbers[0]], [8.0]), "3 bins": ([numbers[1]], [8.0])}
     assert store.answers.answer(numbers[0]).count == first[0].count
     with pytest.raises(SessionCorruptError, match="answer 99 is gone"):

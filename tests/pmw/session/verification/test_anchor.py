@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 
 import pmw
-from benchmarks.damage import reseal
 from pmw.session.store import SessionFiles, SessionStore
 from pmw.session.verification import Anchor
 from queries import Domain
+from tests.pmw.session.stored import tamper
 
 NAME = "the session goes on from its anchor"
 WRONG = "age >= 40 AND NOT member = TRUE"
@@ -100,10 +100,8 @@ def test_a_rewritten_history_is_told(
     assert fault(study, anchor) is None
     if longer:
         ask(study, frame, "age BETWEEN 24 AND 31 AND member = TRUE")
+    tamper(study, statement)
     with closing(sqlite3.connect(study)) as connection:
-        assert connection.execute(statement).rowcount >= 1
-        reseal(connection)
-        connection.commit()
         assert connection.execute("SELECT count(*) FROM chain").fetchone() == (2 + longer,)
     assert words in (fault(study, anchor) or "")
 
@@ -115,10 +113,7 @@ def test_of_a_free_answer_an_anchor_tells_its_loss_alone(study: Path, tmp_path: 
         ("UPDATE answers SET count = count + 0.01", None),  # docs/sharp-edges.md says so
         ("DELETE FROM answers", "it has 0 answers, and had 1: this is an older copy"),
     ):
-        with closing(sqlite3.connect(study)) as connection:
-            assert connection.execute(statement).rowcount == 1
-            reseal(connection)
-            connection.commit()
+        tamper(study, statement, relink=False)
         assert fault(study, anchor) == words
 
 

@@ -19,6 +19,7 @@ from pmw.model import QueryMeasurement
 from pmw.privacy.random_bits import repeatable_seed
 from pmw.public.contract import ModelKind, TestKind
 from queries import CategoricalAttribute, Domain, IntegerAttribute
+from tests.pmw.session.stored import tamper
 
 CODES = tuple(f"{'low' if number < 200 else 'high'}{number}" for number in range(400))
 
@@ -191,7 +192,7 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
         "UPDATE answers SET count = count + 10 WHERE source = 'measured'", MEASURED, "count: expected",
     ),
     "measured answers are to a wider question": (
-        "UPDATE answers SET (query, query_key) = (SELECT query, query_key FROM answers WHERE sequence = 7) "
+        "UPDATE answers SET (query, keyed_by) = (SELECT query, keyed_by FROM answers WHERE sequence = 7) "
         "WHERE source = 'measured' AND sequence < 7", MEASURED, "does not contain its question",
     ),
     "a measured answer was invented": (
@@ -212,12 +213,7 @@ TAMPERINGS: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize("tampering", list(TAMPERINGS))
 def test_a_tampering_is_found_by_name(study: Path, tampering: str) -> None:
     statements, name, fault = TAMPERINGS[tampering]
-    with sqlite3.connect(study) as connection:
-        before = connection.total_changes
-        connection.execute(statements)
-        assert connection.total_changes > before
-        reseal(connection)
-    connection.close()
+    tamper(study, statements)
     found = failed(study)
     assert name in found, found
     assert fault in found[name]

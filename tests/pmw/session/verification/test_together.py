@@ -31,7 +31,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, list[Store
     """
     numbers = itertools.count()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(20, next(numbers)))
+        patch.setattr("pmw.session.journal.fresh_seed", lambda: repeatable_seed(6, next(numbers)))
         return answered(tmp_path_factory)
 
 
@@ -52,7 +52,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, list[S
     with closing(SessionStore.open(path)) as store:
         newer = {first + one for first, run in store.answers.newer_runs() for one in range(run.total())}
         stored = [one for number, one in enumerate(store.answers.each(), 1) if number not in newer]
-        assert sum(isinstance(one, AnswerColumns) for one in store.answers.blocks()) > 3
+        assert sum(len(one) > 1 for one in store.answers.blocks()) > 3
         assert stored[-1].version > 0
         return read_contents(store), stored, store.asked()
 
@@ -68,14 +68,18 @@ class Given:
         self._asked = asked
         self._together = together
 
-    def answer_runs(self) -> Iterator[StoredAnswer | AnswerColumns]:
+    @property
+    def answers(self) -> Given:
+        return self
+
+    def blocks(self) -> Iterator[AnswerColumns]:
         start = 0
         while start < len(self._stored):
             first, stop = self._stored[start], start + 1
             while stop < len(self._stored) and common(self._stored[stop]) == common(first):
                 stop += 1
             run = self._stored[start:stop]
-            yield from [AnswerColumns.of(run)] if self._together and stop - start > 1 else run
+            yield from [AnswerColumns.of(run)] if self._together else (AnswerColumns.of([one]) for one in run)
             start = stop
 
     def asked(self) -> int:
@@ -86,7 +90,7 @@ class Given:
 
 
 def common(one: StoredAnswer) -> tuple[Any, ...]:
-    return one.request_id, one.source == "measured", one.confidence, one.share, one.version
+    return one.source == "measured", one.confidence, one.share, one.version
 
 
 def found(contents: Contents, stored: list[StoredAnswer], asked: int, *, together: bool) -> list[Any]:
